@@ -1,0 +1,78 @@
+"""Barriers between nodes: notes on the first node's responder, each with a deadline."""
+
+from __future__ import annotations
+
+import time
+
+from checks.exchange import ExchangeError, Responder, ask
+from checks.place import Station
+
+ASK_S = 3.0
+
+
+class Board:
+    """What the nodes of a gate tell each other. The first node holds the notes, the others ask it."""
+
+    def __init__(self, station: Station, responder: Responder) -> None:
+        self.station, self.responder = station, responder
+        self.first = station.roster.members[0]
+        self.gate = station.bundle.gate_id
+
+    def agree(self, barrier: str, objection: str) -> str:
+        """Wait for every node at the barrier. Returns the first objection, who is missing, or "".
+
+        Waits `network_s` from now at most; a node that objects is not waited for by itself.
+        """
+        if self.station.bundle.declared.nodes == 1:
+            return objection
+        said = self.put(f"{barrier}/{self.station.node}", objection or "ok")
+        if objection or said:
+            return objection or said
+        deadline = time.monotonic() + self.station.bundle.network_s
+        for member in self.station.roster.members:
+            note = self.get(f"{barrier}/{member.name}", deadline)
+            if note is None:
+                return f"{member.name} did not arrive at the barrier '{barrier}' in time"
+            if note != "ok":
+                return note
+        return ""
+
+    def put(self, key: str, value: str) -> str:
+        """Leave a note. Returns why it could not, or ""."""
+        if self.station.node_rank == 0:
+            return "" if self.responder.put(key, value) else "the board is full"
+        try:
+            said = ask(self.first, self.gate, "put", ASK_S, key=key, value=value)
+        except ExchangeError as error:
+            return f"{self.station.node} does not reach {self.first.name}: {error}"
+        return "" if said.get("ok") else "the board is full"
+
+    def get(self, key: str, deadline: float) -> str | None:
+        """A note, waited for until the deadline; None where there is none or the first node does not answer."""
+        if self.station.node_rank == 0:
+            return self.responder.get(key, max(0.0, deadline - time.monotonic()))
+        while (left := deadline - time.monotonic()) > 0:
+            wait = min(left, ASK_S)
+            try:
+                said = ask(self.first, self.gate, "get", wait + ASK_S, key=key, wait_ms=int(wait * 1000))
+            except ExchangeError:
+                time.sleep(min(0.1, left))
+                continue
+            value = said.get("value")
+            if isinstance(value, str):
+                return value
+        return None
+
+    def linger(self, seconds: float) -> None:
+        """Stay until every node says that it is done, at most `seconds`: peers may still be probing this one."""
+        if self.station.bundle.declared.nodes == 1 or self.put(f"done/{self.station.node}", "ok"):
+            return
+        deadline = time.monotonic() + seconds
+        for member in self.station.roster.members:
+            if self.get(f"done/{member.name}", deadline) is None:
+                return
+        if self.station.node_rank:
+            self.put(f"left/{self.station.node}", "ok")
+            return
+        for member in self.station.roster.members[1:]:
+            self.get(f"left/{member.name}", deadline)

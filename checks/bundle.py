@@ -1,0 +1,109 @@
+"""What a node gets: one frozen JSON file that says everything the checks and the node-side verdict need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from checks import catalog, policy
+from checks.check import Check
+from checks.decode import Range, Text, decode, parse_json
+from checks.facts.table import Facts
+from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile
+from checks.report import Version, dump_plain
+
+BUNDLE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """`timeouts_s` override the checks' own deadlines, `extra` names a site's own checks.
+
+    `network_s` bounds how long a node waits for its peers before any collective, `stage_s` the rank checks as
+    a whole. The facts' and the catalogue's digests must equal the node's own: one image, one judgement.
+    """
+
+    schema_version: Version
+    gate_id: Annotated[str, Text(r"[a-z0-9][a-z0-9-]*", 63)]
+    declared: Declared
+    profile: Profile
+    policy: policy.Policy
+    facts: str
+    catalogue: str
+    extra: tuple[str, ...] = ()
+    timeouts_s: Mapping[str, Annotated[float, Range(0.1, 86400)]] = field(default_factory=dict)
+    network_s: Annotated[float, Range(0.5, 3600)] = 20.0
+    stage_s: Annotated[float, Range(1, 86400)] = 600.0
+
+
+@dataclass(frozen=True)
+class PassedNode:
+    """One node that was proven, as it was."""
+
+    name: NodeName
+    rank: int
+    identity: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a training job starts from: the machines of a verdict that said go."""
+
+    schema_version: Version
+    gate_id: str
+    verdict: str
+    measured_at: str
+    nodes: tuple[PassedNode, ...]
+
+
+def make(
+    gate_id: str,
+    declared: Declared,
+    profile: Profile,
+    rules: policy.Policy,
+    facts: Facts,
+    *,
+    extra: tuple[str, ...] = (),
+    timeouts_s: Mapping[str, float] | None = None,
+    network_s: float = 20.0,
+    stage_s: float = 600.0,
+) -> Bundle:
+    """A bundle for this gate. Raises CatalogError for an extra check that is not there."""
+    digest = catalog.digest(catalog.with_extra(extra))
+    return Bundle(
+        SCHEMA_VERSION,
+        gate_id,
+        declared,
+        profile,
+        rules,
+        facts.digest,
+        digest,
+        extra,
+        timeouts_s or {},
+        network_s,
+        stage_s,
+    )
+
+
+def dump(bundle: Bundle | Pass) -> bytes:
+    """Canonical JSON."""
+    return dump_plain(bundle)
+
+
+def load(data: bytes) -> Bundle:
+    """The bundle in `data`. Raises DecodeError."""
+    made = decode(Bundle, parse_json(data, BUNDLE_BYTES))
+    policy.check_sense(made.policy)
+    return made
+
+
+def load_pass(data: bytes) -> Pass:
+    """The pass in `data`. Raises DecodeError."""
+    return decode(Pass, parse_json(data, 1 << 26))
+
+
+def plan_of(bundle: Bundle) -> tuple[tuple[Check, ...], tuple[Planned, ...]]:
+    """The catalogue of the bundle and what it plans. Raises CatalogError."""
+    checks = catalog.with_extra(bundle.extra)
+    return checks, catalog.plan(checks, bundle.declared, bundle.profile)

@@ -1,0 +1,152 @@
+"""The node's command line: list, run, judge, gate. Exit codes are the gate's: 0 go, 1 no-go, 2 rejected, 3 cannot tell."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checks import catalog
+from checks.check import Check
+from checks.model import Profile
+
+if TYPE_CHECKING:
+    from checks.place import Station
+
+EXIT_OK, EXIT_REJECTED, EXIT_CANNOT_TELL = 0, 2, 3
+
+
+def main(argv: list[str]) -> int:
+    """Run one verb; returns the exit code. Never a traceback for what a user can cause."""
+    arguments = _parser().parse_args(argv)
+    from checks.place import PlaceError
+
+    try:
+        code: int = arguments.verb(arguments)
+    except PlaceError as error:
+        print(f"checks: {error}", file=sys.stderr)
+        return EXIT_REJECTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_CANNOT_TELL
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m checks", description="Health checks of this node.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    listing = verbs.add_parser("list", help="the checks: name, scope, cost, what each needs")
+    listing.add_argument("--format", choices=("text", "json"), default="text")
+    listing.set_defaults(verb=_list)
+    running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
+    running.add_argument(
+        "--bundle", type=Path, help="the gate's bundle; otherwise --profile and --instance-type"
+    )
+    running.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
+    running.add_argument(
+        "--instance-type", help="what this machine is declared to be, such as cpu or p5.48xlarge"
+    )
+    running.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
+    running.add_argument(
+        "--out", type=Path, required=True, help="the report's file; with --bundle the folder"
+    )
+    running.set_defaults(verb=_run)
+    judging = verbs.add_parser("judge", help="the verdict on a report")
+    judging.add_argument("report", type=Path)
+    judging.add_argument("--policy", type=Path)
+    judging.add_argument("--format", choices=("text", "json"), default="text")
+    judging.set_defaults(verb=_judge)
+    gating = verbs.add_parser("gate", help="checks, verdict, then COMMAND once every host holds the pass")
+    gating.add_argument("--bundle", type=Path, required=True)
+    gating.add_argument(
+        "--out", type=Path, required=True, help="folder for reports, verdicts and the failure file"
+    )
+    gating.add_argument("--confirm", type=Path, help="a pass: check only if these are not its machines")
+    gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    gating.set_defaults(verb=_gate)
+    return parser
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    if arguments.format == "json":
+        print(json.dumps([_row(check) for check in catalog.CATALOG]))
+        return EXIT_OK
+    for check in catalog.CATALOG:
+        print(f"{check.name:<24} {check.scope.value:<8} {check.cost:<8} {check.needs:<28} {check.summary}")
+    return EXIT_OK
+
+
+def _row(check: Check) -> dict[str, object]:
+    profiles = [profile.value for profile in check.profiles]
+    return {
+        "name": check.name,
+        "scope": check.scope.value,
+        "cost": check.cost,
+        "needs": check.needs,
+        "timeout_s": check.timeout_s,
+        "profiles": profiles,
+        "summary": check.summary,
+    }
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from checks import alone, runner, under_torchrun
+    from checks.journal import JournalError
+
+    try:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            return under_torchrun.run(arguments)
+        if arguments.bundle is None:
+            return alone.run(arguments)
+        runner.run(_station(arguments), attempt(), arguments.out)
+    except JournalError as error:
+        print(f"checks: {error}", file=sys.stderr)
+        return EXIT_CANNOT_TELL
+    return EXIT_OK
+
+
+def _judge(arguments: argparse.Namespace) -> int:
+    from checks import alone
+
+    return alone.judge(arguments.report, arguments.policy, arguments.format)
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    from checks import gate
+
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        print("checks gate: no command. Give it after --.", file=sys.stderr)
+        return EXIT_REJECTED
+    station, token = _station(arguments), attempt()
+    answer = gate.gate(station, token, arguments.out, arguments.confirm)
+    if isinstance(answer, gate.Refusal):
+        print(f"checks gate: {answer.reason}", file=sys.stderr)
+        gate.write_failure(station, token, arguments.out, answer)
+        return answer.code
+    try:
+        gate.start(station, command, answer)
+    except OSError as error:
+        print(f"checks gate: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+    return 127
+
+
+def _station(arguments: argparse.Namespace) -> Station:
+    from checks import place
+
+    roster, node = os.environ.get("PRELAUNCH_ROSTER"), os.environ.get("PRELAUNCH_NODE")
+    if not roster or not node:
+        raise place.PlaceError(
+            "PRELAUNCH_ROSTER and PRELAUNCH_NODE must say where this node is. The launcher sets them."
+        )
+    scratch = Path(os.environ.get("PRELAUNCH_SCRATCH") or f"scratch-{node}").resolve()
+    return place.open_station(arguments.bundle.resolve(), Path(roster), node, scratch)
+
+
+def attempt() -> str:
+    """The token of this start: the launcher's, or a new one."""
+    return os.environ.get("PRELAUNCH_ATTEMPT") or uuid.uuid4().hex

@@ -1,0 +1,178 @@
+"""The gate inside a job: checks, one verdict on every host, and only then the command, in the same process.
+
+Every host decides from all hosts' reports by the same pure function, leaves its pass token on the board, and
+starts the command only once it has seen an equal token of every host. Whatever is missing by the deadline is
+cannot-tell.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.board import Board
+from checks.bundle import Pass, PassedNode
+from checks.confirm import confirm_here
+from checks.exchange import Responder
+from checks.facts.table import builtin
+from checks.journal import JournalError, now, write_whole
+from checks.merge import merge
+from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
+from checks.place import Station
+from checks.rankstage import interface_environment
+from checks.report import digest, dump_plain
+from checks.runner import open_responder, run_beside
+from checks.verdict import decide
+
+EXIT_REFUSED = 1
+EXIT_CANNOT_TELL = 3
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the command does not start, and the exit code that says so."""
+
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Go:
+    """The command may start; `pass_path` names the machines it was allowed on."""
+
+    pass_path: Path
+
+
+def gate(station: Station, attempt: str, out: Path, confirm: Path | None) -> Go | Refusal:
+    """Hold this host until every host holds the pass, or refuse."""
+    responder = open_responder(station)
+    try:
+        known = _confirmed(station, responder, confirm) if confirm is not None else None
+        answer = known or _check(station, attempt, out, responder)
+        return answer if isinstance(answer, Refusal) else _leave_together(station, responder, answer)
+    finally:
+        responder.close()
+
+
+def start(station: Station, command: Sequence[str], go: Go) -> None:
+    """Become the command. {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in."""
+    roster, declared = station.roster, station.bundle.declared
+    values = {
+        "nodes": str(declared.nodes),
+        "node_rank": str(station.node_rank),
+        "ranks_per_node": str(declared.ranks_per_node),
+        "master_addr": roster.members[0].address,
+        "master_port": str(roster.rendezvous_port),
+        "python": sys.executable,
+    }
+    argv = [_fill(word, values) for word in command]
+    environment = {
+        **os.environ,
+        **interface_environment(roster.interface),
+        "PRELAUNCH_PASS": str(go.pass_path),
+    }
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(argv[0], argv, environment)
+
+
+def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -> None:
+    """The reason, in a file that outlives the job. A disk that refuses it is said on stderr."""
+    try:
+        write_whole(
+            out / attempt / "failure" / station.node, refusal.reason.encode("utf-8", "replace") + b"\n"
+        )
+    except OSError as error:
+        print(f"the failure file cannot be written: {error}", file=sys.stderr)
+
+
+def _confirmed(station: Station, responder: Responder, confirm: Path) -> Go | None:
+    """Go if every host is the machine that was proven; None means: check again, here."""
+    differences = confirm_here(confirm, station.node)
+    for line in differences:
+        print(f"{station.node}: {line}", file=sys.stderr)
+    why = Board(station, responder).agree(
+        "confirmed", f"{station.node}: {'; '.join(differences)}" if differences else ""
+    )
+    if not why:
+        return Go(confirm)
+    print(f"not the machines that were proven ({why}): checking again in place", file=sys.stderr)
+    return None
+
+
+def _check(station: Station, attempt: str, out: Path, responder: Responder) -> Go | Refusal:
+    begun = now()
+    try:
+        journal = run_beside(station, attempt, out, responder)
+        own = dump_plain(journal.report)
+    except JournalError as error:
+        return Refusal(EXIT_CANNOT_TELL, str(error))
+    board = Board(station, responder)
+    board.put(f"report/{station.node}", own.decode())
+    report = merge(station.bundle, attempt, _reports(station, board), begun)
+    verdict = decide(report, station.bundle.policy, builtin())
+    try:
+        write_whole(out / attempt / "verdicts" / f"{station.node}.json", dump_plain(verdict))
+        if verdict.answer is not Answer.GO:
+            return _refusal(verdict)
+        return Go(_write_pass(station, report, verdict, out / attempt))
+    except OSError as error:
+        return Refusal(EXIT_CANNOT_TELL, f"{error.filename}: {error.strerror}")
+
+
+def _reports(station: Station, board: Board) -> dict[str, bytes]:
+    deadline = time.monotonic() + station.bundle.network_s + station.bundle.stage_s
+    found: dict[str, bytes] = {}
+    for member in station.roster.members:
+        text = board.get(f"report/{member.name}", deadline)
+        if text is not None:
+            found[member.name] = text.encode()
+        else:
+            deadline = min(deadline, time.monotonic() + 1.0)
+    return found
+
+
+def _refusal(verdict: Verdict) -> Refusal:
+    first = verdict.findings[0]
+    code = EXIT_CANNOT_TELL if verdict.answer is Answer.CANNOT_TELL else EXIT_REFUSED
+    return Refusal(code, f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}")
+
+
+def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path) -> Path:
+    nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
+    token = Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(verdict)), report.measured_at, nodes)
+    path = folder / "passes" / f"{station.node}.json"
+    write_whole(path, bundles.dump(token))
+    return path
+
+
+def _leave_together(station: Station, responder: Responder, go: Go) -> Go | Refusal:
+    """Exchange pass tokens: equal ones of every host, then a word that they were seen, or nobody starts."""
+    board = Board(station, responder)
+    token = digest(go.pass_path.read_bytes())
+    said = board.put(f"pass/{station.node}", token)
+    deadline = time.monotonic() + station.bundle.network_s
+    for member in station.roster.members:
+        other = board.get(f"pass/{member.name}", deadline) if not said else None
+        if other != token:
+            why = said or ("no pass token in time" if other is None else "another pass token")
+            return Refusal(EXIT_CANNOT_TELL, f"cannot_tell: {member.name}: {why}")
+    board.put(f"seen/{station.node}", "ok")
+    # The first host keeps the board, so it leaves last.
+    for member in station.roster.members[1:] if station.node_rank == 0 else ():
+        if board.get(f"seen/{member.name}", deadline) is None:
+            return Refusal(
+                EXIT_CANNOT_TELL, f"cannot_tell: {member.name}: it did not see every pass token in time"
+            )
+    return go
+
+
+def _fill(word: str, values: dict[str, str]) -> str:
+    for key, value in values.items():
+        word = word.replace(f"{{{key}}}", value)
+    return word

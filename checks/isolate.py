@@ -1,0 +1,103 @@
+"""One node check in a process of its own, with a deadline and a bound on what it may print."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from checks.decode import DecodeError, decode, parse_json
+from checks.model import Observation
+from checks.probe import errored
+from checks.processes import end_tree
+from checks.report import clip
+
+OUTPUT_BYTES = 1 << 20
+RESULT_BYTES = 1 << 20
+GRACE_S = 1.0
+
+
+class Output:
+    """Drains a pipe for ever, so that the writer never blocks, and keeps the first MiB."""
+
+    def __init__(self, pipe: IO[bytes], copy_to: IO[bytes] | None = None) -> None:
+        self.kept = bytearray()
+        self.dropped = 0
+        self._pipe, self._copy_to = pipe, copy_to
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def text(self, wait_s: float = 1.0) -> str:
+        """What was printed so far, the rest counted."""
+        self._thread.join(wait_s)
+        said = bytes(self.kept).decode("utf-8", "replace")
+        return said + (f"\n[{self.dropped} bytes more were cut]" if self.dropped else "")
+
+    def _drain(self) -> None:
+        with self._pipe as pipe:
+            while data := os.read(pipe.fileno(), 1 << 16):
+                room = OUTPUT_BYTES - len(self.kept)
+                kept = data[: max(room, 0)]
+                self.kept += kept
+                self.dropped += len(data) - len(kept)
+                if self._copy_to is not None and kept:
+                    self._copy_to.write(kept)
+                    self._copy_to.flush()
+
+
+def isolated(check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float) -> Observation:
+    """The observation that the child `argv` leaves in `result`; ERRORED if it leaves none in time."""
+    result.unlink(missing_ok=True)
+    child = subprocess.Popen(
+        (sys.executable, *argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    output = Output(child.stdout)
+    try:
+        child.wait(timeout_s + GRACE_S)
+    except subprocess.TimeoutExpired:
+        end_tree(child.pid, 0.0)
+        child.wait()
+        return _flag(
+            errored(check, subject, f"its deadline of {timeout_s:g} s passed", timeout_s, output.text()),
+            output,
+        )
+    finally:
+        if child.poll() is None:
+            end_tree(child.pid, 0.0)
+            child.wait()
+    return _flag(_read(check, subject, result, child.returncode, output), output)
+
+
+def _read(check: str, subject: str, result: Path, code: int, output: Output) -> Observation:
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    try:
+        data = result.read_bytes()
+    except OSError:
+        return errored(check, subject, f"its process ended with {how} and no result", 0.0, output.text())
+    try:
+        row = decode(Observation, parse_json(data, RESULT_BYTES))
+    except DecodeError as error:
+        return errored(check, subject, f"its result cannot be read: {error}", 0.0, output.text())
+    if (row.check, row.subject) != (check, subject):
+        return errored(
+            check, subject, f"its result speaks of {row.check} on {row.subject}", 0.0, output.text()
+        )
+    return row
+
+
+def _flag(row: Observation, output: Output) -> Observation:
+    """Where output was cut, the observation says so."""
+    if not output.dropped:
+        return row
+    said = f"{row.evidence}\n[it printed {output.dropped + len(output.kept)} bytes; all but 1 MiB was cut]"
+    return replace(row, evidence=clip(said)[0], evidence_truncated=True)

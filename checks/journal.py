@@ -1,0 +1,80 @@
+"""A node's report on disk, rewritten whole at each observation, so that a node that dies leaves what it knew."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from checks.model import Node, Observation
+from checks.report import NODE_REPORT_BYTES, NodeReport, dump_plain
+
+
+class JournalError(Exception):
+    """The report could not be written: disk full, or the folder cannot be written."""
+
+
+class Journal:
+    """Keeps one node's report current at `path`. Not thread-safe: one thread writes."""
+
+    def __init__(self, path: Path, report: NodeReport) -> None:
+        self.path = path
+        self.report = report
+
+    def add(self, rows: Iterable[Observation]) -> None:
+        """Add observations and write. Raises JournalError; the observations are kept for the next write."""
+        rows = tuple(rows)
+        if rows:
+            self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *rows))
+            self.write()
+
+    def finish(self, complete: bool) -> None:
+        """The last write. Raises JournalError."""
+        node: Node = dataclasses.replace(self.report.node, complete=complete)
+        self.report = dataclasses.replace(self.report, node=node)
+        self.write()
+
+    def write(self) -> None:
+        """Replace the file, whole or not at all. Raises JournalError."""
+        self.report = dataclasses.replace(self.report, measured_at=now())
+        try:
+            write_whole(self.path, _fit(self.report))
+        except OSError as error:
+            raise JournalError(
+                f"{self.path}: {error.strerror or error}. Free space or choose another --out."
+            ) from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that readers see all of it or nothing; it is on disk on return. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _fit(report: NodeReport) -> bytes:
+    """The report's JSON, its longest evidence dropped (and flagged) until it is within the limit."""
+    data = dump_plain(report)
+    while len(data) > NODE_REPORT_BYTES:
+        rows = list(report.observations)
+        longest = max(range(len(rows)), key=lambda i: len(rows[i].evidence), default=-1)
+        if longest < 0 or not rows[longest].evidence:
+            return data
+        rows[longest] = dataclasses.replace(rows[longest], evidence="", evidence_truncated=True)
+        report = dataclasses.replace(report, observations=tuple(rows))
+        data = dump_plain(report)
+    return data

@@ -1,0 +1,190 @@
+"""From who reached whom, and how fast, to the host or the link that is to blame (pure).
+
+`network.reachability` and `network.pairs` give one row a node: what it saw of each of its peers. A cell (a, b)
+is what a measured towards b. Blame goes to a host when nearly all of its cells are bad and the others' are not;
+what is left over are links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from checks.model import CLUSTER, Cause, Finding, Level, Observation, Report
+from checks.policy import Policy
+
+LINK = "<->"
+REACHABILITY = "network.reachability"
+PAIRS = "network.pairs"
+# A host is to blame when at least this share of its cells is bad: one lucky cell must not acquit it.
+HOST_SHARE = 0.8
+
+Cell = tuple[str, str]
+
+
+def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
+    """Findings about hosts and links from the sound rows of both network checks."""
+    alive = {node.name for node in report.nodes}
+    first = next((node.name for node in report.nodes if node.rank == 0), "")
+    yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first)
+    line = policy.checks.get(PAIRS)
+    if rows.get(PAIRS) and line is not None:
+        floor, ratio = line.options.get("floor_gbps", 0.0), line.options.get("slow_ratio", 0.25)
+        yield from judge_pairs(rows[PAIRS], alive, floor, ratio, policy.max_unfit_fraction)
+
+
+def judge_reachability(rows: Sequence[Observation], alive: set[str], first: str) -> Iterator[Finding]:
+    """Who is cut off, who never answered, and which links are down. `first` is where the ranks meet."""
+    heard = {row.subject for row in rows}
+    why: dict[Cell, str] = {}
+    for row in rows:
+        why.update({(row.subject, peer): said for peer, said in _texts(row, "failures")})
+    down = {cell for cell, said in why.items() if said != "ok"}
+    for peer in sorted({b for _, b in down} - (heard & alive)):
+        said = f"it never answered: {_reasons(why, [c for c in down if c[1] == peer])}"
+        yield _evidence(REACHABILITY, peer, said)
+    down = {cell for cell in down if cell[1] in heard and cell[1] in alive}
+    refused = {cell for cell in down if "refused" in why[cell]}
+    for peer in sorted({b for _, b in refused}):
+        yield _evidence(REACHABILITY, peer, "its responder did not listen in time (connection refused)")
+    yield from _unreached(down - refused, set(why), why)
+    for row in rows:
+        met = row.metrics.get("rendezvous")
+        if met != "ok" and first in heard and why.get((row.subject, first), "ok") == "ok":
+            said = f"it reaches {first}, but not the rendezvous port there: {met}"
+            remedy = "Free the port, or let it through the firewall or security group."
+            yield Finding(
+                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, row.subject, said, row.evidence, remedy
+            )
+
+
+def _unreached(down: set[Cell], cells: set[Cell], why: Mapping[Cell, str]) -> Iterator[Finding]:
+    hosts, links = _blame(down, cells)
+    for host in hosts:
+        mine = sorted(cell for cell in down if host in cell)
+        said = f"cut off: {_reasons(why, mine)}, while the other hosts reach each other"
+        yield Finding(
+            Level.FAIL, Cause.HARDWARE, REACHABILITY, host, said, _cells_text(mine, why),
+            "Check this host's cable, NIC and switch port, and the firewall or security group in front of it.",
+        )  # fmt: skip
+    for link in sorted(links):
+        a, b = link
+        said = (
+            f"{a} and {b} both run, and {_reasons(why, [c for c in down if set(c) == {a, b}])} between them"
+        )
+        remedy = (
+            "Check the path between the two: switch, route, firewall or security group (both directions)."
+        )
+        yield Finding(Level.FAIL, Cause.HARDWARE, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy)
+
+
+def judge_pairs(
+    rows: Sequence[Observation],
+    alive: set[str],
+    floor_gbps: float,
+    slow_ratio: float,
+    max_unfit_fraction: float,
+) -> Iterator[Finding]:
+    """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or `slow_ratio` of the upper quartile."""
+    speed: dict[Cell, float] = {}
+    for row in rows:
+        for peer, value in _numbers(row, "bandwidth_gbps"):
+            if value is not None:
+                speed[row.subject, peer] = value
+            elif peer in alive:
+                yield _evidence(
+                    PAIRS, f"{row.subject}{LINK}{peer}", f"no bandwidth measured from {row.subject}"
+                )
+    if not speed:
+        return
+    usual = _upper_quartile(list(speed.values())) if len(speed) >= 6 else 0.0
+    line = max(floor_gbps, slow_ratio * usual)
+    slow = {cell for cell, value in speed.items() if value < line}
+    hosts, links = _blame(slow, set(speed))
+    nodes = {a for cell in speed for a in cell}
+    if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
+        said = f"{len(hosts)} of {len(nodes)} hosts are slow (below {line:.3g} GB/s): the fabric, not a host"
+        yield Finding(
+            Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, said, _speeds(slow, speed), "Check MTU, routes."
+        )
+        return
+    for host in hosts:
+        mine = {cell for cell in slow if host in cell}
+        said = f"slow to and from every peer: {_range(mine, speed)}, the line is {line:.3g} GB/s"
+        remedy = "Check this host's NIC, cable and switch port; do not train on it."
+        yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, host, said, _speeds(mine, speed), remedy)
+    for a, b in sorted(links):
+        mine = {cell for cell in slow if set(cell) == {a, b}}
+        said = f"the link is slow: {_range(mine, speed)}, the line is {line:.3g} GB/s"
+        remedy = "Check the path between the two hosts; with only two, either end may be the cause."
+        yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", said, _speeds(mine, speed), remedy)
+
+
+def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
+    """Hosts that explain the bad cells, greedily, then the links that are left. Two hosts alone make a link."""
+    hosts: list[str] = []
+    bad, cells = set(bad), set(cells)
+    while len({a for cell in cells for a in cell}) > 2:
+        shares = {h: _share(h, bad, cells) for h in sorted({a for cell in bad for a in cell})}
+        host = max(shares, key=lambda h: shares[h], default=None)
+        if host is None or shares[host] < HOST_SHARE or not _others_good(host, bad, cells):
+            break
+        hosts.append(host)
+        bad, cells = ({c for c in group if host not in c} for group in (bad, cells))
+    return hosts, {(min(cell), max(cell)) for cell in bad}
+
+
+def _share(host: str, bad: set[Cell], cells: set[Cell]) -> float:
+    mine = [cell for cell in cells if host in cell]
+    return sum(cell in bad for cell in mine) / len(mine)
+
+
+def _others_good(host: str, bad: set[Cell], cells: set[Cell]) -> bool:
+    return any(cell not in bad for cell in cells if host not in cell)
+
+
+def _upper_quartile(values: Sequence[float]) -> float:
+    # One slow host of three makes four of six cells slow, so the median would lie among the slow ones.
+    return sorted(values)[math.ceil(0.75 * (len(values) - 1))]
+
+
+def _texts(row: Observation, name: str) -> Iterator[tuple[str, str]]:
+    for peer, value in zip(_peers(row), _list(row, name)):
+        yield peer, str(value)
+
+
+def _numbers(row: Observation, name: str) -> Iterator[tuple[str, float | None]]:
+    for peer, value in zip(_peers(row), _list(row, name)):
+        yield peer, float(value) if isinstance(value, (int, float)) else None
+
+
+def _peers(row: Observation) -> Sequence[str]:
+    return [str(peer) for peer in _list(row, "peers")]
+
+
+def _list(row: Observation, name: str) -> Sequence[object]:
+    value = row.metrics.get(name)
+    return value if isinstance(value, tuple) else ()
+
+
+def _reasons(why: Mapping[Cell, str], cells: Sequence[Cell]) -> str:
+    return " and ".join(sorted({why[cell] for cell in cells})) or "no answer"
+
+
+def _cells_text(cells: Sequence[Cell], why: Mapping[Cell, str]) -> str:
+    return "\n".join(f"{a} -> {b}: {why[a, b]}" for a, b in cells)
+
+
+def _speeds(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
+    return "\n".join(f"{a} -> {b}: {speed[a, b]:.4g} GB/s" for a, b in sorted(cells))
+
+
+def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
+    values = [speed[cell] for cell in cells]
+    return f"{min(values):.3g} to {max(values):.3g} GB/s"
+
+
+def _evidence(check: str, subject: str, said: str) -> Finding:
+    return Finding(
+        Level.FAIL, Cause.EVIDENCE, check, subject, said, "", "See whether that node started; read its log."
+    )

@@ -1,0 +1,61 @@
+"""Node reports -> one report (pure). What cannot be read or does not belong is said in `collection`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from checks.bundle import Bundle, plan_of
+from checks.decode import DecodeError
+from checks.model import Report
+from checks.report import NodeReport, load_node
+
+
+def merge(bundle: Bundle, attempt: str, files: Mapping[str, bytes], started_at: str) -> Report:
+    """The report of one attempt from its nodes' files (name -> bytes).
+
+    `started_at` (UTC, ISO 8601) stands for the report's time where no node says one.
+    """
+    nodes: list[NodeReport] = []
+    problems: list[str] = []
+    for name in sorted(files):
+        try:
+            report = load_node(files[name])
+        except DecodeError as error:
+            problems.append(f"{name}: its report cannot be read: {error}"[:500])
+            continue
+        problem = _stranger(bundle, report)
+        if problem:
+            problems.append(f"{name}: {problem}"[:500])
+        else:
+            nodes.append(report)
+    return Report(
+        gate_id=bundle.gate_id,
+        attempt=attempt,
+        measured_at=max((n.measured_at for n in nodes), default=started_at),
+        profile=bundle.profile,
+        declared=bundle.declared,
+        catalogue=bundle.catalogue,
+        plan=plan_of(bundle)[1],
+        nodes=tuple(sorted((n.node for n in nodes), key=lambda node: (node.rank, node.name))),
+        observations=tuple(row for n in nodes for row in n.observations),
+        collection=tuple(problems),
+    )
+
+
+def _stranger(bundle: Bundle, report: NodeReport) -> str:
+    """Why a node report is not of this gate, or ""."""
+    if report.gate_id != bundle.gate_id:
+        return f"its report is of gate {report.gate_id:.64}"
+    if report.declared != bundle.declared or report.profile != bundle.profile:
+        return "its report was made for another declaration"
+    foreign = next(
+        (row for row in report.observations if row.subject.partition("/")[0] != report.node.name), None
+    )
+    if foreign is not None:
+        return f"its report speaks of {foreign.subject:.80}"
+    try:
+        datetime.fromisoformat(report.measured_at.replace("Z", "+00:00"))
+    except ValueError:
+        return f"its time {report.measured_at:.40!r} is no ISO 8601 time"
+    return ""

@@ -1,0 +1,246 @@
+"""The nouns: what was declared, planned, observed, found and concluded. Pure data; everything is frozen.
+
+A *subject* is who an observation is about: "node-0" (a node), "node-0/rank-3" (a global rank on its node)
+or "cluster". An array metric holds one value a device, message size or peer, in the order its check states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated, NoReturn
+
+from checks.decode import Range, Text
+
+SCHEMA_VERSION = 1
+CLUSTER = "cluster"
+EVIDENCE_BYTES = 4096
+NODE_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+NodeName = Annotated[str, Text(NODE_NAME, 253)]
+
+Scalar = bool | int | float | str
+Value = Scalar | tuple[float | int | None, ...] | tuple[str, ...]
+
+
+def unreachable(value: NoReturn) -> NoReturn:
+    """Closes an enum's cases (typing.assert_never needs Python 3.11, nodes may have 3.10)."""
+    raise AssertionError(f"unhandled case: {value!r}")
+
+
+class Level(str, Enum):
+    """Is it fit? PASS < WARN < FAIL."""
+
+    PASS = "PASS"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+    @property
+    def rank(self) -> int:
+        """0 for PASS, 1 for WARN, 2 for FAIL."""
+        return ("PASS", "WARN", "FAIL").index(self.value)
+
+
+class Outcome(str, Enum):
+    """Did the check work? It says nothing about the hardware."""
+
+    MEASURED = "MEASURED"
+    SKIPPED = "SKIPPED"
+    ERRORED = "ERRORED"
+
+
+class Cause(str, Enum):
+    """Why a finding exists. EVIDENCE means that the gate could not tell: nobody replaces a node for it."""
+
+    HARDWARE = "HARDWARE"
+    CONFIGURATION = "CONFIGURATION"
+    APPLICATION = "APPLICATION"
+    EVIDENCE = "EVIDENCE"
+
+
+class Scope(str, Enum):
+    """Who a check observes: each node, each rank, or the cluster as one."""
+
+    NODE = "node"
+    RANK = "rank"
+    CLUSTER = "cluster"
+
+
+class Skip(str, Enum):
+    """Why a check did not measure. The first four follow from what is declared; the others from the machine."""
+
+    NO_GPU_DECLARED = "no GPU declared"
+    ONE_NODE_DECLARED = "one node declared"
+    ONE_RANK_DECLARED = "one rank declared"
+    NOT_IN_PROFILE = "not in this profile"
+    NOT_PERMITTED = "not permitted on this node"
+    TOOL_MISSING = "tool not installed on this node"
+    PREREQUISITE = "a check that it stands on did not succeed"
+
+
+class Profile(str, Enum):
+    """How deep to look."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    DEEP = "deep"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the operator says is there; what must be observed follows from this, never from what was found.
+
+    `node_names` is empty where the launcher cannot know them before the start.
+    """
+
+    instance_type: Annotated[str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)]
+    nodes: Annotated[int, Range(1, 100_000)]
+    gpus_per_node: Annotated[int, Range(0, 64)]
+    ranks_per_node: Annotated[int, Range(1, 256)]
+    node_names: tuple[NodeName, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """The world size."""
+        return self.nodes * self.ranks_per_node
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One check that was to run on every subject of its scope, its metrics, or the declared reason why not."""
+
+    check: str
+    scope: Scope
+    metrics: tuple[str, ...] = ()
+    skip: Skip | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one check saw of one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED."""
+
+    check: str
+    subject: str
+    outcome: Outcome
+    seconds: float
+    metrics: Mapping[str, Value] = field(default_factory=dict)
+    skip: Skip | None = None
+    reason: str = ""
+    evidence: str = ""
+    evidence_truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver ... as text."""
+
+    name: NodeName
+    rank: Annotated[int, Range(0, 100_000)]
+    attempt: str
+    catalogue: str
+    complete: bool
+    identity: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that was planned and observed; the only thing that a verdict is made from.
+
+    `measured_at` is UTC, ISO 8601, and the only clock that a verdict knows. `collection` names what the
+    collector could not read ("node-2: truncated at byte 812").
+    """
+
+    gate_id: str
+    attempt: str
+    measured_at: str
+    profile: Profile
+    declared: Declared
+    catalogue: str
+    plan: tuple[Planned, ...]
+    nodes: tuple[Node, ...]
+    observations: tuple[Observation, ...]
+    collection: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong or unknown, with what it rests on and what to do."""
+
+    level: Level
+    cause: Cause
+    check: str
+    subject: str
+    message: str
+    evidence: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many were seen of how many that had to be."""
+
+    observed: int
+    required: int
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the verdict rests on; `checks` counts check x subject pairs."""
+
+    nodes: Count
+    gpus: Count
+    ranks: Count
+    checks: Count
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing that had to be observed is missing."""
+        return all(c.observed >= c.required for c in (self.nodes, self.gpus, self.ranks, self.checks))
+
+
+class Answer(str, Enum):
+    """What the gate says. ASK is a WARN that the policy hands to a person."""
+
+    GO = "go"
+    NO_GO = "no_go"
+    CANNOT_TELL = "cannot_tell"
+    ASK = "ask"
+
+
+@dataclass(frozen=True)
+class Digests:
+    """SHA-256 of everything that was decided upon, and the engine's version."""
+
+    report: str
+    policy: str
+    facts: str
+    baseline: str | None
+    engine: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer, worst finding first. `condemned` lists nodes with a FAIL whose cause is HARDWARE."""
+
+    level: Level
+    answer: Answer
+    coverage: Coverage
+    findings: tuple[Finding, ...]
+    condemned: tuple[str, ...]
+    suspect_policy: bool
+    digests: Digests
+
+
+def node_of(subject: str) -> str:
+    """The node that a subject lies on; "cluster" stands for itself."""
+    return subject.partition("/")[0]
+
+
+def rank_subject(node: str, rank: int) -> str:
+    """The subject of a global rank on its node."""
+    return f"{node}/rank-{rank}"
+
+
+def worst(levels: Sequence[Level]) -> Level:
+    """The worst of the levels; PASS for none."""
+    return max(levels, key=lambda level: level.rank, default=Level.PASS)

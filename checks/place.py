@@ -1,0 +1,92 @@
+"""Where this process stands: its bundle, its roster, its node, and the context that each check gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.bundle import Bundle, plan_of
+from checks.check import Check, Context, RankPlace
+from checks.decode import DecodeError, decode, parse_json
+from checks.facts.table import builtin
+from checks.model import Planned
+from checks.policy import CheckPolicy
+from checks.profiles import options
+from checks.roster import Roster
+
+PEER_CHECKS = ("network.reachability",)
+
+
+class PlaceError(Exception):
+    """The bundle or the roster cannot be used here; nothing was checked. The message has the remedy."""
+
+
+@dataclass(frozen=True)
+class Station:
+    """One node's place in one gate."""
+
+    bundle: Bundle
+    bundle_path: Path
+    roster: Roster
+    roster_path: Path
+    node: str
+    node_rank: int
+    scratch: Path
+    checks: tuple[Check, ...]
+    plan: tuple[Planned, ...]
+
+    def timeout_s(self, check: Check) -> float:
+        """The check's deadline: the bundle's, or its own."""
+        if check.name in PEER_CHECKS:
+            return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + 2.0)
+        return self.bundle.timeouts_s.get(check.name, check.timeout_s)
+
+    def context(self, check: Check, rank: RankPlace | None = None) -> Context:
+        """What the check may know."""
+        line = self.bundle.policy.checks.get(check.name, CheckPolicy())
+        return Context(
+            gate=self.bundle.gate_id,
+            catalogue=self.bundle.catalogue,
+            declared=self.bundle.declared,
+            profile=self.bundle.profile,
+            node=self.node,
+            node_rank=self.node_rank,
+            roster=self.roster,
+            scratch=self.scratch,
+            timeout_s=self.timeout_s(check),
+            options=options(check.name, self.bundle.profile, line.options),
+            place=rank,
+        )
+
+    def planned(self) -> tuple[Check, ...]:
+        """The checks that are to run, in the catalogue's order."""
+        wanted = {p.check for p in self.plan if p.skip is None}
+        return tuple(check for check in self.checks if check.name in wanted)
+
+
+def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path) -> Station:
+    """Read both files and find the node in the roster. Raises PlaceError."""
+    try:
+        bundle = bundles.load(bundle_path.read_bytes())
+        roster = decode(Roster, parse_json(roster_path.read_bytes(), 1 << 24))
+        checks, plan = plan_of(bundle)
+    except OSError as error:
+        raise PlaceError(f"{error.filename}: {error.strerror}") from error
+    except DecodeError as error:
+        raise PlaceError(f"{bundle_path} or {roster_path}: {error}") from error
+    names = [member.name for member in roster.members]
+    if node not in names or len(names) != bundle.declared.nodes or len(set(names)) != len(names):
+        raise PlaceError(
+            f"{node} of {names} does not fit {bundle.declared.nodes} declared nodes. Correct the roster."
+        )
+    _same_image(bundle)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return Station(bundle, bundle_path, roster, roster_path, node, names.index(node), scratch, checks, plan)
+
+
+def _same_image(bundle: Bundle) -> None:
+    if bundle.facts != builtin().digest:
+        raise PlaceError(
+            "the bundle was made with other facts than this node holds. Use one image and one version."
+        )

@@ -1,0 +1,112 @@
+"""What a site accepts: one line a check, thresholds with a source, and what a WARN means.
+
+Policies are TOML for people; what travels to nodes is the same table as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated
+
+from checks.decode import DecodeError, Range, Text, decode
+from checks.model import Cause, Profile, Skip
+
+Number = Annotated[float, Range(-1e18, 1e18)]
+Ratio = Annotated[float, Range(0, 1)]
+
+
+class OnWarn(str, Enum):
+    """What a WARN means: go on, refuse, or ask a person."""
+
+    GO = "go"
+    REFUSE = "refuse"
+    ASK = "ask"
+
+
+class Over(str, Enum):
+    """What a rule looks at: each subject by itself, all subjects at once, or each against the others."""
+
+    SUBJECT = "subject"
+    CLUSTER = "cluster"
+    PEERS = "peers"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line that a metric is held to; for an array metric every element is.
+
+    over = "subject": `*_below` and `*_above` bound the value of each subject, `equals` is what it must be.
+    over = "cluster": the bounds hold for the least (below) or greatest (above) value of all subjects, and
+    `same` demands one value everywhere. over = "peers": `*_below` and `*_above` are ratios to the median of
+    all subjects; with fewer than `min_peers` subjects the rule cannot speak, which is a WARN, cause EVIDENCE.
+    """
+
+    metric: str
+    source: str
+    over: Over = Over.SUBJECT
+    warn_below: Number | None = None
+    fail_below: Number | None = None
+    warn_above: Number | None = None
+    fail_above: Number | None = None
+    equals: bool | int | float | str | None = None
+    same: bool = False
+    min_peers: Annotated[int, Range(2, 1_000_000)] = 4
+    level: str = "FAIL"
+    cause: Cause = Cause.HARDWARE
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class CheckPolicy:
+    """What one check must show. `accept_skips` are reasons that leave a WARN instead of a FAIL."""
+
+    required: bool = True
+    profiles: tuple[Profile, ...] = tuple(Profile)
+    accept_skips: tuple[Skip, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    options: Mapping[str, Number] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A site's policy. `instance_types` are those that it was written for: others are not judged by it."""
+
+    name: Annotated[str, Text(r"[a-z0-9][a-z0-9-]*", 64)]
+    instance_types: tuple[str, ...]
+    on_warn: OnWarn
+    max_unfit_fraction: Ratio
+    checks: Mapping[str, CheckPolicy]
+
+
+def load(value: object) -> Policy:
+    """A plain table (of TOML or JSON) -> Policy. Raises DecodeError with the path and the nearest valid key."""
+    made = decode(Policy, value)
+    check_sense(made)
+    return made
+
+
+def check_sense(policy: Policy) -> None:
+    """Raise DecodeError for a rule that holds nothing, or cites no source."""
+    for name, line in policy.checks.items():
+        for index, rule in enumerate(line.rules):
+            _require_sense(rule, f"checks.{name}.rules[{index}]")
+
+
+def _require_sense(rule: Rule, path: str) -> None:
+    bounds = (rule.warn_below, rule.fail_below, rule.warn_above, rule.fail_above)
+    if rule.equals is None and not rule.same and all(bound is None for bound in bounds):
+        raise DecodeError("the rule holds the metric to nothing", path)
+    if rule.same and rule.over is not Over.CLUSTER:
+        raise DecodeError('"same" compares subjects: set over = "cluster"', path)
+    if rule.equals is not None and rule.over is not Over.SUBJECT:
+        raise DecodeError('"equals" looks at each subject: leave over out', path)
+    if rule.level not in ("WARN", "FAIL"):
+        raise DecodeError(f"{rule.level!r} is neither WARN nor FAIL", f"{path}.level")
+    if not rule.source.strip():
+        raise DecodeError("a threshold without a source", f"{path}.source")
+    if rule.warn_below is not None and rule.fail_below is not None and rule.warn_below < rule.fail_below:
+        raise DecodeError("warn_below lies under fail_below", path)
+    if rule.warn_above is not None and rule.fail_above is not None and rule.warn_above > rule.fail_above:
+        raise DecodeError("warn_above lies over fail_above", path)

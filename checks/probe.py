@@ -1,0 +1,61 @@
+"""Run one check's body here and make an Observation of whatever happens."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Mapping
+
+from checks.check import Check, CheckError, Context, Measurement, Skipped, fault_of
+from checks.model import Observation, Outcome, Value
+from checks.report import clip
+
+
+def probe(check: Check, context: Context, subject: str) -> Observation:
+    """The check's observation of the subject. Never raises for what the check does; KeyboardInterrupt passes."""
+    begun = time.monotonic()
+    try:
+        result = check.body(context)
+    except (Exception, SystemExit) as error:  # one check's crash costs one observation
+        reason = str(error) if isinstance(error, CheckError) else f"it raised {type(error).__name__}: {error}"
+        return errored(check.name, subject, reason, time.monotonic() - begun, traceback.format_exc())
+    return _observed(check, subject, result, time.monotonic() - begun)
+
+
+def errored(check: str, subject: str, reason: str, seconds: float, evidence: str = "") -> Observation:
+    """The observation of a check that did not work."""
+    kept, cut = clip(evidence)
+    said = clip(reason)[0][:1000] or "no reason given"
+    return Observation(check, subject, Outcome.ERRORED, max(seconds, 0.0), {}, None, said, kept, cut)
+
+
+def _observed(check: Check, subject: str, result: object, seconds: float) -> Observation:
+    if isinstance(result, Skipped):
+        reason = clip(result.detail)[0][:1000]
+        return Observation(check.name, subject, Outcome.SKIPPED, seconds, {}, result.skip, reason)
+    if not isinstance(result, Measurement):
+        return errored(
+            check.name, subject, f"it returned a {type(result).__name__}, not a Measurement", seconds
+        )
+    fault = fault_of(check, result.metrics)
+    if fault:
+        return errored(check.name, subject, fault, seconds, f"{dict(result.metrics)}\n{result.evidence}")
+    kept, cut = clip(result.evidence)
+    return Observation(
+        check.name, subject, Outcome.MEASURED, seconds, _clean(result.metrics), None, "", kept, cut
+    )
+
+
+def _clean(metrics: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: _clean_value(value) for name, value in metrics.items()}
+
+
+def _clean_value(value: Value) -> Value:
+    if isinstance(value, str):
+        return clip(value)[0]
+    if isinstance(value, tuple):
+        return tuple(clip(item)[0] if isinstance(item, str) else item for item in value)  # type: ignore[return-value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("fault_of lets no such number pass")
+    return value

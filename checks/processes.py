@@ -1,0 +1,260 @@
+"""Processes, ended for certain: those that ignore SIGTERM, stand still, or fled to another session too.
+
+A process is known by its number and its start time, so that a number used again is never taken for it. A
+zombie is dead. Only Linux: /proc and prctl. The exit status of a direct child is never taken from its owner:
+only orphans that fell to this process while it ended a tree are reaped (subprocess reads a lost status as 0).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
+DEAD = "ZXx"
+HELD = "TtDZXx"
+POLL_S = 0.01
+FREEZE_S = 0.5
+KILL_S = 10.0
+
+Members = dict[int, int]
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of /proc: `started` is in clock ticks since boot, `state` the kernel's letter."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    started: int
+
+
+def become_subreaper() -> None:
+    """Make orphans below this process its own children, whatever session they fled to. Raises OSError."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> None:
+    """Have the kernel send `number` to this process when its parent ends.
+
+    Give the parent's pid where the parent may have ended already. The kernel means the parent's *thread* that
+    forked: start such children from a thread that lives on. It holds across exec, not across fork.
+    """
+    _prctl(PR_SET_PDEATHSIG, number)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def leashed(argv: Sequence[str]) -> tuple[str, ...]:
+    """`argv` behind a small program that calls die_with_parent and becomes `argv`: needs no preexec_fn."""
+    return (sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *argv)
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in ticks since boot; None where there is none (a zombie still has one)."""
+    found = _read(pid)
+    return found.started if found else None
+
+
+def alive(pid: int, started: int | None) -> bool:
+    """Whether the process that started then still runs. Stopped is alive, a zombie is not."""
+    found = _read(pid)
+    return found is not None and found.started == started and _runs(found)
+
+
+def reap() -> dict[int, int]:
+    """The exit codes (or minus the signals) by pid of all ended children. Not beside subprocess's waits."""
+    codes: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return codes
+        if pid == 0:
+            return codes
+        codes[pid] = os.waitstatus_to_exitcode(status)
+
+
+def end_tree(pid: int, grace_s: float, started: int | None = None) -> tuple[int, ...]:
+    """SIGTERM to the process, its descendants and its session, SIGKILL after `grace_s`; returns what is left.
+
+    Without `started` only a process below this one is touched: another may bear a number that was used again.
+    Where it ended already, what remains of the session that it led is ended.
+    """
+    if started is None:
+        table = _table()
+        if pid in table and not _below(pid, table):
+            return (pid,) if _runs(table[pid]) else ()
+        started = table[pid].started if pid in table else -1
+    return _end(lambda _: {pid: started}, grace_s)
+
+
+def end_children(grace_s: float) -> tuple[int, ...]:
+    """The same for everything below this process: for a subreaper, all that it ever started."""
+
+    def children(table: Mapping[int, Process]) -> Members:
+        return {found.pid: found.started for found in table.values() if found.parent == os.getpid()}
+
+    return _end(children, grace_s)
+
+
+def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
+    """The same for every process started with NAME=VALUE in its environment, and what is below it."""
+    mark = f"{name}={value}".encode()
+
+    def marked(table: Mapping[int, Process]) -> Members:
+        return {pid: found.started for pid, found in table.items() if mark in _environment(pid)}
+
+    return _end(marked, grace_s)
+
+
+Seed = Callable[[Mapping[int, Process]], Members]
+
+
+def _end(seed: Seed, grace_s: float) -> tuple[int, ...]:
+    table = _table()
+    owned = {found.pid for found in table.values() if found.parent == os.getpid()}
+    known = _grow(seed(table), table)
+    known = _ask(seed, known, time.monotonic() + grace_s) if grace_s > 0 else known
+    known, left = _kill(seed, known)
+    for pid in known.keys() - owned:
+        _reap_orphan(pid)
+    return left
+
+
+def _ask(seed: Seed, known: Members, deadline: float) -> Members:
+    """SIGTERM to each once, as it is seen; a stopped one is continued so that it can answer."""
+    asked: set[tuple[int, int]] = set()
+    while True:
+        known, running = _look(seed, known)
+        for found in running:
+            if (found.pid, found.started) not in asked:
+                asked.add((found.pid, found.started))
+                _signal(found.pid, signal.SIGTERM)
+                _signal(found.pid, signal.SIGCONT)
+        if not running or time.monotonic() >= deadline:
+            return known
+        time.sleep(POLL_S)
+
+
+def _kill(seed: Seed, known: Members) -> tuple[Members, tuple[int, ...]]:
+    """Freeze all before any is killed: what stands still cannot fork a child that nobody saw."""
+    begun = time.monotonic()
+    held: set[tuple[int, int]] = set()
+    while True:
+        known, running = _look(seed, known)
+        if not running or time.monotonic() - begun > KILL_S:
+            return known, tuple(found.pid for found in running)
+        new = [found for found in running if (found.pid, found.started) not in held]
+        moving = any(found.state not in HELD for found in running)
+        if time.monotonic() - begun < FREEZE_S and (new or moving):
+            for found in new:
+                held.add((found.pid, found.started))
+                _signal(found.pid, signal.SIGSTOP)
+        else:
+            for found in running:
+                _signal(found.pid, signal.SIGKILL)
+        time.sleep(POLL_S / 5)
+
+
+def _look(seed: Seed, known: Members) -> tuple[Members, list[Process]]:
+    table = _table()
+    known = _grow({**known, **seed(table)}, table)
+    return known, [table[pid] for pid in known if pid in table and _runs(table[pid])]
+
+
+def _grow(known: Members, table: Mapping[int, Process]) -> Members:
+    """`known` and all that descends from it or lives in a session that one of it led; never this process."""
+    members = {pid: start for pid, start in known.items() if pid not in table or table[pid].started == start}
+    me = os.getpid()
+    members.pop(me, None)
+    while new := {
+        found.pid: found.started
+        for found in table.values()
+        if found.pid not in members
+        and found.pid != me
+        and (found.parent in members or found.session in members)
+    }:
+        members.update(new)
+    return members
+
+
+def _below(pid: int, table: Mapping[int, Process]) -> bool:
+    while pid in table and pid != os.getpid():
+        pid = table[pid].parent
+    return pid == os.getpid()
+
+
+def _table() -> dict[int, Process]:
+    found = (_read(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in found if process is not None}
+
+
+def _read(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the command's name in brackets, which may itself hold spaces and brackets (proc(5)).
+    fields = text.rpartition(b")")[2].split()
+    return Process(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
+
+
+def _runs(found: Process) -> bool:
+    """Not dead. A process whose main thread ended shows Z while its other threads go on."""
+    if found.state not in DEAD:
+        return True
+    try:
+        tasks = os.listdir(f"/proc/{found.pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    states = [_read(int(task)) for task in tasks if int(task) != found.pid]
+    return any(task is not None and task.state not in DEAD for task in states)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:  # gone, or another user's: not ours to end
+        return []
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # gone, or not ours: then it is among those that are reported as left
+
+
+def _reap_orphan(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # another process is its parent
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def _main(argv: Sequence[str]) -> None:
+    die_with_parent(int(argv[0]))
+    os.execvp(argv[1], list(argv[1:]))  # noqa: S606  # no shell: the argv is given on as it came
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

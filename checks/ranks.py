@@ -1,0 +1,184 @@
+"""What one rank does under torchrun: its checks in order, each observation on disk before the next begins.
+
+A rank always exits 0 once its file says "end": torchrun would turn any other code into the end of its
+neighbours, and a container's exit code is never a verdict. The node runner above reads the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from checks import catalog, place
+from checks.check import Check, RankPlace
+from checks.model import Observation, Scope, rank_subject
+from checks.place import Station
+from checks.probe import errored, probe
+from checks.processes import die_with_parent
+from checks.report import plain
+
+IMPORT_S = 120.0
+GROUP_SHARE = 0.6
+
+
+class RankFile:
+    """One JSON line an event, each on disk before the next: start, observation, end."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "ab", buffering=0)
+        self._lock = threading.Lock()
+
+    def start(self, check: str, timeout_s: float) -> None:
+        """The check begins, and must have ended after `timeout_s`."""
+        self._write(
+            {"event": "start", "check": check, "timeout_s": timeout_s, "pid": os.getpid(), "at": time.time()}
+        )
+
+    def add(self, row: Observation) -> None:
+        """An observation."""
+        self._write({"event": "observation", "row": plain(row)})
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._write({"event": "end"})
+
+    def _write(self, event: dict[str, object]) -> None:
+        with self._lock:
+            self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
+
+
+class Watchdog:
+    """Calls `expired` in a thread of its own when a section lasts longer than it may."""
+
+    def __init__(self, expired: Callable[[], None]) -> None:
+        self._expired = expired
+        self._timer: threading.Timer | None = None
+
+    def arm(self, timeout_s: float) -> None:
+        """Start, or start again."""
+        self.disarm()
+        self._timer = threading.Timer(timeout_s, self._expired)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def disarm(self) -> None:
+        """Stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Session:
+    """The run of one rank through its checks."""
+
+    def __init__(self, station: Station, rank: RankPlace, file: RankFile) -> None:
+        self.station, self.rank, self.file = station, rank, file
+        self.subject = rank_subject(station.node, rank.rank)
+        checks = [check for check in station.planned() if check.scope is Scope.RANK]
+        self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
+        self.lost = ""
+        self.watchdog = Watchdog(self._give_up)
+
+    def run(self) -> None:
+        """Every check of this rank, then "end"."""
+        grouped = False
+        while self.left:
+            check = self.left[0]
+            if check.group and not grouped:
+                grouped = True
+                self._join()
+            self._observe(check)
+        self.file.end()
+
+    def _observe(self, check: Check) -> None:
+        if check.group and self.lost:
+            row = errored(check.name, self.subject, self.lost, 0.0)
+        else:
+            timeout_s = self.station.timeout_s(check)
+            self.file.start(check.name, timeout_s)
+            self.watchdog.arm(timeout_s)
+            row = probe(check, self.station.context(check, self.rank), self.subject)
+            self.watchdog.disarm()
+            if check.group and row.outcome.value == "ERRORED":
+                self.lost = f"not run: the process group was lost in {check.name}"
+        self.file.add(row)
+        self.left.pop(0)
+
+    def _join(self) -> None:
+        """Join the group and prove that all ranks hold the same catalogue, before the first collective."""
+        timeout_s = GROUP_SHARE * min(self.station.timeout_s(check) for check in self.left)
+        self.file.start("process group", 3 * timeout_s)
+        self.watchdog.arm(3 * timeout_s)
+        try:
+            _init_group(self.station, self.rank, timeout_s)
+        except Exception as error:  # whatever torch raises, it costs the group checks and nothing else
+            self.lost = f"not run: the process group could not be formed: {type(error).__name__}: {error}"
+        self.watchdog.disarm()
+
+    def _give_up(self) -> None:
+        """The watchdog's end: say what is known, then leave, since a hung call cannot be interrupted."""
+        hung, *others = self.left
+        try:
+            reason = f"its deadline of {self.station.timeout_s(hung):g} s passed"
+            self.file.add(errored(hung.name, self.subject, reason, self.station.timeout_s(hung)))
+            for check in others:
+                self.file.add(errored(check.name, self.subject, f"not run: {hung.name} never returned", 0.0))
+            self.file.end()
+        finally:
+            os._exit(0)
+
+
+def _init_group(station: Station, rank: RankPlace, timeout_s: float) -> None:
+    import torch
+    import torch.distributed as dist
+
+    backend = "nccl" if rank.device.startswith("cuda") else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(rank.local_rank)
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"catalogue/{rank.rank}", catalog.digest(station.checks))
+    for other in range(rank.world_size):
+        key = f"catalogue/{other}"
+        store.wait([key], timedelta(seconds=timeout_s))
+        if store.get(key).decode() != catalog.digest(station.checks):
+            raise RuntimeError(
+                f"rank {other} holds another catalogue of checks. Use one image on every node."
+            )
+
+
+def rank_place(gpus_per_node: int) -> RankPlace:
+    """This rank's place, from torchrun's environment."""
+    local = int(os.environ["LOCAL_RANK"])
+    device = f"cuda:{local}" if gpus_per_node else "cpu"
+    return RankPlace(int(os.environ["RANK"]), local, int(os.environ["WORLD_SIZE"]), device)
+
+
+def main(argv: list[str]) -> int:
+    """argv: BUNDLE ROSTER NODE SCRATCH."""
+    die_with_parent()
+    # torchrun ends the neighbours of a rank that died; they still have to say what they saw. They end by
+    # themselves within the group's timeout, and the node runner has the last word.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    bundle, roster, node, scratch = argv
+    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch))
+    rank = rank_place(station.bundle.declared.gpus_per_node)
+    file = RankFile(Path(scratch) / "ranks" / f"rank-{rank.rank}.jsonl")
+    session = Session(station, rank, file)
+    file.start("import torch", IMPORT_S)
+    session.watchdog.arm(IMPORT_S)
+    __import__("torch.distributed")
+    session.run()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

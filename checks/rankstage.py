@@ -1,0 +1,114 @@
+"""The rank checks of one node: torchrun under supervision. It always ends, and what was observed is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from checks import rankfiles
+from checks.isolate import Output
+from checks.model import Observation
+from checks.place import Station
+from checks.processes import end_tree
+
+POLL_S = 0.1
+STARTUP_S = 150.0
+AFTER_END_S = 3.0
+
+
+def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
+    """The argv that starts this node's ranks; `command` is a module or script with its arguments."""
+    roster, declared = station.roster, station.bundle.declared
+    return (
+        sys.executable, "-m", "torch.distributed.run",
+        "--nnodes", str(declared.nodes),
+        "--node-rank", str(station.node_rank),
+        "--nproc-per-node", str(declared.ranks_per_node),
+        "--master-addr", roster.members[0].address,
+        "--master-port", str(roster.rendezvous_port),
+        "--max-restarts", "0",
+        *command,
+    )  # fmt: skip
+
+
+def run_stage(station: Station, keep: Callable[[Sequence[Observation]], None], why_not: str) -> str:
+    """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
+
+    Returns why it had to end them, or "".
+    """
+    if why_not:
+        return why_not
+    folder = station.scratch / "ranks"
+    for old in folder.glob("rank-*.jsonl"):
+        old.unlink()
+    argv = torchrun(station, ("-m", "checks.ranks", *_arguments(station)))
+    environment = {**os.environ, **interface_environment(station.roster.interface)}
+    child = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
+    assert child.stdout is not None
+    output = Output(child.stdout, sys.stderr.buffer)
+    try:
+        return _watch(station, child, folder, keep)
+    finally:
+        end_tree(child.pid, 0.0)
+        child.wait()
+        output.text(0.5)
+
+
+def interface_environment(interface: str) -> dict[str, str]:
+    """What makes gloo and NCCL use the roster's interface."""
+    if not interface:
+        return {}
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface, "TP_SOCKET_IFNAME": interface}
+
+
+def _arguments(station: Station) -> tuple[str, ...]:
+    return (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
+
+
+def _watch(
+    station: Station,
+    child: subprocess.Popen[bytes],
+    folder: Path,
+    keep: Callable[[Sequence[Observation]], None],
+) -> str:
+    per_node = station.bundle.declared.ranks_per_node
+    ranks = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
+    begun, kept, ended_at = time.monotonic(), 0, 0.0
+    while True:
+        running = child.poll() is None
+        states = rankfiles.read(folder, ranks)
+        rows = [row for state in states.values() for row in state.rows]
+        if len(rows) > kept:
+            kept = len(rows)
+            keep(rows)
+        if not running:
+            return ""
+        silent = _why_end(states, len(ranks), time.monotonic() - begun, station.bundle.stage_s)
+        if silent:
+            return silent
+        if len(states) == len(ranks) and all(state.ended for state in states.values()):
+            # The agents of torchrun wait minutes for each other at the end; the ranks are what counts.
+            ended_at = ended_at or time.monotonic()
+            if time.monotonic() - ended_at > AFTER_END_S:
+                return ""
+        time.sleep(POLL_S)
+
+
+def _why_end(states: dict[int, rankfiles.RankState], ranks: int, seconds: float, stage_s: float) -> str:
+    if seconds > stage_s:
+        return f"the rank checks lasted longer than {stage_s:g} s"
+    if seconds > STARTUP_S and len(states) < ranks:
+        return f"{ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
+    now = time.time()
+    overdue = [rank for rank, state in states.items() if state.overdue(now)]
+    busy = [rank for rank, state in states.items() if not state.ended and rank not in overdue]
+    if overdue and not busy:
+        said = ", ".join(f"rank {rank} in {states[rank].current}" for rank in overdue)
+        return f"frozen or hung: {said}"
+    return ""

@@ -1,0 +1,204 @@
+"""training.smoke and training.ddp: does a tiny model learn here, alone and across all ranks?
+
+A small network learns to repeat a fixed one from noise-free examples, so that its loss must fall. The optimiser is
+plain gradient descent, written out: each step is the one that the reference takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.model import Scope
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+LEARNING_RATE = 0.1
+INPUTS, HIDDEN, OUTPUTS = 16, 32, 4
+BATCH = 32
+WEIGHTS_SEED, TEACHER_SEED, DATA_SEED = 1, 2, 1000
+STEPS = 30
+
+
+@check(
+    "training.smoke",
+    Scope.RANK,
+    timeout_s=60,
+    metrics=("loss_first", "loss_last", "loss_ratio", "steps"),
+    needs="torch",
+    cost="seconds",
+)
+def smoke(context: Context) -> Measurement:
+    """Trains a tiny model in one process; `loss_ratio` is the last loss over the first, 1 if nothing was learnt.
+
+    Both losses are of the same held-out examples. NaN is returned as it is.
+    """
+    device = context.place.device if context.place else "cpu"
+    steps = int(context.options.get("steps", STEPS))
+    model, test = make_model(device), examples(0, device)
+    first = _loss(model, test)
+    for step in range(steps):
+        model.zero_grad()
+        _error(model, examples(1 + step, device)).backward()
+        descend(model)
+    last = _loss(model, test)
+    return Measurement(
+        {"loss_first": first, "loss_last": last, "loss_ratio": _ratio(last, first), "steps": steps},
+        f"{device}: loss {first:.6g} -> {last:.6g} in {steps} steps",
+    )
+
+
+@check(
+    "training.ddp",
+    Scope.RANK,
+    timeout_s=60,
+    metrics=("loss_first", "loss_last", "loss_ratio", "steps", "gradient_error", "weights_digest"),
+    needs="torch",
+    cost="seconds",
+    min_ranks=2,
+    group=True,
+)
+def ddp(context: Context) -> Measurement:
+    """Trains a tiny model with DistributedDataParallel, every rank on examples of its own.
+
+    `gradient_error` is the greatest distance, over the first and the last step, between the averaged gradient and the
+    one that a single process gets from all ranks' examples, relative to it. `weights_digest` is the SHA-256 of the
+    final weights, equal on all ranks. NaN is returned as it is.
+    """
+    import torch.distributed as dist
+
+    if context.place is None or not dist.is_initialized():
+        raise CheckError("there is no process group. Run this check under torchrun.")
+    rank, ranks, device = context.place.rank, context.place.world_size, context.place.device
+    steps = max(1, int(context.options.get("steps", STEPS)))
+    model, test = make_model(device), examples(0, device)
+    parallel = wrap(model, device, ranks)
+    first, errors = _loss(model, test), []
+    for step in range(steps):
+        reference = _reference(model, step, ranks, device) if step in (0, steps - 1) else None
+        parallel.zero_grad()
+        _error(parallel, examples(_seed(step, rank, ranks), device)).backward()
+        if reference is not None:
+            errors.append(_distance(_gradient(model), reference))
+        descend(model)
+    last = _loss(model, test)
+    return Measurement(
+        {
+            "loss_first": first,
+            "loss_last": last,
+            "loss_ratio": _ratio(last, first),
+            "steps": steps,
+            "gradient_error": _worst(errors),
+            "weights_digest": digest(model),
+        },
+        f"{ranks} ranks on {device}: loss {first:.6g} -> {last:.6g}, gradient errors {errors}",
+    )
+
+
+def make_model(device: str, seed: int = WEIGHTS_SEED) -> nn.Sequential:
+    """The network, with weights that depend on the seed alone."""
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(INPUTS, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, OUTPUTS))
+    source = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.copy_(torch.randn(weights.shape, generator=source) / INPUTS**0.5)
+    return model.to(device)
+
+
+def examples(seed: int, device: str) -> tuple[Tensor, Tensor]:
+    """A batch of inputs and what the teacher makes of them; another one for every seed."""
+    import torch
+
+    source = torch.Generator().manual_seed(DATA_SEED + seed)
+    inputs = torch.randn((BATCH, INPUTS), generator=source).to(device)
+    with torch.no_grad():
+        return inputs, make_model(device, TEACHER_SEED)(inputs)
+
+
+def wrap(model: nn.Sequential, device: str, ranks: int) -> nn.Module:
+    """The model in DistributedDataParallel, whose buckets are averaged by torch.distributed.all_reduce."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    parallel = DistributedDataParallel(model, device_ids=[torch.device(device)] if device != "cpu" else None)
+    # A lambda: torch compares a hook's annotations as objects, and here they are text.
+    parallel.register_comm_hook(ranks, lambda ranks, bucket: _average(ranks, bucket))
+    return parallel
+
+
+def descend(model: nn.Module) -> None:
+    """One step of gradient descent."""
+    import torch
+
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights -= LEARNING_RATE * weights.grad
+
+
+def digest(model: nn.Module) -> str:
+    """SHA-256 over all weights, in hex: equal for weights that are equal in every bit."""
+    sums = hashlib.sha256()
+    for weights in model.parameters():
+        sums.update(weights.detach().cpu().contiguous().numpy().tobytes())
+    return sums.hexdigest()
+
+
+def _average(ranks: int, bucket: Any) -> torch.futures.Future[Tensor]:
+    # A hook, so that the gradients take the same way that user code sees: torch.distributed.all_reduce.
+    import torch
+    import torch.distributed as dist
+
+    buffer = bucket.buffer().div_(ranks)
+    dist.all_reduce(buffer)
+    devices = [buffer.device] if buffer.is_cuda else None
+    future: torch.futures.Future[Tensor] = torch.futures.Future(devices=devices)
+    future.set_result(buffer)
+    return future
+
+
+def _reference(model: nn.Module, step: int, ranks: int, device: str) -> Tensor:
+    """The gradient that one process gets from all ranks' examples of a step."""
+    model.zero_grad()
+    for rank in range(ranks):
+        (_error(model, examples(_seed(step, rank, ranks), device)) / ranks).backward()
+    return _gradient(model).clone()
+
+
+def _seed(step: int, rank: int, ranks: int) -> int:
+    return 1 + step * ranks + rank
+
+
+def _gradient(model: nn.Module) -> Tensor:
+    import torch
+
+    return torch.cat([weights.grad.flatten() for weights in model.parameters()])
+
+
+def _error(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return ((model(batch[0]) - batch[1]) ** 2).mean()
+
+
+def _loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
+    import torch
+
+    with torch.no_grad():
+        return float(_error(model, batch))
+
+
+def _distance(found: Tensor, reference: Tensor) -> float:
+    return float((found - reference).norm() / reference.norm())
+
+
+def _ratio(last: float, first: float) -> float:
+    return last / first if first else float("nan")
+
+
+def _worst(errors: list[float]) -> float:
+    # max() would pass over a NaN that is not first.
+    return float("nan") if any(error != error for error in errors) else max(errors)

@@ -1,0 +1,136 @@
+"""Report + policy + facts -> Verdict. Pure: no clock, no disk, no network; the same input gives the same verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checks import evidence, localise, rules
+from checks.facts.table import Facts
+from checks.localise import LINK
+from checks.model import (
+    CLUSTER,
+    Answer,
+    Cause,
+    Count,
+    Coverage,
+    Declared,
+    Digests,
+    Finding,
+    Level,
+    Outcome,
+    Report,
+    Scope,
+    Verdict,
+    node_of,
+    worst,
+)
+from checks.policy import OnWarn, Policy
+from checks.report import digest, dump, dump_plain
+from checks.version import ENGINE
+
+NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
+
+
+def decide(report: Report, policy: Policy, facts: Facts, baseline: None = None) -> Verdict:
+    """The verdict. Whatever had to be observed and was not is a FAIL with the cause EVIDENCE."""
+    sound = evidence.weigh(report, policy)
+    findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
+    for planned in report.plan:
+        rows, line = sound.rows.get(planned.check, []), policy.checks.get(planned.check)
+        if planned.skip is None and line is not None:
+            subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
+            findings += rules.apply(planned.check, line, rows, subjects)
+    findings += localise.judge(report, sound.rows, policy)
+    digests = Digests(digest(dump(report)), digest(dump_plain(policy)), facts.digest, None, ENGINE)
+    return conclude(findings, sound.coverage, policy, report.declared.nodes, digests, _silent(report))
+
+
+def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
+    """The verdict on something that is no report: nobody can tell."""
+    remedy = "Run the gate again; a truncated file means that its writer died or its disk was full."
+    finding = Finding(
+        Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report cannot be read: {reason}", "", remedy
+    )
+    digests = Digests(digest(data), digest(dump_plain(policy)), facts.digest, None, ENGINE)
+    return conclude([finding], NOTHING, policy, 1, digests, frozenset())
+
+
+def conclude(
+    findings: list[Finding],
+    coverage: Coverage,
+    policy: Policy,
+    nodes: int,
+    digests: Digests,
+    silent: frozenset[str],
+) -> Verdict:
+    """Findings -> the answer. `silent` are subjects that said nothing: suspects before those that complained."""
+    if not coverage.complete and all(f.level is Level.PASS for f in findings):
+        said = "something that had to be observed is missing from the report"
+        findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said)]
+    ordered = sorted(set(findings), key=lambda f: _order(f, silent))
+    level = worst([finding.level for finding in ordered])
+    bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE and _is_node(f.subject))
+    condemned = tuple(sorted({node_of(f.subject) for f in bad}))
+    brake = len(condemned) > max(1.0, policy.max_unfit_fraction * nodes)
+    return Verdict(
+        level, _answer(level, ordered, policy), coverage, tuple(ordered), condemned, brake, digests
+    )
+
+
+def _answer(level: Level, findings: list[Finding], policy: Policy) -> Answer:
+    if level is Level.FAIL:
+        known = any(f.level is Level.FAIL and f.cause is not Cause.EVIDENCE for f in findings)
+        return Answer.NO_GO if known else Answer.CANNOT_TELL
+    if level is Level.WARN and policy.on_warn is not OnWarn.GO:
+        return Answer.ASK if policy.on_warn is OnWarn.ASK else Answer.NO_GO
+    return Answer.GO
+
+
+def _is_node(subject: str) -> bool:
+    return subject != CLUSTER and LINK not in subject
+
+
+def _order(finding: Finding, silent: frozenset[str]) -> tuple[object, ...]:
+    return (
+        -finding.level.rank,
+        finding.cause is Cause.EVIDENCE,
+        finding.check != "report",
+        finding.subject not in silent,
+        finding.check,
+        finding.subject,
+        finding.cause.value,
+        finding.message,
+        finding.evidence,
+        finding.remedy,
+    )
+
+
+def _silent(report: Report) -> frozenset[str]:
+    """Subjects of findings that never wrote an observation of a check that their peers at least attempted."""
+    spoke: dict[str, set[str]] = {}
+    for row in report.observations:
+        spoke.setdefault(row.check, set()).add(row.subject)
+    ranks = {row.subject for row in report.observations if "/" in row.subject}
+    errored = {
+        row.check for row in report.observations if row.outcome is Outcome.ERRORED and "/" in row.subject
+    }
+    return frozenset(rank for rank in ranks for check in errored if rank not in spoke[check])
+
+
+def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterator[Finding]:
+    if declared.instance_type not in policy.instance_types:
+        said = f"policy {policy.name!r} was not written for {declared.instance_type}"
+        yield Finding(
+            Level.FAIL, Cause.EVIDENCE, "policy", CLUSTER, said, "", "Choose a policy that names this type."
+        )
+    instance = facts.instances.get(declared.instance_type)
+    if instance is None:
+        said = f"nothing is known of instance type {declared.instance_type!r}"
+        yield Finding(
+            Level.FAIL, Cause.EVIDENCE, "facts", CLUSTER, said, "", "Correct the declared instance type."
+        )
+    elif instance.gpus != declared.gpus_per_node:
+        said = (
+            f"{declared.gpus_per_node} GPUs a node are declared, {declared.instance_type} has {instance.gpus}"
+        )
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, "facts", CLUSTER, said, "", "Correct gpus_per_node.")

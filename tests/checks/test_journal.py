@@ -1,0 +1,66 @@
+"""The node report on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.journal import Journal, JournalError
+from checks.model import SCHEMA_VERSION, Declared, Node, Observation, Outcome, Profile
+from checks.report import NODE_REPORT_BYTES, NodeReport, load_node
+
+
+def journal(path: Path) -> Journal:
+    """A journal of node-0."""
+    node = Node("node-0", 0, "t", "c", False, {"host": "h"})
+    declared = Declared("cpu", 1, 0, 1)
+    return Journal(path, NodeReport(SCHEMA_VERSION, "g", "", Profile.QUICK, declared, (), node, ()))
+
+
+def row(check: str, evidence: str = "") -> Observation:
+    """An observation of node-0."""
+    return Observation(check, "node-0", Outcome.MEASURED, 0.1, {"x": 1.0}, None, "", evidence)
+
+
+def test_each_observation_is_on_disk_when_add_returns(tmp_path: Path) -> None:
+    """A node that dies now leaves what it had measured, and an incomplete mark."""
+    made = journal(tmp_path / "nodes" / "node-0.json")
+    made.add([row("a.a")])
+    read = load_node(made.path.read_bytes())
+
+    assert (["a.a"], False) == ([o.check for o in read.observations], read.node.complete)
+
+
+def test_finish_marks_the_report_complete(tmp_path: Path) -> None:
+    """Only the last write does."""
+    made = journal(tmp_path / "node-0.json")
+    made.finish(complete=True)
+
+    assert load_node(made.path.read_bytes()).node.complete
+
+
+def test_a_report_that_is_too_long_loses_evidence_never_observations(tmp_path: Path) -> None:
+    """256 KiB is the limit of a node report; what is dropped is flagged."""
+    made = journal(tmp_path / "node-0.json")
+    made.add([row(f"a.c{i}", "e" * 4000) for i in range(100)])
+    data = made.path.read_bytes()
+    rows = load_node(data).observations
+
+    assert len(data) <= NODE_REPORT_BYTES and len(rows) == 100
+    assert any(o.evidence_truncated and not o.evidence for o in rows)
+
+
+def test_a_folder_that_cannot_be_made_is_a_journal_error(tmp_path: Path) -> None:
+    """The message names the path and the remedy."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(JournalError, match="another --out"):
+        journal(tmp_path / "file" / "node-0.json").write()
+
+
+def test_no_temporary_file_is_left(tmp_path: Path) -> None:
+    """Whole files only."""
+    journal(tmp_path / "node-0.json").write()
+
+    assert ["node-0.json"] == [p.name for p in tmp_path.iterdir()]

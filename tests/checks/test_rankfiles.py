@@ -1,0 +1,51 @@
+"""What a rank's file says of the rank."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from checks import rankfiles
+from checks.model import Observation, Outcome
+from checks.ranks import RankFile
+
+ROW = Observation("a.b", "node-0/rank-0", Outcome.MEASURED, 0.1, {"x": 1.0})
+
+
+def state(folder: Path) -> rankfiles.RankState:
+    """Rank 0 as it is read from above."""
+    return rankfiles.read(folder, range(2))[0]
+
+
+def test_a_rank_that_wrote_nothing_is_not_there(tmp_path: Path) -> None:
+    """Absence is absence."""
+    assert {} == rankfiles.read(tmp_path, range(2))
+
+
+def test_a_rank_in_time_is_not_overdue(tmp_path: Path) -> None:
+    """Its own deadline and a margin have to pass first."""
+    RankFile(tmp_path / "rank-0.jsonl").start("a.b", 10)
+
+    assert not state(tmp_path).overdue(time.time())
+    assert state(tmp_path).overdue(time.time() + 10 + rankfiles.OVERDUE_S + 1)
+
+
+def test_a_rank_that_ended_is_never_overdue(tmp_path: Path) -> None:
+    """Its rows are kept in order."""
+    file = RankFile(tmp_path / "rank-0.jsonl")
+    file.start("a.b", 0)
+    file.add(ROW)
+    file.end()
+
+    assert ((ROW,), True) == (state(tmp_path).rows, state(tmp_path).ended)
+    assert not state(tmp_path).overdue(time.time() + 1e6)
+
+
+def test_a_line_cut_in_the_middle_is_no_observation(tmp_path: Path) -> None:
+    """A rank killed while it writes has not observed."""
+    file = RankFile(tmp_path / "rank-0.jsonl")
+    file.add(ROW)
+    path = tmp_path / "rank-0.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+
+    assert () == state(tmp_path).rows
