@@ -13,7 +13,7 @@ TIME_ERROR = 5
 
 @dataclass(frozen=True)
 class ClockState:
-    """`offset_s` is what is still to be corrected, `max_error_s` the kernel's bound (16 s once nobody disciplines it)."""
+    """`offset_s` is still to be corrected; `max_error_s` is the kernel's bound, 16 s once nobody keeps it."""
 
     synchronised: bool
     offset_s: float

@@ -1,7 +1,7 @@
 """What the kernel lets this process have: memory, CPUs and processes under cgroup v1, v2 or both.
 
-Every limit is the least of the process's own cgroup and its ancestors, as far as they can be seen from here. All
-paths lie under an injected `root`, so that captured trees can be read.
+Every limit is the least of the process's own cgroup and its ancestors, as far as they can be seen from
+here. All paths lie under an injected `root`, so that captured trees can be read.
 
 CgroupError        a limit could not be read; the message names the file
 """
@@ -63,7 +63,7 @@ def parse_paths(text: str) -> dict[str, str]:
     for line in text.splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        paths.update({name: path for name in controllers.split(",")})
+        paths.update(dict.fromkeys(controllers.split(","), path))
     return paths
 
 
@@ -82,7 +82,9 @@ def read_limits(root: Path) -> Limits:
     )
 
 
-def _levels(root: Path, controller: str, mounts: tuple[Mount, ...], paths: dict[str, str]) -> Iterator[tuple[Path, bool]]:
+def _levels(
+    root: Path, controller: str, mounts: tuple[Mount, ...], paths: dict[str, str]
+) -> Iterator[tuple[Path, bool]]:
     """The process's cgroup for the controller, then its ancestors, each with whether it is v2."""
     if controller in paths:
         mount = next((m for m in mounts if controller in m.controllers), None)
@@ -92,7 +94,9 @@ def _levels(root: Path, controller: str, mounts: tuple[Mount, ...], paths: dict[
     else:
         return  # this kernel has no cgroups for it
     if mount is None:
-        raise CgroupError(f"cgroup {path!r} limits this process, and no {controller} hierarchy is mounted to read it")
+        raise CgroupError(
+            f"cgroup {path!r} limits this process, and no {controller} hierarchy is mounted to read it"
+        )
     point = root / mount.point.lstrip("/")
     if not point.is_dir():
         raise CgroupError(f"{mount.point} ({controller} cgroup) cannot be read")
@@ -192,4 +196,3 @@ def _least(values: Iterable[Number | None]) -> Number | None:
 
 def _unescape(text: str) -> str:
     return text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-

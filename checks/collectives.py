@@ -1,7 +1,8 @@
 """collective.all_reduce and collective.all_gather: are the results right, and how fast is it, size by size?
 
-What is decided (time, whether to go on) is decided by rank 0 from the slowest rank's times and broadcast, so that no
-rank leaves a loop that another one stays in. Neither goes through the collective that is measured.
+What is decided (time, whether to go on) is decided by rank 0 from the slowest rank's times and broadcast,
+so that no rank leaves a loop that another one stays in. Neither goes through the collective that is
+measured.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 ELEMENT_BYTES = 4
 SIZE_STEP = 4
 MIB = 1 << 20
-# The median's 95% interval within 5%: less is below the run-to-run spread of healthy nodes (SuperBench uses 5%).
+# The median's 95% interval within 5%: less is below the run-to-run spread of healthy nodes (SuperBench uses
+# 5%).
 TIGHT = 0.05
 LEAST_SAMPLES = 5
-# A small size spends at most this part of an even share of what is left: the large ones, which need more, show the peak.
+# A small size spends at most this part of an even share of what is left: the large ones, which need more,
+# show the peak.
 SHARE = 0.5
 # A size is begun only if its least work fits: one warm-up, two verified runs, the samples, and some slack.
 LEAST_RUNS = LEAST_SAMPLES + 4
@@ -46,7 +49,8 @@ METRICS = (
 class Kind:
     """A collective: `run(own, result)` on this rank's elements, and `expected(ranks, count, round, device)`.
 
-    With `gathers`, the result has a row a rank, and a size is that of the whole result; otherwise the result is `own`.
+    With `gathers`, the result has a row a rank, and a size is that of the whole result; otherwise the
+    result is `own`.
     """
 
     name: str
@@ -68,14 +72,15 @@ class Sweep:
 def busbw_gbps(kind: str, size_bytes: int, seconds: float, ranks: int) -> float:
     """Bus bandwidth in 10^9 bytes/s as nccl-tests defines it (PERFORMANCE.md).
 
-    `size_bytes` is the buffer for all_reduce (factor 2(n-1)/n), and all that a rank receives for all_gather ((n-1)/n).
+    `size_bytes` is the buffer for all_reduce (factor 2(n-1)/n), and all that a rank receives for all_gather
+    ((n-1)/n).
     """
     factor = {"all_reduce": 2.0, "all_gather": 1.0}[kind] * (ranks - 1) / ranks
     return size_bytes / seconds / 1e9 * factor
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of the median's 95% interval over the median, by order statistics; infinite for fewer than 2 values."""
+    """Half of the median's 95% interval over the median, by order statistics; infinite below 2 values."""
     ordered, middle = sorted(values), len(values) / 2
     if len(ordered) < 2:
         return math.inf
@@ -85,7 +90,7 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def sweep_sizes(least_bytes: int, most_bytes: int, shares: int) -> tuple[int, ...]:
-    """Sizes from least to most by a factor of 4, the most included, each a whole number of elements a share."""
+    """Sizes by a factor of 4, the greatest included, each a whole number of elements a share."""
     unit = ELEMENT_BYTES * shares
     sizes, size = [], max(1, least_bytes)
     while size < most_bytes:
@@ -107,8 +112,9 @@ def sweep_sizes(least_bytes: int, most_bytes: int, shares: int) -> tuple[int, ..
 def all_reduce(context: Context) -> Measurement:
     """Sums across all ranks, compares every element, and takes the bus bandwidth by size.
 
-    `wrong_elements` is this rank's. Arrays have one entry a size: bandwidths in 10^9 bytes/s from the median time of
-    the slowest rank. `sizes_left_out` are the largest, which would not have fitted into the budget.
+    `wrong_elements` is this rank's. Arrays have one entry a size: bandwidths in 10^9 bytes/s from the
+    median time of the slowest rank. `sizes_left_out` are the largest, which would not have fitted into the
+    budget.
     """
     return measure(context, Kind("all_reduce", _all_reduce, patterns.summed, gathers=False))
 
@@ -132,17 +138,17 @@ def all_gather(context: Context) -> Measurement:
 
 
 def measure(context: Context, kind: Kind) -> Measurement:
-    """The sweep of a collective over the default group. Raises CheckError if the group is not the declared one."""
+    """The sweep of a collective over the default group. Raises CheckError if that is not the declared one."""
     place, options = _place(context), context.options
     shares = place.world_size if kind.gathers else 1
     sizes = sweep_sizes(int(options.get("min_bytes", 1024)), int(options.get("max_bytes", 8 * MIB)), shares)
     budget_s, sweep = options.get("budget_s", 1.5), Sweep()
     begun = time.monotonic()
-    for left, size in zip(range(len(sizes), 0, -1), sizes):
+    for index, size in enumerate(sizes):
         spent = time.monotonic() - begun
         if sweep.sizes and not _agree(_fits(sweep, size, spent, budget_s), place):
             break
-        share_s = SHARE * (budget_s - spent) / left
+        share_s = SHARE * (budget_s - spent) / (len(sizes) - index)
         _measure_size(kind, size // ELEMENT_BYTES // shares, size, share_s, place, sweep)
     return _measurement(kind, sweep, len(sizes), place)
 
@@ -165,7 +171,7 @@ def _verify(kind: Kind, count: int, round_: int, place: RankPlace) -> int:
 
 
 def _time(kind: Kind, count: int, share_s: float, place: RankPlace) -> tuple[list[float], int]:
-    """Times of single runs, each the slowest rank's, until they are tight or the share is spent; and wrong elements.
+    """Times of single runs, each the slowest rank's, until tight or out of time; and wrong elements.
 
     Every rank gets the same times.
     """
@@ -242,24 +248,25 @@ def _all_gather(own: Tensor, result: Tensor) -> None:
 
 
 def _measurement(kind: Kind, sweep: Sweep, planned: int, place: RankPlace) -> Measurement:
-    algbw = tuple(size / seconds / 1e9 for size, seconds in zip(sweep.sizes, sweep.seconds))
-    busbw = tuple(
-        busbw_gbps(kind.name, size, seconds, place.world_size) for size, seconds in zip(sweep.sizes, sweep.seconds)
+    measured = list(zip(sweep.sizes, sweep.seconds, strict=True))
+    busbw = tuple(busbw_gbps(kind.name, size, spent, place.world_size) for size, spent in measured)
+    head = f"{kind.name}, {place.world_size} ranks: size, median of the slowest rank's times, bus bandwidth"
+    rows = (
+        f"{size:>12} B {spent * 1e6:12.1f} us {bus:9.4f} GB/s"
+        for (size, spent), bus in zip(measured, busbw, strict=True)
     )
-    left_out = planned - len(sweep.sizes)
-    rows = (f"{size:>12} B {s * 1e6:12.1f} us {bus:8.3f} GB/s" for size, s, bus in zip(sweep.sizes, sweep.seconds, busbw))
     return Measurement(
         {
             "wrong_elements": sweep.wrong,
             "sizes_bytes": tuple(sweep.sizes),
-            "sizes_left_out": left_out,
+            "sizes_left_out": planned - len(sweep.sizes),
             "busbw_gbps": busbw,
-            "algbw_gbps": algbw,
+            "algbw_gbps": tuple(size / spent / 1e9 for size, spent in measured),
             "iterations": tuple(sweep.iterations),
             "latency_us": sweep.seconds[0] * 1e6,
             "busbw_peak_gbps": max(busbw),
         },
-        "\n".join([f"{kind.name}, {place.world_size} ranks, median of the slowest rank's times, bus bandwidth", *rows]),
+        "\n".join([head, *rows]),
     )
 
 
@@ -269,9 +276,13 @@ def _place(context: Context) -> RankPlace:
     if context.place is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
     if dist.get_world_size() != context.place.world_size or dist.get_rank() != context.place.rank:
-        raise CheckError(f"the group has {dist.get_world_size()} ranks, this place is of {context.place.world_size}")
+        raise CheckError(
+            f"the group has {dist.get_world_size()} ranks, this place is of {context.place.world_size}"
+        )
     if context.place.world_size > patterns.MOST_RANKS:
-        raise CheckError(f"sums over more than {patterns.MOST_RANKS} ranks are not exact: choose a smaller world")
+        raise CheckError(
+            f"sums over more than {patterns.MOST_RANKS} ranks are not exact: choose a smaller world"
+        )
     return context.place
 
 

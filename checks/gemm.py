@@ -1,8 +1,9 @@
 """compute.gemm: is a matrix product right, in every element, and how fast is it?
 
-The operands are small integers, A[i,k] = f(i) + g(k) and B[k,j] = h(k) + m(j), so that the product is known in
-closed form, C[i,j] = f(i) H + G + (n f(i) + S) m(j) with H = sum h, G = sum g h, S = sum g. All sums stay below 2^24,
-where float32 (and TF32, whose operands have 11 bits) is exact in any order: a single different element is wrong.
+The operands are small integers, A[i,k] = f(i) + g(k) and B[k,j] = h(k) + m(j), so that the product is known
+in closed form, C[i,j] = f(i) H + G + (n f(i) + S) m(j) with H = sum h, G = sum g h, S = sum g. All sums
+stay below 2^24, where float32 (and TF32, whose operands have 11 bits) is exact in any order: a single
+different element is wrong.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ BF16_TOLERANCE = 2.0**-7
 class Problem:
     """Operands and the product that they must have, on the device; and the checksums of that product's lines.
 
-    `row_sums` and `column_sums` come from the operands by sums in 64-bit integers, another way than the closed form
-    of `product` and other units than those that multiply (algorithm-based fault tolerance, Huang and Abraham 1984).
+    `row_sums` and `column_sums` come from the operands by sums in 64-bit integers, another way than the
+    closed form of `product` and other units than those that multiply (algorithm-based fault tolerance,
+    Huang and Abraham 1984).
     """
 
     left: Tensor
@@ -63,9 +65,9 @@ class Score:
 def gemm(context: Context) -> Measurement:
     """Multiplies integer matrices whose product is known, and takes the best rate.
 
-    `wrong_elements` counts over all repeats, each of which is compared whole, `wrong_checksums` wrong row and column
-    sums. `gflops` is 10^9 float32 operations a second at n = `size`; on CUDA `bf16_gflops` is there too, and its
-    elements count as wrong beyond 2^-7 of their value.
+    `wrong_elements` counts over all repeats, each of which is compared whole, `wrong_checksums` wrong row
+    and column sums. `gflops` is 10^9 float32 operations a second at n = `size`; on CUDA `bf16_gflops` is
+    there too, and its elements count as wrong beyond 2^-7 of their value.
     """
     if context.place is None:
         raise CheckError("compute.gemm needs a rank's place. Run it under torchrun.")
@@ -92,7 +94,9 @@ def measure(device: str, size: int, seconds: float) -> Measurement:
         "size": size,
         "repeats": score.repeats,
     }
-    return Measurement(metrics, f"{device}: best of {score.repeats} products of order {size}: {score.best_s:.6f} s")
+    return Measurement(
+        metrics, f"{device}: best of {score.repeats} products of order {size}: {score.best_s:.6f} s"
+    )
 
 
 def make_problem(size: int, seed: int, device: str) -> Problem:

@@ -37,8 +37,9 @@ class Source:
 def inventory(context: Context) -> Measurement:
     """Counts the GPUs in the driver's list, in /dev and by NVML; the least of them is what was found.
 
-    `gpus_missing` is declared minus found (negative where there are more). `gpus_proc`, `gpus_dev` and `gpus_nvml`
-    are there for the sources that could be read. Raises CheckError if neither /proc nor /dev could be.
+    `gpus_missing` is declared minus found (negative where there are more). `gpus_proc`, `gpus_dev` and
+    `gpus_nvml` are there for the sources that could be read. Raises CheckError if neither /proc nor /dev
+    could be.
     """
     return measure(ROOT, context.declared.gpus_per_node)
 
@@ -73,7 +74,9 @@ def count_proc(root: Path) -> Source:
 def count_dev(root: Path) -> Source:
     """GPUs with a device file, which is what a process here can open."""
     try:
-        found = sorted(entry.name for entry in (root / "dev").iterdir() if re.fullmatch(r"nvidia\d+", entry.name))
+        found = sorted(
+            entry.name for entry in (root / "dev").iterdir() if re.fullmatch(r"nvidia\d+", entry.name)
+        )
     except OSError as error:
         return Source("dev", None, f"{root / 'dev'}: {error.strerror}")
     return Source("dev", len(found), " ".join(found) or "no GPU")

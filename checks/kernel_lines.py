@@ -1,12 +1,13 @@
 """Lines of kernel logs -> what they say went wrong, and how long ago (pure).
 
-Only what the kernel said counts: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel". Text that a
-program quotes is not at the start of such a line, so it is not matched.
+Only what the kernel said counts: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel". Text
+that a program quotes is not at the start of such a line, so it is not matched.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Event:
-    """One line that tells of a fault. `code` is None where it has none or none can be read; `pci` may be ""."""
+    """One line that tells of a fault. `code` is None where none can be read; `pci` may be ""."""
 
     kind: Kind
     code: int | None
@@ -61,26 +62,38 @@ class Event:
     line: Line
 
 
-# The driver prints "NVRM: Xid (PCI:...): <code>, ..."; a line with this tag and no readable code still counts.
+# The driver prints "NVRM: Xid (PCI:...): <code>, ..."; a line with this tag and no readable code still
+# counts.
 _XID = re.compile(r"NVRM: Xid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d+)\b)?")
 _SXID = re.compile(r"nvidia-nvswitch\d+: SXid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d+)\b)?")
 _OFF_BUS = re.compile(r"NVRM: .*fallen off the bus")
 _GPU_NAMED = re.compile(r"NVRM: .*?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)")
-# Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent. Floppy and CD drives of virtual machines
-# report I/O errors on healthy nodes.
+# Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent. Floppy and CD drives of virtual
+# machines report I/O errors on healthy nodes.
 _DISK = r"(?!fd\d|sr\d)\S+"
 _PLAIN: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (Kind.OOM_KILL, re.compile(r"(?:Out of memory[^:]*: |Memory cgroup out of memory: )?Killed process \d+")),
-    (Kind.MCE, re.compile(r"(?:mce: |\{\d+\})?\[Hardware Error\]|Memory failure: 0x|Kernel panic .*[Mm]achine check")),
+    (
+        Kind.MCE,
+        re.compile(
+            r"(?:mce: |\{\d+\})?\[Hardware Error\]|Memory failure: 0x|Kernel panic .*[Mm]achine check"
+        ),
+    ),
     (Kind.EDAC_UE, re.compile(r"EDAC \S+ (?:\d+ )?UE\b")),
-    (Kind.LOCKUP, re.compile(r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)|BUG: soft lockup")),
+    (
+        Kind.LOCKUP,
+        re.compile(r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)|BUG: soft lockup"),
+    ),
     (Kind.IO_ERROR, re.compile(r"nvme nvme\d+: I/O .*\b(?:timeout|reset controller)")),
     (Kind.IO_ERROR, re.compile(r"nvme nvme\d+: (?:Disabling|Removing|disabling|removing) device after")),
     (Kind.IO_ERROR, re.compile(r"block nvme\S+ no available path - failing I/O")),
     (Kind.IO_ERROR, re.compile(rf"Buffer I/O error on dev(?:ice)? {_DISK}")),
     (Kind.IO_ERROR, re.compile(rf"(?:\w+: )?(?:I/O|critical (?:medium|target)) error, dev {_DISK}")),
     (Kind.IO_ERROR, re.compile(r".*\bRemounting filesystem read-only|.*I/O error while writing superblock")),
-    (Kind.IO_ERROR, re.compile(r"XFS .*(?:log I/O error|[Ss]hutting down filesystem)|md/raid.*: Disk failure on")),
+    (
+        Kind.IO_ERROR,
+        re.compile(r"XFS .*(?:log I/O error|[Ss]hutting down filesystem)|md/raid.*: Disk failure on"),
+    ),
 )
 
 _KMSG = re.compile(r"(\d+),(\d+),(\d+),[^;]*;(.*)")
@@ -132,7 +145,9 @@ def read_record(raw: str, now: Now) -> Line | None:
     if found is None:
         return None
     message = re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), found[4])
-    return Line(message.strip(), max(0.0, now.uptime_s - int(found[3]) / 1e6), int(found[1]) >> 3, tagged=True)
+    return Line(
+        message.strip(), max(0.0, now.uptime_s - int(found[3]) / 1e6), int(found[1]) >> 3, tagged=True
+    )
 
 
 def pci_id(text: str) -> str:
@@ -182,7 +197,7 @@ def _offset(zone: str | None) -> str:
 
 
 def _inner(text: str, age_s: float | None, tagged: bool, now: Now) -> Line:
-    """A line without its outer stamp. Many logs keep dmesg's own inside, which is less sure than the outer one."""
+    """A line without its outer stamp. Many logs keep dmesg's inside, which is less sure than the outer one."""
     level = _LEVEL.match(text)
     text = text[level.end() :] if level else text
     found = _DMESG.fullmatch(text)
@@ -195,7 +210,7 @@ def _inner(text: str, age_s: float | None, tagged: bool, now: Now) -> Line:
 
 def _age_of_syslog(stamp: str, now: Now) -> float | None:
     # These stamps have no year: the one that brings them nearest to now, but not ahead by more than a day.
-    year = datetime.fromtimestamp(now.epoch_s).year
+    year = time.localtime(now.epoch_s).tm_year
     moment = _local(f"{year} {stamp}", "%Y %b %d %H:%M:%S")
     if moment is not None and moment > now.epoch_s + DAY_S:
         moment = _local(f"{year - 1} {stamp}", "%Y %b %d %H:%M:%S")
@@ -207,8 +222,8 @@ def _age_of_syslog(stamp: str, now: Now) -> float | None:
 @lru_cache(maxsize=4096)
 def _local(stamp: str, form: str) -> float | None:
     try:
-        return datetime.strptime(stamp, form).timestamp()
-    except ValueError:
+        return time.mktime(time.strptime(stamp, form))  # these logs write local time
+    except (ValueError, OverflowError):
         return None
 
 

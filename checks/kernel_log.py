@@ -1,7 +1,7 @@
-"""kernel.log: what the kernel said went wrong, from /dev/kmsg, a log file, or the file that PRELAUNCH_KERNEL_LOG names.
+"""kernel.log: what the kernel said went wrong, from /dev/kmsg, a log file, or $PRELAUNCH_KERNEL_LOG.
 
-Records stay in the ring until the next boot, so only those of the last `window_s` count; older ones are counted apart.
-A log in which the kernel says nothing at all is no evidence of a healthy one.
+Records stay in the ring until the next boot, so only those of the last `window_s` count; older ones are
+counted apart. A log in which the kernel says nothing at all is no evidence of a healthy one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ LINE_BYTES = 16 << 10
 # The kernel gives one record a read, at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
 RECORD_BYTES = 16 << 10
 KEPT = 40
+# What a program's own fault causes (NVIDIA's Xid catalogue: graphics engine exception, page fault, user
+# application).
+APPLICATION_XIDS = (13, 31, 43, 45)
+COUNTS = (*(kind.value for kind in Kind), "xid_application")
 
 
 class Unusable(Exception):
@@ -44,7 +48,7 @@ class Tally:
     window_s: float
     lines: int = 0
     tagged: int = 0
-    counts: Counter[Kind] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     older: int = 0
     newest_age_s: float | None = None
     oldest_age_s: float = 0.0
@@ -57,7 +61,7 @@ class Tally:
             if event.line.age_s is not None and event.line.age_s > self.window_s:
                 self.older += 1
             else:
-                self.counts[event.kind] += 1
+                self.counts[_metric(event)] += 1
                 self.kept.append(event)
 
     def _seen(self, lines: Iterable[Line]) -> Iterator[Line]:
@@ -66,7 +70,9 @@ class Tally:
             self.tagged += line.tagged
             if line.age_s is not None:
                 self.oldest_age_s = max(self.oldest_age_s, line.age_s)
-                self.newest_age_s = min(line.age_s, self.oldest_age_s if self.newest_age_s is None else self.newest_age_s)
+                self.newest_age_s = min(
+                    line.age_s, self.oldest_age_s if self.newest_age_s is None else self.newest_age_s
+                )
             yield line
 
 
@@ -74,15 +80,16 @@ class Tally:
     "kernel.log",
     Scope.NODE,
     timeout_s=30,
-    metrics=("source", "lines_read", "window_s", "covers_s", "older_events", *(kind.value for kind in Kind)),
+    metrics=("source", "lines_read", "window_s", "covers_s", "older_events", *COUNTS),
     needs=f"{KMSG}, a kernel log file, or ${FILE_VARIABLE}",
 )
 def kernel_log(context: Context) -> Measurement | Skipped:
     """Counts Xids, lost GPUs, OOM kills, machine checks, I/O errors and lock-ups in the kernel's log.
 
-    Lines, not incidents, of the last `window_s` seconds (an option, a day by default); `older_events` are those
-    before. `lines_read` counts the kernel's lines, `covers_s` says how far back the source goes. A source that
-    cannot be opened, or in which the kernel says nothing, is Skipped, or CheckError if it was asked for by name.
+    Lines, not incidents, of the last `window_s` seconds (an option, a day by default); `older_events` are
+    those before. `xid` leaves out codes 13, 31, 43 and 45, which are `xid_application`. `lines_read` counts
+    the kernel's lines, `covers_s` says how far back the source goes. A source that cannot be opened, or in
+    which the kernel says nothing, is Skipped, or CheckError if it was asked for by name.
     """
     window_s = context.options.get("window_s", WINDOW_S)
     now = Now(time.monotonic(), time.time())
@@ -150,7 +157,9 @@ def measure_file(path: Path, now: Now, window_s: float, vouched: bool) -> Measur
     if not (tally.lines if vouched else tally.tagged):
         raise Unusable(f"{path} holds no line of the kernel's")
     if tally.newest_age_s is not None and tally.newest_age_s > window_s:
-        raise Unusable(f"the last kernel line of {path} is {tally.newest_age_s:.0f} s old: it says nothing of now")
+        raise Unusable(
+            f"the last kernel line of {path} is {tally.newest_age_s:.0f} s old: it says nothing of now"
+        )
     return _measurement(str(path), tally)
 
 
@@ -191,9 +200,17 @@ def _measurement(source: str, tally: Tally) -> Measurement:
         "window_s": tally.window_s,
         "covers_s": tally.oldest_age_s,
         "older_events": tally.older,
-        **{kind.value: tally.counts[kind] for kind in Kind},
+        **{name: tally.counts[name] for name in COUNTS},
     }
-    return Measurement(metrics, "\n".join([*tally.notes, *(_account(event) for event in reversed(tally.kept))]))
+    return Measurement(
+        metrics, "\n".join([*tally.notes, *(_account(event) for event in reversed(tally.kept))])
+    )
+
+
+def _metric(event: Event) -> str:
+    return (
+        "xid_application" if event.kind is Kind.XID and event.code in APPLICATION_XIDS else event.kind.value
+    )
 
 
 def _account(event: Event) -> str:

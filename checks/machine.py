@@ -17,7 +17,7 @@ def boot_id(root: Path) -> str:
 
 
 def machine_id(root: Path) -> str:
-    """systemd's id of this installation; images and containers often have none."""
+    """The id that systemd gave this installation; images and containers often have none."""
     return _text(root / "etc/machine-id")
 
 
@@ -37,7 +37,7 @@ def os_release(root: Path) -> str:
 
 
 def cpu_model(root: Path) -> str:
-    """The processor's name; on ARM, which gives none, implementer and part ("implementer 0x41 part 0xd40")."""
+    """The processor's name; on ARM, which gives none, "implementer 0x41 part 0xd40"."""
     found: dict[str, str] = {}
     for line in _text(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")

@@ -1,8 +1,9 @@
 """What the ranks send in a collective, and what they must receive: small integers, exact in float32.
 
-Element i of rank r in round s is 1 + (7 r + 5 i + s) mod 1021 + (r + i + s) mod 127. It depends on the rank, on the
-place and on the round, so that an untouched, doubled, permuted, partial or earlier result differs somewhere, and
-is never 0. A sum over n ranks is at most 1147 n: exact in float32 (below 2^24) for up to 14,000 ranks.
+Element i of rank r in round s is 1 + (7 r + 5 i + s) mod 1021 + (r + i + s) mod 127. It depends on the
+rank, on the place and on the round, so that an untouched, doubled, permuted, partial or earlier result
+differs somewhere, and is never 0. A sum over n ranks is at most 1147 n: exact in float32 (below 2^24) for
+up to 14,000 ranks.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def summed(ranks: int, count: int, round_: int, device: str) -> Tensor:
     import torch
 
     if ranks > MOST_RANKS:
-        raise ValueError(f"the sum over {ranks} ranks is not exact in float32, over at most {MOST_RANKS} it is")
+        raise ValueError(
+            f"the sum over {ranks} ranks is not exact in float32, over at most {MOST_RANKS} it is"
+        )
     wide = torch.tensor(_residue_sums(ranks, P, RANK_STEP), device=device)
     narrow = torch.tensor(_residue_sums(ranks, Q, 1), device=device)
     return _spread(wide, narrow, round_, round_, count) + ranks

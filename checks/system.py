@@ -1,4 +1,4 @@
-"""system.identity, system.resources, system.clock: what this node is, what it may use, and what time it has."""
+"""system.identity, system.resources, system.clock: what this node is, what it may use, what time it has."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ UNLIMITED = 10**18
 
 
 def identity_of_node(root: Path = ROOT) -> dict[str, str]:
-    """What says that this is the same machine: host, boot_id, gpu_uuids (sorted, by comma), driver, kernel ...
+    """What says that this is the same machine: host, boot_id, gpu_uuids (sorted), driver, kernel ...
 
-    Made of files alone, so it cannot hang. "" stands for what could not be read, and confirms nothing. `boot_id` is
-    the host's even in a container, `host` is the container's name there.
+    Made of files alone, so it cannot hang. "" stands for what could not be read, and confirms nothing.
+    `boot_id` is the host's even in a container, `host` is the container's name there.
     """
     return {
         "host": platform.node(),
@@ -40,7 +40,17 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
     "system.identity",
     Scope.NODE,
     timeout_s=10,
-    metrics=("host", "boot_id", "kernel", "architecture", "os_release", "cpu_model", "python", "torch", "driver"),
+    metrics=(
+        "host",
+        "boot_id",
+        "kernel",
+        "architecture",
+        "os_release",
+        "cpu_model",
+        "python",
+        "torch",
+        "driver",
+    ),
     needs="/proc",
 )
 def identity(context: Context) -> Measurement:
@@ -93,16 +103,20 @@ def identity_metrics(root: Path) -> dict[str, Value]:
 def resources(context: Context) -> Measurement:
     """Reads what this process may use: memory and CPUs as its cgroups allow, disk, inodes, /dev/shm, limits.
 
-    Bytes, and fractions of 1. Limits are the soft ones; UNLIMITED (10^18) stands for none. The disk is that of
-    the scratch folder; a filesystem without a fixed number of inodes has 1.0 of them free. `oom_kills` counts
-    those of the own cgroup since it was made, or of the machine since its boot where that keeps no count.
+    Bytes, and fractions of 1. Limits are the soft ones; UNLIMITED (10^18) stands for none. The disk is that
+    of the scratch folder; a filesystem without a fixed number of inodes has 1.0 of them free. `oom_kills`
+    counts those of the own cgroup since it was made, or of the machine since its boot where that keeps no
+    count.
     """
     affinity = len(os.sched_getaffinity(0))
-    return Measurement(resource_metrics(ROOT, context.scratch, affinity), f"disk of {context.scratch}, {affinity} CPUs by affinity")
+    return Measurement(
+        resource_metrics(ROOT, context.scratch, affinity),
+        f"disk of {context.scratch}, {affinity} CPUs by affinity",
+    )
 
 
 def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Value]:
-    """The metrics of system.resources for the tree at `root`. Raises CheckError naming what cannot be read."""
+    """The metrics of system.resources for the tree at `root`. Raises CheckError: what cannot be read."""
     try:
         limits = read_limits(root)
     except CgroupError as error:
@@ -159,7 +173,8 @@ def clock(context: Context) -> Measurement | Skipped:
     """Reads whether the clock is disciplined, and whether it runs.
 
     `synchronised` is 1 or 0. `offset_s` (absolute) means something only while synchronised; `max_error_s` is
-    the kernel's bound. `year` is the wall clock's, UTC; `wall_rate` is wall seconds a monotonic second, 1.0 if well.
+    the kernel's bound. `year` is the wall clock's, UTC; `wall_rate` is wall seconds a monotonic second, 1.0
+    if well.
     """
     try:
         state = adjtimex.read_state()
@@ -167,7 +182,9 @@ def clock(context: Context) -> Measurement | Skipped:
         return Skipped(Skip.NOT_PERMITTED, f"adjtimex: {error.strerror}")
     except OSError as error:
         raise CheckError(f"adjtimex: {error.strerror}") from error
-    return Measurement({**clock_metrics(ROOT, state), "wall_rate": _wall_rate(), "year": time.gmtime().tm_year})
+    return Measurement(
+        {**clock_metrics(ROOT, state), "wall_rate": _wall_rate(), "year": time.gmtime().tm_year}
+    )
 
 
 def clock_metrics(root: Path, state: adjtimex.ClockState) -> dict[str, Value]:
@@ -176,7 +193,9 @@ def clock_metrics(root: Path, state: adjtimex.ClockState) -> dict[str, Value]:
         "synchronised": int(state.synchronised),
         "offset_s": abs(state.offset_s),
         "max_error_s": state.max_error_s,
-        "clocksource": _read(root / "sys/devices/system/clocksource/clocksource0/current_clocksource").strip(),
+        "clocksource": _read(
+            root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
+        ).strip(),
     }
 
 
@@ -188,7 +207,8 @@ def _wall_rate(span_s: float = 0.2) -> float:
 
 
 def _both_clocks() -> tuple[float, float]:
-    # The pair that was read closest together: a process that is put aside between two reads must not look like drift.
+    # The pair that was read closest together: a process that is put aside between two reads must not look
+    # like drift.
     readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(20)]
     before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])
     return (before + after) / 2, wall
@@ -232,4 +252,3 @@ def _machine_oom_kills(root: Path) -> int:
     if "oom_kill" not in table:
         raise CheckError("neither the cgroup nor /proc/vmstat counts oom_kill (Linux has since 4.13)")
     return table["oom_kill"]
-

@@ -1,13 +1,13 @@
 """training.smoke and training.ddp: does a tiny model learn here, alone and across all ranks?
 
-A small network learns to repeat a fixed one from noise-free examples, so that its loss must fall. The optimiser is
-plain gradient descent, written out: each step is the one that the reference takes.
+A small network learns to repeat a fixed one from noise-free examples, so that its loss must fall. The
+optimiser is plain gradient descent, written out: each step is the one that the reference takes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Scope
@@ -15,6 +15,7 @@ from checks.model import Scope
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+    from torch.distributed import GradBucket
 
 LEARNING_RATE = 0.1
 INPUTS, HIDDEN, OUTPUTS = 16, 32, 4
@@ -42,7 +43,7 @@ def smoke(context: Context) -> Measurement:
     first = _loss(model, test)
     for step in range(steps):
         model.zero_grad()
-        _error(model, examples(1 + step, device)).backward()
+        learn(model, examples(1 + step, device))
         descend(model)
     last = _loss(model, test)
     return Measurement(
@@ -64,9 +65,9 @@ def smoke(context: Context) -> Measurement:
 def ddp(context: Context) -> Measurement:
     """Trains a tiny model with DistributedDataParallel, every rank on examples of its own.
 
-    `gradient_error` is the greatest distance, over the first and the last step, between the averaged gradient and the
-    one that a single process gets from all ranks' examples, relative to it. `weights_digest` is the SHA-256 of the
-    final weights, equal on all ranks. NaN is returned as it is.
+    `gradient_error` is the greatest distance, over the first and the last step, between the averaged
+    gradient and the one that a single process gets from all ranks' examples, relative to it.
+    `weights_digest` is the SHA-256 of the final weights, equal on all ranks. NaN is returned as it is.
     """
     import torch.distributed as dist
 
@@ -80,7 +81,7 @@ def ddp(context: Context) -> Measurement:
     for step in range(steps):
         reference = _reference(model, step, ranks, device) if step in (0, steps - 1) else None
         parallel.zero_grad()
-        _error(parallel, examples(_seed(step, rank, ranks), device)).backward()
+        learn(parallel, examples(_seed(step, rank, ranks), device))
         if reference is not None:
             errors.append(_distance(_gradient(model), reference))
         descend(model)
@@ -132,12 +133,18 @@ def wrap(model: nn.Sequential, device: str, ranks: int) -> nn.Module:
     return parallel
 
 
+def learn(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
+    """Add the batch's gradient to what the model has."""
+    _error(model, batch).backward()  # type: ignore[no-untyped-call]
+
+
 def descend(model: nn.Module) -> None:
     """One step of gradient descent."""
     import torch
 
     with torch.no_grad():
         for weights in model.parameters():
+            assert weights.grad is not None
             weights -= LEARNING_RATE * weights.grad
 
 
@@ -149,7 +156,7 @@ def digest(model: nn.Module) -> str:
     return sums.hexdigest()
 
 
-def _average(ranks: int, bucket: Any) -> torch.futures.Future[Tensor]:
+def _average(ranks: int, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     # A hook, so that the gradients take the same way that user code sees: torch.distributed.all_reduce.
     import torch
     import torch.distributed as dist
@@ -166,8 +173,8 @@ def _reference(model: nn.Module, step: int, ranks: int, device: str) -> Tensor:
     """The gradient that one process gets from all ranks' examples of a step."""
     model.zero_grad()
     for rank in range(ranks):
-        (_error(model, examples(_seed(step, rank, ranks), device)) / ranks).backward()
-    return _gradient(model).clone()
+        learn(model, examples(_seed(step, rank, ranks), device))
+    return _gradient(model) / ranks
 
 
 def _seed(step: int, rank: int, ranks: int) -> int:
@@ -177,11 +184,12 @@ def _seed(step: int, rank: int, ranks: int) -> int:
 def _gradient(model: nn.Module) -> Tensor:
     import torch
 
-    return torch.cat([weights.grad.flatten() for weights in model.parameters()])
+    return torch.cat([weights.grad.flatten() for weights in model.parameters() if weights.grad is not None])
 
 
 def _error(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    return ((model(batch[0]) - batch[1]) ** 2).mean()
+    error: Tensor = ((model(batch[0]) - batch[1]) ** 2).mean()
+    return error
 
 
 def _loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:

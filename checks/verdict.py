@@ -42,7 +42,7 @@ def decide(report: Report, policy: Policy, facts: Facts, baseline: None = None) 
             findings += rules.apply(planned.check, line, rows, subjects)
     findings += localise.judge(report, sound.rows, policy)
     digests = Digests(digest(dump(report)), digest(dump_plain(policy)), facts.digest, None, ENGINE)
-    return conclude(findings, sound.coverage, policy, report.declared.nodes, digests, _silent(report))
+    return conclude(findings, sound.coverage, policy, report.declared.nodes, digests, _Order(report))
 
 
 def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
@@ -52,7 +52,7 @@ def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdic
         Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report cannot be read: {reason}", "", remedy
     )
     digests = Digests(digest(data), digest(dump_plain(policy)), facts.digest, None, ENGINE)
-    return conclude([finding], NOTHING, policy, 1, digests, frozenset())
+    return conclude([finding], NOTHING, policy, 1, digests, None)
 
 
 def conclude(
@@ -61,13 +61,13 @@ def conclude(
     policy: Policy,
     nodes: int,
     digests: Digests,
-    silent: frozenset[str],
+    order: _Order | None,
 ) -> Verdict:
-    """Findings -> the answer. `silent` are subjects that said nothing: suspects before those that complained."""
+    """Findings -> the answer, worst first."""
     if not coverage.complete and all(f.level is Level.PASS for f in findings):
         said = "something that had to be observed is missing from the report"
         findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said)]
-    ordered = sorted(set(findings), key=lambda f: _order(f, silent))
+    ordered = sorted(set(findings), key=order or _severity)
     level = worst([finding.level for finding in ordered])
     bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE and _is_node(f.subject))
     condemned = tuple(sorted({node_of(f.subject) for f in bad}))
@@ -90,23 +90,35 @@ def _is_node(subject: str) -> bool:
     return subject != CLUSTER and LINK not in subject
 
 
-def _order(finding: Finding, silent: frozenset[str]) -> tuple[object, ...]:
-    return (
-        -finding.level.rank,
-        finding.cause is Cause.EVIDENCE,
-        finding.check != "report",
-        finding.subject not in silent,
-        finding.check,
-        finding.subject,
-        finding.cause.value,
-        finding.message,
-        finding.evidence,
-        finding.remedy,
-    )
+def _severity(finding: Finding) -> tuple[object, ...]:
+    return (-finding.level.rank, finding.cause is Cause.EVIDENCE, finding.check != "report")
+
+
+class _Order:
+    """Worst first; then who fell silent before who complained; then the check that ran first."""
+
+    def __init__(self, report: Report) -> None:
+        self.silent = _silent(report)
+        self.turn = {planned.check: index for index, planned in enumerate(report.plan)}
+
+    def __call__(self, f: Finding) -> tuple[object, ...]:
+        turn = self.turn.get(f.check, -1)
+        silent = f.subject not in self.silent
+        return (
+            *_severity(f),
+            silent,
+            turn,
+            f.check,
+            f.subject,
+            f.cause.value,
+            f.message,
+            f.evidence,
+            f.remedy,
+        )
 
 
 def _silent(report: Report) -> frozenset[str]:
-    """Subjects of findings that never wrote an observation of a check that their peers at least attempted."""
+    """Ranks that wrote nothing of a check that their peers at least attempted."""
     spoke: dict[str, set[str]] = {}
     for row in report.observations:
         spoke.setdefault(row.check, set()).add(row.subject)

@@ -1,0 +1,111 @@
+"""Faults for the survival tests, as a site's extra checks: each breaks something real in the process it runs in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from checks.check import Body, Check, Context, Measurement, check
+from checks.model import Scope
+
+FAULTY_RANK = 1
+
+
+def _node(name: str, timeout_s: float = 30.0) -> Callable[[Body], Check]:
+    return check(name, Scope.NODE, timeout_s=timeout_s, metrics=("value",))
+
+
+def _rank(name: str) -> Callable[[Body], Check]:
+    return check(name, Scope.RANK, timeout_s=10, metrics=("value",))
+
+
+@_node("sabotage.raises")
+def raises(context: Context) -> Measurement:
+    """Raises."""
+    raise ZeroDivisionError("deliberate")
+
+
+@_node("sabotage.hangs", timeout_s=1.0)
+def hangs(context: Context) -> Measurement:
+    """Never returns, and ignores SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(3600)
+
+
+@_node("sabotage.nan")
+def nan(context: Context) -> Measurement:
+    """Returns NaN."""
+    return Measurement({"value": float("nan")})
+
+
+@_node("sabotage.gigabyte")
+def gigabyte(context: Context) -> Measurement:
+    """Prints 10^9 bytes, then measures."""
+    block = b"x" * 1_000_000
+    for _ in range(1000):
+        sys.stdout.buffer.write(block)
+    sys.stdout.flush()
+    return Measurement({"value": 1.0})
+
+
+@_node("sabotage.exits")
+def exits(context: Context) -> Measurement:
+    """Ends its process with the exit code of success, without a result."""
+    os._exit(0)
+
+
+@_rank("sabotage.wrong_sums")
+def wrong_sums(context: Context) -> Measurement:
+    """From now on, one rank's all-reduce yields one wrong element."""
+    return _replace_all_reduce(context, _corrupt)
+
+
+@_rank("sabotage.killed")
+def killed(context: Context) -> Measurement:
+    """One rank dies by SIGKILL in the middle of its third all-reduce."""
+    return _replace_all_reduce(
+        context, lambda tensor: os.kill(os.getpid(), signal.SIGKILL), after=3, before=True
+    )
+
+
+@_rank("sabotage.frozen")
+def frozen(context: Context) -> Measurement:
+    """One rank is stopped by SIGSTOP in the middle of its third all-reduce."""
+    return _replace_all_reduce(
+        context, lambda tensor: os.kill(os.getpid(), signal.SIGSTOP), after=3, before=True
+    )
+
+
+def _corrupt(tensor: Any) -> None:
+    tensor.view(-1)[-1] += 1
+
+
+def _replace_all_reduce(
+    context: Context, fault: Callable[[Any], None], after: int = 0, before: bool = False
+) -> Measurement:
+    import torch.distributed as dist
+
+    assert context.place is not None
+    if context.place.rank != FAULTY_RANK:
+        return Measurement({"value": 0.0})
+    healthy, calls = dist.all_reduce, 0
+
+    def all_reduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if before and calls > after:
+            fault(tensor)
+        work = healthy(tensor, *args, **kwargs)
+        if not before and tensor.numel() > 1:
+            if work is not None:
+                work.wait()
+            fault(tensor)
+        return work
+
+    dist.all_reduce = all_reduce
+    return Measurement({"value": 1.0})

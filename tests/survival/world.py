@@ -1,0 +1,137 @@
+"""A health job in a small world of real processes, from bundle to verdict, without Prefect."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.facts.table import builtin
+from checks.merge import merge
+from checks.model import Answer, Cause, Declared, Finding, Level, Profile, Report, Verdict
+from checks.policy import CheckPolicy, Policy
+from checks.verdict import decide
+from tasks.launchers.base import JobSpec, JobStatus, Launcher
+from tasks.launchers.registry import launcher_for
+from tasks.policies import read_policy
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = read_policy(ROOT / "deployments" / "policies" / "local.toml")
+EXIT_CODES = {Answer.GO: 0, Answer.NO_GO: 1, Answer.ASK: 1, Answer.CANNOT_TELL: 3}
+
+
+@dataclass(frozen=True)
+class World:
+    """What is declared, what is sabotaged, and how patient everybody is."""
+
+    nodes: int = 1
+    ranks_per_node: int = 1
+    sabotage: tuple[str, ...] = ()
+    timeouts_s: Mapping[str, float] = field(default_factory=dict)
+    network_s: float = 6.0
+    stage_s: float = 60.0
+    max_runtime_s: float = 120.0
+    options: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> Policy:
+        """The local policy with a line for every sabotage, which by itself asks for nothing."""
+        lines = {f"sabotage.{name}": CheckPolicy() for name in self.sabotage}
+        return replace(LOCAL, checks={**LOCAL.checks, **lines})
+
+    def bundle(self, gate_id: str) -> bundles.Bundle:
+        """The bundle of this world."""
+        names = tuple(f"node-{index}" for index in range(self.nodes))
+        declared = Declared("cpu", self.nodes, 0, self.ranks_per_node, names)
+        extra = tuple(f"survival.sabotage:{name}" for name in self.sabotage)
+        return bundles.make(
+            gate_id,
+            declared,
+            Profile.QUICK,
+            self.policy,
+            builtin(),
+            extra=extra,
+            timeouts_s=self.timeouts_s,
+            network_s=self.network_s,
+            stage_s=self.stage_s,
+        )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the job ended, and what was judged."""
+
+    report: Report
+    verdict: Verdict
+    status: JobStatus
+    seconds: float
+    fetched: Path
+
+    @property
+    def exit_code(self) -> int:
+        """What `prelaunch gate` would exit with."""
+        return EXIT_CODES[self.verdict.answer]
+
+    def fails(self, cause: Cause | None = None) -> list[Finding]:
+        """The FAIL findings, of one cause if asked."""
+        found = [f for f in self.verdict.findings if f.level is Level.FAIL]
+        return [f for f in found if cause in (None, f.cause)]
+
+
+RUN = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
+
+
+def run(
+    world: World,
+    folder: Path,
+    meanwhile: Callable[[Launcher, str], None] | None = None,
+    launcher: Launcher | None = None,
+    command: tuple[str, ...] = RUN,
+    files: Mapping[str, bytes] | None = None,
+) -> Ended:
+    """Run a job of the world to its end and judge its reports. `meanwhile` may break things while it runs."""
+    made = world.bundle(f"test-{uuid.uuid4().hex[:12]}")
+    runs_on = launcher or launcher_for("local", dict(world.options), folder / "work")
+    name, begun = f"{made.gate_id}-check-1", time.monotonic()
+    job = JobSpec(
+        name=name,
+        command=command,
+        nodes=world.nodes,
+        ranks_per_node=world.ranks_per_node,
+        max_runtime_s=world.max_runtime_s,
+        files={"bundle.json": bundles.dump(made), **(files or {})},
+        environment=dict(world.environment),
+    )
+    try:
+        runs_on.submit(runs_on.plan(job))
+        if meanwhile is not None:
+            meanwhile(runs_on, name)
+        status = wait(runs_on, name, world.max_runtime_s + 20)
+        into = folder / "fetched"
+        into.mkdir(exist_ok=True)
+        runs_on.fetch(name, into)
+    finally:
+        runs_on.cancel(name)
+    files = {path.stem: path.read_bytes() for path in (into / status.attempt / "nodes").glob("*.json")}
+    report = merge(made, status.attempt, files, "2026-01-01T00:00:00Z")
+    verdict = decide(report, world.policy, builtin())
+    for node in (f"node-{index}" for index in range(world.nodes)):
+        print(f"--- {node}\n{runs_on.logs(name, node)[-3000:]}")
+    for finding in verdict.findings:
+        print(finding.level.value, finding.cause.value, finding.check, finding.subject, finding.message)
+    return Ended(report, verdict, status, time.monotonic() - begun, into)
+
+
+def wait(launcher: Launcher, name: str, seconds: float) -> JobStatus:
+    """The job's last status, once it is final."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status = launcher.state(name)
+        if status.state.final:
+            return status
+        time.sleep(0.1)
+    raise AssertionError(f"{name} did not end within {seconds} s: {launcher.state(name)}")
