@@ -55,7 +55,7 @@ def _import(path: str) -> Check:
     module, _, attribute = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # a site's module may raise anything when it is imported
         raise CatalogError(f"extra check {path!r} cannot be imported: {error}") from error
     if not isinstance(found, Check):
         raise CatalogError(f"extra check {path!r} is no @check. Decorate it with checks.check.check.")

@@ -200,6 +200,7 @@ def most_samples(ranks: int) -> int:
 
 
 def _time_once(kind: Kind, own: Tensor, result: Tensor) -> float:
+    own.zero_()  # what one rank got wrong in place must not reach its peers by the next run
     _wait(own)
     begun = time.perf_counter()
     kind.run(own, result)

@@ -197,7 +197,7 @@ def _offset(zone: str | None) -> str:
 
 
 def _inner(text: str, age_s: float | None, tagged: bool, now: Now) -> Line:
-    """A line without its outer stamp. Many logs keep dmesg's inside, which is less sure than the outer one."""
+    """A line without its outer stamp. dmesg's own, if inside, is less sure than that and used without it."""
     level = _LEVEL.match(text)
     text = text[level.end() :] if level else text
     found = _DMESG.fullmatch(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks.bundle import Bundle, plan_of
+from checks.catalog import CatalogError
 from checks.check import Check, Context, RankPlace
 from checks.decode import DecodeError, decode, parse_json
 from checks.facts.table import builtin
@@ -73,7 +74,7 @@ def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path)
         checks, plan = plan_of(bundle)
     except OSError as error:
         raise PlaceError(f"{error.filename}: {error.strerror}") from error
-    except DecodeError as error:
+    except (DecodeError, CatalogError) as error:
         raise PlaceError(f"{bundle_path} or {roster_path}: {error}") from error
     names = [member.name for member in roster.members]
     if node not in names or len(names) != bundle.declared.nodes or len(set(names)) != len(names):

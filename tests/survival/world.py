@@ -104,7 +104,7 @@ def run(
         ranks_per_node=world.ranks_per_node,
         max_runtime_s=world.max_runtime_s,
         files={"bundle.json": bundles.dump(made), **(files or {})},
-        environment=dict(world.environment),
+        environment={"PYTHONPATH": str(ROOT / "tests"), **world.environment},
     )
     try:
         runs_on.submit(runs_on.plan(job))
