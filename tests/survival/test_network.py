@@ -1,0 +1,80 @@
+"""Hosts that are slow, cut off or not there, in network namespaces or on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.model import Cause
+from survival.faulty_network import cut, needs_root, network, shape
+from survival.world import RUN, World, run
+
+ABSENT = (
+    "{python}",
+    "-c",
+    "import os, sys; os.environ['PRELAUNCH_NODE'] == 'node-1' and sys.exit(9); os.execv(sys.argv[1], sys.argv[1:])",
+    *RUN,
+)
+
+
+def on(name: str) -> dict[str, object]:
+    """The local launcher's options for a prepared network."""
+    return {"network": "namespaces", "prepared": name}
+
+
+@needs_root
+@pytest.mark.root
+def test_of_four_hosts_the_slow_one_is_named(tmp_path: Path) -> None:
+    """100 Mbit/s on one host: that host, alone, and a no-go."""
+    with network(4) as name:
+        shape(name, 2)
+        ended = run(World(4, 1, options=on(name)), tmp_path)
+    blamed = {f.subject for f in ended.fails(Cause.HARDWARE)}
+
+    assert (1, {"node-2"}, ("node-2",)) == (ended.exit_code, blamed, ended.verdict.condemned)
+
+
+@needs_root
+@pytest.mark.root
+def test_of_two_hosts_the_slow_link_is_named(tmp_path: Path) -> None:
+    """Nobody can say which end is slow, so neither host is condemned."""
+    with network(2) as name:
+        shape(name, 1)
+        ended = run(World(2, 1, options=on(name)), tmp_path)
+    blamed = {f.subject for f in ended.fails(Cause.HARDWARE)}
+
+    assert (1, {"node-0<->node-1"}, ()) == (ended.exit_code, blamed, ended.verdict.condemned)
+
+
+@needs_root
+@pytest.mark.root
+def test_of_four_hosts_the_one_cut_off_is_named(tmp_path: Path) -> None:
+    """It runs and says so; nobody reaches it and it reaches nobody, while the others reach each other."""
+    with network(4) as name:
+        cut(name, 3)
+        ended = run(World(4, 1, options=on(name)), tmp_path)
+    first = ended.verdict.findings[0]
+
+    assert (1, "node-3", ("node-3",)) == (ended.exit_code, first.subject, ended.verdict.condemned)
+    assert ended.seconds < 45
+
+
+@needs_root
+@pytest.mark.root
+def test_the_first_host_can_be_the_one_cut_off(tmp_path: Path) -> None:
+    """The one that holds the board is no special case."""
+    with network(3) as name:
+        cut(name, 0)
+        ended = run(World(3, 1, options=on(name)), tmp_path)
+
+    assert (1, ("node-0",)) == (ended.exit_code, ended.verdict.condemned)
+
+
+def test_a_node_that_never_starts_is_named_within_seconds(tmp_path: Path) -> None:
+    """No collective waits for it; nobody calls it broken."""
+    ended = run(World(3, 1, network_s=5), tmp_path, command=ABSENT)
+    first = ended.verdict.findings[0]
+
+    assert (3, "node-1", ()) == (ended.exit_code, first.subject, ended.verdict.condemned)
+    assert ended.seconds < 25
