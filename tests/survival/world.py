@@ -92,6 +92,7 @@ def run(
     launcher: Launcher | None = None,
     command: tuple[str, ...] = RUN,
     files: Mapping[str, bytes] | None = None,
+    fetched: Path | None = None,
 ) -> Ended:
     """Run a job of the world to its end and judge its reports. `meanwhile` may break things while it runs."""
     made = world.bundle(f"test-{uuid.uuid4().hex[:12]}")
@@ -111,7 +112,7 @@ def run(
         if meanwhile is not None:
             meanwhile(runs_on, name)
         status = wait(runs_on, name, world.max_runtime_s + 20)
-        into = folder / "fetched"
+        into = fetched or folder / "fetched"
         into.mkdir(exist_ok=True)
         runs_on.fetch(name, into)
     finally:

@@ -1,0 +1,53 @@
+"""A disk that fills up while the report is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.model import Cause
+from survival.world import World, run
+from tasks.launchers.base import Launcher
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 2 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small filesystem needs root")
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)), check=True)
+    yield folder
+    subprocess.run(("umount", "-l", str(folder)), check=True)
+
+
+def fill(folder: Path) -> None:
+    """Wait for the first word of the report, then take every byte that is left."""
+    deadline = time.monotonic() + 20
+    while not list(folder.glob("work/jobs/*/out/*/nodes/*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    with open(folder / "filler", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+
+
+@pytest.mark.root
+def test_a_full_disk_is_cannot_tell(small_disk: Path) -> None:
+    """The report stays at what could be written; nothing hangs, nothing passes."""
+
+    def meanwhile(launcher: Launcher, name: str) -> None:
+        fill(small_disk)
+
+    ended = run(World(1, 1), small_disk, meanwhile, fetched=small_disk.parent / "fetched")
+
+    assert (3, []) == (ended.exit_code, ended.fails(Cause.HARDWARE))
