@@ -19,7 +19,9 @@ PR_SET_CHILD_SUBREAPER = 36
 DEAD = "ZXx"
 HELD = "TtDZXx"
 POLL_S = 0.01
-FREEZE_S = 0.5
+FREEZE_S = 2.0
+CHASE_S = 0.005
+QUIET_LOOKS = 2
 KILL_S = 10.0
 
 Members = dict[int, int]
@@ -102,7 +104,7 @@ def end_children(grace_s: float) -> tuple[int, ...]:
     def children(table: Mapping[int, Process]) -> Members:
         return {found.pid: found.started for found in table.values() if found.parent == os.getpid()}
 
-    return _end(children, grace_s)
+    return _end(children, grace_s, _stop_children)
 
 
 def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
@@ -118,12 +120,12 @@ def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
 Seed = Callable[[Mapping[int, Process]], Members]
 
 
-def _end(seed: Seed, grace_s: float) -> tuple[int, ...]:
+def _end(seed: Seed, grace_s: float, chase: Callable[[], None] = lambda: None) -> tuple[int, ...]:
     table = _table()
     owned = {found.pid for found in table.values() if found.parent == os.getpid()}
     known = _grow(seed(table), table)
     known = _ask(seed, known, time.monotonic() + grace_s) if grace_s > 0 else known
-    known, left = _kill(seed, known)
+    known, left = _kill(seed, known, chase)
     for pid in known.keys() - owned:
         _reap_orphan(pid)
     return left
@@ -144,24 +146,42 @@ def _ask(seed: Seed, known: Members, deadline: float) -> Members:
         time.sleep(POLL_S)
 
 
-def _kill(seed: Seed, known: Members) -> tuple[Members, tuple[int, ...]]:
+def _kill(seed: Seed, known: Members, chase: Callable[[], None]) -> tuple[Members, tuple[int, ...]]:
     """Freeze all before any is killed: what stands still cannot fork a child that nobody saw."""
     begun = time.monotonic()
-    held: set[tuple[int, int]] = set()
+    held: set[int] = set()
+    quiet = 0
     while True:
+        before = known
         known, running = _look(seed, known)
-        if not running or time.monotonic() - begun > KILL_S:
+        # /proc is not read in one instant: a child may be born where its parent's death was read already. The
+        # next look sees it, or what it left.
+        quiet = 0 if running or known.keys() - before.keys() else quiet + 1
+        if quiet == QUIET_LOOKS or time.monotonic() - begun > KILL_S:
             return known, tuple(found.pid for found in running)
-        new = [found for found in running if (found.pid, found.started) not in held]
-        moving = any(found.state not in HELD for found in running)
-        if time.monotonic() - begun < FREEZE_S and (new or moving):
-            for found in new:
-                held.add((found.pid, found.started))
+        free = [found for found in running if found.state not in HELD or found.pid not in held]
+        if free and time.monotonic() - begun < FREEZE_S:
+            for found in free:
+                held.add(found.pid)
                 _signal(found.pid, signal.SIGSTOP)
+            chase()
         else:
             for found in running:
                 _signal(found.pid, signal.SIGKILL)
         time.sleep(POLL_S / 5)
+
+
+def _stop_children() -> None:
+    """Stop what lives by being reborn faster than /proc is read: the kernel's list of children is short."""
+    path = f"/proc/self/task/{os.getpid()}/children"
+    deadline = time.monotonic() + CHASE_S
+    stopped: set[int] = set()
+    while time.monotonic() < deadline and os.path.exists(path):
+        with open(path) as file:
+            new = {int(word) for word in file.read().split()} - stopped
+        for pid in new:
+            _signal(pid, signal.SIGSTOP)
+        stopped |= new
 
 
 def _look(seed: Seed, known: Members) -> tuple[Members, list[Process]]:

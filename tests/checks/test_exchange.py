@@ -96,5 +96,8 @@ def test_two_streams_at_once_are_taken_in_turn(member: Member) -> None:
     """A receiver is shared by nobody, so that no link looks slow for another's sake."""
     with connection(member, "g", "sink", 2, bytes=1) as first:
         first.answer()
-        with pytest.raises(ExchangeError, match="timed out"), connection(member, "g", "sink", 0.2, bytes=1) as second:
+        with (
+            pytest.raises(ExchangeError, match="timed out"),
+            connection(member, "g", "sink", 0.2, bytes=1) as second,
+        ):
             second.answer()

@@ -1,0 +1,82 @@
+# Two commands are complete on a fresh machine with Python >= 3.11: `make gate` and `make test`.
+#
+#   make gate       set up what a gate needs, then run it on this machine
+#   make test       set up everything, then what CI runs: format, lint, types, import contracts, tests
+#   make check      the same without setting up
+#   make lint       format, lint, types, import contracts
+#   make test-long  the tests marked long
+#   make format     put the code in shape
+#   make setup      .venv with all extras
+#   make clean      remove .venv and every cache
+#
+# PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, GATE=... another gate file.
+
+GATE ?= deployments/gates/local.toml
+PYTEST ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Without bytecode each start of Prefect costs a second more, and each of PyTorch's ranks as well.
+unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONHOME
+unexport PYTHONPATH
+unexport VIRTUAL_ENV
+
+.PHONY: gate test check lint test-long format setup clean venv
+.DEFAULT_GOAL := check
+
+gate: .venv/core
+	$(BIN)/prelaunch gate $(GATE)
+
+setup: .venv/all .venv/system
+
+test: setup
+	@$(MAKE) --no-print-directory check
+
+check: lint
+	$(BIN)/python -m pytest -m "not long" --durations=20 $(PYTEST)
+
+lint: .venv/all
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-long: setup
+	$(BIN)/python -m pytest -m long --durations=20 $(PYTEST)
+
+format: .venv/all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -not -path './.git/*' -exec rm -rf {} +
+
+# A .venv that another folder's was copied to would run that folder's code, so the stamp bears the folder's name.
+ifneq ($(shell cat .venv/made-for 2>/dev/null),$(CURDIR))
+.PHONY: .venv/made-for
+endif
+
+.venv/made-for:
+	@.ci/venv
+
+# PyTorch first and alone, by pip: together with the rest, a resolver may choose another build of it.
+.venv/core: .venv/made-for pyproject.toml constraints.txt
+	$(PIP) install --quiet --constraint constraints.txt torch
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch]'
+	@$(BIN)/python -m compileall -q checks tasks flows
+	@touch $@
+
+.venv/all: .venv/core
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch,sagemaker,test,dev]'
+	@touch $@
+
+.venv/system: .venv/made-for .ci/system
+	@.ci/system
+	@touch $@

@@ -1,0 +1,151 @@
+"""`prelaunch gate FILE`: check, decide, then launch, ask or page, in this process.
+
+Everything that can be wrong with the request is found before Prefect is imported or a server started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.gateout import interrupted, nothing_judged, show
+from flows.cli.output import Exit, OutputError, add_output_arguments, require_writable, write_stderr
+from flows.cli.plan import add_gate_arguments, reject
+from tasks import lease as leases
+from tasks.console import Live, live
+from tasks.foreground import Foreground, Interrupted
+from tasks.gateread import GateFileError
+from tasks.launchers.base import LaunchError
+from tasks.lease import LeaseError
+from tasks.outcome import Outcome
+from tasks.prefect_server import EmbeddedServer, ServerError
+from tasks.prefect_settings import configured_api_url
+from tasks.request import Advanced, GateRequest
+from tasks.session import take
+from tasks.setting import Setting, open_setting
+from tasks.store.base import StoreError
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+# The command shows progress and result itself; Prefect's own lines are in its server.
+QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
+ASK_MINUTES = 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE --set a.b=value --wait verdict|started|finished, and the outputs."""
+    add_gate_arguments(parser)
+    parser.add_argument(
+        "--wait",
+        choices=("verdict", "started", "finished"),
+        default="",
+        help="until the training is handed over, runs, or has ended (default: finished for local, else started)",
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the gate; returns its exit code, and prints one document whatever happens."""
+    try:
+        request = GateRequest(gate_file=arguments.file, advanced=Advanced(overrides=arguments.overrides))
+        setting = open_setting(request)
+        require_writable(arguments)
+        setting.store.probe()
+        held = take(setting)
+    except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
+        return reject(arguments.format, error)
+    try:
+        return _run(arguments, setting, held.lease.gate_id)
+    finally:
+        leases.release(setting.store, held)  # only if no flow has taken it over
+
+
+def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
+    name = setting.gate.name
+    with ExitStack() as stack:
+        shown = stack.enter_context(live())
+        try:
+            server = _server(setting, stack)
+            request = _request(arguments, setting, embedded=server is not None)
+            cancelled = Foreground(lambda: _flow(request, server, shown)).run()
+        except Interrupted as error:
+            stack.close()
+            return interrupted(arguments, gate_id, error.number)
+        except ServerError as error:
+            stack.close()
+            return nothing_judged(arguments, name, gate_id, str(error))
+        except Exception as error:
+            stack.close()
+            if not (shown.outcome or _is_service(error)):
+                raise
+            if shown.outcome is None:
+                return nothing_judged(arguments, name, gate_id, f"the Prefect server failed: {error}")
+            write_stderr(f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {error}")
+    if shown.outcome is None:
+        return interrupted(arguments, gate_id, 0) if cancelled else _unknown(arguments, name, gate_id)
+    return _show(arguments, name, shown.outcome)
+
+
+def _show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> int:
+    if outcome.code == Exit.REJECTED:
+        return reject(arguments.format, LaunchError(outcome.reason))
+    try:
+        show(arguments, name, outcome)
+    except OutputError as error:
+        write_stderr(f"prelaunch: {error}")
+    return outcome.code
+
+
+def _server(setting: Setting, stack: ExitStack) -> EmbeddedServer | None:
+    """The embedded server, started, where nobody configured another one. Raises ServerError."""
+    os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
+    if configured_api_url(os.environ, Path.cwd()):
+        return None
+    write_stderr("prelaunch: no Prefect server is configured (PREFECT_API_URL); using an embedded one")
+    server = EmbeddedServer(Path(setting.store.root))
+    stack.callback(server.stop)
+    server.start()
+    os.environ.update(server.client_environment())
+    return server
+
+
+async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live) -> bool:
+    """Whether somebody cancelled the run; raises what the flow raised, unless it had said how it ended."""
+    from flows.gate import gate  # 1.5 s, while the server starts
+
+    if server is not None:
+        server.wait_ready()
+    state: State[Any] = await gate(request, return_state=True)
+    if shown.outcome is None and not state.is_cancelled():
+        await state.aresult(raise_on_failure=True)
+    return state.is_cancelled()
+
+
+def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) -> GateRequest:
+    """What the flow gets: absolute paths, so that a hook in another process finds the same lease."""
+    wait = arguments.wait or ("finished" if setting.gate.cluster.launcher == "local" else "started")
+    advanced = Advanced(
+        overrides=arguments.overrides,
+        store=str(setting.store.root),
+        # The embedded server ends with this process and has no UI: nobody could answer.
+        ask_minutes=0 if embedded else ASK_MINUTES,
+    )
+    return GateRequest(gate_file=str(Path(arguments.file).absolute()), wait=wait, advanced=advanced)
+
+
+def _is_service(error: Exception) -> bool:
+    """Whether the Prefect server failed us, and not we ourselves."""
+    httpx = sys.modules.get("httpx")
+    return httpx is not None and isinstance(error, httpx.HTTPError)
+
+
+def _unknown(arguments: argparse.Namespace, name: str, gate_id: str) -> int:
+    nothing_judged(arguments, name, gate_id, "the flow ended without saying how")
+    return int(Exit.CANNOT_TELL)
+
+

@@ -1,0 +1,102 @@
+"""What `prelaunch gate` prints: one document for every exit code."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+
+from checks.model import Verdict
+from flows.cli.output import Exit, json_text, text_of, verdict_json, write_files, write_stderr, write_stdout
+from tasks.outcome import Outcome, Training
+from tasks.render.clean import one_line
+
+
+def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
+    """Print the outcome, and write the files that were asked for. Raises OutputError."""
+    judged = outcome.judged
+    if arguments.format == "json":
+        write_stdout(json_text(document(outcome)))
+    elif judged is None:
+        write_stdout(f"NOT JUDGED {name}: {one_line(outcome.reason)}\n")
+    else:
+        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format))
+        if arguments.format == "text":
+            write_stdout("".join(f"{line}\n" for line in _after(outcome)))
+    if judged is not None:
+        write_files(arguments, judged.report, judged.verdict, name)
+    if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY):
+        write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
+
+
+def document(outcome: Outcome) -> dict[str, object]:
+    """The JSON document; no key is ever absent."""
+    judged = outcome.judged
+    return _document(
+        decision=outcome.decision.value if outcome.decision else None,
+        verdict=judged.verdict if judged else None,
+        training=outcome.training,
+        report=outcome.report,
+        html=outcome.html,
+        gate_id=outcome.gate_id,
+        reason=outcome.reason,
+    )
+
+
+def interrupted(arguments: argparse.Namespace, gate_id: str, number: int) -> int:
+    """A signal, or a cancelled run (number 0); what was started has been ended."""
+    word = signal.Signals(number).name if number else "somebody in Prefect"
+    reason = f"interrupted by {word}; what it started was ended"
+    _empty(arguments, gate_id, reason)
+    return int(Exit.TERMINATED if number == signal.SIGTERM else Exit.INTERRUPTED)
+
+
+def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:
+    """A service failed before anything was judged."""
+    if arguments.format != "json":
+        write_stdout(f"NOT JUDGED {name}: {one_line(reason)}\n")
+    _empty(arguments, gate_id, reason)
+    return int(Exit.NO_CAPACITY)
+
+
+def _empty(arguments: argparse.Namespace, gate_id: str, reason: str) -> None:
+    if arguments.format == "json":
+        made = _document(None, None, None, None, None, gate_id, reason)
+        write_stdout(json_text(made))
+    write_stderr(f"prelaunch: {one_line(reason, 1000)}")
+
+
+def _document(
+    decision: str | None,
+    verdict: Verdict | None,
+    training: Training | None,
+    report: str | None,
+    html: str | None,
+    gate_id: str,
+    reason: str,
+) -> dict[str, object]:
+    return {
+        "decision": decision,
+        "verdict": verdict_json(verdict) if verdict else None,
+        "training": {
+            "job_id": training.job_id if training else None,
+            "state": training.state.value if training else None,
+        },
+        "report": report,
+        "html": html,
+        "gate_id": gate_id,
+        "reason": reason,
+    }
+
+
+def _after(outcome: Outcome) -> list[str]:
+    """What comes below the verdict: the decision, the training, the report."""
+    training, decision = outcome.training, outcome.decision
+    lines = [f"Decision: {decision.value}"] if decision else []
+    if outcome.judged and outcome.judged.reused:
+        lines.append(f"Reused:   the PASS of {outcome.judged.reused}, confirmed on the machines themselves")
+    if training is not None:
+        detail = f" ({training.detail})" if training.detail else ""
+        lines.append(f"Training: {training.job_id} {training.state.value}{detail}")
+    if outcome.html:
+        lines.append(f"Report:   {outcome.html}")
+    return ["", *lines]

@@ -1,0 +1,101 @@
+"""`prelaunch judge REPORT...`: the verdict, from the report alone, the same bytes every time."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from flows.cli.output import (
+    Exit,
+    OutputError,
+    add_output_arguments,
+    exit_code,
+    json_text,
+    rejection,
+    require_writable,
+    text_of,
+    verdict_json,
+    worst_code,
+    write_files,
+    write_stderr,
+    write_stdout,
+)
+from flows.cli.reading import InputError, Judged, judged, policy_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """REPORT... --policy FILE, and the outputs."""
+    parser.add_argument(
+        "reports", nargs="+", metavar="REPORT", help="a file, a folder that holds one, - for stdin"
+    )
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="TOML or JSON (default: the shipped one of the declared type)",
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge every report; the exit code is the worst, in the order 2, 1, 3, 0."""
+    try:
+        _require_one_page(arguments)
+        require_writable(arguments)
+        policy = policy_of(arguments.policy)
+    except (InputError, OutputError) as error:
+        return _rejected(arguments.format, error)
+    results: list[Judged | InputError] = []
+    for file in arguments.reports:
+        try:
+            results.append(judged(file, policy))
+        except InputError as error:
+            results.append(error)
+    return _show(arguments, results)
+
+
+def _show(arguments: argparse.Namespace, results: list[Judged | InputError]) -> int:
+    if len(results) == 1 and isinstance(results[0], InputError):
+        return _rejected(arguments.format, results[0])
+    good = [result for result in results if isinstance(result, Judged)]
+    try:
+        if len(results) == 1:
+            write_files(arguments, good[0].report, good[0].verdict, good[0].name)
+    except OutputError as error:
+        return _rejected(arguments.format, error)
+    if arguments.format == "json" and len(results) > 1:
+        write_stdout(
+            json_text(
+                {"verdicts": [_row(file, r) for file, r in zip(arguments.reports, results, strict=True)]}
+            )
+        )
+    else:
+        pages = [text_of(r.report, r.verdict, r.name, arguments.format) for r in good]
+        write_stdout("\n".join(pages))
+    for result in results:
+        if isinstance(result, InputError):
+            write_stderr(f"prelaunch: {result}")
+    return worst_code([exit_code(r.verdict) if isinstance(r, Judged) else Exit.REJECTED for r in results])
+
+
+def _row(file: str, result: Judged | InputError) -> dict[str, object]:
+    if isinstance(result, InputError):
+        said = rejection(result.file, result.path, result.message, result.nearest)
+        return {"file": file, "verdict": None, **said}
+    return {"file": file, "verdict": verdict_json(result.verdict), "error": None}
+
+
+def _require_one_page(arguments: argparse.Namespace) -> None:
+    beside = (arguments.junit, arguments.summary, arguments.html)
+    if len(arguments.reports) > 1 and (arguments.format == "junit" or any(beside)):
+        raise InputError(arguments.reports[1], "a page is about one report. Judge them one by one.")
+
+
+def _rejected(form: str, error: InputError | OutputError) -> int:
+    file = error.file
+    path, near = (error.path, error.nearest) if isinstance(error, InputError) else (None, None)
+    if form == "json":
+        write_stdout(json_text(rejection(file, path, error.message, near)))
+    hint = f" Did you mean {near!r}?" if near else ""
+    write_stderr(f"prelaunch: {error}{hint}")
+    return int(Exit.REJECTED)

@@ -1,0 +1,208 @@
+"""What every verb prints and returns: formats, files written beside, exit codes, rejections.
+
+One JSON document on stdout for every exit code where --format json was asked; everything else is for stderr.
+
+OutputError         a file that was asked for cannot be written
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+
+from checks.model import Answer, Count, Report, Verdict
+from checks.report import plain
+
+FORMATS = ("text", "json", "markdown", "junit")
+
+
+class Exit(IntEnum):
+    """Exit codes, the same in every verb."""
+
+    GO = 0
+    NO_GO = 1
+    REJECTED = 2
+    CANNOT_TELL = 3
+    JOB_FAILED = 4
+    NO_CAPACITY = 5
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+_EXITS = {
+    Answer.GO: Exit.GO,
+    Answer.NO_GO: Exit.NO_GO,
+    # A question that nobody has answered yet is not a go.
+    Answer.ASK: Exit.NO_GO,
+    Answer.CANNOT_TELL: Exit.CANNOT_TELL,
+}
+# Several files in one call: the worst, in this order.
+_WORST = (Exit.REJECTED, Exit.NO_GO, Exit.CANNOT_TELL, Exit.GO)
+
+
+class OutputError(Exception):
+    """A file that was asked for cannot be written. `file` is which."""
+
+    def __init__(self, file: Path, message: str) -> None:
+        super().__init__(f"{file}: {message}")
+        self.file, self.message = file, message
+
+
+def exit_code(verdict: Verdict) -> int:
+    """0 go, 1 no-go (and a question that nobody has answered), 3 cannot tell."""
+    return int(_EXITS[verdict.answer])
+
+
+def worst_code(codes: list[int]) -> int:
+    """The one exit code of several inputs; 3 for none, since nothing was judged."""
+    return next((int(code) for code in _WORST if code in codes), int(Exit.CANNOT_TELL))
+
+
+def verdict_json(verdict: Verdict) -> dict[str, object]:
+    """The verdict as the command line prints it; no key is ever absent."""
+    c = verdict.coverage
+    return {
+        "level": verdict.level.value,
+        "answer": verdict.answer.value,
+        "coverage": {
+            "nodes": _count(c.nodes, "declared"),
+            "gpus": _count(c.gpus, "declared"),
+            "ranks": _count(c.ranks, "declared"),
+            "checks": _count(c.checks, "required"),
+        },
+        "findings": plain(verdict.findings),
+        "condemned": list(verdict.condemned),
+        "suspect_policy": verdict.suspect_policy,
+        "digests": plain(verdict.digests),
+    }
+
+
+def rejection(
+    file: str | Path | None, path: str | None, message: str, nearest: str | None = None
+) -> dict[str, object]:
+    """An input that was refused before anything started: {"error": {file, path, message, nearest}}."""
+    where = None if file is None else str(file)
+    return {"error": {"file": where, "path": path or None, "message": message, "nearest": nearest}}
+
+
+def json_text(document: Mapping[str, object]) -> str:
+    """One JSON document, ASCII, the same bytes for the same content."""
+    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """--format for stdout; --junit, --summary and --html for files beside it."""
+    parser.add_argument("--format", choices=FORMATS, default="text", help="what stdout gets (default text)")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="also write a Markdown summary")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report")
+
+
+def require_writable(arguments: argparse.Namespace) -> None:
+    """Raise OutputError now for a file that could not be written later."""
+    for path in (arguments.junit, arguments.summary, arguments.html):
+        if path is not None:
+            write_file(path, None)
+
+
+def text_of(report: Report | None, verdict: Verdict, name: str, form: str) -> str:
+    """The verdict in one of FORMATS; for "text" wide and coloured as stdout is."""
+    if form == "json":
+        return json_text(verdict_json(verdict))
+    if form == "markdown":
+        from tasks.render.markdown import markdown
+
+        return markdown(report, verdict, name)
+    if form == "junit":
+        from tasks.render.junit import junit
+
+        return junit(report, verdict, name)
+    from tasks.render.terminal import terminal
+
+    return terminal(report, verdict, name, width=stdout_width(), colour=stdout_colour())
+
+
+def write_files(arguments: argparse.Namespace, report: Report | None, verdict: Verdict, name: str) -> None:
+    """Write what --junit, --summary and --html ask for. Raises OutputError."""
+    if arguments.junit is not None:
+        write_file(arguments.junit, text_of(report, verdict, name, "junit"))
+    if arguments.summary is not None:
+        write_file(arguments.summary, text_of(report, verdict, name, "markdown"))
+    if arguments.html is not None:
+        from tasks.render.html import html
+
+        write_file(arguments.html, html(report, verdict, name))
+
+
+def write_file(path: Path, text: str | None) -> None:
+    """Write the whole file or nothing; None only tries whether it could be written. Raises OutputError."""
+    try:
+        if path.exists() and not path.is_file():
+            if path.is_dir():
+                raise OutputError(path, "it is a folder. Name a file.")
+            if text is not None:
+                path.write_text(text, encoding="utf-8", errors="backslashreplace")
+            return
+        _replace(path, text)
+    except OSError as error:
+        raise OutputError(path, f"it cannot be written ({error.strerror}). Choose another place.") from error
+
+
+def write_stdout(text: str) -> None:
+    """Results. A reader that went away is no error of ours."""
+    try:
+        data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        quiet_stdout()
+
+
+def write_stderr(text: str) -> None:
+    """One line for people."""
+    try:
+        encoding = sys.stderr.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)
+    except (BrokenPipeError, ValueError):
+        return  # nobody listens
+
+
+def quiet_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not fail on a closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def stdout_width() -> int:
+    """The terminal's width, within 60 and 200; 120 for a file or a pipe."""
+    if not sys.stdout.isatty():
+        return 120
+    return max(60, min(200, os.get_terminal_size(sys.stdout.fileno()).columns or 80))
+
+
+def stdout_colour() -> bool:
+    """Whether stdout is a terminal that wants colour (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _replace(path: Path, text: str | None) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if text is not None:
+                file.write(text.encode("utf-8", "backslashreplace"))
+                os.fchmod(file.fileno(), 0o644)
+        if text is not None:
+            os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _count(count: Count, of: str) -> dict[str, int]:
+    return {"observed": count.observed, of: count.required}

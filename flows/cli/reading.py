@@ -1,0 +1,107 @@
+"""Reports as a command line names them: a file, a folder that holds one, or "-" for stdin.
+
+InputError          there is no such report, or no policy to judge it by: exit 2
+"""
+
+from __future__ import annotations
+
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from checks.decode import DecodeError
+from checks.facts.table import builtin
+from checks.model import Report, Verdict
+from checks.policy import OnWarn, Policy
+from checks.report import REPORT_BYTES, load
+from checks.verdict import decide, unreadable
+from flows.cli.output import write_stderr
+from tasks.policies import PolicyError, default_policy, read_policy
+from tasks.render.clean import one_line
+
+REPORT_NAME = "health_check_metrics.json"
+# For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
+NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
+
+
+class InputError(Exception):
+    """What was named cannot be judged at all. It carries what {"error": ...} says."""
+
+    def __init__(self, file: str, message: str, path: str = "", nearest: str | None = None) -> None:
+        super().__init__(f"{file}: {f'{path}: ' if path else ''}{message}")
+        self.file, self.path, self.message, self.nearest = file, path, message, nearest
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines."""
+
+    file: str
+    name: str
+    report: Report | None
+    verdict: Verdict
+
+
+def judged(file: str, policy: Policy | None) -> Judged:
+    """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by."""
+    path, data = _read(file)
+    facts = builtin()
+    try:
+        report = load(data)
+    except DecodeError as error:
+        reason = one_line(str(error), 500)
+        return Judged(file, path, None, unreadable(reason, policy or NO_POLICY, facts, data))
+    rules = policy or _default(report.declared.instance_type)
+    return Judged(file, report.gate_id or path, report, decide(report, rules, facts))
+
+
+def policy_of(path: Path | None) -> Policy | None:
+    """The policy that --policy names; None where each report gets its type's own. Raises InputError."""
+    try:
+        return None if path is None else read_policy(path)
+    except PolicyError as error:
+        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+
+
+def _default(instance_type: str) -> Policy:
+    try:
+        path, policy = default_policy(instance_type)
+    except PolicyError as error:
+        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+    write_stderr(f"policy: {policy.name} ({path})")
+    return policy
+
+
+def _read(file: str) -> tuple[str, bytes]:
+    """Where the report was found, and its bytes, at most one more than a reader takes."""
+    if file == "-":
+        return "stdin", _bounded(sys.stdin.buffer)
+    path = Path(file)
+    try:
+        if path.is_dir():
+            path = _only_report(path)
+        if stat.S_ISCHR(path.stat().st_mode):
+            raise InputError(file, "it is a device. Name a report, a folder that holds one, or - for stdin.")
+        with path.open("rb") as opened:
+            return str(path), _bounded(opened)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(
+            file, f"it cannot be read ({why}). Name a report, a folder, or - for stdin."
+        ) from error
+
+
+def _bounded(opened: BinaryIO) -> bytes:
+    return opened.read(REPORT_BYTES + 1)
+
+
+def _only_report(folder: Path) -> Path:
+    if (folder / REPORT_NAME).exists():
+        return folder / REPORT_NAME
+    found = sorted(folder.rglob(REPORT_NAME))
+    if len(found) == 1:
+        return found[0]
+    said = f"the folder holds {len(found)} files called {REPORT_NAME}. Name the one to judge."
+    raise InputError(str(folder), said)

@@ -1,0 +1,157 @@
+"""The end of a gate: what it is called, who hears, what is kept, and the state that Prefect shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from prefect.client.schemas.objects import State
+from prefect.logging import get_logger
+from prefect.states import Cancelled, Completed, Failed
+
+from checks.model import Answer
+from checks.report import dump_plain
+from checks.verdict import unreadable
+from tasks import reuse
+from tasks.ask import GateDecision
+from tasks.gatefile import Mode
+from tasks.launch import Launched
+from tasks.launchers.base import JobState, LaunchError, LaunchRejected
+from tasks.lease import LeaseError
+from tasks.outcome import Decision, Ending, Judged, Outcome, refusal
+from tasks.page import page, title_of, wanted
+from tasks.progress import tell_end
+from tasks.publish import Published
+from tasks.render.headline import headline
+from tasks.session import Session
+from tasks.store.base import StoreError
+from tasks.threads import to_end
+
+LOG = get_logger("prelaunch")
+SESSION_ERRORS = (LaunchError, StoreError, LeaseError)
+FAILED_NAMES = {Decision.REFUSED: "Refused", Decision.CANNOT_TELL: "CannotTell", Decision.AWAITING: "Awaiting"}
+
+
+class NotLaunched(Exception):
+    """Why a gate launched nothing, or what it launched failed; it stands in the final state."""
+
+
+def may_launch(session: Session, judged: Judged, answer: GateDecision | None) -> bool:
+    """Go, a person's word where the policy asks one, or observe mode."""
+    if judged.verdict.answer is Answer.GO or session.setting.gate.policy.mode is Mode.OBSERVE:
+        return True
+    return judged.verdict.answer is Answer.ASK and answer is not None and answer.action == "launch-anyway"
+
+
+def refused(session: Session, judged: Judged, published: Published, answer: GateDecision | None) -> Outcome:
+    """The verdict, or the person, says no."""
+    decision = refusal(judged.verdict.answer)
+    reason = headline(judged.verdict, session.setting.gate.name)
+    if answer is not None:
+        decision, reason = Decision.REFUSED, f"{answer.approver} said no: {reason}"
+    return _outcome(session, Ending.VERDICT, decision, judged, published, reason)
+
+
+def launched(
+    session: Session, judged: Judged, published: Published, answer: GateDecision | None, seen: Launched
+) -> Outcome:
+    """Training was started; it may have failed, or its own nodes may have refused it in place."""
+    name = session.setting.gate.name
+    observed = session.setting.gate.policy.mode is Mode.OBSERVE
+    if seen.rechecked is not None and seen.rechecked.verdict.answer is not Answer.GO and not observed:
+        said = f"other machines than those that passed; checked again: {headline(seen.rechecked.verdict, name)}"
+        decision = refusal(seen.rechecked.verdict.answer)
+        made = _outcome(session, Ending.VERDICT, decision, seen.rechecked, published, said)
+        return dataclasses.replace(made, training=seen.training)
+    decision = Decision.OBSERVED if observed else Decision.LAUNCHED
+    reason = headline(judged.verdict, name)
+    if judged.reused:
+        reason += f" (PASS of {judged.reused} reused)"
+    if answer is not None:
+        reason += f" (launched on the word of {answer.approver})"
+    ending = Ending.VERDICT
+    if seen.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
+        ending = Ending.JOB_FAILED
+        reason = f"the verdict was {judged.verdict.answer.value}, but training {seen.training.state.value}: {seen.training.detail}"
+    made = _outcome(session, ending, decision, judged, published, reason)
+    return dataclasses.replace(made, training=seen.training)
+
+
+def failed(session: Session, error: Exception, published: Published | None) -> Outcome:
+    """An engine, the store or the lease failed: by what was known then."""
+    judged, reason = session.judged, str(error)
+    if isinstance(error, StoreError):
+        verdict = unreadable(f"it could not be kept: {reason}", session.setting.policy, session.setting.facts, b"")
+        made = None if judged is None else Judged(judged.report, verdict)
+        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, reason)
+    if isinstance(error, LeaseError):
+        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
+    if judged is not None and published is not None:
+        said = f"the verdict was {judged.verdict.answer.value}, but training could not be launched: {reason}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+    ending = Ending.REJECTED if isinstance(error, LaunchRejected) else Ending.NO_CAPACITY
+    return _outcome(session, ending, None, None, published, reason)
+
+
+async def end(session: Session, outcome: Outcome) -> State[Any]:
+    """Page whoever has to hear, keep the outcome, tell the command line, and name the state."""
+    if wanted(outcome):
+        await page(session, outcome)
+    try:
+        if outcome.code != 0:
+            await to_end(reuse.forget, session)  # a PASS whose training failed proves less than it did
+        await to_end(session.setting.store.put, f"gates/{outcome.gate_id}/outcome.json", dump_plain(summary(outcome)))
+    except StoreError as error:
+        LOG.error("the outcome is not kept: %s", error)
+    tell_end(outcome)
+    return state_of(outcome, session.setting.gate.name)
+
+
+def rejected(error: Exception) -> State[Any]:
+    """The request cannot be run: nothing was started."""
+    tell_end(Outcome("", Ending.REJECTED, None, None, None, str(error)))
+    return Failed(name="Rejected", message=str(error), data=NotLaunched(str(error)))
+
+
+def stopped(error: Exception) -> State[Any]:
+    """Somebody cancelled the run; its jobs have been ended."""
+    return Cancelled(message=str(error))
+
+
+def state_of(outcome: Outcome, name: str) -> State[Any]:
+    """A failure that is red in the UI and has no traceback; its message says what to do first."""
+    said = title_of(outcome, name)[:2000]
+    if outcome.code == 0:
+        LOG.info(said)
+        return Completed(name="Observed" if outcome.decision is Decision.OBSERVED else "Launched", message=said)
+    LOG.error(said)
+    other = {Ending.JOB_FAILED: "TrainingFailed", Ending.NO_CAPACITY: "NoCapacity", Ending.REJECTED: "Rejected"}
+    word = other.get(outcome.ending) or FAILED_NAMES.get(outcome.decision or Decision.CANNOT_TELL, "CannotTell")
+    return Failed(name=word, message=said, data=NotLaunched(said))
+
+
+def summary(outcome: Outcome) -> dict[str, object]:
+    """What is kept of an outcome beside report and verdict."""
+    training = outcome.training
+    return {
+        "gate_id": outcome.gate_id,
+        "decision": outcome.decision,
+        "ending": outcome.ending,
+        "exit_code": outcome.code,
+        "reason": outcome.reason,
+        "answer": outcome.judged.verdict.answer if outcome.judged else None,
+        "reused": outcome.judged.reused if outcome.judged else "",
+        "training": {"job_id": training.job_id, "state": training.state, "detail": training.detail} if training else None,
+    }
+
+
+def _outcome(
+    session: Session,
+    ending: Ending,
+    decision: Decision | None,
+    judged: Judged | None,
+    published: Published | None,
+    reason: str,
+) -> Outcome:
+    where = (published.report, published.html) if published is not None else (None, None)
+    return Outcome(session.gate_id, ending, decision, judged, None, reason, *where)

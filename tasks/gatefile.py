@@ -1,0 +1,134 @@
+"""What a gate file may say (pydantic, unknown keys refused); `tasks.gateread` reads one.
+
+Paths are relative to the gate file; only `store.path` is relative to the folder where the command runs, so
+that a shipped gate file never writes beside itself. Gates that share a cluster must share a store: its lease
+is what keeps them apart.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from checks.model import Declared, Profile
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
+ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
+Text = Annotated[str, Field(min_length=1, max_length=4096)]
+Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 30)]
+Seconds = Annotated[float, Field(ge=0.1, le=86400)]
+OptionValue = bool | int | float | str | tuple[str, ...]
+
+# What `--set` may not change: the whole subtree, and why.
+LOCKED: dict[str, str] = {
+    "cluster.name": "the lease that keeps two gates apart bears this name",
+    "cluster.launcher": "another launcher needs other options",
+    "checks.extra": "it names code that will run",
+    "policy.file": "it is a path",
+    "training.command": "it is what will run",
+    "training.environment": "it reaches what will run",
+    "store.path": "it is a path",
+}
+# Launchers bring their own options; those that name files or programs are known by the end of their key.
+LOCKED_OPTION_ENDS = ("path", "file", "dir", "folder", "root", "command", "image", "prepared")
+
+
+class Table(BaseModel):
+    """A table of the file: frozen, nothing coerced, nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class DeclaredTable(Table):
+    """What the operator says is there. What must be observed follows from it, never from what is found."""
+
+    instance_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
+    nodes: Annotated[int, Field(ge=1, le=100_000)]
+    gpus_per_node: Annotated[int, Field(ge=0, le=64)] = 0
+    ranks_per_node: Annotated[int, Field(ge=1, le=256)]
+
+
+class Cluster(Table):
+    """Where it runs."""
+
+    name: ClusterName
+    launcher: Annotated[str, Field(min_length=1, max_length=32)] = "local"
+    declared: DeclaredTable
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+
+
+class Checks(Table):
+    """How deep to look, and for how long. `extra` names a site's own checks ("package.module:attribute")."""
+
+    profile: Profile = Profile.QUICK
+    extra: tuple[Annotated[str, Field(pattern=r"^[\w.]+:\w+$", max_length=200)], ...] = ()
+    timeouts_s: dict[str, Seconds] = Field(default_factory=dict)
+    network_s: Annotated[float, Field(ge=0.5, le=3600)] = 20.0
+    stage_s: Annotated[float, Field(ge=1, le=86400)] = 600.0
+    max_runtime_minutes: Minutes = 15.0
+
+
+class Mode(str, Enum):
+    """What a refusal does: stop, or be recorded only."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+
+
+class PolicyTable(Table):
+    """What is accepted. `reuse_pass_minutes` lets a fresh PASS stand where the machines can be confirmed."""
+
+    file: Text
+    mode: Mode = Mode.ENFORCE
+    reuse_pass_minutes: Annotated[float, Field(ge=0, le=60 * 24)] = 0.0
+
+
+class Training(Table):
+    """The job that starts after GO.
+
+    `command` runs on every node, behind torchrun or by itself. `{here}` is the gate file's folder, `{out}` the
+    job's output folder, `{python}` the interpreter; `{nodes}`, `{node_rank}`, `{ranks_per_node}`,
+    `{master_addr}` and `{master_port}` are filled in on the node.
+    """
+
+    command: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1000)]
+    distributed: Literal["torchrun", "none"] = "torchrun"
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(default_factory=dict)
+    max_runtime_minutes: Minutes
+
+
+class Notify(Table):
+    """Who is told, in this order; the next one is tried when one fails."""
+
+    order: Annotated[tuple[Literal["log"], ...], Field(min_length=1)] = ("log",)
+
+
+class StoreTable(Table):
+    """Where reports, verdicts and leases are kept."""
+
+    path: Text = ".prelaunch"
+
+
+class Gate(Table):
+    """One gate file."""
+
+    name: Name
+    cluster: Cluster
+    checks: Checks = Checks()
+    policy: PolicyTable
+    training: Training
+    notify: Notify = Notify()
+    store: StoreTable = StoreTable()
+
+    def declared(self, node_names: tuple[str, ...]) -> Declared:
+        """What is declared, in the words of the checks."""
+        table = self.cluster.declared
+        return Declared(table.instance_type, table.nodes, table.gpus_per_node, table.ranks_per_node, node_names)
+
+    @property
+    def title(self) -> str:
+        """A sentence for people: "gate local: 2 nodes, quick"."""
+        nodes = self.cluster.declared.nodes
+        return f"gate {self.name}: {nodes} node{'' if nodes == 1 else 's'}, {self.checks.profile.value}"

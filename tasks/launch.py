@@ -1,0 +1,108 @@
+"""Start the training job on the machines that were proven, and follow it as far as asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from checks.merge import merge
+from tasks import reports
+from tasks.collect import iso
+from tasks.jobs import train_job
+from tasks.judge import judged
+from tasks.launchers.base import JobState, JobStatus, LaunchError
+from tasks.lease import TRAIN
+from tasks.outcome import Judged, Training
+from tasks.progress import Progress, tell
+from tasks.provision import submit
+from tasks.render.clean import one_line
+from tasks.reuse import proven
+from tasks.session import Session
+from tasks.threads import to_end
+from tasks.watch import GRACE_S, Watched, fetch_last, follow
+
+TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The training job, and the verdict of the nodes themselves where they had to check again in place."""
+
+    training: Training
+    rechecked: Judged | None = None
+
+
+@task(cache_policy=NO_CACHE, task_run_name="launch training of {session.gate_id}")
+async def launch(session: Session, verdict: Judged) -> str:
+    """Submit the training job, or adopt the one that a predecessor started; returns its name."""
+    name = session.keeper.lease.job(TRAIN)
+    job = train_job(session.setting, session.gate_id, name, proven(verdict))
+    await to_end(submit, session, job)
+    tell(Progress("training", f"{name} submitted"))
+    return name
+
+
+@task(cache_policy=NO_CACHE, task_run_name="wait until training is {wait}")
+async def follow_training(session: Session, job: str, wait: str) -> Launched:
+    """Wait as asked: "verdict" not at all, "started" until it runs, "finished" until it ended."""
+    if wait == "verdict":
+        session.let_go(job)
+        return Launched(Training(job, JobState.PENDING))
+    limit = session.setting.gate.training.max_runtime_minutes * 60 + GRACE_S
+    watched = await follow(session, job, limit, _tell, lambda state: wait == "started" and state is JobState.RUNNING)
+    session.let_go(job)
+    if watched.status.state is JobState.RUNNING and not watched.late:
+        return Launched(Training(job, JobState.RUNNING))
+    return await to_end(ended, session, watched)
+
+
+def ended(session: Session, watched: Watched) -> Launched:
+    """How the job ended, with its last words, and what its nodes found if they checked again."""
+    status = watched.status
+    state = JobState.FAILED if watched.late else status.state
+    rechecked, reason = None, ""
+    try:
+        folder = fetch_last(session, watched.job)
+        rechecked, reason = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
+    except (LaunchError, OSError) as error:
+        reason = str(error)
+    said = watched.late or reason or _last_line(session, watched.job, status, state)
+    if state is not JobState.SUCCEEDED and status.detail and not reason:
+        said = f"{status.detail}: {said}"
+    return Launched(Training(watched.job, state, one_line(said, 500)), rechecked)
+
+
+async def _tell(status: JobStatus) -> None:
+    tell(Progress("training", f"{status.state.value} {status.detail}".strip()))
+
+
+def _rechecked(session: Session, folder: Path, attempt: str) -> Judged | None:
+    """The verdict on the reports that the nodes wrote in the training job: only machines that differ write any."""
+    files = reports.read_files(folder, attempt)
+    if not files:
+        return None
+    bundle = session.setting.bundle(session.gate_id)
+    return judged(session, merge(bundle, attempt, files, iso(session.keeper.lease.taken_at)))
+
+
+def _failure(folder: Path, attempt: str) -> str:
+    """Why a node refused to start, in its own words."""
+    for path in sorted((folder / attempt / "failure").glob("*")) if attempt else ():
+        if path.is_file() and not path.is_symlink():
+            return f"{path.name}: {path.read_bytes()[:2000].decode('utf-8', 'replace').strip()}"
+    return ""
+
+
+def _last_line(session: Session, job: str, status: JobStatus, state: JobState) -> str:
+    """The last line of the first node's log, or of the first node that failed."""
+    failed = [node for node, code in sorted(status.exit_codes.items()) if code]
+    nodes = failed if failed and state is not JobState.SUCCEEDED else sorted(status.exit_codes)
+    try:
+        log = session.setting.launcher.logs(job, nodes[0], TAIL_BYTES) if nodes else ""
+    except LaunchError as error:
+        return str(error)
+    lines = [line for line in log.splitlines() if line.strip()]
+    return f"{nodes[0]}: {lines[-1]}" if lines else ""

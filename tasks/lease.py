@@ -1,0 +1,220 @@
+"""One gate a cluster: a lease in the store, taken by create-if-absent, renewed while its owner lives.
+
+leases/<cluster>.json names the gate, its jobs and its owner; leases/by-run/<flow run>.json finds it from a
+flow run's id alone, for hooks that know nothing else. Every change is compare-and-set, so of two that try to
+adopt one wins.
+
+LeaseError              the lease cannot be used; carries the remedy
+|- LeaseHeld            another gate holds the cluster
+`- LeaseLost            somebody else has taken it meanwhile
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checks.decode import DecodeError, decode, parse_json
+from checks.report import Version, dump_plain
+from tasks.owner import Owner, dead
+from tasks.store.base import Store
+
+TTL_S = 120.0
+RENEW_S = 20.0
+# A finished check job of a dead owner is evidence of then: it is taken over only if its owner died just now.
+FRESH_S = 300.0
+CHECK, TRAIN = "check", "train"
+
+
+class LeaseError(Exception):
+    """The lease cannot be read or taken."""
+
+
+class LeaseHeld(LeaseError):
+    """Another gate holds the cluster; the message names it."""
+
+
+class LeaseLost(LeaseError):
+    """The lease is somebody else's now; its jobs are theirs too."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to reach the jobs without the gate file: the launcher's kind, options (JSON text) and folder."""
+
+    launcher: str
+    options: str
+    root: str
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who gates a cluster. `digest` is that of the gate file; `adopted` says that its jobs may exist already.
+
+    Times are Unix seconds of the owner's clock.
+    """
+
+    schema_version: Version
+    cluster: str
+    gate_id: str
+    attempt: int
+    digest: str
+    gate_file: str
+    adopted: bool
+    engine: Engine
+    owner: Owner
+    taken_at: float
+    renewed_at: float
+    expires_at: float
+
+    def job(self, stage: str) -> str:
+        """The name of this attempt's job: "<gate id>-check-1"."""
+        return f"{self.gate_id}-{stage}-{self.attempt}"
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Every job that this gate may have running."""
+        return (self.job(CHECK), self.job(TRAIN))
+
+    def __str__(self) -> str:
+        run = f", flow run {self.owner.flow_run_id}" if self.owner.flow_run_id else ""
+        return f"gate {self.gate_id} ({self.gate_file}, process {self.owner.pid} on {self.owner.host}{run})"
+
+
+Running = Callable[[Lease], tuple[str, ...]]
+"""Which jobs of a lease still run."""
+Cancel = Callable[[Lease], None]
+"""Ends all jobs of a lease; returns when nothing of them is left."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A lease that is ours, and the bytes that prove it."""
+
+    lease: Lease
+    data: bytes
+
+
+def acquire(store: Store, wanted: Lease, running: Running, cancel: Cancel) -> Held:
+    """Take the cluster for `wanted`, or adopt what a dead owner of the same gate file left.
+
+    Idempotent for one owner. Raises LeaseHeld, naming the holder; StoreError.
+    """
+    for _ in range(100):
+        data = dump_plain(wanted)
+        if store.put_if_absent(_key(wanted.cluster), data):
+            return Held(wanted, data)
+        current = store.get(_key(wanted.cluster))
+        if current is None:
+            continue
+        held = _contend(store, _load(current, store.place(_key(wanted.cluster))), current, wanted, running, cancel)
+        if held is not None:
+            return held
+    raise LeaseHeld(f"cluster {wanted.cluster}: its lease changes hands all the time. Try again.")
+
+
+def _contend(
+    store: Store, holder: Lease, current: bytes, wanted: Lease, running: Running, cancel: Cancel
+) -> Held | None:
+    """The lease if it can be had; None if it changed meanwhile."""
+    now = wanted.taken_at
+    if holder.owner.is_me(wanted.owner) and holder.digest == wanted.digest:
+        return _swap(store, current, dataclasses.replace(holder, owner=wanted.owner))
+    if not dead(holder.owner, holder.expires_at, now):
+        raise LeaseHeld(f"cluster {holder.cluster} is held by {holder}. Wait for it, or end that process.")
+    busy = running(holder)
+    ours = dataclasses.replace(
+        holder, owner=wanted.owner, adopted=True, renewed_at=now, expires_at=wanted.expires_at
+    )
+    if holder.digest == wanted.digest and (busy or now - holder.renewed_at < FRESH_S):
+        return _inherited(store, _swap(store, current, ours), holder)
+    if holder.job(TRAIN) in busy:
+        raise LeaseHeld(
+            f"cluster {holder.cluster}: {holder} is gone, but its training job {holder.job(TRAIN)} still runs. "
+            "Run that gate file again, unchanged: it adopts the job."
+        )
+    # Own it before its jobs are ended, replace it after: whoever dies in between leaves their names behind.
+    owned = _swap(store, current, ours)
+    if owned is None:
+        return None
+    cancel(holder)
+    return _inherited(store, _swap(store, owned.data, wanted), holder)
+
+
+def _inherited(store: Store, held: Held | None, before: Lease) -> Held | None:
+    """Once it is ours, the flow run that held it before finds nothing any more."""
+    if held is not None and before.owner.flow_run_id:
+        store.delete(_index(before.owner.flow_run_id))
+    return held
+
+
+def bind(store: Store, held: Held, flow_run_id: str) -> Held:
+    """Write the flow run's id into the lease and its index. Raises LeaseLost."""
+    owner = dataclasses.replace(held.lease.owner, flow_run_id=flow_run_id)
+    bound = _kept(_swap(store, held.data, dataclasses.replace(held.lease, owner=owner)), held)
+    store.put(_index(flow_run_id), dump_plain({"cluster": held.lease.cluster}))
+    return bound
+
+
+def renew(store: Store, held: Held, now: float) -> Held:
+    """Keep it for TTL_S from now on. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, renewed_at=now, expires_at=now + TTL_S)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def next_attempt(store: Store, held: Held) -> Held:
+    """The same gate, with new names for its jobs. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, attempt=held.lease.attempt + 1, adopted=False)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def release(store: Store, held: Held) -> None:
+    """Give it back. One that is no longer ours is left alone."""
+    store.delete_if(_key(held.lease.cluster), held.data)
+    if held.lease.owner.flow_run_id:
+        store.delete(_index(held.lease.owner.flow_run_id))
+
+
+def of_run(store: Store, flow_run_id: str) -> Held | None:
+    """The lease that a flow run holds; None where it has given it back or lost it. Raises LeaseError."""
+    found = store.get(_index(flow_run_id))
+    if found is None:
+        return None
+    try:
+        cluster = parse_json(found, 1 << 16)
+    except DecodeError as error:
+        raise LeaseError(f"{store.place(_index(flow_run_id))}: {error}. Remove it.") from error
+    name = cluster.get("cluster") if isinstance(cluster, dict) else None
+    data = store.get(_key(str(name)))
+    if data is None:
+        return None
+    lease = _load(data, store.place(_key(str(name))))
+    return Held(lease, data) if lease.owner.flow_run_id == flow_run_id else None
+
+
+def _swap(store: Store, old: bytes, lease: Lease) -> Held | None:
+    data = dump_plain(lease)
+    return Held(lease, data) if store.replace_if(_key(lease.cluster), old, data) else None
+
+
+def _load(data: bytes, place: str) -> Lease:
+    try:
+        return decode(Lease, parse_json(data, 1 << 20))
+    except DecodeError as error:
+        said = f"{place} cannot be read ({error}). See that no gate runs on this cluster, then remove it."
+        raise LeaseHeld(said) from error
+
+
+def _kept(swapped: Held | None, held: Held) -> Held:
+    if swapped is None:
+        raise LeaseLost(f"cluster {held.lease.cluster}: the lease of {held.lease.gate_id} was taken by another gate.")
+    return swapped
+
+
+def _key(cluster: str) -> str:
+    return f"leases/{cluster}.json"
+
+
+def _index(flow_run_id: str) -> str:
+    return f"leases/by-run/{flow_run_id}.json"

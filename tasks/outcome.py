@@ -1,0 +1,86 @@
+"""How a gate ended: what the flow hands to the command line, and what the store keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from checks.model import Answer, Report, Verdict, unreachable
+from tasks.launchers.base import JobState
+
+
+class Decision(str, Enum):
+    """What was done."""
+
+    LAUNCHED = "launched"
+    REFUSED = "refused"
+    CANNOT_TELL = "cannot_tell"
+    OBSERVED = "observed"
+    AWAITING = "awaiting"
+
+
+class Ending(Enum):
+    """Why it ended, as far as the exit code is concerned."""
+
+    VERDICT = "verdict"
+    JOB_FAILED = "job failed"
+    NO_CAPACITY = "no capacity"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A report and its verdict. `reused` is the gate that made them, "" for this one."""
+
+    report: Report
+    verdict: Verdict
+    reused: str = ""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training job as it was last seen."""
+
+    job_id: str
+    state: JobState
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a gate. `decision` and `judged` are None where nothing was judged."""
+
+    gate_id: str
+    ending: Ending
+    decision: Decision | None
+    judged: Judged | None
+    training: Training | None
+    reason: str
+    report: str | None = None
+    html: str | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        if self.ending is Ending.REJECTED:
+            return 2
+        if self.ending is Ending.JOB_FAILED:
+            return 4
+        if self.ending is Ending.NO_CAPACITY:
+            return 5
+        if self.decision in (Decision.LAUNCHED, Decision.OBSERVED):
+            return 0
+        return 3 if self.decision is Decision.CANNOT_TELL or self.decision is None else 1
+
+
+def refusal(answer: Answer) -> Decision:
+    """What an answer that launches nothing is called."""
+    if answer is Answer.CANNOT_TELL:
+        return Decision.CANNOT_TELL
+    if answer is Answer.ASK:
+        return Decision.AWAITING
+    if answer is Answer.NO_GO:
+        return Decision.REFUSED
+    if answer is Answer.GO:
+        raise ValueError("go is no refusal")
+    return unreachable(answer)

@@ -1,0 +1,56 @@
+"""Policy files: the one that an operator named, or the shipped one that was written for an instance type.
+
+PolicyError         the policy cannot be read, or is none; it carries file, path and nearest word
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from checks.decode import DecodeError, nearest, parse_json
+from checks.policy import Policy, load
+
+SHIPPED = Path(__file__).resolve().parents[1] / "deployments" / "policies"
+POLICY_BYTES = 1 << 20
+
+
+class PolicyError(Exception):
+    """No policy can be had. `file` is where it was looked for, `path` the dotted place in it ("" for all)."""
+
+    def __init__(self, file: Path, message: str, path: str = "", near: str | None = None) -> None:
+        super().__init__(message)
+        self.file, self.path, self.message, self.nearest = file, path, message, near
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy in a TOML or JSON file. Raises PolicyError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(POLICY_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(path, f"it cannot be read ({error.strerror}). Give another --policy.") from error
+    try:
+        return load(_table(data, path.suffix.lower() == ".json"))
+    except DecodeError as error:
+        raise PolicyError(path, error.reason, error.path, error.nearest) from error
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(path, f"it is not valid TOML ({error})"[:300]) from error
+
+
+def default_policy(instance_type: str) -> tuple[Path, Policy]:
+    """The shipped policy that was written for this type, the first by name. Raises PolicyError."""
+    known: list[str] = []
+    for path in sorted(SHIPPED.glob("*.toml")):
+        policy = read_policy(path)
+        if instance_type in policy.instance_types:
+            return path, policy
+        known += policy.instance_types
+    said = f"no shipped policy was written for {instance_type:.64}. Give one with --policy."
+    raise PolicyError(SHIPPED, said, "instance_types", nearest(instance_type, known))
+
+
+def _table(data: bytes, is_json: bool) -> object:
+    if len(data) > POLICY_BYTES:
+        raise DecodeError(f"more than the {POLICY_BYTES} bytes that are read")
+    return parse_json(data, POLICY_BYTES) if is_json else tomllib.loads(data.decode("utf-8"))

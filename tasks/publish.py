@@ -1,0 +1,57 @@
+"""Keep the report and the verdict in the store, then show them in Prefect's UI.
+
+Nothing is launched before the store has them: a verdict that nobody can read again is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from checks.report import dump, dump_plain
+from tasks import artifacts
+from tasks.outcome import Judged
+from tasks.render.headline import headline
+from tasks.render.html import html
+from tasks.render.markdown import markdown
+from tasks.render.nodetable import node_rows
+from tasks.reuse import report_key
+from tasks.session import Session
+from tasks.threads import to_end
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where people find both."""
+
+    report: str
+    html: str
+
+
+@task(cache_policy=NO_CACHE, task_run_name="publish {session.gate_id}")
+async def publish(session: Session, judged: Judged) -> Published:
+    """The files first, then the artifacts. Raises StoreError."""
+    published = await to_end(store, session, judged)
+    cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
+    said = headline(judged.verdict, name)
+    await artifacts.show_markdown(
+        f"gate-verdict-{cluster}", markdown(judged.report, judged.verdict, name), said
+    )
+    await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(judged.report, judged.verdict), said)
+    await artifacts.show_link(f"gate-report-{cluster}", Path(published.html).as_uri(), f"Report of {session.gate_id}")
+    return published
+
+
+def store(session: Session, judged: Judged) -> Published:
+    """health_check_metrics.json, verdict.json, report.html and summary.md under gates/<gate id>/. Raises StoreError."""
+    kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
+    kept.put(report_key(gate_id), dump(judged.report))
+    kept.put(f"gates/{gate_id}/verdict.json", dump_plain(judged.verdict))
+    page = html(judged.report, judged.verdict, name)
+    kept.put(f"gates/{gate_id}/report.html", page.encode("utf-8", "backslashreplace"))
+    summary = markdown(judged.report, judged.verdict, name)
+    kept.put(f"gates/{gate_id}/summary.md", summary.encode("utf-8", "backslashreplace"))
+    return Published(kept.place(report_key(gate_id)), kept.place(f"gates/{gate_id}/report.html"))

@@ -1,0 +1,40 @@
+"""Text from a report made inert: a report is written on machines that are under suspicion (pure)."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Controls (C0, C1), marks that turn or hide text, separators that break lines, lone surrogates.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_PLAIN = re.compile(r"[ -~\n]*")
+
+
+def clean(text: str) -> str:
+    """Every character that a terminal, browser or XML parser might act upon, written out as \\x1b or \\u202e.
+
+    Line feeds stay and tabs become spaces; what is left can be encoded as UTF-8 and stands in XML 1.0.
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """`clean`, on one line, cut to `most` characters with an ellipsis."""
+    line = " ".join(clean(text[: most * 2]).split())
+    cut = len(line) > most or len(text) > most * 2
+    return line[: most - 1] + "…" if cut else line
+
+
+def _shown(character: str) -> str:
+    if character == "\n":
+        return character
+    if character == "\t":
+        return "    "
+    if character == "\r":
+        return "\\r"
+    code = ord(character)
+    if unicodedata.category(character) in _UNSAFE or code & 0xFFFE == 0xFFFE:
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return character

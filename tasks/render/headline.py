@@ -1,0 +1,83 @@
+"""The one sentence that a person reads first: the answer, the culprit, and what it rests on (pure)."""
+
+from __future__ import annotations
+
+from checks.model import Answer, Cause, Coverage, Level, Verdict
+from tasks.render.clean import one_line
+from tasks.render.grouping import Group, group
+
+WORDS = {Answer.GO: "GO", Answer.NO_GO: "NO-GO", Answer.CANNOT_TELL: "CANNOT TELL", Answer.ASK: "ASK"}
+
+
+def headline(verdict: Verdict, name: str) -> str:
+    """Such as "NO-GO local: node-1/rank-3: collective.all_reduce: wrong_elements is 12; observed ..."
+
+    `name` is the cluster or the gate that the verdict is about.
+    """
+    opening = f"{WORDS[verdict.answer]} {one_line(name, 80)}"
+    groups = group(verdict.findings)
+    if not groups:
+        return f"{opening}: {coverage_text(verdict.coverage)}"
+    if verdict.answer is Answer.GO:
+        count = _plural(sum(len(item.subjects) for item in groups), "warning")
+        return f"{opening}: {coverage_text(verdict.coverage)}; {count}, first {sentence(groups[0])}"
+    return f"{opening}: {_reason(verdict, groups)}; observed {coverage_text(verdict.coverage)}"
+
+
+def answer_word(verdict: Verdict) -> str:
+    """GO, NO-GO, CANNOT TELL or ASK."""
+    return WORDS[verdict.answer]
+
+
+def explanation(verdict: Verdict) -> str:
+    """One plain sentence on what the answer means for the machines."""
+    if verdict.answer is Answer.GO:
+        return "Everything that had to be observed was, and the policy lets it through."
+    if verdict.answer is Answer.ASK:
+        return "There are warnings that the policy leaves to a person: somebody has to say go or no-go."
+    if verdict.answer is Answer.CANNOT_TELL:
+        return "The gate could not tell: evidence is missing. That says nothing against any machine."
+    if verdict.suspect_policy:
+        count = _plural(len(verdict.condemned), "node")
+        return (
+            f"{count} failed: suspect the image or the policy before the machines. Replace none of them yet."
+        )
+    if verdict.level is Level.WARN:
+        return "There are only warnings, and the policy refuses warnings."
+    return "Something that was measured is not fit for the job."
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """Such as "2 of 2 nodes, 4 of 4 ranks, 22 of 22 observations"; GPUs are named where some are declared."""
+    counts = [(coverage.nodes, "nodes"), (coverage.gpus, "GPUs"), (coverage.ranks, "ranks")]
+    parts = [f"{c.observed} of {c.required} {what}" for c, what in counts if c.required or what != "GPUs"]
+    return ", ".join([*parts, f"{coverage.checks.observed} of {coverage.checks.required} observations"])
+
+
+def sentence(item: Group) -> str:
+    """Such as "node-1/rank-3: compute.gemm: wrong_elements is 12", or "compute.gemm on 3 ranks: ..."."""
+    message, check = one_line(item.message), one_line(item.check, 80)
+    if len(item.subjects) == 1:
+        return f"{item.who}: {check}: {message}"
+    return f"{check} on {item.who}: {message}"
+
+
+def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
+    culprits = [item for item in groups if _decides(item, verdict)] or list(groups)
+    more = len(groups) - 1
+    rest = f" (and {_plural(more, 'more finding')})" if more else ""
+    if verdict.suspect_policy:
+        share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"
+        check, message = one_line(culprits[0].check, 80), one_line(culprits[0].message)
+        return f"suspect image or policy: {share}, first {check}: {message}{rest}"
+    return f"{sentence(culprits[0])}{rest}"
+
+
+def _decides(item: Group, verdict: Verdict) -> bool:
+    if verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL:
+        return item.level is Level.FAIL and item.cause is not Cause.EVIDENCE
+    return item.level is verdict.level
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

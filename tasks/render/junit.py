@@ -1,0 +1,134 @@
+"""The verdict as JUnit XML: one test case a check and subject (pure).
+
+A FAIL is a <failure>; one for want of evidence is an <error>; what was left out, or could not be measured for
+an accepted reason, is <skipped>. A WARN passes with its text in <system-out>, if the policy lets it through.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from xml.etree import ElementTree as xml
+
+from checks.model import (
+    CLUSTER,
+    Answer,
+    Cause,
+    Finding,
+    Level,
+    Observation,
+    Outcome,
+    Report,
+    Scope,
+    Verdict,
+    rank_subject,
+)
+from tasks.render.clean import clean, one_line
+from tasks.render.headline import headline
+
+
+def junit(report: Report | None, verdict: Verdict, name: str) -> str:
+    """One test suite; the number of failures and errors is zero only for a go."""
+    findings: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for finding in verdict.findings:
+        findings[finding.check, finding.subject].append(finding)
+    rows = {(row.check, row.subject): row for row in report.observations} if report else {}
+    planned = _planned(report) if report else []
+    suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
+    if report:
+        suite.set("timestamp", one_line(report.measured_at, 64))
+        suite.append(_properties(report, verdict))
+    for check, subject, skip in planned:
+        suite.append(_case(check, subject, skip, findings.pop((check, subject), []), rows, verdict))
+    for (check, subject), said in findings.items():
+        suite.append(_case(check, subject, "", said, rows, verdict))
+    _count(suite, headline(verdict, name), verdict)
+    xml.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
+
+
+def _planned(report: Report) -> list[tuple[str, str, str]]:
+    """(check, subject, why it was left out), of every node that is declared by name or reported."""
+    ranks = {node.name: node.rank for node in report.nodes}
+    names = list(dict.fromkeys([*ranks, *report.declared.node_names]))
+    per_node = report.declared.ranks_per_node
+    cases: dict[tuple[str, str], str] = {}
+    for planned in report.plan:
+        if planned.skip is not None or planned.scope is Scope.CLUSTER:
+            cases[planned.check, CLUSTER] = planned.skip.value if planned.skip else ""
+        elif planned.scope is Scope.NODE:
+            cases.update({(planned.check, node): "" for node in names})
+        else:
+            places = [
+                (node, rank * per_node + local) for node, rank in ranks.items() for local in range(per_node)
+            ]
+            cases.update({(planned.check, rank_subject(node, rank)): "" for node, rank in places})
+            cases.update({(planned.check, node): "" for node in names if node not in ranks})
+    return [(check, subject, skip) for (check, subject), skip in cases.items()]
+
+
+def _case(
+    check: str,
+    subject: str,
+    skip: str,
+    findings: list[Finding],
+    rows: dict[tuple[str, str], Observation],
+    verdict: Verdict,
+) -> xml.Element:
+    row = rows.get((check, subject))
+    case = xml.Element("testcase", classname=one_line(check, 200), name=one_line(subject, 200))
+    case.set("time", f"{row.seconds:.3f}" if row else "0.000")
+    worst = findings[0] if findings else None
+    known = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
+    if known is not None:
+        _add(case, "failure", known)
+    elif worst is not None and worst.level is Level.FAIL:
+        _add(case, "error", worst)
+    elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
+        _add(case, "failure", worst)
+    elif skip or (row is not None and row.outcome is Outcome.SKIPPED):
+        xml.SubElement(case, "skipped", message=one_line(skip or (worst.message if worst else "skipped")))
+    elif row is None and worst is None:
+        xml.SubElement(case, "error", type=Cause.EVIDENCE.value, message="nothing reported")
+    if findings:
+        xml.SubElement(case, "system-out").text = clean("\n".join(map(_text, findings)))
+    return case
+
+
+def _add(case: xml.Element, tag: str, finding: Finding) -> None:
+    xml.SubElement(case, tag, type=finding.cause.value, message=one_line(finding.message)).text = clean(
+        _text(finding)
+    )
+
+
+def _text(finding: Finding) -> str:
+    head = f"{finding.level.value} {finding.cause.value}: {finding.subject}: {finding.message}"
+    return "\n".join(part for part in (head, finding.remedy, finding.evidence) if part)
+
+
+def _properties(report: Report, verdict: Verdict) -> xml.Element:
+    properties = xml.Element("properties")
+    digests = verdict.digests
+    for name, value in (
+        ("answer", verdict.answer.value),
+        ("gate_id", report.gate_id),
+        ("instance_type", report.declared.instance_type),
+        ("profile", report.profile.value),
+        ("digest.report", digests.report),
+        ("digest.policy", digests.policy),
+        ("digest.facts", digests.facts),
+    ):
+        xml.SubElement(properties, "property", name=name, value=one_line(value, 200))
+    return properties
+
+
+def _count(suite: xml.Element, said: str, verdict: Verdict) -> None:
+    if verdict.answer is not Answer.GO and not suite.findall("testcase/failure") + suite.findall(
+        "testcase/error"
+    ):
+        case = xml.SubElement(suite, "testcase", classname="verdict", name=CLUSTER, time="0.000")
+        xml.SubElement(case, "error", type="verdict", message=said)
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")

@@ -1,0 +1,108 @@
+"""The verdict as Markdown: a CI summary, a Prefect artifact (pure). Text of a report is inert in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from checks.model import Report, Verdict
+from tasks.render.clean import clean, one_line
+from tasks.render.grouping import Group, group, remedy_of
+from tasks.render.headline import coverage_text, explanation, headline
+from tasks.render.matrix import check_lines, node_lines
+from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
+
+FINDINGS, NODES, EVIDENCE = 30, 50, 1200
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&|~#@!{}()$]|://|www\.", re.IGNORECASE)
+_RUNS = re.compile(r"`+")
+
+
+def markdown(report: Report | None, verdict: Verdict, name: str) -> str:
+    """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
+    groups = group(verdict.findings)
+    parts = [f"# {escape(headline(verdict, name))}", escape(explanation(verdict))]
+    parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
+    if groups:
+        parts += ["## Findings", _findings(groups), *_evidence(groups, verdict)]
+    if report is not None:
+        parts += ["## Nodes", _nodes(report, verdict), "## Checks", _checks(report, verdict)]
+        parts.append(
+            escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
+        )
+    d = verdict.digests
+    digests = f"report `{d.report:.16}`, policy `{d.policy:.16}`, facts `{d.facts:.16}`"
+    parts.append(f"Digests: {digests}, engine {d.engine}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str, most: int = 600) -> str:
+    """One line of plain text: no markup, HTML, link, mention or table cell can begin in it."""
+    return _SPECIAL.sub(_entity, one_line(text, most))
+
+
+def fenced(text: str) -> str:
+    """Raw output in a code block that it cannot close."""
+    body = clean(text)
+    fence = "`" * max(3, 1 + max((len(run) for run in _RUNS.findall(body)), default=0))
+    return f"{fence}text\n{body}\n{fence}"
+
+
+def _entity(found: re.Match[str]) -> str:
+    # Character references are never read as markup, in GitHub's, Prefect's or any other CommonMark reader.
+    return "".join(f"&#{ord(c)};" if not c.isalnum() else c for c in found.group())
+
+
+def _findings(groups: tuple[Group, ...]) -> str:
+    rows = [(item.word, item.cause.value, item.names, item.check, item.message) for item in groups[:FINDINGS]]
+    text = _table(("Level", "Cause", "Who", "Check", "What"), rows)
+    return (
+        f"{text}\n\n{len(groups) - FINDINGS} more findings are in the report."
+        if len(groups) > FINDINGS
+        else text
+    )
+
+
+def _evidence(groups: tuple[Group, ...], verdict: Verdict) -> list[str]:
+    parts = []
+    for item in groups[:FINDINGS]:
+        remedy = remedy_of(item, verdict)
+        if remedy:
+            parts.append(f"**{escape(item.who)}, {escape(item.check)}**: {escape(remedy)}")
+        if item.evidence:
+            subject, text = item.evidence[0]
+            parts.append(f"Evidence of {escape(subject)}:\n\n{fenced(text[:EVIDENCE])}")
+    return list(dict.fromkeys(parts))
+
+
+def _nodes(report: Report, verdict: Verdict) -> str:
+    lines = node_lines(report, verdict)
+    rows = [
+        (
+            f"{line.state.sign} {line.state.word}",
+            line.name,
+            "" if line.rank is None else str(line.rank),
+            str(line.findings),
+        )
+        for line in lines[:NODES]
+    ]
+    text = _table(("Verdict", "Node", "Rank", "Findings"), rows)
+    return (
+        f"{text}\n\n{len(lines) - NODES} more nodes, none worse, are in the report."
+        if len(lines) > NODES
+        else text
+    )
+
+
+def _checks(report: Report, verdict: Verdict) -> str:
+    rows = []
+    for line in check_lines(report, verdict):
+        seen = line.planned.skip.value if line.planned.skip else f"{line.observed} of {line.required}"
+        rows.append(
+            (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, seen)
+        )
+    return _table(("Verdict", "Check", "Of each", "Observed"), rows)
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
+    return "\n".join([*lines, *("| " + " | ".join(escape(cell) for cell in row) + " |" for row in rows)])

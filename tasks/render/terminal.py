@@ -1,0 +1,128 @@
+"""The verdict in a terminal: the answer first, then why, then what it rests on (pure; laid out by rich)."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from checks.model import Answer, Report, Verdict
+from tasks.render.clean import clean, one_line
+from tasks.render.grouping import Group, group, remedy_of
+from tasks.render.headline import explanation, headline
+from tasks.render.matrix import State, check_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+NARROW = 100
+FINDINGS, EVIDENCE_LINES = 40, 8
+_COLOURS = {
+    State.SKIPPED: "dim",
+    State.PASS: "green",
+    State.WARN: "yellow",
+    State.UNKNOWN: "magenta",
+    State.FAIL: "red",
+}
+_ANSWERS = {
+    Answer.GO: "bold green",
+    Answer.NO_GO: "bold red",
+    Answer.CANNOT_TELL: "bold magenta",
+    Answer.ASK: "bold yellow",
+}
+
+
+def terminal(
+    report: Report | None, verdict: Verdict, name: str, width: int = 100, colour: bool = False
+) -> str:
+    """Text for a terminal `width` columns wide. The first line is the headline, whole, however long it is."""
+    from rich.console import Console
+    from rich.text import Text
+
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
+        highlight=False, markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    console.print(Text(headline(verdict, name), style=_ANSWERS[verdict.answer]), soft_wrap=True)
+    console.print(Text(explanation(verdict)))
+    groups = group(verdict.findings)
+    if groups:
+        _show_findings(console, groups, verdict, width)
+    if report is not None:
+        console.print()
+        console.print(_checks(report, verdict))
+        told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
+        console.print(Text(one_line(f"{told}, measured {report.measured_at}"), style="dim"))
+    d = verdict.digests
+    console.print(Text(f"report {d.report:.12}  policy {d.policy:.12}  engine {d.engine}", style="dim"))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _show_findings(console: Console, groups: tuple[Group, ...], verdict: Verdict, width: int) -> None:
+    from rich.text import Text
+
+    console.print()
+    shown = groups[:FINDINGS]
+    if width >= NARROW:
+        console.print(_findings(shown))
+    for item in shown:
+        if width < NARROW:
+            head = f"{item.word} {item.cause.value}  {item.names}  {one_line(item.check, 80)}"
+            console.print(Text(head, style=_COLOURS[_state(item)]))
+            console.print(Text(f"  {one_line(item.message)}"))
+        _show_detail(console, item, remedy_of(item, verdict), width)
+    if len(groups) > len(shown):
+        console.print(Text(f"{len(groups) - len(shown)} more findings: see --format json or --html."))
+
+
+def _show_detail(console: Console, item: Group, remedy: str, width: int) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    lines = clean(item.evidence[0][1]).splitlines() if item.evidence else []
+    if not remedy and not lines:
+        return
+    if width >= NARROW:
+        console.print(Text(f"{item.names}, {one_line(item.check, 80)}:", style="bold"))
+    if remedy:
+        console.print(Padding(Text(f"do: {one_line(remedy)}"), (0, 0, 0, 2)))
+    for line in lines[:EVIDENCE_LINES]:
+        console.print(Padding(Text(f"| {one_line(line)}", style="dim"), (0, 0, 0, 2)))
+    if len(lines) > EVIDENCE_LINES:
+        console.print(Text(f"  | ({len(lines) - EVIDENCE_LINES} more lines in the report)", style="dim"))
+
+
+def _findings(groups: tuple[Group, ...]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for title, ratio in (("level", None), ("cause", None), ("who", 2), ("check", None), ("what", 4)):
+        table.add_column(title, ratio=ratio, overflow="fold")
+    for item in groups:
+        level = Text(item.word, style=_COLOURS[_state(item)])
+        cells = (item.cause.value, item.names, one_line(item.check, 80), one_line(item.message))
+        table.add_row(level, *(Text(cell) for cell in cells))
+    return table
+
+
+def _checks(report: Report, verdict: Verdict) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for title in ("check", "verdict", "observed", "longest"):
+        table.add_column(title, overflow="fold")
+    for line in check_lines(report, verdict):
+        state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
+        seen = line.planned.skip.value if line.planned.skip else f"{line.observed} of {line.required}"
+        took = f"{line.seconds:.1f} s" if line.seconds is not None else ""
+        table.add_row(Text(one_line(line.planned.check, 60)), state, Text(seen), Text(took))
+    return table
+
+
+def _state(item: Group) -> State:
+    return {"WARN": State.WARN, "FAIL": State.FAIL, "PASS": State.PASS}.get(item.word, State.UNKNOWN)

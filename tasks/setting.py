@@ -1,0 +1,145 @@
+"""What one gate stands on: its file, policy, facts, store and launcher. Opening it starts and writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks import catalog
+from checks.bundle import Bundle
+from checks.decode import DecodeError, nearest
+from checks.facts.table import Facts, builtin
+from checks.model import Declared
+from checks.policy import Policy
+from checks.report import digest, dump_plain
+from checks.version import ENGINE
+from tasks.gatefile import Gate
+from tasks.gateread import GateFileError, read
+from tasks.launchers.base import Launcher, LaunchRejected
+from tasks.launchers.registry import launcher_for
+from tasks.lease import Engine
+from tasks.policies import PolicyError, read_policy
+from tasks.request import GateRequest
+from tasks.store.folder import FolderStore
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that follows from a request alone. `here` is the gate file's folder."""
+
+    gate: Gate
+    file: str
+    here: Path
+    policy: Policy
+    facts: Facts
+    declared: Declared
+    store: FolderStore
+    engine: Engine
+    launcher: Launcher
+    work: Path
+
+    @property
+    def digest(self) -> str:
+        """Equal for gates that would do the same: the file's values with the overrides, and the policy."""
+        values = {"gate": self.gate.model_dump(mode="json"), "here": str(self.here), "checks": self.fingerprint}
+        return _digest(values)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for gates whose PASS means the same: whatever a verdict depends on but the machines."""
+        checks = self.gate.checks.model_dump(mode="json", exclude={"max_runtime_minutes"})
+        return _digest(
+            {
+                "cluster": self.gate.cluster.model_dump(mode="json"),
+                "checks": checks,
+                "catalogue": self.bundle("fingerprint").catalogue,
+                "policy": digest(dump_plain(self.policy)),
+                "facts": self.facts.digest,
+                "engine": ENGINE,
+            }
+        )
+
+    def bundle(self, gate_id: str) -> Bundle:
+        """What every node gets."""
+        checks = self.gate.checks
+        return bundles.make(
+            gate_id, self.declared, checks.profile, self.policy, self.facts,
+            extra=checks.extra, timeouts_s=checks.timeouts_s, network_s=checks.network_s, stage_s=checks.stage_s,
+        )  # fmt: skip
+
+
+def open_setting(request: GateRequest) -> Setting:
+    """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
+    path = Path(request.gate_file).expanduser()
+    gate = read(path, request.advanced.overrides)
+    file, here = os.path.relpath(path), path.resolve().parent
+    if file.startswith(".."):
+        file = str(path.resolve())
+    policy = _policy(here / gate.policy.file)
+    facts = builtin()
+    _require_known(file, gate, policy, facts)
+    root = Path(request.advanced.store or gate.store.path).expanduser().absolute()
+    options = json.dumps(dict(gate.cluster.options), sort_keys=True)
+    engine = Engine(gate.cluster.launcher, options, str(root / "clusters" / gate.cluster.name))
+    try:
+        launcher = launcher_of(engine)
+        names = launcher.node_names(gate.cluster.declared.nodes)
+    except LaunchRejected as error:
+        cause = error.__cause__ if isinstance(error.__cause__, DecodeError) else None
+        path = f"cluster.{cause.path}" if cause else "cluster"
+        raise GateFileError(file, path, cause.reason if cause else str(error), cause and cause.nearest) from error
+    work = root / "work"
+    return Setting(gate, file, here, policy, facts, gate.declared(names), FolderStore(root), engine, launcher, work)
+
+
+def launcher_of(engine: Engine) -> Launcher:
+    """The launcher that a lease or a gate file names. Raises LaunchRejected."""
+    options: Mapping[str, object] = json.loads(engine.options)
+    return launcher_for(engine.launcher, options, Path(engine.root))
+
+
+def _policy(path: Path) -> Policy:
+    try:
+        return read_policy(path)
+    except PolicyError as error:
+        raise GateFileError(str(error.file), error.path, error.message, error.nearest) from error
+
+
+def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
+    """Types, GPU counts and checks that exist; a contradiction would only be found after the checks have run."""
+    declared = gate.cluster.declared
+    instance = facts.instances.get(declared.instance_type)
+    where = "cluster.declared.instance_type"
+    if instance is None:
+        near = nearest(declared.instance_type, tuple(facts.instances))
+        raise GateFileError(file, where, f"nothing is known of {declared.instance_type!r}", near)
+    if instance.gpus != declared.gpus_per_node:
+        said = f"{declared.instance_type} has {instance.gpus} GPUs, the file declares {declared.gpus_per_node}"
+        raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
+    if declared.instance_type not in policy.instance_types:
+        said = f"policy {policy.name!r} was written for {', '.join(policy.instance_types)}, not for this type"
+        raise GateFileError(file, where, said)
+    try:
+        checks = [check.name for check in catalog.with_extra(gate.checks.extra)]
+    except catalog.CatalogError as error:
+        raise GateFileError(file, "checks.extra", str(error)) from error
+    for name in gate.checks.timeouts_s:
+        if name not in checks:
+            raise GateFileError(file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks))
+    for name in checks:
+        if name not in policy.checks:
+            said = f'policy {policy.name!r} has no line for check {name}: add [checks."{name}"] to it'
+            raise GateFileError(file, "policy.file", said)
+    for name in policy.checks:
+        if name not in checks:
+            said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
+            raise GateFileError(file, "policy.file", said, nearest(name, checks))
+
+
+def _digest(values: object) -> str:
+    return hashlib.sha256(dump_plain(values)).hexdigest()

@@ -1,0 +1,81 @@
+"""Where reports, verdicts and leases are kept: the contract that every store keeps.
+
+StoreError              the store failed; carries the remedy
+|- BadKey               the key is not of the form "a/b/c" (a defect of the caller)
+|- StoreUnwritable      read-only, or no permission: nothing can be kept
+`- StoreFull            no space is left
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+KEY_CHARACTERS = 512
+
+
+class StoreError(Exception):
+    """The store failed. The message says what, where, and the remedy."""
+
+
+class BadKey(StoreError):
+    """A key that no store takes."""
+
+
+class StoreUnwritable(StoreError):
+    """Read-only, or no permission."""
+
+
+class StoreFull(StoreError):
+    """No space is left."""
+
+
+class Store(Protocol):
+    """Bytes under keys like "gates/local-1/verdict.json". A value is read whole or not at all.
+
+    What was put is durable on return. Every method raises StoreError and nothing else.
+    """
+
+    def place(self, key: str) -> str:
+        """Where a person finds the key: a path or a URL."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Set the value."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Set the value unless there is one; atomic. Whether it was set."""
+        ...
+
+    def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
+        """Set the value if it is `old` now; atomic. Whether it was set."""
+        ...
+
+    def delete_if(self, key: str, old: bytes) -> bool:
+        """Remove the key if its value is `old` now; atomic. Whether it was removed."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """The value; None where there is none."""
+        ...
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """The keys below the folder `prefix` ("" for all), sorted."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the key. A key that is not there is fine."""
+        ...
+
+    def probe(self) -> None:
+        """Raise StoreError unless values can be kept now."""
+        ...
+
+
+def checked(key: str) -> str:
+    """The key. Raises BadKey for one that could leave the store, or that another store would not take."""
+    if len(key) > KEY_CHARACTERS or not KEY.fullmatch(key):
+        raise BadKey(f"store key {key!r:.120} is not of the form a/b/c")
+    return key

@@ -1,0 +1,148 @@
+"""A store in a folder. Values appear by rename; what is conditional happens under one file lock of the store."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.store.base import StoreError, StoreFull, StoreUnwritable, checked
+
+LOCK = ".lock"
+TEMPORARY = ".tmp-"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
+
+
+class FolderStore:
+    """Keeps values as files below `root`, which is made when something is first kept."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def place(self, key: str) -> str:
+        """The file's absolute path."""
+        return str((self.root / checked(key)).absolute())
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write beside, sync, rename."""
+        path = self.root / checked(key)
+        with self._errors(path), self._written(path, data) as temporary:
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """A hard link fails where the name exists, even if locks do nothing on this file system."""
+        path = self.root / checked(key)
+        with self._errors(path), self._locked(), self._written(path, data) as temporary:
+            if path.exists():
+                return False
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+                os.replace(temporary, path)  # no hard links here; the lock is held
+            _sync_folder(path.parent)
+            return True
+
+    def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
+        """Compare and rename under the lock."""
+        path = self.root / checked(key)
+        with self._errors(path), self._locked():
+            if self.get(key) != old:
+                return False
+            with self._written(path, new) as temporary:
+                os.replace(temporary, path)
+            _sync_folder(path.parent)
+            return True
+
+    def delete_if(self, key: str, old: bytes) -> bool:
+        """Compare and unlink under the lock."""
+        path = self.root / checked(key)
+        with self._errors(path), self._locked():
+            if self.get(key) != old:
+                return False
+            path.unlink()
+            return True
+
+    def get(self, key: str) -> bytes | None:
+        """The file's bytes."""
+        path = self.root / checked(key)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}. Correct its permissions.") from error
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """Every file below, those being written left out."""
+        top = self.root / checked(prefix) if prefix else self.root
+        found: list[str] = []
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            inside = Path(folder).relative_to(self.root)
+            found += [str(inside / name) for name in files if not name.startswith(".")]
+        return tuple(sorted(found))
+
+    def delete(self, key: str) -> None:
+        """Unlink."""
+        path = self.root / checked(key)
+        with self._errors(path):
+            path.unlink(missing_ok=True)
+
+    def probe(self) -> None:
+        """Write, sync and remove a small file, and take the lock."""
+        path = self.root / "probe"
+        with self._errors(self.root), self._locked(), self._written(path, b"probe\n" * 1024):
+            pass
+
+    @contextlib.contextmanager
+    def _written(self, path: Path, data: bytes) -> Iterator[Path]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open(self.root / LOCK, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it when its holder dies
+            yield
+
+    @contextlib.contextmanager
+    def _errors(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            said = f"{error.filename or path}: {error.strerror or error}"
+            if error.errno in FULL:
+                raise StoreFull(f"the store {self.root} is full ({said}). Free space there.") from error
+            if error.errno in UNWRITABLE:
+                raise StoreUnwritable(
+                    f"the store {self.root} cannot be written ({said}). "
+                    "Run where you may write, or set [store] path in the gate file."
+                ) from error
+            raise StoreError(f"the store {self.root} failed ({said}). Check its file system.") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

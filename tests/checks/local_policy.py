@@ -1,0 +1,35 @@
+"""What deployments/policies/local.toml makes of given metrics."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from checks import policy, rules
+from checks.model import Finding, Observation, Outcome, Value
+
+LOCAL = Path(__file__).parents[2] / "deployments/policies/local.toml"
+
+
+def local_policy() -> policy.Policy:
+    return policy.load(tomllib.loads(LOCAL.read_text(encoding="utf-8")))
+
+
+def findings(check: str, *metrics: Mapping[str, Value]) -> list[Finding]:
+    """The findings about a rank's metrics each ("node-0/rank-0" ...), without those that a rule cannot read."""
+    rows = [
+        Observation(check, f"node-0/rank-{rank}", Outcome.MEASURED, 1.0, values)
+        for rank, values in enumerate(metrics)
+    ]
+    line = local_policy().checks[check]
+    found = rules.apply(check, line, rows, len(rows))
+    return [finding for finding in found if not finding.message.startswith("not measured")]
+
+
+def verdicts(check: str, *metrics: Mapping[str, Value]) -> list[tuple[str, str, str]]:
+    """(level, cause, metric) of each finding."""
+    return [
+        (finding.level.value, finding.cause.value, finding.message.split()[0].partition("[")[0])
+        for finding in findings(check, *metrics)
+    ]

@@ -1,0 +1,199 @@
+"""A context for a check's body; and small worlds of real ranks (gloo over loopback) that run checks, healthy and sabotaged.
+
+As a script this is one rank. It imports nothing of `tests`, a name that installed packages use too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from checks.check import Context, RankPlace, fault_of
+from checks.model import Declared, Profile
+from checks.roster import Roster
+
+ROOT = Path(__file__).parents[2]
+Metrics = Mapping[str, Any]
+WORLD_S = 100.0
+
+
+def context(
+    scratch: Path = Path("/tmp"),
+    options: Mapping[str, float] | None = None,
+    place: RankPlace | None = None,
+    gpus: int = 0,
+) -> Context:
+    """One node, named node-0, in profile quick."""
+    return Context(
+        gate="gate-test",
+        catalogue="catalogue",
+        declared=Declared("cpu", 1, gpus, place.world_size if place else 1),
+        profile=Profile.QUICK,
+        node="node-0",
+        node_rank=0,
+        roster=Roster((), 1, ""),
+        scratch=scratch,
+        timeout_s=20.0,
+        options=options or {},
+        place=place,
+    )
+
+
+def run_world(folder: Path, ranks: int, scenarios: Sequence[tuple[str, str]]) -> dict[str, list[Metrics]]:
+    """Run (check, sabotage) pairs one after the other in one world: "check/sabotage" -> the metrics of each rank."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)}
+    argv = (sys.executable, "-W", "ignore", __file__, str(folder / "store"))
+    started = [
+        subprocess.Popen(
+            (*argv, str(rank), str(ranks), json.dumps(scenarios)),
+            env=env,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        outputs = [process.communicate(timeout=WORLD_S)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    said = [json.loads(output.splitlines()[-1]) for output in outputs]
+    return {name: [of_rank[name] for of_rank in said] for name in said[0]}
+
+
+def main(argv: Sequence[str]) -> None:
+    import torch.distributed as dist
+
+    store, rank, ranks, scenarios = argv[0], int(argv[1]), int(argv[2]), json.loads(argv[3])
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=20)
+    )
+    found = {f"{check}/{sabotage}": _measure(check, sabotage, rank, ranks) for check, sabotage in scenarios}
+    print(json.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _measure(name: str, sabotage: str, rank: int, ranks: int) -> Metrics:
+    from checks import collectives, training
+
+    check = {
+        "all_reduce": collectives.all_reduce,
+        "all_gather": collectives.all_gather,
+        "ddp": training.ddp,
+    }[name]
+    options = {"min_bytes": 64.0, "max_bytes": 65536.0, "budget_s": 0.5, "steps": 20.0}
+    with SABOTAGES[sabotage](rank):
+        result = check.body(context(options=options, place=RankPlace(rank, rank, ranks, "cpu")))
+    metrics: dict[str, Any] = dict(getattr(result, "metrics", {}))
+    return (
+        {**metrics, "fault": fault_of(check, metrics)}
+        if "NaN" not in sabotage
+        else {"fault": fault_of(check, metrics)}
+    )
+
+
+@contextmanager
+def _healthy(rank: int) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _after(name: str, rank: int, change: Callable[[Any], None], only: int | None = None) -> Iterator[None]:
+    """The collective, whose result on `only` that rank (or on all) is changed."""
+    import torch.distributed as dist
+
+    real = getattr(dist, name)
+
+    def changed(out: Any, *args: Any, **kwargs: Any) -> None:
+        real(out, *args, **kwargs)
+        if only in (None, rank):
+            change(out)
+
+    with mock.patch.object(dist, name, changed):
+        yield
+
+
+@contextmanager
+def _identity(name: str) -> Iterator[None]:
+    import torch.distributed as dist
+
+    def identity(out: Any, own: Any = None, **kwargs: Any) -> None:
+        if isinstance(out, list):
+            for row in out:
+                row.copy_(own)  # every rank sees itself everywhere
+
+    with mock.patch.object(dist, name, identity):
+        yield
+
+
+@contextmanager
+def _learning_rate_0(rank: int) -> Iterator[None]:
+    from checks import training
+
+    with mock.patch.object(training, "LEARNING_RATE", 0.0):
+        yield
+
+
+@contextmanager
+def _drift(rank: int, by: float) -> Iterator[None]:
+    """The weights of rank 1 change by themselves at every step."""
+    import torch
+
+    from checks import training
+
+    real = training.descend
+
+    def drifting(model: Any) -> None:
+        real(model)
+        if rank == 1:
+            with torch.no_grad():
+                next(iter(model.parameters()))[0, 0] += by
+
+    with mock.patch.object(training, "descend", drifting):
+        yield
+
+
+def _add_to_last(out: Any) -> None:
+    (out[-1] if isinstance(out, list) else out).view(-1)[-1] += 1
+
+
+def _double(out: Any) -> None:
+    out *= 2
+
+
+def _shift(out: Any) -> None:
+    if isinstance(out, list):
+        first = out[0].clone()
+        out[0].copy_(out[1])
+        out[1].copy_(first)
+    else:
+        out.copy_(out.roll(1))
+
+
+SABOTAGES: dict[str, Callable[[int], Any]] = {
+    "healthy": _healthy,
+    "identity": lambda rank: _identity("all_reduce"),
+    "identity_gather": lambda rank: _identity("all_gather"),
+    "doubled": lambda rank: _after("all_reduce", rank, _double),
+    "shifted": lambda rank: _after("all_reduce", rank, _shift),
+    "swapped": lambda rank: _after("all_gather", rank, _shift),
+    "one_element": lambda rank: _after("all_reduce", rank, _add_to_last, only=1),
+    "one_element_gather": lambda rank: _after("all_gather", rank, _add_to_last, only=1),
+    "learning_rate_0": _learning_rate_0,
+    "drift": lambda rank: _drift(rank, 1e-6),
+    "drift_to_NaN": lambda rank: _drift(rank, float("nan")),
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

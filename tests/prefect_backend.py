@@ -1,0 +1,52 @@
+"""A real Prefect server for tests, on the product's own class: `from prefect_backend import prefect_backend`.
+
+Not autouse: only tests that run a flow pay for it (2 s a worker; 7 s where no template was kept before). Each
+pytest-xdist worker has a server and a database of its own; they share the template in pytest's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tasks.prefect_server import EmbeddedServer
+
+
+@pytest.fixture(scope="session")
+def template_dir(pytestconfig: pytest.Config) -> Path:
+    """Where the migrated template is kept from one test session to the next."""
+    return pytestconfig.cache.mkdir("prefect") if pytestconfig.cache else Path(".pytest_cache")
+
+
+@pytest.fixture(scope="session")
+def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path) -> Iterator[EmbeddedServer]:
+    """A server of this session, and this process's Prefect set to use it."""
+    server = EmbeddedServer(tmp_path_factory.mktemp("prefect_backend"), template_dir)
+    server.start()
+    try:
+        with _settings(server.client_environment()):
+            server.wait_ready()
+            yield server
+            server.stop()
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _settings(environment: Mapping[str, str]) -> Iterator[None]:
+    """Prefect's settings of this process for the time of the block, also where Prefect was imported before."""
+    before = dict(os.environ)
+    os.environ.update(environment)
+    from prefect.context import refresh_global_settings_context
+
+    refresh_global_settings_context()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        refresh_global_settings_context()
