@@ -6,7 +6,8 @@
 #   make lint       format, lint, types, import contracts
 #   make test-long  the tests marked long
 #   make format     put the code in shape
-#   make setup      .venv with all extras
+#   make setup      .venv with all extras, and the system packages that tests want
+#   make freeze     write constraints.txt anew from .venv, after a dependency was changed
 #   make clean      remove .venv and every cache
 #
 # PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, GATE=... another gate file.
@@ -27,7 +28,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check lint test-long format setup clean venv
+.PHONY: gate test check lint test-long format setup freeze clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -45,6 +46,7 @@ lint: .venv/all
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 --cache-dir .mypy_cache/node checks
 	$(BIN)/lint-imports
 
 test-long: setup
@@ -53,6 +55,13 @@ test-long: setup
 format: .venv/all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Lines that hold for another Python than this one (they carry a marker) and comments stay.
+freeze: .venv/all
+	@{ grep '^#' constraints.txt; \
+	   $(PIP) freeze --all --exclude pip --exclude-editable | sed -E 's/^torch==([0-9.]+).*/torch==\1/' | LC_ALL=C sort -f; \
+	   grep '; python' constraints.txt; } >constraints.new
+	@mv constraints.new constraints.txt
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -75,6 +84,8 @@ endif
 
 .venv/all: .venv/core
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch,sagemaker,test,dev]'
+	@# A dependency of sagemaker installs its own tests/ as a top-level package, which would hide ours.
+	@rm -rf .venv/lib/python*/site-packages/tests
 	@touch $@
 
 .venv/system: .venv/made-for .ci/system

@@ -15,7 +15,8 @@ from checks import bundle as bundles
 from checks import policy as policies
 from checks import runner
 from checks.decode import DecodeError, nearest, parse_json
-from checks.facts.table import Facts, builtin
+from checks.facts.shipped import builtin
+from checks.facts.table import Facts
 from checks.journal import now, write_whole
 from checks.merge import merge
 from checks.model import Answer, Declared, Profile, Verdict

@@ -55,7 +55,8 @@ class Context:
     """What a check may know: what is declared, who the peers are, and where it runs.
 
     `options` holds the profile's numbers for this check (see checks.profiles). `place` is set for rank checks,
-    whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is a folder of the node's own.
+    whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is
+    a folder of the node's own.
     """
 
     gate: str

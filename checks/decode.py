@@ -33,7 +33,7 @@ class Range:
     def check(self, value: object, path: str) -> None:
         """Raise DecodeError for a number outside."""
         if isinstance(value, (int, float)) and not self.least <= value <= self.most:
-            raise DecodeError(f"{value} is not between {self.least:g} and {self.most:g}", path)
+            raise DecodeError(f"{value!r:.40} is not between {self.least:g} and {self.most:g}", path)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
         """The same bounds for the generated JSON Schema (called by pydantic, which is not needed here)."""

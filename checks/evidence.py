@@ -41,16 +41,15 @@ class Sound:
 def weigh(report: Report, policy: Policy) -> Sound:
     """Split the report into sound observations and findings about evidence."""
     findings = [*_about_nodes(report), *_about_plan(report, policy)]
-    by_check: dict[str, dict[str, Observation]] = {}
-    for row in report.observations:
-        if by_check.setdefault(row.check, {}).setdefault(row.subject, row) is not row:
-            findings.append(_missing(row.check, row.subject, "observed twice: neither can be trusted"))
+    by_check, twice = _by_check(report.observations)
+    findings += [_missing(c, s, "observed twice: neither can be trusted") for c, s in sorted(twice)]
     sound: dict[str, list[Observation]] = {}
     required = observed = 0
     for planned in report.plan:
         line = policy.checks.get(planned.check, CheckPolicy())
         rows = by_check.pop(planned.check, {})
-        expected = _subjects(planned.scope, report)
+        places = dict.fromkeys(_subjects(planned.scope, report))
+        expected = [s for s in places if (planned.check, s) not in twice]
         if planned.skip is None:
             required += _declared_count(planned.scope, report.declared)
             sound[planned.check] = [rows[s] for s in expected if s in rows and not _defect(rows[s], planned)]
@@ -59,10 +58,22 @@ def weigh(report: Report, policy: Policy) -> Sound:
         findings += [
             _missing(planned.check, s, "observed, but it was not planned")
             for s in rows
-            if planned.skip is not None or s not in expected
+            if planned.skip is not None or s not in places
         ]
     findings += [_missing(c, "cluster", "observed, but it is not in the plan") for c in by_check]
     return Sound(sound, findings, _coverage(report, sound, Count(observed, required)))
+
+
+def _by_check(rows: Iterable[Observation]) -> tuple[dict[str, dict[str, Observation]], set[tuple[str, str]]]:
+    """Check -> subject -> its row, without those that are there twice, which are named."""
+    found: dict[str, dict[str, Observation]] = {}
+    twice: set[tuple[str, str]] = set()
+    for row in rows:
+        if found.setdefault(row.check, {}).setdefault(row.subject, row) is not row:
+            twice.add((row.check, row.subject))
+    for check, subject in twice:
+        del found[check][subject]
+    return found, twice
 
 
 def allowed(skip: Skip, declared: Declared, profile: Profile, line: CheckPolicy) -> bool:
@@ -80,18 +91,21 @@ def _about_nodes(report: Report) -> Iterator[Finding]:
     for problem in report.collection:
         yield _missing("report", CLUSTER, problem)
     names, count = [node.name for node in report.nodes], report.declared.nodes
+    reported, known = set(names), set(report.declared.node_names)
+    if CLUSTER in reported:
+        yield _missing("report", CLUSTER, "a node bears the name that stands for the whole cluster")
     for name, times in Counter(names).items():
         if times > 1:
             yield _missing("report", name, f"{times} reports bear this node's name")
     for rank, times in Counter(node.rank for node in report.nodes).items():
         if times > 1 or rank >= count:
             yield _missing("report", CLUSTER, f"node rank {rank} is held by {times} nodes of {count}")
-    absent = [name for name in report.declared.node_names if name not in set(names)]
+    absent = [name for name in report.declared.node_names if name not in reported]
     for name in absent:
         yield _missing(
             "report", name, "no report from this node: it never started, or died before it could write"
         )
-    unnamed = count - len(set(names)) - len(absent)
+    unnamed = count - len(reported) - len(absent)
     if unnamed > 0:
         yield _missing("report", CLUSTER, f"no report from {unnamed} of {count} declared nodes")
     if len(names) > count:
@@ -105,7 +119,7 @@ def _about_nodes(report: Report) -> Iterator[Finding]:
             )
         if not node.complete:
             yield _missing("report", node.name, "its report ends before the checks did")
-        if report.declared.node_names and node.name not in report.declared.node_names:
+        if known and node.name not in known:
             yield _missing("report", node.name, "this node is not among the declared ones")
 
 
@@ -141,6 +155,26 @@ def _about_check(
             yield _missing(planned.check, subject, f"not measured: {_why(row)}", "", Level.WARN, row.evidence)
         elif defect := _defect(row, planned):
             yield _missing(planned.check, subject, f"not measured: {defect}", AGAIN, level, row.evidence)
+        else:
+            yield from _holes(row, line)
+
+
+def _holes(row: Observation, line: CheckPolicy) -> Iterator[Finding]:
+    """Nulls that nothing explains, in metrics that no rule looks at (rules speak for their own)."""
+    failures = row.metrics.get("failures")
+    ruled = {rule.metric for rule in line.rules}
+    for name, value in row.metrics.items():
+        items = value if isinstance(value, tuple) and name not in ruled else ()
+        holes = [i for i, item in enumerate(items) if item is None and not _explained(failures, i)]
+        if holes:
+            said = f"not measured: {name}[{holes[0]}]" + (
+                f" and {len(holes) - 1} more" if len(holes) > 1 else ""
+            )
+            yield _missing(row.check, row.subject, said, AGAIN, Level.WARN, row.evidence)
+
+
+def _explained(failures: object, index: int) -> bool:
+    return isinstance(failures, tuple) and index < len(failures) and failures[index] not in ("ok", None)
 
 
 def _silence(scope: Scope) -> str:
@@ -150,10 +184,13 @@ def _silence(scope: Scope) -> str:
 
 
 def _defect(row: Observation, planned: Planned) -> str:
-    if row.outcome is not Outcome.MEASURED:
+    if row.outcome is not Outcome.MEASURED or row.skip is not None:
         return _why(row)
     lacking = [name for name in planned.metrics if name not in row.metrics]
-    return f"{lacking[0]} is missing from the measurement" if lacking else ""
+    empty = [name for name, value in row.metrics.items() if value == ()]
+    if lacking:
+        return f"{lacking[0]} is missing from the measurement"
+    return f"{empty[0]} is an empty list" if empty else ""
 
 
 def _why(row: Observation) -> str:

@@ -50,6 +50,13 @@ class Output:
                     self._copy_to.flush()
 
 
+def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
+    """The child's output, which was asked for as a pipe."""
+    if child.stdout is None:
+        raise ValueError("start it with stdout=PIPE")
+    return child.stdout
+
+
 def isolated(check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float) -> Observation:
     """The observation that the child `argv` leaves in `result`; ERRORED if it leaves none in time."""
     result.unlink(missing_ok=True)
@@ -60,8 +67,7 @@ def isolated(check: str, subject: str, argv: Sequence[str], result: Path, timeou
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    assert child.stdout is not None
-    output = Output(child.stdout)
+    output = Output(piped(child))
     try:
         child.wait(timeout_s + GRACE_S)
     except subprocess.TimeoutExpired:

@@ -25,12 +25,44 @@ Cell = tuple[str, str]
 def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
     """Findings about hosts and links from the sound rows of both network checks."""
     alive = {node.name for node in report.nodes}
+    for check in (REACHABILITY, PAIRS):
+        for row in rows.get(check, ()):
+            yield from _gaps(check, row, alive)
+    others = report.declared.nodes - 1
+    for name, lists in ((REACHABILITY, ("failures",)), (PAIRS, ("bandwidth_gbps", "latency_us"))):
+        yield from _incomplete(name, rows.get(name, ()), alive, others, lists)
     first = next((node.name for node in report.nodes if node.rank == 0), "")
     yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first)
     line = policy.checks.get(PAIRS)
     if rows.get(PAIRS) and line is not None:
         floor, ratio = line.options.get("floor_gbps", 0.0), line.options.get("slow_ratio", 0.25)
         yield from judge_pairs(rows[PAIRS], alive, floor, ratio, policy.max_unfit_fraction)
+
+
+def _gaps(check: str, row: Observation, alive: set[str]) -> Iterator[Finding]:
+    """What a row does not say of a peer that is there: silence about a peer is no proof that it is well."""
+    peers = _peers(row)
+    missing = sorted(alive - set(peers) - {row.subject})
+    if missing:
+        said = f"nothing is said of {', '.join(missing[:4])}" + (" and others" if len(missing) > 4 else "")
+        yield _evidence(check, row.subject, said)
+    if len(set(peers)) < len(peers):
+        yield _evidence(check, row.subject, "a peer is named twice")
+    for name in ("failures", "connect_ms", "latency_us", "bandwidth_gbps"):
+        if name in row.metrics and len(_list(row, name)) != len(peers):
+            yield _evidence(check, row.subject, f"{name} has not one value a peer")
+
+
+def _incomplete(
+    check: str, rows: Sequence[Observation], alive: set[str], others: int, lists: tuple[str, ...]
+) -> Iterator[Finding]:
+    """A row that leaves a peer out has not measured it."""
+    for row in rows:
+        peers = _peers(row)
+        if not (len(peers) == len(set(peers)) == others and set(peers) >= alive - {row.subject}):
+            yield _evidence(check, row.subject, "it did not look at each of its peers once")
+        elif any(len(_list(row, name)) != len(peers) for name in lists):
+            yield _evidence(check, row.subject, "its lists do not have one entry a peer")
 
 
 def judge_reachability(rows: Sequence[Observation], alive: set[str], first: str) -> Iterator[Finding]:
@@ -99,6 +131,11 @@ def judge_pairs(
         return
     usual = _upper_quartile(list(speed.values())) if len(speed) >= 6 else 0.0
     line = max(floor_gbps, slow_ratio * usual)
+    if line <= 0:
+        said = "no speed was held to anything: there are too few pairs to compare, and no floor"
+        yield Finding(
+            Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, said, "", "Set floor_gbps in the policy's options."
+        )
     slow = {cell for cell, value in speed.items() if value < line}
     hosts, links = _blame(slow, set(speed))
     nodes = {a for cell in speed for a in cell}
@@ -122,25 +159,27 @@ def judge_pairs(
 
 def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
     """Hosts that explain the bad cells, greedily, then the links that are left. Two hosts alone make a link."""
-    hosts: list[str] = []
-    bad, cells = set(bad), set(cells)
-    while len({a for cell in cells for a in cell}) > 2:
-        shares = {h: _share(h, bad, cells) for h in sorted({a for cell in bad for a in cell})}
-        host = max(shares, key=lambda h: shares[h], default=None)
-        if host is None or shares[host] < HOST_SHARE or not _others_good(host, bad, cells):
+    blamed: list[str] = []
+    of_host: dict[str, set[Cell]] = {}
+    for cell in cells:
+        for end in cell:
+            of_host.setdefault(end, set()).add(cell)
+    bad, good = bad & cells, len(cells - bad)
+    while len(of_host) > 2:
+        shares = {host: len(mine & bad) / len(mine) for host, mine in of_host.items()}
+        host = min(shares, key=lambda name: (-shares[name], name))
+        good_here = len(of_host[host] - bad)
+        if shares[host] < HOST_SHARE or good == good_here:
             break
-        hosts.append(host)
-        bad, cells = ({c for c in group if host not in c} for group in (bad, cells))
-    return hosts, {(min(cell), max(cell)) for cell in bad}
-
-
-def _share(host: str, bad: set[Cell], cells: set[Cell]) -> float:
-    mine = [cell for cell in cells if host in cell]
-    return sum(cell in bad for cell in mine) / len(mine)
-
-
-def _others_good(host: str, bad: set[Cell], cells: set[Cell]) -> bool:
-    return any(cell not in bad for cell in cells if host not in cell)
+        blamed.append(host)
+        good -= good_here
+        for cell in of_host.pop(host):
+            bad.discard(cell)
+            other = cell[1] if cell[0] == host else cell[0]
+            if other in of_host:
+                of_host[other].discard(cell)
+        of_host = {name: mine for name, mine in of_host.items() if mine}
+    return blamed, {(min(cell), max(cell)) for cell in bad}
 
 
 def _upper_quartile(values: Sequence[float]) -> float:
@@ -149,12 +188,12 @@ def _upper_quartile(values: Sequence[float]) -> float:
 
 
 def _texts(row: Observation, name: str) -> Iterator[tuple[str, str]]:
-    for peer, value in zip(_peers(row), _list(row, name)):
+    for peer, value in zip(_peers(row), _list(row, name), strict=False):
         yield peer, str(value)
 
 
 def _numbers(row: Observation, name: str) -> Iterator[tuple[str, float | None]]:
-    for peer, value in zip(_peers(row), _list(row, name)):
+    for peer, value in zip(_peers(row), _list(row, name), strict=False):
         yield peer, float(value) if isinstance(value, (int, float)) else None
 
 

@@ -46,7 +46,9 @@ def reachability(context: Context) -> Measurement:
             "other_catalogues": sum(reply.catalogue not in ("", context.catalogue) for reply in found),
             "rendezvous": met.failure,
         },
-        "\n".join(f"{p.name} {p.address}:{p.probe_port}: {r.failure}" for p, r in zip(peers, found)),
+        "\n".join(
+            f"{p.name} {p.address}:{p.probe_port}: {r.failure}" for p, r in zip(peers, found, strict=True)
+        ),
     )
 
 

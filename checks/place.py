@@ -10,7 +10,7 @@ from checks.bundle import Bundle, plan_of
 from checks.catalog import CatalogError
 from checks.check import Check, Context, RankPlace
 from checks.decode import DecodeError, decode, parse_json
-from checks.facts.table import builtin
+from checks.facts.shipped import builtin
 from checks.model import Planned
 from checks.policy import CheckPolicy
 from checks.profiles import options

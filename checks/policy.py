@@ -96,8 +96,12 @@ def check_sense(policy: Policy) -> None:
 
 def _require_sense(rule: Rule, path: str) -> None:
     bounds = (rule.warn_below, rule.fail_below, rule.warn_above, rule.fail_above)
-    if rule.equals is None and not rule.same and all(bound is None for bound in bounds):
+    bounded = any(bound is not None for bound in bounds)
+    kinds = (rule.equals is not None) + rule.same + bounded
+    if kinds == 0:
         raise DecodeError("the rule holds the metric to nothing", path)
+    if kinds > 1:
+        raise DecodeError('of "equals", "same" and bounds one would be ignored: write two rules', path)
     if rule.same and rule.over is not Over.CLUSTER:
         raise DecodeError('"same" compares subjects: set over = "cluster"', path)
     if rule.equals is not None and rule.over is not Over.SUBJECT:

@@ -17,7 +17,7 @@ def probe(check: Check, context: Context, subject: str) -> Observation:
     begun = time.monotonic()
     try:
         result = check.body(context)
-    except (Exception, SystemExit) as error:  # one check's crash costs one observation
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one check's crash costs one observation
         reason = str(error) if isinstance(error, CheckError) else f"it raised {type(error).__name__}: {error}"
         return errored(check.name, subject, reason, time.monotonic() - begun, traceback.format_exc())
     return _observed(check, subject, result, time.monotonic() - begun)

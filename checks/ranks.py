@@ -33,7 +33,7 @@ class RankFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "ab", buffering=0)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._lock = threading.Lock()
 
     def start(self, check: str, timeout_s: float) -> None:
@@ -52,7 +52,7 @@ class RankFile:
 
     def _write(self, event: dict[str, object]) -> None:
         with self._lock:
-            self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
+            os.write(self._file, json.dumps(event, allow_nan=False).encode() + b"\n")
 
 
 class Watchdog:
@@ -118,7 +118,7 @@ class Session:
         self.watchdog.arm(3 * timeout_s)
         try:
             _init_group(self.station, self.rank, timeout_s)
-        except Exception as error:  # whatever torch raises, it costs the group checks and nothing else
+        except Exception as error:  # noqa: BLE001 - whatever torch raises, it costs the group checks alone
             self.lost = f"not run: the process group could not be formed: {type(error).__name__}: {error}"
         self.watchdog.disarm()
 

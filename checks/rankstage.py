@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from checks import rankfiles
-from checks.isolate import Output
+from checks.isolate import Output, piped
 from checks.model import Observation
 from checks.place import Station
 from checks.processes import end_tree
@@ -50,8 +50,7 @@ def run_stage(station: Station, keep: Callable[[Sequence[Observation]], None], w
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
-    assert child.stdout is not None
-    output = Output(child.stdout, sys.stderr.buffer)
+    output = Output(piped(child), sys.stderr.buffer)
     try:
         return _watch(station, child, folder, keep)
     finally:

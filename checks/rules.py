@@ -46,27 +46,32 @@ def _bounds(
         if fault:
             yield _unread(check, row, fault, blind)
     if rule.over is Over.PEERS:
-        yield from _against_peers(check, rule, cells, expected)
+        for label in sorted({cell.label for cell in cells}) or [rule.metric]:
+            peers = [cell for cell in cells if cell.label == label]
+            yield from _against_peers(check, rule, label, peers, expected)
     elif rule.over is Over.CLUSTER and cells:
-        below = rule.warn_below is not None or rule.fail_below is not None
-        extreme = (min if below else max)(cells, key=lambda cell: cell.value)
-        yield from _held(check, rule, _Cell(CLUSTER, extreme.label, extreme.value, extreme.evidence), 1.0, "")
+        ordered = sorted(cells, key=lambda cell: (cell.value, cell.subject, cell.label))
+        for extreme in (ordered[0], ordered[-1]):
+            cell = _Cell(CLUSTER, extreme.label, extreme.value, extreme.evidence)
+            yield from _held(check, rule, cell, 1.0, "")
     else:
         for cell in cells:
             yield from _held(check, rule, cell, 1.0, "")
 
 
-def _against_peers(check: str, rule: Rule, cells: Sequence[_Cell], expected: int) -> Iterator[Finding]:
+def _against_peers(
+    check: str, rule: Rule, label: str, cells: Sequence[_Cell], expected: int
+) -> Iterator[Finding]:
     if len(cells) < rule.min_peers:
         if expected >= rule.min_peers:
-            said = f"{rule.metric}: only {len(cells)} of {expected} values to compare, {rule.min_peers} are needed"
+            said = f"{label}: only {len(cells)} of {expected} values to compare, {rule.min_peers} are needed"
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", "Find out why the others are missing."
             )
         return
     middle = median_of([cell.value for cell in cells])
     if middle <= 0:
-        said = f"the median of {rule.metric} is {middle:g}: nothing can be compared with it"
+        said = f"the median of {label} is {middle:g}: nothing can be compared with it"
         yield Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, said, "", "The measurement is broken.")
         return
     for cell in cells:
@@ -94,8 +99,10 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
             yield _unread(check, row, f"{rule.metric} is missing", blind)
             continue
         items = value if isinstance(value, tuple) else (value,)
-        wrong = [item for item in items if type(item) is not type(rule.equals) or item != rule.equals]
-        if wrong:
+        known = [item for item in items if item is not None]
+        if len(known) < len(items) or not items:
+            yield _unread(check, row, f"{rule.metric} has no value for everything", blind)
+        if any(type(item) is not type(rule.equals) or item != rule.equals for item in known):
             said = f"{rule.metric} is {_show(value)}, it must be {rule.equals!r}"
             yield Finding(Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy)
 
@@ -107,14 +114,19 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
         if value is None:
             yield _unread(check, row, f"{rule.metric} is missing", blind)
         else:
-            values[row.subject] = _show(value)
-    counts = Counter(values.values())
-    if len(counts) < 2:
+            values[row.subject] = str(value)
+    ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
+    if len(ranked) < 2:
         return
-    (usual, most), (_, next_most) = counts.most_common(2)
-    odd = [s for s, value in values.items() if value != usual] if most > next_most else list(values)
-    for subject in odd:
-        said = f"{rule.metric} is {values[subject]}, on {most} of {len(values)} it is {usual}"
+    (usual, most), (other, next_most) = ranked[:2]
+    for subject, value in values.items():
+        if most == next_most:
+            elsewhere = usual if value != usual else other
+            said = f"{rule.metric} is {_show(value)}, elsewhere it is {_show(elsewhere)}"
+        elif value != usual:
+            said = f"{rule.metric} is {_show(value)}, on {most} of {len(values)} it is {_show(usual)}"
+        else:
+            continue
         yield Finding(Level(rule.level), rule.cause, check, node_of(subject), said, "", rule.remedy)
 
 
@@ -123,18 +135,19 @@ def _cells(metric: str, row: Observation) -> tuple[list[_Cell], str]:
     if value is None:
         return [], f"{metric} is missing"
     items = value if isinstance(value, tuple) else (value,)
-    cells, fault = [], ""
+    cells, fault = [], "" if items else f"{metric} is an empty list"
     for index, item in enumerate(items):
         label = f"{metric}[{index}]" if isinstance(value, tuple) else metric
-        if isinstance(item, (int, float)) and not isinstance(item, bool):
+        if isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) < 1e300:
             cells.append(_Cell(row.subject, label, float(item), row.evidence))
         else:
-            fault = f"{label} is {item!r:.40}, not a number"
+            fault = f"{label} is {item!r:.40}, not a number that can be compared"
     return cells, fault
 
 
 def _show(value: object) -> str:
-    return f"{value}"[:120]
+    text = str(value)
+    return text if len(text) <= 120 else f"{text[:70]}...{text[-40:]}"
 
 
 def _unread(check: str, row: Observation, fault: str, blind: Level) -> Finding:

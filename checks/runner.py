@@ -117,7 +117,7 @@ def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> st
     peers, failures = row.metrics["peers"], row.metrics["failures"]
     if not isinstance(peers, tuple) or not isinstance(failures, tuple):
         return f"{station.node} could not look for its peers"
-    gone = [f"{peer} ({why})" for peer, why in zip(peers, failures) if why != "ok"]
+    gone = [f"{peer} ({why})" for peer, why in zip(peers, failures, strict=True) if why != "ok"]
     if not gone and row.metrics["rendezvous"] != "ok":
         return f"{station.node} does not reach the rendezvous port: {row.metrics['rendezvous']}"
     return f"{station.node} does not reach {', '.join(gone[:8])}" if gone else ""

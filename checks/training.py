@@ -222,4 +222,3 @@ def _distance(found: Tensor, reference: Tensor) -> float:
 
 def _ratio(last: float, first: float) -> float:
     return last / first if first else float("nan")
-

@@ -25,7 +25,7 @@ from checks.alone import declare, host_name, read_policy, show
 from checks.board import Board
 from checks.bundle import Bundle
 from checks.decode import decode, parse_json
-from checks.facts.table import builtin
+from checks.facts.shipped import builtin
 from checks.journal import now, write_whole
 from checks.merge import merge
 from checks.model import Declared, Profile
@@ -35,7 +35,7 @@ from checks.roster import Member, Roster
 from checks.verdict import decide
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch.distributed.distributed_c10d import Store
 
 STORE_S = 120.0
 
@@ -59,19 +59,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _store() -> Store:
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     first = os.environ["RANK"] == "0" and not shared
-    return TCPStore(address, port, None, first, timedelta(seconds=STORE_S), wait_for_workers=False)
+    store: Store = TCPStore(address, port, None, first, timedelta(seconds=STORE_S), wait_for_workers=False)
+    return store
 
 
 def _bundle(arguments: argparse.Namespace, nodes: int, per_node: int, store: Store, rank: int) -> Bundle:
     """One bundle for all: the first rank makes it, so that every rank judges by the same."""
     if rank == 0:
         store.set("prelaunch/attempt", uuid.uuid4().hex)
-        store.set("prelaunch/bundle", _first_bundle(arguments, nodes, per_node))
+        store.set("prelaunch/bundle", _first_bundle(arguments, nodes, per_node).decode())
     made = bundles.load(store.get("prelaunch/bundle"))
     if made.declared.nodes != nodes or made.declared.ranks_per_node != per_node:
         declared = f"{made.declared.nodes} x {made.declared.ranks_per_node}"
@@ -97,7 +98,9 @@ def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) 
     if local == 0:
         address = _own_address()
         name = names[node_rank] if names else f"{host_name()}-{node_rank}"
-        store.set(f"prelaunch/member/{node_rank}", dump_plain(Member(name, address, _free_port(address))))
+        store.set(
+            f"prelaunch/member/{node_rank}", dump_plain(Member(name, address, _free_port(address))).decode()
+        )
         if node_rank == 0:
             store.set("prelaunch/rendezvous", str(_free_port(address)))
     keys = [f"prelaunch/member/{index}" for index in range(made.declared.nodes)]
@@ -131,7 +134,7 @@ def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path 
     try:
         stage = partial(_ranks_here, store)
         journal = runner.run_beside(station, attempt, folder / "out", responder, stage)
-        store.set(f"prelaunch/report/{station.node_rank}", dump_plain(journal.report))
+        store.set(f"prelaunch/report/{station.node_rank}", dump_plain(journal.report).decode())
         code = _merged(store, station, attempt, begun, out) if out is not None else 0
         Board(station, responder).linger(runner.LINGER_S)
     finally:

@@ -64,7 +64,8 @@ def conclude(
     order: _Order | None,
 ) -> Verdict:
     """Findings -> the answer, worst first."""
-    if not coverage.complete and all(f.level is Level.PASS for f in findings):
+    said_so = any(f.level is not Level.PASS and f.cause is Cause.EVIDENCE for f in findings)
+    if not coverage.complete and not said_so:
         said = "something that had to be observed is missing from the report"
         findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said)]
     ordered = sorted(set(findings), key=order or _severity)

@@ -34,7 +34,13 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
     end_run(GateRequest.model_validate(flow_run.parameters["request"]), str(flow_run.id))
 
 
-@flow(name="gate", flow_run_name=run_name, on_cancellation=[end_jobs], on_crashed=[end_jobs], persist_result=False)
+@flow(
+    name="gate",
+    flow_run_name=run_name,
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
+    persist_result=False,
+)
 async def gate(request: GateRequest) -> State[Any]:
     """Checks the cluster, then launches the training job only if it is healthy.
 

@@ -1,4 +1,4 @@
-"""Artifacts in Prefect's UI. They are for people: a server that does not take them never changes a verdict."""
+"""Artifacts in Prefect's UI. They are for people: a server that refuses them never changes a verdict."""
 
 from __future__ import annotations
 

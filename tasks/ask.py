@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from prefect.exceptions import FlowPauseTimeout
-from prefect.flow_runs import pause_flow_run
+from prefect.flow_runs import apause_flow_run
 from prefect.input import RunInput
 from pydantic import Field
 
@@ -36,6 +36,6 @@ async def ask(session: Session, judged: Judged, minutes: int) -> GateDecision | 
     text = markdown(judged.report, judged.verdict, session.setting.gate.name)
     form = GateDecision.with_initial_data(description=text)
     try:
-        return await pause_flow_run(form, timeout=minutes * 60, poll_interval=POLL_S, key="gate")
+        return await apause_flow_run(form, timeout=minutes * 60, poll_interval=POLL_S, key="gate")
     except FlowPauseTimeout:
         return None

@@ -1,4 +1,4 @@
-"""What the nodes wrote -> one report. What is missing is said in it, with the job's own last words as evidence."""
+"""What the nodes wrote -> one report. What is missing is said in it, with the job's last words as proof."""
 
 from __future__ import annotations
 

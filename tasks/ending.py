@@ -29,7 +29,11 @@ from tasks.threads import to_end
 
 LOG = get_logger("prelaunch")
 SESSION_ERRORS = (LaunchError, StoreError, LeaseError)
-FAILED_NAMES = {Decision.REFUSED: "Refused", Decision.CANNOT_TELL: "CannotTell", Decision.AWAITING: "Awaiting"}
+FAILED_NAMES = {
+    Decision.REFUSED: "Refused",
+    Decision.CANNOT_TELL: "CannotTell",
+    Decision.AWAITING: "Awaiting",
+}
 
 
 class NotLaunched(Exception):
@@ -59,7 +63,9 @@ def launched(
     name = session.setting.gate.name
     observed = session.setting.gate.policy.mode is Mode.OBSERVE
     if seen.rechecked is not None and seen.rechecked.verdict.answer is not Answer.GO and not observed:
-        said = f"other machines than those that passed; checked again: {headline(seen.rechecked.verdict, name)}"
+        said = (
+            f"other machines than those that passed; checked again: {headline(seen.rechecked.verdict, name)}"
+        )
         decision = refusal(seen.rechecked.verdict.answer)
         made = _outcome(session, Ending.VERDICT, decision, seen.rechecked, published, said)
         return dataclasses.replace(made, training=seen.training)
@@ -72,7 +78,8 @@ def launched(
     ending = Ending.VERDICT
     if seen.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
         ending = Ending.JOB_FAILED
-        reason = f"the verdict was {judged.verdict.answer.value}, but training {seen.training.state.value}: {seen.training.detail}"
+        said = judged.verdict.answer.value
+        reason = f"the verdict was {said}, but training {seen.training.state.value}: {seen.training.detail}"
     made = _outcome(session, ending, decision, judged, published, reason)
     return dataclasses.replace(made, training=seen.training)
 
@@ -81,7 +88,9 @@ def failed(session: Session, error: Exception, published: Published | None) -> O
     """An engine, the store or the lease failed: by what was known then."""
     judged, reason = session.judged, str(error)
     if isinstance(error, StoreError):
-        verdict = unreadable(f"it could not be kept: {reason}", session.setting.policy, session.setting.facts, b"")
+        verdict = unreadable(
+            f"it could not be kept: {reason}", session.setting.policy, session.setting.facts, b""
+        )
         made = None if judged is None else Judged(judged.report, verdict)
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, reason)
     if isinstance(error, LeaseError):
@@ -100,7 +109,9 @@ async def end(session: Session, outcome: Outcome) -> State[Any]:
     try:
         if outcome.code != 0:
             await to_end(reuse.forget, session)  # a PASS whose training failed proves less than it did
-        await to_end(session.setting.store.put, f"gates/{outcome.gate_id}/outcome.json", dump_plain(summary(outcome)))
+        await to_end(
+            session.setting.store.put, f"gates/{outcome.gate_id}/outcome.json", dump_plain(summary(outcome))
+        )
     except StoreError as error:
         LOG.error("the outcome is not kept: %s", error)
     tell_end(outcome)
@@ -123,10 +134,18 @@ def state_of(outcome: Outcome, name: str) -> State[Any]:
     said = title_of(outcome, name)[:2000]
     if outcome.code == 0:
         LOG.info(said)
-        return Completed(name="Observed" if outcome.decision is Decision.OBSERVED else "Launched", message=said)
+        return Completed(
+            name="Observed" if outcome.decision is Decision.OBSERVED else "Launched", message=said
+        )
     LOG.error(said)
-    other = {Ending.JOB_FAILED: "TrainingFailed", Ending.NO_CAPACITY: "NoCapacity", Ending.REJECTED: "Rejected"}
-    word = other.get(outcome.ending) or FAILED_NAMES.get(outcome.decision or Decision.CANNOT_TELL, "CannotTell")
+    other = {
+        Ending.JOB_FAILED: "TrainingFailed",
+        Ending.NO_CAPACITY: "NoCapacity",
+        Ending.REJECTED: "Rejected",
+    }
+    word = other.get(outcome.ending) or FAILED_NAMES.get(
+        outcome.decision or Decision.CANNOT_TELL, "CannotTell"
+    )
     return Failed(name=word, message=said, data=NotLaunched(said))
 
 
@@ -141,7 +160,9 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "reason": outcome.reason,
         "answer": outcome.judged.verdict.answer if outcome.judged else None,
         "reused": outcome.judged.reused if outcome.judged else "",
-        "training": {"job_id": training.job_id, "state": training.state, "detail": training.detail} if training else None,
+        "training": {"job_id": training.job_id, "state": training.state, "detail": training.detail}
+        if training
+        else None,
     }
 
 

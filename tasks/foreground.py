@@ -1,7 +1,8 @@
 """A coroutine on a thread of its own, while the main thread heeds signals.
 
-Prefect takes SIGTERM over where a flow runs on the main thread, and raises out of the middle of the event loop.
-Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started; later ones only say so.
+Prefect takes SIGTERM over where a flow runs on the main thread, and raises out of the middle of the event
+loop. Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started; later ones only
+say so.
 
 Interrupted         a signal ended it; `number` is which
 """
@@ -61,7 +62,7 @@ class Foreground(Generic[T]):
     def _run(self) -> None:
         try:
             self._result = asyncio.run(self._main())
-        except BaseException as error:  # handed to the main thread, which raises it
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
             self._error = error
 
     async def _main(self) -> T:

@@ -7,7 +7,7 @@ is what keeps them apart.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,7 +32,7 @@ LOCKED: dict[str, str] = {
     "store.path": "it is a path",
 }
 # Launchers bring their own options; those that name files or programs are known by the end of their key.
-LOCKED_OPTION_ENDS = ("path", "file", "dir", "folder", "root", "command", "image", "prepared")
+LOCKED_OPTION_ENDS = ("path", "file", "dir", "folder", "root", "command", "image", "prepared", "python")
 
 
 class Table(BaseModel):
@@ -70,7 +70,7 @@ class Checks(Table):
     max_runtime_minutes: Minutes = 15.0
 
 
-class Mode(str, Enum):
+class Mode(StrEnum):
     """What a refusal does: stop, or be recorded only."""
 
     ENFORCE = "enforce"
@@ -88,14 +88,16 @@ class PolicyTable(Table):
 class Training(Table):
     """The job that starts after GO.
 
-    `command` runs on every node, behind torchrun or by itself. `{here}` is the gate file's folder, `{out}` the
-    job's output folder, `{python}` the interpreter; `{nodes}`, `{node_rank}`, `{ranks_per_node}`,
-    `{master_addr}` and `{master_port}` are filled in on the node.
+    `command` runs on every node, behind torchrun or by itself. `{here}` is the gate file's folder, `{python}` the
+    interpreter, `{out}` the job's output folder (it is copied: keep it small). `{nodes}`, `{node_rank}`,
+    `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node.
     """
 
     command: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1000)]
     distributed: Literal["torchrun", "none"] = "torchrun"
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(default_factory=dict)
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+        default_factory=dict
+    )
     max_runtime_minutes: Minutes
 
 
@@ -125,7 +127,9 @@ class Gate(Table):
     def declared(self, node_names: tuple[str, ...]) -> Declared:
         """What is declared, in the words of the checks."""
         table = self.cluster.declared
-        return Declared(table.instance_type, table.nodes, table.gpus_per_node, table.ranks_per_node, node_names)
+        return Declared(
+            table.instance_type, table.nodes, table.gpus_per_node, table.ranks_per_node, node_names
+        )
 
     @property
     def title(self) -> str:

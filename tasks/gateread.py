@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from checks.decode import nearest
 from tasks.gatefile import LOCKED, LOCKED_OPTION_ENDS, Gate
@@ -20,7 +21,7 @@ FILE_BYTES = 1 << 20
 EXPECTED = {
     "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list", "list_type": "a list",
-    "dict_type": "a table", "model_type": "a table", "model_attributes_type": "a table", "finite_number": "a finite number",
+    "dict_type": "a table", "model_type": "a table", "finite_number": "a finite number",
 }  # fmt: skip
 
 
@@ -121,7 +122,7 @@ def _validated(file: str, table: Mapping[str, Any]) -> Gate:
         raise GateFileError(file, path, message, near) from None
 
 
-def _in_words(error: Any) -> tuple[str, str, str | None]:
+def _in_words(error: ErrorDetails) -> tuple[str, str, str | None]:
     kind, found, ctx = error["type"], error["input"], error.get("ctx", {})
     loc = [str(part) for part in error["loc"]]
     if kind == "extra_forbidden":

@@ -26,7 +26,7 @@ TORCHRUN = (
 
 
 def new_gate_id(name: str, unix_s: float) -> str:
-    """ "local-20261121-083000-1f3a": the gate file's name, UTC, and four random digits; at most 40 characters."""
+    """ "local-20261121-083000-1f3a": the gate file's name, UTC, four random digits; at most 40 characters."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(unix_s))
     return f"{name}-{stamp}-{secrets.token_hex(2)}"
 
@@ -46,7 +46,9 @@ def train_job(setting: Setting, gate_id: str, name: str, proven: Pass) -> JobSpe
     behind = TORCHRUN if training.distributed == "torchrun" else ()
     files = {"bundle.json": bundles.dump(setting.bundle(gate_id)), "pass.json": bundles.dump(proven)}
     environment = {key: value.replace("{here}", here) for key, value in training.environment.items()}
-    return _job(setting, name, (*CONFIRM, *behind, *command), training.max_runtime_minutes, files, environment)
+    return _job(
+        setting, name, (*CONFIRM, *behind, *command), training.max_runtime_minutes, files, environment
+    )
 
 
 def planned_jobs(setting: Setting) -> tuple[JobSpec, JobSpec]:

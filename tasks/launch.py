@@ -52,7 +52,9 @@ async def follow_training(session: Session, job: str, wait: str) -> Launched:
         session.let_go(job)
         return Launched(Training(job, JobState.PENDING))
     limit = session.setting.gate.training.max_runtime_minutes * 60 + GRACE_S
-    watched = await follow(session, job, limit, _tell, lambda state: wait == "started" and state is JobState.RUNNING)
+    watched = await follow(
+        session, job, limit, _tell, lambda state: wait == "started" and state is JobState.RUNNING
+    )
     session.let_go(job)
     if watched.status.state is JobState.RUNNING and not watched.late:
         return Launched(Training(job, JobState.RUNNING))
@@ -80,7 +82,7 @@ async def _tell(status: JobStatus) -> None:
 
 
 def _rechecked(session: Session, folder: Path, attempt: str) -> Judged | None:
-    """The verdict on the reports that the nodes wrote in the training job: only machines that differ write any."""
+    """The verdict on what nodes wrote in the training job: only machines that differ write any."""
     files = reports.read_files(folder, attempt)
     if not files:
         return None

@@ -108,7 +108,9 @@ def acquire(store: Store, wanted: Lease, running: Running, cancel: Cancel) -> He
         current = store.get(_key(wanted.cluster))
         if current is None:
             continue
-        held = _contend(store, _load(current, store.place(_key(wanted.cluster))), current, wanted, running, cancel)
+        held = _contend(
+            store, _load(current, store.place(_key(wanted.cluster))), current, wanted, running, cancel
+        )
         if held is not None:
             return held
     raise LeaseHeld(f"cluster {wanted.cluster}: its lease changes hands all the time. Try again.")
@@ -131,7 +133,7 @@ def _contend(
         return _inherited(store, _swap(store, current, ours), holder)
     if holder.job(TRAIN) in busy:
         raise LeaseHeld(
-            f"cluster {holder.cluster}: {holder} is gone, but its training job {holder.job(TRAIN)} still runs. "
+            f"cluster {holder.cluster}: {holder} is gone, but its job {holder.job(TRAIN)} still runs. "
             "Run that gate file again, unchanged: it adopts the job."
         )
     # Own it before its jobs are ended, replace it after: whoever dies in between leaves their names behind.
@@ -208,7 +210,9 @@ def _load(data: bytes, place: str) -> Lease:
 
 def _kept(swapped: Held | None, held: Held) -> Held:
     if swapped is None:
-        raise LeaseLost(f"cluster {held.lease.cluster}: the lease of {held.lease.gate_id} was taken by another gate.")
+        raise LeaseLost(
+            f"cluster {held.lease.cluster}: the lease of {held.lease.gate_id} was taken by another gate."
+        )
     return swapped
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from checks.model import Answer, Report, Verdict, unreachable
 from tasks.launchers.base import JobState
 
 
-class Decision(str, Enum):
+class Decision(StrEnum):
     """What was done."""
 
     LAUNCHED = "launched"

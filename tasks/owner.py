@@ -1,4 +1,4 @@
-"""Who holds something, and whether they are still alive: by /proc on their own machine, by time on another."""
+"""Who holds something, and whether they still live: by /proc on their own machine, by time on another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from checks import processes
 
 @dataclass(frozen=True)
 class Owner:
-    """A process. `machine` is the boot id and the process namespace: only within it does a pid mean anything."""
+    """A process. `machine` is boot id and process namespace: only within it does a pid mean anything."""
 
     host: str
     machine: str

@@ -9,12 +9,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_logger
 
 from checks.model import Answer
-from tasks.notifiers.base import Page
+from tasks.notifiers.base import NotifyError, Page
 from tasks.notifiers.registry import notifiers_for, send_first
 from tasks.outcome import Decision, Ending, Judged, Outcome
 from tasks.redact import redact
 from tasks.render.headline import explanation, headline
 from tasks.session import Session
+from tasks.store.base import StoreError
 from tasks.threads import to_end
 
 LOG = get_logger("prelaunch")
@@ -37,7 +38,16 @@ def wanted(outcome: Outcome) -> bool:
 def send(session: Session, outcome: Outcome) -> str:
     """The page, through the gate's notifiers in their order."""
     gate = session.setting.gate
-    where, failures = send_first(notifiers_for(gate.notify.order, session.setting.store), page_of(session, outcome))
+    store = session.setting.store
+
+    def keep(key: str, text: str) -> str:
+        try:
+            store.put(key, text.encode("utf-8", "backslashreplace"))
+        except StoreError as error:
+            raise NotifyError(f"the page is not kept: {error}") from error
+        return store.place(key)
+
+    where, failures = send_first(notifiers_for(gate.notify.order, keep), page_of(session, outcome))
     for failure in failures:
         LOG.error("a page was not sent: %s", failure)
     return where
@@ -64,7 +74,11 @@ def page_of(session: Session, outcome: Outcome) -> Page:
             lines.append(f"- {finding.level.value} {finding.cause.value} {said}{remedy}")
         if len(verdict.findings) > FINDINGS:
             lines.append(f"- and {len(verdict.findings) - FINDINGS} more in the report")
-    lines += ["", f"Gate: {outcome.gate_id} ({session.setting.file})", f"Report: {outcome.html or 'none was made'}"]
+    lines += [
+        "",
+        f"Gate: {outcome.gate_id} ({session.setting.file})",
+        f"Report: {outcome.html or 'none was made'}",
+    ]
     text = redact("\n".join(lines), os.environ)
     return Page(outcome.gate_id, gate.cluster.name, redact(title, os.environ), text, outcome.html or "")
 

@@ -41,12 +41,14 @@ async def publish(session: Session, judged: Judged) -> Published:
         f"gate-verdict-{cluster}", markdown(judged.report, judged.verdict, name), said
     )
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(judged.report, judged.verdict), said)
-    await artifacts.show_link(f"gate-report-{cluster}", Path(published.html).as_uri(), f"Report of {session.gate_id}")
+    await artifacts.show_link(
+        f"gate-report-{cluster}", Path(published.html).as_uri(), f"Report of {session.gate_id}"
+    )
     return published
 
 
 def store(session: Session, judged: Judged) -> Published:
-    """health_check_metrics.json, verdict.json, report.html and summary.md under gates/<gate id>/. Raises StoreError."""
+    """Report, verdict, HTML and summary under gates/<gate id>/. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(f"gates/{gate_id}/verdict.json", dump_plain(judged.verdict))

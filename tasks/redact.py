@@ -15,7 +15,7 @@ LEAST_CHARACTERS = 6
 
 
 def redact(text: str, environment: Mapping[str, str]) -> str:
-    """The text without values of variables that bear a secret's name, and without what looks like a credential."""
+    """The text without values of variables named like secrets, and without what looks like a credential."""
     values = {v for k, v in environment.items() if SECRET_NAME.search(k) and len(v) >= LEAST_CHARACTERS}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, REMOVED)

@@ -1,6 +1,7 @@
 """What a check job has written so far, read from the folder that it was fetched into.
 
-Only <attempt>/nodes/<node>.json of the current attempt counts: a restarted job is never judged by its first life.
+Only <attempt>/nodes/<node>.json of the current attempt counts: a restarted job is never judged by its first
+life.
 """
 
 from __future__ import annotations

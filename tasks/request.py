@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Wait = Literal["verdict", "started", "finished"]
+
 
 class Advanced(BaseModel):
     """Leave as is unless you know why."""
@@ -13,19 +15,19 @@ class Advanced(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     overrides: list[str] = Field(
-        [],
+        default=[],
         title="Overrides",
         description="Values to change in the gate file: a.b=value. Commands and paths cannot be changed.",
         json_schema_extra={"position": 0},
     )
     store: str = Field(
-        "",
+        default="",
         title="Store",
         description="Where reports and leases are kept; empty: as the gate file says.",
         json_schema_extra={"position": 1},
     )
     ask_minutes: int = Field(
-        30,
+        default=30,
         ge=0,
         le=24 * 60,
         title="Wait for a person (minutes)",
@@ -45,10 +47,10 @@ class GateRequest(BaseModel):
         min_length=1,
         json_schema_extra={"position": 0},
     )
-    wait: Literal["verdict", "started", "finished"] = Field(
-        "finished",
+    wait: Wait = Field(
+        default="finished",
         title="Wait until",
-        description="verdict: hand the training job over and end. started: until it runs. finished: until it ended.",
+        description="verdict: hand the training over, end. started: until it runs. finished: until it ended.",
         json_schema_extra={"position": 1},
     )
-    advanced: Advanced = Field(Advanced(), title="Advanced", json_schema_extra={"position": 2})
+    advanced: Advanced = Field(default=Advanced(), title="Advanced", json_schema_extra={"position": 2})

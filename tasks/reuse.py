@@ -74,7 +74,7 @@ def find(session: Session, now: float) -> Judged | None:
 
 
 def own(session: Session) -> Judged | None:
-    """The report that this gate itself has kept before it launched: its training runs already. Raises StoreError."""
+    """The report that this gate itself kept before it launched, as its training runs. Raises StoreError."""
     data = session.setting.store.get(report_key(session.gate_id))
     if data is None:
         return None

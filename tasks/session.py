@@ -15,7 +15,7 @@ from tasks.gateread import GateFileError
 from tasks.jobs import new_gate_id
 from tasks.keeper import Keeper
 from tasks.launchers.base import JobState, LaunchError
-from tasks.lease import CHECK, TRAIN, TTL_S, Held, Lease, LeaseError
+from tasks.lease import TTL_S, Held, Lease, LeaseError
 from tasks.outcome import Judged
 from tasks.owner import this_process
 from tasks.request import GateRequest
@@ -56,7 +56,9 @@ class Session:
         self.keeper.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         # Nothing here awaits: a second cancellation cannot get in between.
         try:
             if self._ours():

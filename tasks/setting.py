@@ -1,4 +1,4 @@
-"""What one gate stands on: its file, policy, facts, store and launcher. Opening it starts and writes nothing."""
+"""What one gate stands on: file, policy, facts, store and launcher. Opening it starts and writes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from checks import bundle as bundles
 from checks import catalog
 from checks.bundle import Bundle
 from checks.decode import DecodeError, nearest
-from checks.facts.table import Facts, builtin
+from checks.facts.shipped import builtin
+from checks.facts.table import Facts
 from checks.model import Declared
 from checks.policy import Policy
 from checks.report import digest, dump_plain
@@ -46,7 +47,11 @@ class Setting:
     @property
     def digest(self) -> str:
         """Equal for gates that would do the same: the file's values with the overrides, and the policy."""
-        values = {"gate": self.gate.model_dump(mode="json"), "here": str(self.here), "checks": self.fingerprint}
+        values = {
+            "gate": self.gate.model_dump(mode="json"),
+            "here": str(self.here),
+            "checks": self.fingerprint,
+        }
         return _digest(values)
 
     @property
@@ -69,7 +74,8 @@ class Setting:
         checks = self.gate.checks
         return bundles.make(
             gate_id, self.declared, checks.profile, self.policy, self.facts,
-            extra=checks.extra, timeouts_s=checks.timeouts_s, network_s=checks.network_s, stage_s=checks.stage_s,
+            extra=checks.extra, timeouts_s=checks.timeouts_s,
+            network_s=checks.network_s, stage_s=checks.stage_s,
         )  # fmt: skip
 
 
@@ -77,9 +83,7 @@ def open_setting(request: GateRequest) -> Setting:
     """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
     path = Path(request.gate_file).expanduser()
     gate = read(path, request.advanced.overrides)
-    file, here = os.path.relpath(path), path.resolve().parent
-    if file.startswith(".."):
-        file = str(path.resolve())
+    here, file = path.resolve().parent, _shown(path)
     policy = _policy(here / gate.policy.file)
     facts = builtin()
     _require_known(file, gate, policy, facts)
@@ -90,17 +94,30 @@ def open_setting(request: GateRequest) -> Setting:
         launcher = launcher_of(engine)
         names = launcher.node_names(gate.cluster.declared.nodes)
     except LaunchRejected as error:
-        cause = error.__cause__ if isinstance(error.__cause__, DecodeError) else None
-        path = f"cluster.{cause.path}" if cause else "cluster"
-        raise GateFileError(file, path, cause.reason if cause else str(error), cause and cause.nearest) from error
+        raise _about_launcher(file, error) from error
     work = root / "work"
-    return Setting(gate, file, here, policy, facts, gate.declared(names), FolderStore(root), engine, launcher, work)
+    return Setting(
+        gate, file, here, policy, facts, gate.declared(names), FolderStore(root), engine, launcher, work
+    )
 
 
 def launcher_of(engine: Engine) -> Launcher:
     """The launcher that a lease or a gate file names. Raises LaunchRejected."""
     options: Mapping[str, object] = json.loads(engine.options)
     return launcher_for(engine.launcher, options, Path(engine.root))
+
+
+def _shown(path: Path) -> str:
+    """As short as it is clear."""
+    relative = os.path.relpath(path)
+    return str(path.resolve()) if relative.startswith("..") else relative
+
+
+def _about_launcher(file: str, error: LaunchRejected) -> GateFileError:
+    cause = error.__cause__
+    if isinstance(cause, DecodeError):
+        return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
+    return GateFileError(file, "cluster", str(error))
 
 
 def _policy(path: Path) -> Policy:
@@ -111,7 +128,7 @@ def _policy(path: Path) -> Policy:
 
 
 def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
-    """Types, GPU counts and checks that exist; a contradiction would only be found after the checks have run."""
+    """Types, GPU counts and checks that exist; a contradiction would only show after the checks."""
     declared = gate.cluster.declared
     instance = facts.instances.get(declared.instance_type)
     where = "cluster.declared.instance_type"
@@ -119,7 +136,9 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         near = nearest(declared.instance_type, tuple(facts.instances))
         raise GateFileError(file, where, f"nothing is known of {declared.instance_type!r}", near)
     if instance.gpus != declared.gpus_per_node:
-        said = f"{declared.instance_type} has {instance.gpus} GPUs, the file declares {declared.gpus_per_node}"
+        said = (
+            f"{declared.instance_type} has {instance.gpus} GPUs, the file declares {declared.gpus_per_node}"
+        )
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
     if declared.instance_type not in policy.instance_types:
         said = f"policy {policy.name!r} was written for {', '.join(policy.instance_types)}, not for this type"
@@ -130,7 +149,9 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         raise GateFileError(file, "checks.extra", str(error)) from error
     for name in gate.checks.timeouts_s:
         if name not in checks:
-            raise GateFileError(file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks))
+            raise GateFileError(
+                file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks)
+            )
     for name in checks:
         if name not in policy.checks:
             said = f'policy {policy.name!r} has no line for check {name}: add [checks."{name}"] to it'

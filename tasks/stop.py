@@ -1,4 +1,4 @@
-"""Whether somebody asked this flow run to stop. A run in a person's own process has no worker that would end it.
+"""Whether somebody asked this flow run to stop. A run in one's own process has no worker that would end it.
 
 StopAsked           the run is being cancelled
 """

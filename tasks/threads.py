@@ -1,4 +1,4 @@
-"""Blocking effects from an event loop, so that a cancelled flow never leaves one half done behind its back."""
+"""Blocking effects from an event loop, so that a cancelled flow leaves none half done behind it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 async def to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run it in a thread. Where the caller is cancelled meanwhile, wait for its end first, then be cancelled."""
+    """Run it in a thread. A caller that is cancelled meanwhile waits for its end first."""
     running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(running)

@@ -1,4 +1,4 @@
-"""Reports of healthy clusters for tests, and ways to break them. The catalogue and the policy are small and fixed."""
+"""Reports of healthy clusters for tests, and ways to break them. Catalogue and policy are small and fixed."""
 
 from __future__ import annotations
 

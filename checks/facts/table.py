@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from checks.decode import decode, parse_json
 from checks.report import digest
-
-INSTANCES = Path(__file__).parent / "instances.json"
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,3 @@ class _File:
 def load(data: bytes) -> Facts:
     """Facts from JSON text. Raises DecodeError."""
     return Facts(decode(_File, parse_json(data, 1 << 24)).instances, digest(data))
-
-
-def builtin() -> Facts:
-    """The facts that are shipped."""
-    return load(INSTANCES.read_bytes())

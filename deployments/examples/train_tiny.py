@@ -1,7 +1,7 @@
 """A real, tiny distributed training run: a small transformer, DDP, checkpoints, resume.
 
-Start it with torchrun; every option has a default. On CPU it uses gloo, with GPUs nccl. The data are synthetic:
-each token follows from the one before it, with some noise, so the loss falls within seconds.
+Start it with torchrun; every option has a default. On CPU it uses gloo, with GPUs nccl. The data are
+synthetic: each token follows from the one before it, with some noise, so the loss falls within seconds.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def train(options: argparse.Namespace, device: torch.device) -> tuple[float, float, int]:
-    """Train to `options.steps`; returns the first and the last loss over all ranks, and the step it began at."""
+    """Train to `options.steps`; returns the first and last loss over all ranks, and where it began."""
     torch.manual_seed(0)
     model = DistributedDataParallel(Transformer().to(device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
@@ -151,7 +151,9 @@ def _newest(folder: Path) -> dict[str, object] | None:
             if {"step", "model", "optimizer"} <= set(checkpoint):
                 return checkpoint
         except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-            print(f"{path.name} cannot be read ({type(error).__name__}), trying an older one", file=sys.stderr)
+            print(
+                f"{path.name} cannot be read ({type(error).__name__}), trying an older one", file=sys.stderr
+            )
     return None
 
 

@@ -24,7 +24,7 @@ from tasks.lease import LeaseError
 from tasks.outcome import Outcome
 from tasks.prefect_server import EmbeddedServer, ServerError
 from tasks.prefect_settings import configured_api_url
-from tasks.request import Advanced, GateRequest
+from tasks.request import Advanced, GateRequest, Wait
 from tasks.session import take
 from tasks.setting import Setting, open_setting
 from tasks.store.base import StoreError
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait",
         choices=("verdict", "started", "finished"),
         default="",
-        help="until the training is handed over, runs, or has ended (default: finished for local, else started)",
+        help="until training is handed over, runs, or has ended (default: finished for local, else started)",
     )
     add_output_arguments(parser)
 
@@ -72,7 +72,9 @@ def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
         try:
             server = _server(setting, stack)
             request = _request(arguments, setting, embedded=server is not None)
-            cancelled = Foreground(lambda: _flow(request, server, shown)).run()
+            if Foreground(lambda: _flow(request, server, shown)).run():
+                stack.close()
+                return interrupted(arguments, gate_id, 0)
         except Interrupted as error:
             stack.close()
             return interrupted(arguments, gate_id, error.number)
@@ -85,9 +87,12 @@ def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
                 raise
             if shown.outcome is None:
                 return nothing_judged(arguments, name, gate_id, f"the Prefect server failed: {error}")
-            write_stderr(f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {error}")
+            write_stderr(
+                f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {error}"
+            )
     if shown.outcome is None:
-        return interrupted(arguments, gate_id, 0) if cancelled else _unknown(arguments, name, gate_id)
+        nothing_judged(arguments, name, gate_id, "the flow ended without saying how")
+        return int(Exit.CANNOT_TELL)
     return _show(arguments, name, shown.outcome)
 
 
@@ -128,7 +133,8 @@ async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live
 
 def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) -> GateRequest:
     """What the flow gets: absolute paths, so that a hook in another process finds the same lease."""
-    wait = arguments.wait or ("finished" if setting.gate.cluster.launcher == "local" else "started")
+    default: Wait = "finished" if setting.gate.cluster.launcher == "local" else "started"
+    wait: Wait = arguments.wait or default
     advanced = Advanced(
         overrides=arguments.overrides,
         store=str(setting.store.root),
@@ -142,10 +148,3 @@ def _is_service(error: Exception) -> bool:
     """Whether the Prefect server failed us, and not we ourselves."""
     httpx = sys.modules.get("httpx")
     return httpx is not None and isinstance(error, httpx.HTTPError)
-
-
-def _unknown(arguments: argparse.Namespace, name: str, gate_id: str) -> int:
-    nothing_judged(arguments, name, gate_id, "the flow ended without saying how")
-    return int(Exit.CANNOT_TELL)
-
-

@@ -1,4 +1,4 @@
-"""`prelaunch plan FILE`: what a gate would run, as a person could start it by hand. Starts and writes nothing."""
+"""`prelaunch plan FILE`: what a gate would run, as a person could start it. Starts and writes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tasks.setting import open_setting
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE --set a.b=value --format text|json."""
     add_gate_arguments(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="what stdout gets (default text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="what stdout gets (default text)"
+    )
 
 
 def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +59,9 @@ def reject(form: str, error: Exception) -> int:
 
 
 def _text(request: Request) -> str:
-    environment = "".join(f"    {key}={shlex.quote(value)} \\\n" for key, value in request.environment.items())
+    environment = "".join(
+        f"    {key}={shlex.quote(value)} \\\n" for key, value in request.environment.items()
+    )
     command = shlex.join(request.argv)
-    return f"# {request.name} on {request.node}\ncd {shlex.quote(request.working_directory)} && \\\n{environment}    {command}\n"
+    folder = shlex.quote(request.working_directory)
+    return f"# {request.name} on {request.node}\ncd {folder} && \\\n{environment}    {command}\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from checks.decode import DecodeError
-from checks.facts.table import builtin
+from checks.facts.shipped import builtin
 from checks.model import Report, Verdict
 from checks.policy import OnWarn, Policy
 from checks.report import REPORT_BYTES, load

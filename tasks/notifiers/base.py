@@ -5,6 +5,7 @@ NotifyError         the page could not be sent; the next notifier is tried, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,13 +16,17 @@ class NotifyError(Exception):
 
 @dataclass(frozen=True)
 class Page:
-    """What somebody has to know. `title` is one line, `text` plain text that holds no secret; `url` is the report."""
+    """What somebody has to know. `title` is one line, `text` plain and without secrets, `url` the report."""
 
     gate_id: str
     cluster: str
     title: str
     text: str
     url: str
+
+
+Keep = Callable[[str, str], str]
+"""Keeps text under a key of the store; returns where it is. Raises NotifyError."""
 
 
 class Notifier(Protocol):

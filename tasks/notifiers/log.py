@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TextIO
 
-from tasks.notifiers.base import NotifyError, Page
-from tasks.store.base import Store, StoreError
+from tasks.notifiers.base import Keep, Page
 
 
 class LogNotifier:
@@ -14,19 +14,12 @@ class LogNotifier:
 
     name = "log"
 
-    def __init__(self, store: Store, stream: TextIO | None = None) -> None:
-        self.store, self.stream = store, stream
+    def __init__(self, keep: Keep, stream: TextIO | None = None) -> None:
+        self.keep, self.stream = keep, stream
 
     def send(self, page: Page) -> str:
         """Both; a stream that nobody reads is no failure, a page that is not kept is."""
-        key = f"pages/{page.gate_id}.txt"
         stream = self.stream or sys.stderr
-        try:
+        with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=stream, flush=True)
-        except (OSError, ValueError):
-            pass  # closed by whoever started us; the store still gets it
-        try:
-            self.store.put(key, f"{page.title}\n\n{page.text}\n".encode("utf-8", "backslashreplace"))
-        except StoreError as error:
-            raise NotifyError(f"the page is not kept: {error}") from error
-        return self.store.place(key)
+        return self.keep(f"pages/{page.gate_id}.txt", f"{page.title}\n\n{page.text}\n")

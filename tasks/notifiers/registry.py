@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.notifiers.base import Notifier, NotifyError, Page
-from tasks.store.base import Store
+from tasks.notifiers.base import Keep, Notifier, NotifyError, Page
 
 NAMES = ("log",)
 
 
-def notifiers_for(order: Sequence[str], store: Store) -> tuple[Notifier, ...]:
+def notifiers_for(order: Sequence[str], keep: Keep) -> tuple[Notifier, ...]:
     """The notifiers of a gate file, in its order. Raises NotifyError for a name that is none."""
-    return tuple(_make(name, store) for name in order)
+    return tuple(_make(name, keep) for name in order)
 
 
 def send_first(notifiers: Sequence[Notifier], page: Page) -> tuple[str, tuple[str, ...]]:
@@ -26,9 +25,9 @@ def send_first(notifiers: Sequence[Notifier], page: Page) -> tuple[str, tuple[st
     return "", tuple(failures)
 
 
-def _make(name: str, store: Store) -> Notifier:
+def _make(name: str, keep: Keep) -> Notifier:
     if name == "log":
         from tasks.notifiers.log import LogNotifier
 
-        return LogNotifier(store)
+        return LogNotifier(keep)
     raise NotifyError(f"there is no notifier {name!r}. Choose of {', '.join(NAMES)}.")

@@ -32,7 +32,9 @@ def answer_word(verdict: Verdict) -> str:
 def explanation(verdict: Verdict) -> str:
     """One plain sentence on what the answer means for the machines."""
     if verdict.answer is Answer.GO:
-        return "Everything that had to be observed was, and the policy lets it through."
+        if verdict.level is Level.WARN:
+            return "WARN: there are warnings, and the policy lets them through."
+        return "PASS: everything that had to be observed was, and all of it is within the policy."
     if verdict.answer is Answer.ASK:
         return "There are warnings that the policy leaves to a person: somebody has to say go or no-go."
     if verdict.answer is Answer.CANNOT_TELL:
@@ -57,9 +59,10 @@ def coverage_text(coverage: Coverage) -> str:
 def sentence(item: Group) -> str:
     """Such as "node-1/rank-3: compute.gemm: wrong_elements is 12", or "compute.gemm on 3 ranks: ..."."""
     message, check = one_line(item.message), one_line(item.check, 80)
-    if len(item.subjects) == 1:
-        return f"{item.who}: {check}: {message}"
-    return f"{check} on {item.who}: {message}"
+    if len(item.subjects) > 1:
+        return f"{check} on {item.who}: {message}"
+    # "report" is no check: what is said of it is about the subject as a whole.
+    return f"{item.who}: {message}" if check == "report" else f"{item.who}: {check}: {message}"
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:

@@ -13,7 +13,10 @@ from tasks.render.matrix import check_lines, node_lines
 from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
 
 FINDINGS, NODES, EVIDENCE = 30, 50, 1200
-_SPECIAL = re.compile(r"[\\`*_\[\]<>&|~#@!{}()$]|://|www\.", re.IGNORECASE)
+# An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
+_SPECIAL = re.compile(
+    r"[\\`*\[\]<>&|~#@!{}()$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE
+)
 _RUNS = re.compile(r"`+")
 
 

@@ -51,7 +51,7 @@ def terminal(
         _show_findings(console, groups, verdict, width)
     if report is not None:
         console.print()
-        console.print(_checks(report, verdict))
+        console.print(_checks(report, verdict, width))
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
         console.print(Text(one_line(f"{told}, measured {report.measured_at}"), style="dim"))
     d = verdict.digests
@@ -108,19 +108,20 @@ def _findings(groups: tuple[Group, ...]) -> Table:
     return table
 
 
-def _checks(report: Report, verdict: Verdict) -> Table:
+def _checks(report: Report, verdict: Verdict, width: int) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for title in ("check", "verdict", "observed", "longest"):
+    for title in ("check", "verdict", "observed", "longest")[: 4 if width >= NARROW else 3]:
         table.add_column(title, overflow="fold")
     for line in check_lines(report, verdict):
         state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
         seen = line.planned.skip.value if line.planned.skip else f"{line.observed} of {line.required}"
         took = f"{line.seconds:.1f} s" if line.seconds is not None else ""
-        table.add_row(Text(one_line(line.planned.check, 60)), state, Text(seen), Text(took))
+        cells = (Text(one_line(line.planned.check, 60)), state, Text(seen), Text(took))
+        table.add_row(*cells[: len(table.columns)])
     return table
 
 

@@ -1,4 +1,4 @@
-"""A store in a folder. Values appear by rename; what is conditional happens under one file lock of the store."""
+"""A store in a folder. Values appear by rename; what is conditional happens under its one file lock."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ def findings(check: str, *metrics: Mapping[str, Value]) -> list[Finding]:
     ]
     line = local_policy().checks[check]
     found = rules.apply(check, line, rows, len(rows))
-    return [finding for finding in found if not finding.message.startswith("not measured")]
+    heard = dict.fromkeys(found)  # as the verdict does: equal findings are one
+    return [finding for finding in heard if not finding.message.startswith("not measured")]
 
 
 def verdicts(check: str, *metrics: Mapping[str, Value]) -> list[tuple[str, str, str]]:

@@ -40,7 +40,7 @@ def test_another_gate_is_turned_away(member: Member) -> None:
 
 
 def test_a_note_is_waited_for(member: Member) -> None:
-    """get returns as soon as the note is there."""
+    """It is answered as soon as the note is there."""
     said: list[object] = []
     reader = threading.Thread(target=lambda: said.append(ask(member, "g", "get", 5, key="a", wait_ms=4000)))
     reader.start()

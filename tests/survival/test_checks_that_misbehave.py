@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from checks.model import Cause, Outcome
-from survival.world import Ended, World, run
+from tests.survival.world import Ended, World, run
 
 SABOTAGE = ("raises", "hangs", "nan", "gigabyte", "exits")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from checks.model import Cause
-from survival.world import World, run
 from tasks.launchers.base import Launcher
+from tests.survival.world import World, run
 
 
 @pytest.fixture

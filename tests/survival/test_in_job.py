@@ -8,7 +8,7 @@ from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.model import SCHEMA_VERSION
 from checks.system import identity_of_node
-from survival.world import Ended, World, run
+from tests.survival.world import Ended, World, run
 
 TRAIN = (
     "{python}",

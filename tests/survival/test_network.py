@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from checks.model import Cause
-from survival.faulty_network import cut, needs_root, network, shape
-from survival.world import RUN, World, run
+from tests.survival.faulty_network import cut, needs_root, network, shape
+from tests.survival.world import RUN, World, run
 
 ABSENT = (
     "{python}",

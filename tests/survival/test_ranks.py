@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from checks.model import Cause
-from survival.sabotage import FAULTY_RANK
-from survival.world import World, run
+from prelaunch_sabotage import FAULTY_RANK
+from tests.survival.world import World, run
 
 FAULTY = f"node-1/rank-{FAULTY_RANK}"
 QUICK = {"collective.all_reduce": 8.0, "collective.all_gather": 8.0, "training.ddp": 8.0}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checks import bundle as bundles
-from checks.facts.table import builtin
+from checks.facts.shipped import builtin
 from checks.merge import merge
 from checks.model import Answer, Cause, Declared, Finding, Level, Profile, Report, Verdict
 from checks.policy import CheckPolicy, Policy
@@ -47,7 +47,7 @@ class World:
         """The bundle of this world."""
         names = tuple(f"node-{index}" for index in range(self.nodes))
         declared = Declared("cpu", self.nodes, 0, self.ranks_per_node, names)
-        extra = tuple(f"survival.sabotage:{name}" for name in self.sabotage)
+        extra = tuple(f"prelaunch_sabotage:{name}" for name in self.sabotage)
         return bundles.make(
             gate_id,
             declared,
@@ -105,7 +105,7 @@ def run(
         ranks_per_node=world.ranks_per_node,
         max_runtime_s=world.max_runtime_s,
         files={"bundle.json": bundles.dump(made), **(files or {})},
-        environment={"PYTHONPATH": str(ROOT / "tests"), **world.environment},
+        environment={"PYTHONPATH": str(ROOT / "tests" / "sabotage"), **world.environment},
     )
     try:
         runs_on.submit(runs_on.plan(job))

@@ -1,0 +1,105 @@
+"""Gate files for tests: two fake nodes of two ranks on this machine, and a training that is a line of Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from checks.catalog import CATALOG
+
+FAKE = Path(__file__).with_name("fake_python.py")
+TRAINED = ("{python}", "-c", "print('trained')")
+
+
+def write_gate(
+    folder: Path,
+    *,
+    training: tuple[str, ...] = TRAINED,
+    policy: str = "",
+    on_warn: str = "go",
+    profile: str = "quick",
+    checks_minutes: float = 1.0,
+    training_minutes: float = 1.0,
+    fake: bool = True,
+    nodes: int = 2,
+) -> Path:
+    """A gate file, its policy, and the interpreter that plays the nodes; the store is folder/store."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "policy.toml").write_text(_policy(on_warn), encoding="utf-8")
+    interpreter = _interpreter(folder) if fake else sys.executable
+    path = folder / "gate.toml"
+    path.write_text(
+        f"""
+name = "test"
+[cluster]
+name = "test"
+launcher = "local"
+[cluster.declared]
+instance_type = "cpu"
+nodes = {nodes}
+ranks_per_node = 2
+[cluster.options]
+grace_s = 0.5
+python = {json.dumps(str(interpreter))}
+[checks]
+profile = "{profile}"
+network_s = 5.0
+stage_s = 20.0
+max_runtime_minutes = {checks_minutes}
+[policy]
+file = "policy.toml"
+{policy}
+[training]
+command = {json.dumps(list(training))}
+distributed = "none"
+max_runtime_minutes = {training_minutes}
+[store]
+path = {json.dumps(str(folder / "store"))}
+""",
+        encoding="utf-8",
+    )
+    return path
+
+
+def _policy(on_warn: str) -> str:
+    head = f'name = "test"\ninstance_types = ["cpu"]\non_warn = "{on_warn}"\nmax_unfit_fraction = 0.5\n'
+    return head + "".join(_line(check.name) for check in CATALOG)
+
+
+def _line(name: str) -> str:
+    rules = ""
+    if name == "collective.all_reduce":
+        bounds = "warn_above = 0.5, fail_above = 1.5"
+        rules = f'rules = [{{ metric = "wrong_elements", {bounds}, source = "a test" }}]\n'
+    return f'[checks."{name}"]\n{rules}'
+
+
+def _interpreter(folder: Path) -> Path:
+    """A program, as a launcher starts one: the fake under this very interpreter."""
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def runs(store: Path) -> int:
+    """How often fake nodes have run their checks."""
+    return sum(path.read_text().count("run") for path in store.glob("clusters/*/jobs/*/nodes/*/runs"))
+
+
+def processes_below(folder: Path) -> list[int]:
+    """Live processes that were started for a job below the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command, state = (entry / "cmdline").read_bytes(), (entry / "stat").read_text().rpartition(")")[2]
+            here = os.readlink(entry / "cwd")
+        except OSError:
+            continue
+        if state.split()[0] != "Z" and (str(folder).encode() in command or here.startswith(str(folder))):
+            found.append(int(entry.name))
+    return found

@@ -1,0 +1,69 @@
+"""Finds the processes that a test session left behind, and names the test that started each.
+
+Every process inherits its parent's environment, however it detached itself; so the session puts a mark of its own into
+the environment and looks for it in /proc at its end. pytest itself keeps PYTEST_CURRENT_TEST there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "PYTEST_SESSION_MARK"
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A process that outlived its test."""
+
+    pid: int
+    command: str
+    test: str
+
+    def __str__(self) -> str:
+        return f"{self.test}: left process {self.pid} running: {self.command}"
+
+
+def find(mark: str, proc: Path = Path("/proc")) -> tuple[Leftover, ...]:
+    """The living processes that bear the mark, other than this one and its ancestors. Zombies are dead."""
+    own = _ancestry(os.getpid(), proc)
+    pids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal())
+    found = (_leftover(pid, f"{MARK}={mark}", proc) for pid in pids if pid not in own)
+    return tuple(item for item in found if item)
+
+
+def settle(mark: str, deadline_s: float) -> tuple[Leftover, ...]:
+    """Wait for the last ones to end by themselves; what is then still there is killed and returned."""
+    until = time.monotonic() + deadline_s
+    while (left := find(mark)) and time.monotonic() < until:
+        time.sleep(0.05)
+    for item in left:
+        try:
+            os.kill(item.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return left
+
+
+def _leftover(pid: int, mark: str, proc: Path) -> Leftover | None:
+    try:
+        environment = (proc / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")
+        state = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+        command = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+    except (OSError, IndexError):
+        return None  # it ended meanwhile, or is another user's
+    if mark not in environment or state in "ZX":
+        return None
+    tests = [line.partition("=")[2] for line in environment if line.startswith("PYTEST_CURRENT_TEST=")]
+    return Leftover(pid, command.strip()[:200], tests[0] if tests else "outside of any test")
+
+
+def _ancestry(pid: int, proc: Path) -> set[int]:
+    found: set[int] = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        pid = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    return found

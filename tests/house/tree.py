@@ -1,0 +1,49 @@
+"""The source tree as the house rules see it."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("flows", "tasks", "checks")
+PLACES = (*PACKAGES, "container", "deployments", "tests")
+GENERATED = ("recordings", "golden", "__pycache__")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file: its path below the root, its text and its syntax tree."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+
+def files(*places: str, suffix: str) -> tuple[Path, ...]:
+    """The files below the places with that suffix, generated ones apart."""
+    return tuple(
+        Path(folder, name)
+        for place in places
+        for folder, folders, names in os.walk(ROOT / place)
+        if not folders.__setitem__(slice(None), sorted(set(folders) - set(GENERATED)))
+        for name in sorted(names)
+        if name.endswith(suffix)
+    )
+
+
+def sources(*places: str) -> Iterator[Source]:
+    """Every Python file below the places."""
+    for path in files(*places, suffix=".py"):
+        text = path.read_text()
+        yield Source(str(path.relative_to(ROOT)), text, ast.parse(text, str(path)))
+
+
+def modules(package: str) -> tuple[str, ...]:
+    """The dotted names of a package's modules, `__main__` apart."""
+    paths = (path.relative_to(ROOT).with_suffix("") for path in files(package, suffix=".py"))
+    names = (".".join(path.parts).removesuffix(".__init__") for path in paths)
+    return tuple(name for name in names if not name.endswith("__main__"))

@@ -1,0 +1,180 @@
+"""Gate files: what is taken, and how what is wrong is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checks.model import Profile
+from tasks.gateread import GateFileError, read
+from tasks.request import GateRequest
+from tasks.setting import open_setting
+from tests.flows.gates import write_gate
+
+GATES = sorted((Path(__file__).parents[2] / "deployments" / "gates").glob("*.toml"))
+Edit = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Edit:
+    """The test gate file with one text replaced."""
+
+    def edit(old: str, new: str) -> Path:
+        path = write_gate(tmp_path)
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        return path
+
+    return edit
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_every_shipped_gate_file_opens(path: Path) -> None:
+    """What is shipped is valid, and agrees with its policy, its launcher and the facts."""
+    setting = open_setting(GateRequest(gate_file=str(path)))
+
+    assert setting.gate.name == path.stem
+    assert setting.declared.node_names
+
+
+def test_some_gate_files_are_shipped() -> None:
+    """The test above is about something."""
+    assert "local" in [path.stem for path in GATES]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message", "near"),
+    [
+        ("nodes = 2", "nodez = 2", "cluster.declared.nodez", "unknown key", "nodes"),
+        ("[policy]", "[polcy]", "polcy", "unknown key", "policy"),
+        ("nodes = 2", 'nodes = "2"', "cluster.declared.nodes", "expected a whole number, found text '2'", None),
+        ("nodes = 2", "nodes = 2.0", "cluster.declared.nodes", "expected a whole number", None),
+        ("nodes = 2", "nodes = true", "cluster.declared.nodes", "found true", None),
+        ("nodes = 2", "nodes = 0", "cluster.declared.nodes", "greater than or equal to 1", None),
+        ('profile = "quick"', 'profile = "quik"', "checks.profile", "none of quick, standard, deep", "quick"),
+        ('name = "test"', 'name = "Test!"', "name", "is not of the form", None),
+        ("network_s = 5.0", "network_s = nan", "checks.network_s", "expected a finite number", None),
+        ('distributed = "none"', 'distributed = "mpi"', "training.distributed", "none of torchrun, none", None),
+        ('file = "policy.toml"', "", "policy.file", "missing key", None),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_path(
+    edited: Edit, old: str, new: str, path: str, message: str, near: str | None
+) -> None:
+    """A rejected file names the key, the matter in plain words, and the nearest valid word."""
+    with pytest.raises(GateFileError) as caught:
+        read(edited(old, new))
+
+    assert (caught.value.path, caught.value.nearest) == (path, near)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message", "near"),
+    [
+        ('"cpu"', '"p5.48xlage"', "cluster.declared.instance_type", "nothing is known", "p5.48xlarge"),
+        ("ranks_per_node = 2", "ranks_per_node = 2\ngpus_per_node = 8", "cluster.declared.gpus_per_node", "has 0", "0"),
+        ("grace_s", "grace_z", "cluster.options.grace_z", "unknown key", "grace_s"),
+        ('launcher = "local"', 'launcher = "locl"', "cluster", "none of local", None),
+        ("network_s = 5.0", 'extra = ["no.such:thing"]', "checks.extra", "cannot be imported", None),
+        ("[policy]", '[checks.timeouts_s]\n"compute.gem" = 3\n[policy]', "checks.timeouts_s.compute.gem", "no such", "compute.gemm"),
+    ],
+)  # fmt: skip
+def test_a_contradiction_is_found_before_anything_starts(
+    edited: Edit, old: str, new: str, path: str, message: str, near: str | None
+) -> None:
+    """Types, GPU counts, options and checks that cannot be are refused from the files alone."""
+    with pytest.raises(GateFileError) as caught:
+        open_setting(GateRequest(gate_file=str(edited(old, new))))
+
+    assert (caught.value.path, caught.value.nearest) == (path, near)
+    assert message in caught.value.message
+
+
+def test_a_policy_that_lacks_a_check_is_refused(tmp_path: Path) -> None:
+    """A check without a policy line could only end in cannot-tell."""
+    path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
+    policy.write_text(policy.read_text().replace('[checks."training.ddp"]\n', ""))
+
+    with pytest.raises(GateFileError, match=r"no line for check training\.ddp"):
+        open_setting(GateRequest(gate_file=str(path)))
+
+
+def test_a_policy_error_names_the_policy_file(tmp_path: Path) -> None:
+    """The operator is sent to the file that has to be mended."""
+    path = write_gate(tmp_path)
+    (tmp_path / "policy.toml").write_text('nam = "x"\n')
+
+    with pytest.raises(GateFileError) as caught:
+        open_setting(GateRequest(gate_file=str(path)))
+
+    assert caught.value.file.endswith("policy.toml")
+    assert caught.value.nearest == "name"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("training.command=['sh']", "what will run"),
+        ("training.command.0=sh", "what will run"),
+        ("training.environment.PATH=/tmp", "what will run"),
+        ("policy.file=/tmp/p.toml", "a path"),
+        ("policy={file='x'}", "a path"),
+        ("policy={file='x', mode='observe'}", "is a table"),
+        ("policy=3", "is a part of it"),
+        ("store.path=/tmp", "a path"),
+        ("checks.extra=['os:system']", "code"),
+        ("cluster.options.python=sh", "a file or a program"),
+        ("cluster.options.subnet=/etc", "a file or a program"),
+        ("cluster.name=other", "lease"),
+        ("cluster.declared.nodez=3", "unknown key"),
+        ("cluster.declared.nodes=many", "expected a whole number"),
+        ("name.x=1", "no table"),
+        ("nodes", "not of the form"),
+        ("=3", "not of the form"),
+        ("a b c=3", "no dotted key"),
+        ("policy.mode=1\npolicy.file='x'", "not of the form"),
+    ],
+)
+def test_an_override_cannot(tmp_path: Path, assignment: str, said: str) -> None:
+    """`--set` changes values; commands, paths, code and names of things stay, and it says why."""
+    with pytest.raises(GateFileError, match=said):
+        read(write_gate(tmp_path), [assignment])
+
+
+def test_overrides_change_values(tmp_path: Path) -> None:
+    """Numbers, words, and checks whose names have dots."""
+    sets = ["cluster.declared.nodes=1", "checks.profile=deep", "checks.timeouts_s.compute.gemm=9", "policy.mode=observe"]
+    gate = read(write_gate(tmp_path), sets)
+
+    assert (gate.cluster.declared.nodes, gate.checks.profile) == (1, Profile.DEEP)
+    assert gate.checks.timeouts_s == {"compute.gemm": 9.0}
+    assert gate.title == "gate test: 1 node, deep"
+
+
+def test_an_override_does_not_mend_a_broken_file(edited: Edit) -> None:
+    """The file has to be right by itself: the next run may have no override."""
+    with pytest.raises(GateFileError, match="found text"):
+        read(edited("nodes = 2", 'nodes = "2"'), ["cluster.declared.nodes=2"])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(b"a = [", "not valid TOML"), (b"\xff\xfe", "not UTF-8"), (b"#" * (1 << 21), "larger than"), (b"", "missing key")],
+)
+def test_what_is_no_gate_file_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+    """Any bytes give one error with the file's name."""
+    (tmp_path / "x.toml").write_bytes(data)
+
+    with pytest.raises(GateFileError, match=said):
+        read(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize("name", ["absent.toml", "."])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
+    """Absent, or a folder."""
+    with pytest.raises(GateFileError, match="cannot be read"):
+        read(tmp_path / name)
