@@ -1,4 +1,4 @@
-"""What had to be observed against what was (pure). Everything that is missing becomes a finding, cause EVIDENCE."""
+"""What had to be observed against what was (pure). What is missing becomes a finding, cause EVIDENCE."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from checks.localise import PAIRS
 from checks.model import (
     CLUSTER,
     Cause,
@@ -69,8 +70,10 @@ def _by_check(rows: Iterable[Observation]) -> tuple[dict[str, dict[str, Observat
     found: dict[str, dict[str, Observation]] = {}
     twice: set[tuple[str, str]] = set()
     for row in rows:
-        if found.setdefault(row.check, {}).setdefault(row.subject, row) is not row:
+        of_check = found.setdefault(row.check, {})
+        if row.subject in of_check:
             twice.add((row.check, row.subject))
+        of_check[row.subject] = row
     for check, subject in twice:
         del found[check][subject]
     return found, twice
@@ -160,9 +163,9 @@ def _about_check(
 
 
 def _holes(row: Observation, line: CheckPolicy) -> Iterator[Finding]:
-    """Nulls that nothing explains, in metrics that no rule looks at (rules speak for their own)."""
+    """Nulls that nothing explains, in metrics that no rule looks at (rules and localise speak of theirs)."""
     failures = row.metrics.get("failures")
-    ruled = {rule.metric for rule in line.rules}
+    ruled = {rule.metric for rule in line.rules} | ({"bandwidth_gbps"} if row.check == PAIRS else set())
     for name, value in row.metrics.items():
         items = value if isinstance(value, tuple) and name not in ruled else ()
         holes = [i for i, item in enumerate(items) if item is None and not _explained(failures, i)]

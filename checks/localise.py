@@ -1,8 +1,8 @@
 """From who reached whom, and how fast, to the host or the link that is to blame (pure).
 
-`network.reachability` and `network.pairs` give one row a node: what it saw of each of its peers. A cell (a, b)
-is what a measured towards b. Blame goes to a host when nearly all of its cells are bad and the others' are not;
-what is left over are links.
+`network.reachability` and `network.pairs` give one row a node: what it saw of each of its peers. A cell
+(a, b) is what a measured towards b. Blame goes to a host when nearly all of its cells are bad and the others'
+are not; what is left over are links.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Cell = tuple[str, str]
 def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
     """Findings about hosts and links from the sound rows of both network checks."""
     alive = {node.name for node in report.nodes}
-    for check in (REACHABILITY, PAIRS):
-        for row in rows.get(check, ()):
-            yield from _gaps(check, row, alive)
     others = report.declared.nodes - 1
-    for name, lists in ((REACHABILITY, ("failures",)), (PAIRS, ("bandwidth_gbps", "latency_us"))):
+    for name, lists in (
+        (REACHABILITY, ("failures", "connect_ms")),
+        (PAIRS, ("bandwidth_gbps", "latency_us")),
+    ):
         yield from _incomplete(name, rows.get(name, ()), alive, others, lists)
     first = next((node.name for node in report.nodes if node.rank == 0), "")
     yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first)
@@ -39,27 +39,17 @@ def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Pol
         yield from judge_pairs(rows[PAIRS], alive, floor, ratio, policy.max_unfit_fraction)
 
 
-def _gaps(check: str, row: Observation, alive: set[str]) -> Iterator[Finding]:
-    """What a row does not say of a peer that is there: silence about a peer is no proof that it is well."""
-    peers = _peers(row)
-    missing = sorted(alive - set(peers) - {row.subject})
-    if missing:
-        said = f"nothing is said of {', '.join(missing[:4])}" + (" and others" if len(missing) > 4 else "")
-        yield _evidence(check, row.subject, said)
-    if len(set(peers)) < len(peers):
-        yield _evidence(check, row.subject, "a peer is named twice")
-    for name in ("failures", "connect_ms", "latency_us", "bandwidth_gbps"):
-        if name in row.metrics and len(_list(row, name)) != len(peers):
-            yield _evidence(check, row.subject, f"{name} has not one value a peer")
-
-
 def _incomplete(
     check: str, rows: Sequence[Observation], alive: set[str], others: int, lists: tuple[str, ...]
 ) -> Iterator[Finding]:
     """A row that leaves a peer out has not measured it."""
     for row in rows:
         peers = _peers(row)
-        if not (len(peers) == len(set(peers)) == others and set(peers) >= alive - {row.subject}):
+        missing = sorted(alive - set(peers) - {row.subject})
+        if missing:
+            more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+            yield _evidence(check, row.subject, f"it says nothing of {', '.join(missing[:4])}{more}")
+        elif not len(peers) == len(set(peers)) == others:
             yield _evidence(check, row.subject, "it did not look at each of its peers once")
         elif any(len(_list(row, name)) != len(peers) for name in lists):
             yield _evidence(check, row.subject, "its lists do not have one entry a peer")
@@ -97,7 +87,7 @@ def _unreached(down: set[Cell], cells: set[Cell], why: Mapping[Cell, str]) -> It
         said = f"cut off: {_reasons(why, mine)}, while the other hosts reach each other"
         yield Finding(
             Level.FAIL, Cause.HARDWARE, REACHABILITY, host, said, _cells_text(mine, why),
-            "Check this host's cable, NIC and switch port, and the firewall or security group in front of it.",
+            "Check this host's cable, NIC and switch port, and the firewall or security group before it.",
         )  # fmt: skip
     for link in sorted(links):
         a, b = link
@@ -158,7 +148,7 @@ def judge_pairs(
 
 
 def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
-    """Hosts that explain the bad cells, greedily, then the links that are left. Two hosts alone make a link."""
+    """Hosts that explain the bad cells, greedily, then the links that are left. Two hosts make a link."""
     blamed: list[str] = []
     of_host: dict[str, set[Cell]] = {}
     for cell in cells:

@@ -104,7 +104,7 @@ def end_children(grace_s: float) -> tuple[int, ...]:
     def children(table: Mapping[int, Process]) -> Members:
         return {found.pid: found.started for found in table.values() if found.parent == os.getpid()}
 
-    return _end(children, grace_s, _stop_children)
+    return _end(children, grace_s, chase=True)
 
 
 def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
@@ -120,12 +120,12 @@ def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
 Seed = Callable[[Mapping[int, Process]], Members]
 
 
-def _end(seed: Seed, grace_s: float, chase: Callable[[], None] = lambda: None) -> tuple[int, ...]:
+def _end(seed: Seed, grace_s: float, chase: bool = False) -> tuple[int, ...]:
     table = _table()
     owned = {found.pid for found in table.values() if found.parent == os.getpid()}
     known = _grow(seed(table), table)
     known = _ask(seed, known, time.monotonic() + grace_s) if grace_s > 0 else known
-    known, left = _kill(seed, known, chase)
+    known, left = _kill(seed, known, _Chase(owned, CHASE_S if chase else 0.0))
     for pid in known.keys() - owned:
         _reap_orphan(pid)
     return left
@@ -146,42 +146,58 @@ def _ask(seed: Seed, known: Members, deadline: float) -> Members:
         time.sleep(POLL_S)
 
 
-def _kill(seed: Seed, known: Members, chase: Callable[[], None]) -> tuple[Members, tuple[int, ...]]:
+def _kill(seed: Seed, known: Members, chase: _Chase) -> tuple[Members, tuple[int, ...]]:
     """Freeze all before any is killed: what stands still cannot fork a child that nobody saw."""
     begun = time.monotonic()
     held: set[int] = set()
     quiet = 0
     while True:
-        before = known
+        before, caught = known, chase()
         known, running = _look(seed, known)
+        new = known.keys() - before.keys()
         # /proc is not read in one instant: a child may be born where its parent's death was read already. The
         # next look sees it, or what it left.
-        quiet = 0 if running or known.keys() - before.keys() else quiet + 1
+        quiet = 0 if running or caught or new else quiet + 1
         if quiet == QUIET_LOOKS or time.monotonic() - begun > KILL_S:
-            return known, tuple(found.pid for found in running)
+            pids = tuple(found.pid for found in running)
+            return known, pids if quiet else pids or (max(known, default=0),)
         free = [found for found in running if found.state not in HELD or found.pid not in held]
         if free and time.monotonic() - begun < FREEZE_S:
             for found in free:
                 held.add(found.pid)
                 _signal(found.pid, signal.SIGSTOP)
-            chase()
         else:
             for found in running:
                 _signal(found.pid, signal.SIGKILL)
         time.sleep(POLL_S / 5)
 
 
-def _stop_children() -> None:
-    """Stop what lives by being reborn faster than /proc is read: the kernel's list of children is short."""
-    path = f"/proc/self/task/{os.getpid()}/children"
-    deadline = time.monotonic() + CHASE_S
-    stopped: set[int] = set()
-    while time.monotonic() < deadline and os.path.exists(path):
-        with open(path) as file:
-            new = {int(word) for word in file.read().split()} - stopped
-        for pid in new:
-            _signal(pid, signal.SIGSTOP)
-        stopped |= new
+class _Chase:
+    """Stops what is reborn faster than /proc is read; the kernel's list of our children is short."""
+
+    def __init__(self, owned: set[int], seconds: float) -> None:
+        self._owned, self._seconds = owned, seconds
+        self._orphans: set[int] = set()
+        self._path = f"/proc/self/task/{os.getpid()}/children"
+
+    def __call__(self) -> bool:
+        """Go on until no child was new for `seconds`, at most a hundred times that. Whether any was new."""
+        begun = last = time.monotonic()
+        while (now := time.monotonic()) - last < self._seconds and now - begun < 100 * self._seconds:
+            if new := self._children() - self._owned - self._orphans:
+                last = now
+                for pid in new:
+                    _signal(pid, signal.SIGSTOP)
+                self._orphans |= new
+            self._orphans = {pid for pid in self._orphans if not _reap_orphan(pid)}
+        return last > begun
+
+    def _children(self) -> set[int]:
+        try:
+            with open(self._path) as file:
+                return {int(word) for word in file.read().split()}
+        except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+            return set()
 
 
 def _look(seed: Seed, known: Members) -> tuple[Members, list[Process]]:
@@ -255,11 +271,12 @@ def _signal(pid: int, number: int) -> None:
         return  # gone, or not ours: then it is among those that are reported as left
 
 
-def _reap_orphan(pid: int) -> None:
+def _reap_orphan(pid: int) -> bool:
+    """Whether it is no longer there to be reaped."""
     try:
-        os.waitpid(pid, os.WNOHANG)
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
-        return  # another process is its parent
+        return True  # another process is its parent
 
 
 def _prctl(option: int, value: int) -> None:
@@ -273,7 +290,7 @@ def _prctl(option: int, value: int) -> None:
 
 def _main(argv: Sequence[str]) -> None:
     die_with_parent(int(argv[0]))
-    os.execvp(argv[1], list(argv[1:]))  # noqa: S606  # no shell: the argv is given on as it came
+    os.execvp(argv[1], list(argv[1:]))
 
 
 if __name__ == "__main__":

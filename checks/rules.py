@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
+from checks.model import CLUSTER, EVIDENCE_BYTES, Cause, Finding, Level, Observation, node_of
 from checks.policy import CheckPolicy, Over, Rule
 from checks.statistics import median_of
 
@@ -118,16 +118,16 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
     if len(ranked) < 2:
         return
-    (usual, most), (other, next_most) = ranked[:2]
+    (usual, most), (_, next_most) = ranked[:2]
+    if most == next_most:  # nobody is the odd one, so nobody is blamed
+        said = f"{rule.metric} differs, and no value is the usual one"
+        shown = "\n".join(f"{subject}: {_show(value)}" for subject, value in sorted(values.items()))
+        yield Finding(Level(rule.level), rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy)
+        return
     for subject, value in values.items():
-        if most == next_most:
-            elsewhere = usual if value != usual else other
-            said = f"{rule.metric} is {_show(value)}, elsewhere it is {_show(elsewhere)}"
-        elif value != usual:
+        if value != usual:
             said = f"{rule.metric} is {_show(value)}, on {most} of {len(values)} it is {_show(usual)}"
-        else:
-            continue
-        yield Finding(Level(rule.level), rule.cause, check, node_of(subject), said, "", rule.remedy)
+            yield Finding(Level(rule.level), rule.cause, check, node_of(subject), said, "", rule.remedy)
 
 
 def _cells(metric: str, row: Observation) -> tuple[list[_Cell], str]:

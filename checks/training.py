@@ -73,9 +73,9 @@ def ddp(context: Context) -> Measurement:
     """Trains a tiny model with DistributedDataParallel, every rank on examples of its own.
 
     `gradient_error` is the distance between the averaged gradient of the first step and the one that a single
-    process gets from all ranks' examples, relative to it: it is this rank's own. `gradient_error_last` is that of
-    the last step, where one rank's fault has reached all. `weights_digest` is the SHA-256 of the final weights,
-    equal on all ranks. NaN is returned as it is.
+    process gets from all ranks' examples, relative to it: it is this rank's own. `gradient_error_last` is
+    that of the last step, where one rank's fault has reached all. `weights_digest` is the SHA-256 of the
+    final weights, equal on all ranks. NaN is returned as it is.
     """
     import torch.distributed as dist
 

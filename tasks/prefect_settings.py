@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _LOOPBACK = "127.0.0.1,localhost"
+_CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 
 # Nobody schedules, triggers or watches on a server that lives as long as one gate. Each of these polls or
 # writes: writes meet the flow's own in SQLite, and what polls takes CPU from the node that is being
@@ -57,8 +58,9 @@ def client_environment(
     """What to set before Prefect is imported, so that it talks to the server at `url` and to nothing else.
 
     `home` takes the place of ~/.prefect, so that a person's profile changes nothing. Log lines still reach
-    the server at the person's PREFECT_LOGGING_LEVEL; on stderr only errors appear, as the terminal belongs
-    to the live progress.
+    the server at the person's PREFECT_LOGGING_LEVEL. On stderr there are none unless the person sets
+    PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL: the terminal belongs to the live progress, and even a refusal is an
+    ERROR to Prefect.
     """
     return {
         **_private(home),
@@ -70,9 +72,7 @@ def client_environment(
         "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED": "false",
         # The server itself repeats what SQLite refused. What is left is a dead server: give up after 2 + 4 s.
         "PREFECT_CLIENT_MAX_RETRIES": "2",
-        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": environ.get(
-            "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "ERROR"
-        ),
+        _CONSOLE_LEVEL: environ.get(_CONSOLE_LEVEL, "CRITICAL"),
         "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
         # httpx and websockets send even loopback through a proxy that the environment names.
         "NO_PROXY": _bypass(environ.get("NO_PROXY", "")),

@@ -1,4 +1,4 @@
-"""A real Prefect server for tests, on the product's own class: `from prefect_backend import prefect_backend`.
+"""A real Prefect server for tests, on the product's own class: `from tests.prefect_backend import prefect_backend`.
 
 Not autouse: only tests that run a flow pay for it (2 s a worker; 7 s where no template was kept before). Each
 pytest-xdist worker has a server and a database of its own; they share the template in pytest's cache folder.
@@ -28,7 +28,9 @@ def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path
     server = EmbeddedServer(tmp_path_factory.mktemp("prefect_backend"), template_dir)
     server.start()
     try:
-        with _settings(server.client_environment()):
+        with _settings(server.client_environment()), pytest.MonkeyPatch.context() as patch:
+            # Prefect never closes the client it asks with here: a ResourceWarning in some later test.
+            patch.setattr("prefect.results._read_server_default_result_storage_block_id", lambda: None)
             server.wait_ready()
             yield server
             server.stop()
@@ -38,7 +40,7 @@ def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path
 
 @contextmanager
 def _settings(environment: Mapping[str, str]) -> Iterator[None]:
-    """Prefect's settings of this process for the time of the block, also where Prefect was imported before."""
+    """Prefect's settings in this process for the time of the block, imported before or not."""
     before = dict(os.environ)
     os.environ.update(environment)
     from prefect.context import refresh_global_settings_context

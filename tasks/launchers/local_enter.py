@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     namespace, node, hosts, *command = argv
     try:
         enter(namespace, node, hosts)
-        os.execvp(command[0], command)  # noqa: S606  # no shell: the argv is given on as it came
+        os.execvp(command[0], command)
     except OSError as error:
         print(f"{node}: {command[0]} cannot start in {namespace}: {error}", file=sys.stderr)
         return CANNOT_ENTER

@@ -1,9 +1,10 @@
 """What Prefect costs a gate: `python tests/benchmarks/overhead.py`. JSON on stdout, about 35 s.
 
 Medians of five processes, each on the embedded server with a migrated database (warm), each doing what
-`prelaunch gate` does: start the server, import Prefect meanwhile, wait, run a flow of six trivial tasks and three
-artifacts, stop. Seconds. `total_s` is the process's wall time from outside; the other figures are taken within:
-`server_ready_s` from the start of the server, with the import going on beside it; `server_alone_s` without it.
+`prelaunch gate` does: start the server, import Prefect meanwhile, wait, run a flow of six trivial tasks and
+three artifacts, stop. Seconds. `total_s` is the process's wall time from outside; the other figures are
+taken within: `server_ready_s` from the start of the server, with the import going on beside it;
+`server_alone_s` without it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +58,7 @@ def measure(state_dir: Path) -> dict[str, float]:
     finally:
         server.stop()
     marks.append(("stop_s", time.perf_counter()))
-    steps = {name: end - begin for (_, begin), (name, end) in zip(marks, marks[1:], strict=False)}
+    steps = {name: end - begin for (_, begin), (name, end) in pairwise(marks)}
     return {"server_ready_s": marks[2][1] - marks[0][1], **steps}
 
 

@@ -17,7 +17,7 @@ def local_policy() -> policy.Policy:
 
 
 def findings(check: str, *metrics: Mapping[str, Value]) -> list[Finding]:
-    """The findings about a rank's metrics each ("node-0/rank-0" ...), without those that a rule cannot read."""
+    """The findings about each rank's metrics ("node-0/rank-0" ...), but those of a rule that cannot read."""
     rows = [
         Observation(check, f"node-0/rank-{rank}", Outcome.MEASURED, 1.0, values)
         for rank, values in enumerate(metrics)

@@ -103,7 +103,7 @@ def test_the_sum_is_the_sum_of_what_is_sent(ranks: int) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 127, 1021])
 def test_no_lie_satisfies_the_sum(ranks: int) -> None:
-    """What a rank sent, twice that, an earlier round's sum and a sum without one rank all differ from the sum."""
+    """What a rank sent, twice that, an earlier sum and one without a rank all differ from the sum."""
     want = patterns.summed(ranks, 2048, 1, "cpu")
     own = patterns.sent(0, 2048, 1, "cpu")
     lies = [own, 2 * own, ranks * own, patterns.summed(ranks, 2048, 0, "cpu"), want - own, want.roll(512)]
@@ -138,8 +138,14 @@ def test_all_ranks_report_the_same_times(world: Worlds) -> None:
 
 @pytest.mark.parametrize(
     "lie",
-    ["all_reduce/identity", "all_reduce/doubled", "all_reduce/shifted", "all_gather/identity_gather", "all_gather/swapped"],
-)  # fmt: skip
+    [
+        "all_reduce/identity",
+        "all_reduce/doubled",
+        "all_reduce/shifted",
+        "all_gather/identity_gather",
+        "all_gather/swapped",
+    ],
+)
 def test_a_collective_that_lies_fails_on_every_rank(world: Worlds, lie: str) -> None:
     """Identity, doubled and permuted results are FAIL, HARDWARE, each naming its rank."""
     rows = world[lie]

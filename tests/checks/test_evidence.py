@@ -23,7 +23,7 @@ from checks.model import (
     Verdict,
 )
 from checks.policy import CheckPolicy
-from sample_reports import (
+from tests.sample_reports import (
     POLICY,
     findings_of,
     healthy,
@@ -79,7 +79,7 @@ def _without(row: Observation, name: str) -> dict[str, object]:
 
 
 def _with_array(row: Observation, index: int, start: tuple[None, ...]) -> Observation:
-    """The row with a null first in one of its arrays, or with the array emptied; dropped where it has none."""
+    """The row with a null first in one of its arrays, or the array emptied; no metrics where it has none."""
     names = sorted(name for name, value in row.metrics.items() if isinstance(value, tuple))
     if not names:
         return replace(row, metrics={})

@@ -57,7 +57,7 @@ PUBLIC = [
 
 @pytest.mark.parametrize("line", PUBLIC)
 def test_every_public_line_is_read(line: str) -> None:
-    """A line with an Xid or SXid tag of the kernel's gives one, with code and address where they are written."""
+    """A line with the driver's Xid or SXid tag gives one, with code and address where it has them."""
     found = kinds(line)
     tag = "xid" if " Xid" in f" {line.split('(')[0]}" and "GetMessage" not in line else ""
     tag = "sxid" if "SXid" in line else tag if "NVRM:" in line else ""
@@ -106,7 +106,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("kind", "line"), FAULTS)
 def test_other_faults_are_read_too(kind: str, line: str) -> None:
-    """OOM kills once each, machine checks, memory and disk errors and lock-ups; and not what only looks like them."""
+    """OOM kills once each, machine checks, memory and disk errors, lock-ups; and not their look-alikes."""
     expected = [] if kind == "none" else [(kind, None, "")]
 
     assert kinds(f"[ 12.345678] {line}") == expected

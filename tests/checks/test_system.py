@@ -293,7 +293,8 @@ GPU = {
         "GCC version:  gcc version 11.4.0\n"
     ),
     "proc/driver/nvidia/gpus/0000:53:00.0/information": (
-        "Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-ffff1111-2222-3333-4444-555566667777\nBus Type: \t PCIe\n"
+        "Model: \t\t NVIDIA H100 80GB HBM3\n"
+        "GPU UUID: \t GPU-ffff1111-2222-3333-4444-555566667777\nBus Type: \t PCIe\n"
     ),
     "proc/driver/nvidia/gpus/0000:64:00.0/information": (
         "Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-aaaa1111-2222-3333-4444-555566667777\n"
@@ -456,7 +457,7 @@ def test_drift_between_nodes(check: str, metric: str, level: str) -> None:
     [("other_catalogues", 1, "CONFIGURATION"), ("rendezvous", "timed out", "EVIDENCE")],
 )
 def test_the_network_lines_of_the_local_policy(metric: str, bad: int | str, cause: str) -> None:
-    """Another catalogue is a mistake; a rendezvous that is not reached is no fault of this node's hardware."""
+    """Another catalogue is a mistake; an unreached rendezvous is no fault of this node's hardware."""
     good: dict[str, Any] = {"other_catalogues": 0, "rendezvous": "ok"}
 
     assert verdicts("network.reachability", good) == []
@@ -464,7 +465,7 @@ def test_the_network_lines_of_the_local_policy(metric: str, bad: int | str, caus
 
 
 def test_every_rule_of_the_local_policy_has_a_metric_and_a_remedy() -> None:
-    """A rule about a metric that no check promises would never speak, and one without a remedy helps nobody."""
+    """A rule about a metric that no check promises never speaks; one without a remedy helps nobody."""
     from checks.catalog import CATALOG
 
     lines = local_policy().checks

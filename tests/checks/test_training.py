@@ -71,7 +71,7 @@ def test_a_world_of_two_learns_together(world: Worlds) -> None:
 
 
 def test_a_collective_that_does_nothing_fails(world: Worlds) -> None:
-    """With all-reduce replaced by identity each rank trains alone: wrong gradients, and weights that differ."""
+    """With all-reduce replaced by identity each rank trains alone: wrong gradients, other weights."""
     found = verdicts("training.ddp", *world["ddp/identity"])
 
     assert found.count(("FAIL", "HARDWARE", "gradient_error")) == 2

@@ -13,9 +13,10 @@ from checks.model import CLUSTER, Answer, Cause, Count, Coverage, Digests, Findi
 from checks.policy import OnWarn
 from checks.report import dump, load
 from checks.verdict import NOTHING, conclude, decide, unreadable
-from sample_reports import (
+from tests.sample_reports import (
     FACTS,
     POLICY,
+    WITHOUT_NETWORK,
     findings_of,
     healthy,
     verdict_of,
@@ -58,13 +59,13 @@ def _broken(seed: int) -> Report:
 
 
 @given(st.integers(0, 255), st.randoms(use_true_random=False))
-def test_the_order_of_nodes_rows_and_plan_changes_nothing(seed: int, random: object) -> None:
+def test_the_order_of_nodes_and_rows_changes_nothing(seed: int, random: object) -> None:
     """Files come in whatever order the collector found them."""
     report = _broken(seed)
-    nodes, rows, plan = list(report.nodes), list(report.observations), list(report.plan)
-    for items in (nodes, rows, plan):
+    nodes, rows = list(report.nodes), list(report.observations)
+    for items in (nodes, rows):
         random.shuffle(items)  # type: ignore[attr-defined]
-    shuffled = replace(report, nodes=tuple(nodes), observations=tuple(rows), plan=tuple(plan))
+    shuffled = replace(report, nodes=tuple(nodes), observations=tuple(rows))
     one, two = verdict_of(report), verdict_of(shuffled)
 
     assert (one.level, one.answer, one.findings, one.condemned, one.coverage) == (
@@ -83,7 +84,7 @@ def test_the_same_report_gives_the_same_verdict_from_disk_too(seed: int) -> None
 @given(st.lists(FINDINGS, max_size=6))
 def test_findings_decide_by_the_table(findings: list[Finding]) -> None:
     """Any known FAIL is no-go; FAILs for want of evidence alone cannot tell; else go."""
-    verdict = conclude(findings, FULL, POLICY, 4, DIGESTS, frozenset())
+    verdict = conclude(findings, FULL, POLICY, 4, DIGESTS, None)
     fails = [f for f in findings if f.level is Level.FAIL]
     known = [f for f in fails if f.cause is not Cause.EVIDENCE]
     expected = Answer.NO_GO if known else Answer.CANNOT_TELL if fails else Answer.GO
@@ -96,7 +97,7 @@ def test_findings_decide_by_the_table(findings: list[Finding]) -> None:
 @given(st.lists(FINDINGS, max_size=6))
 def test_missing_evidence_never_condemns(findings: list[Finding]) -> None:
     """Only a FAIL of hardware names a node, and a link names neither end."""
-    verdict = conclude(findings, FULL, POLICY, 4, DIGESTS, frozenset())
+    verdict = conclude(findings, FULL, POLICY, 4, DIGESTS, None)
     hardware = {f.subject for f in findings if f.level is Level.FAIL and f.cause is Cause.HARDWARE}
     expected = {s.partition("/")[0] for s in hardware if s != CLUSTER and "<->" not in s}
 
@@ -105,7 +106,7 @@ def test_missing_evidence_never_condemns(findings: list[Finding]) -> None:
 
 def test_nothing_observed_and_nothing_found_is_no_go() -> None:
     """Incomplete coverage alone is enough."""
-    verdict = conclude([], NOTHING, POLICY, 1, DIGESTS, frozenset())
+    verdict = conclude([], NOTHING, POLICY, 1, DIGESTS, None)
 
     assert (Level.FAIL, Answer.CANNOT_TELL) == (verdict.level, verdict.answer)
 
@@ -193,12 +194,9 @@ def test_the_biggest_cluster_that_can_be_declared_is_judged_in_seconds() -> None
 
 def test_a_thousand_healthy_nodes_are_judged_in_seconds() -> None:
     """No step grows with the square of the nodes, except the pairs themselves."""
-    report = healthy(1000, 8)
-    rows = tuple(row for row in report.observations if not row.check.startswith("network."))
-    policy = replace(POLICY, checks={k: v for k, v in POLICY.checks.items() if not k.startswith("network.")})
-    plan = tuple(p for p in report.plan if not p.check.startswith("network."))
+    report = healthy(1000, 8, network=False)
     begun = time.monotonic()
-    verdict = decide(replace(report, observations=rows, plan=plan), policy, FACTS)
+    verdict = decide(report, WITHOUT_NETWORK, FACTS)
 
     assert Answer.GO is verdict.answer
     assert time.monotonic() - begun < 60

@@ -1,4 +1,4 @@
-"""A context for a check's body; and small worlds of real ranks (gloo over loopback) that run checks, healthy and sabotaged.
+"""A context for a check's body; and small worlds of real ranks (gloo over loopback), healthy and sabotaged.
 
 As a script this is one rank. It imports nothing of `tests`, a name that installed packages use too.
 """
@@ -48,7 +48,7 @@ def context(
 
 
 def run_world(folder: Path, ranks: int, scenarios: Sequence[tuple[str, str]]) -> dict[str, list[Metrics]]:
-    """Run (check, sabotage) pairs one after the other in one world: "check/sabotage" -> the metrics of each rank."""
+    """Run (check, sabotage) pairs in turn in one world: "check/sabotage" -> the metrics of each rank."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)}
     argv = (sys.executable, "-W", "ignore", __file__, str(folder / "store"))
     started = [

@@ -48,6 +48,8 @@ def write(part: str, node: str, bundle_path: Path, out: Path) -> None:
         "failures": tuple("ok" for _ in peers),
         "bandwidth_gbps": tuple(5.0 for _ in peers),
         "latency_us": tuple(20.0 for _ in peers),
+        "connect_ms": tuple(0.1 for _ in peers),
+        "other_catalogues": 0,
         "rendezvous": "ok",
         "wrong_elements": 0,
     }

@@ -1,7 +1,7 @@
 """Finds the processes that a test session left behind, and names the test that started each.
 
-Every process inherits its parent's environment, however it detached itself; so the session puts a mark of its own into
-the environment and looks for it in /proc at its end. pytest itself keeps PYTEST_CURRENT_TEST there.
+Every process inherits its parent's environment, however it detached itself; so the session puts a mark of its
+own into the environment and looks for it in /proc at its end. pytest itself keeps PYTEST_CURRENT_TEST there.
 """
 
 from __future__ import annotations

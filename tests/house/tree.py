@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +24,8 @@ class Source:
 
 def files(*places: str, suffix: str) -> tuple[Path, ...]:
     """The files below the places with that suffix, generated ones apart."""
-    return tuple(
-        Path(folder, name)
-        for place in places
-        for folder, folders, names in os.walk(ROOT / place)
-        if not folders.__setitem__(slice(None), sorted(set(folders) - set(GENERATED)))
-        for name in sorted(names)
-        if name.endswith(suffix)
-    )
+    found = (path for place in places for path in sorted((ROOT / place).rglob(f"*{suffix}")))
+    return tuple(path for path in found if not set(GENERATED) & set(path.relative_to(ROOT).parts))
 
 
 def sources(*places: str) -> Iterator[Source]:

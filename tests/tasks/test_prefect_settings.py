@@ -22,7 +22,7 @@ PREFECT_API_URL = "{URL}"
 PREFECT_LOGGING_LEVEL = "ERROR"
 """
 
-# name -> (environment, files in the working directory, the server that is chosen); HOME stands for a home folder
+# name -> (environment, files in the working directory, the server that is chosen); home/ is Prefect's
 CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
     "nothing": ({}, {}, None),
     "environment": ({"PREFECT_API_URL": URL}, {}, URL),

@@ -1,0 +1,55 @@
+"""What every test stands on: skips that say what is missing, and no process left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.house import leftovers
+
+# command -> the Debian package that brings it
+PACKAGES = {
+    "chromium": "chromium",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "tc": "iproute2",
+    "tmux": "tmux",
+    "unshare": "util-linux",
+}
+SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+END_BY_THEMSELVES_S = 3.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Mark this session's processes, and let tests find what only root's PATH has."""
+    os.environ["PATH"] = SYSTEM_PATH
+    if not hasattr(config, "workerinput"):
+        os.environ[leftovers.MARK] = uuid.uuid4().hex
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot run here, in one line with the remedy."""
+    wanted = [str(command) for mark in item.iter_markers("needs") for command in mark.args]
+    if item.get_closest_marker("browser"):
+        wanted.append("chromium")
+    missing = sorted({PACKAGES.get(command, command) for command in wanted if not shutil.which(command)})
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}. Remedy: apt-get install {' '.join(missing)}")
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root. Remedy: run the tests as root")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fail the session that leaves a process running, by the name of the test that started it."""
+    yield
+    if hasattr(session.config, "workerinput"):
+        return
+    for left in leftovers.settle(os.environ[leftovers.MARK], END_BY_THEMSELVES_S):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\nLEFT BEHIND {left}", file=sys.stderr)
