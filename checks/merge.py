@@ -57,5 +57,5 @@ def _stranger(bundle: Bundle, report: NodeReport) -> str:
     try:
         datetime.fromisoformat(report.measured_at.replace("Z", "+00:00"))
     except ValueError:
-        return f"its time {report.measured_at:.40!r} is no ISO 8601 time"
+        return f"its time {report.measured_at!r:.40} is no ISO 8601 time"
     return ""

@@ -31,6 +31,7 @@ def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
         "--master-addr", roster.members[0].address,
         "--master-port", str(roster.rendezvous_port),
         "--max-restarts", "0",
+        "--log-dir", str(station.scratch / "torchrun"),
         *command,
     )  # fmt: skip
 

@@ -46,6 +46,19 @@ def finished(database: Path) -> bool:
     return bool(version == _FINISHED and revisions == 1)
 
 
+def intact(database: Path) -> bool:
+    """Whether this is a finished database without a damaged page. Reads all of it: for the small template."""
+    if not finished(database):
+        return False
+    try:
+        with contextlib.closing(_connect(database)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode in _NOT_A_DATABASE:
+            return False
+        raise
+
+
 def mark_finished(database: Path) -> None:
     """Say that the migrations of this file are complete."""
     with contextlib.closing(_connect(database)) as connection:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import ctypes
 import gc
 import os
 import signal
@@ -23,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.prefect_database import copy_database, finished, locked, mark_finished, set_aside
+from checks.processes import die_with_parent
+from tasks.prefect_database import copy_database, finished, intact, locked, mark_finished, set_aside
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn import Server
 
-_PR_SET_PDEATHSIG = 1
 _SETTLE_S = 2.0
 
 
@@ -48,7 +47,7 @@ def main(arguments: list[str]) -> int:
     """Serve until SIGTERM: 0. Where the server never became ready: 1, and the pipe and the log say why."""
     gc.disable()  # importing Prefect makes millions of objects and no garbage; collecting cost 0.7 s of 2.3 s
     options = _options(arguments)
-    _die_with_parent(options.parent)
+    die_with_parent(options.parent)
     os.umask(0o077)
     try:
         app = _application()
@@ -71,7 +70,7 @@ def prepare_database(database: Path, template: Path) -> None:
         if finished(database):
             return
         set_aside(database)
-        if finished(template):
+        if intact(template):
             copy_database(template, database)
             return
         asyncio.run(_migrate())
@@ -135,14 +134,6 @@ async def _settle(server: Server) -> None:
         if not server.server_state.tasks and counts["published"] == counts["consumed"]:
             return
         await asyncio.sleep(0.01)
-
-
-def _die_with_parent(parent: int) -> None:
-    """SIGKILL for this process when its parent dies, also where the parent died before this line."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) was refused")
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _say(options: Options, line: str) -> None:

@@ -59,8 +59,8 @@ def client_environment(
 
     `home` takes the place of ~/.prefect, so that a person's profile changes nothing. Log lines still reach
     the server at the person's PREFECT_LOGGING_LEVEL. On stderr there are none unless the person sets
-    PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL: the terminal belongs to the live progress, and even a refusal is an
-    ERROR to Prefect.
+    PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL: the terminal belongs to the live progress, and even a refusal is
+    an ERROR to Prefect.
     """
     return {
         **_private(home),
@@ -70,8 +70,9 @@ def client_environment(
         "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
         "PREFECT_CLIENT_CUSTOM_HEADERS": "{}",
         "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED": "false",
-        # The server itself repeats what SQLite refused. What is left is a dead server: give up after 2 + 4 s.
-        "PREFECT_CLIENT_MAX_RETRIES": "2",
+        # The server itself repeats what SQLite refused. What is left is a dead server, which never comes
+        # back: Prefect's five retries would take a minute for every request.
+        "PREFECT_CLIENT_MAX_RETRIES": "1",
         _CONSOLE_LEVEL: environ.get(_CONSOLE_LEVEL, "CRITICAL"),
         "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
         # httpx and websockets send even loopback through a proxy that the environment names.

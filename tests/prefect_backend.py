@@ -1,4 +1,4 @@
-"""A real Prefect server for tests, on the product's own class: `from tests.prefect_backend import prefect_backend`.
+"""A real Prefect server for tests: `from tests.prefect_backend import prefect_backend, template_dir`.
 
 Not autouse: only tests that run a flow pay for it (2 s a worker; 7 s where no template was kept before). Each
 pytest-xdist worker has a server and a database of its own; they share the template in pytest's cache folder.
@@ -19,7 +19,7 @@ from tasks.prefect_server import EmbeddedServer
 @pytest.fixture(scope="session")
 def template_dir(pytestconfig: pytest.Config) -> Path:
     """Where the migrated template is kept from one test session to the next."""
-    return pytestconfig.cache.mkdir("prefect") if pytestconfig.cache else Path(".pytest_cache")
+    return pytestconfig.cache.mkdir("prefect")
 
 
 @pytest.fixture(scope="session")

@@ -29,9 +29,16 @@ def copy_whole_files(source: Path, into: Path) -> None:
 
 def _folders(source: Path) -> Iterator[tuple[Path, int, list[str]]]:
     """Each folder below `source`: its relative path, an open descriptor, and the names of its files."""
-    for path, folders, names, descriptor in os.fwalk(source, follow_symlinks=False):
+    if not source.is_dir():
+        return
+    for path, folders, names, descriptor in os.fwalk(source, onerror=_say, follow_symlinks=False):
         folders[:] = [name for name in sorted(folders) if _finished(name)]
         yield Path(path).relative_to(source), descriptor, [name for name in sorted(names) if _finished(name)]
+
+
+def _say(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        logger.warning("%s is not fetched: %s", error.filename, error.strerror)
 
 
 def _finished(name: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from checks.processes import alive, start_ticks
 from tasks.launchers.base import JobState, JobStatus
@@ -94,7 +95,7 @@ class JobFolder:
     def submission(self) -> Submission | None:
         """What was submitted."""
         try:
-            table = json.loads((self.path / "job.json").read_bytes())
+            table = _table(self.path / "job.json")
             nodes = tuple(NodeCommand(**{**node, "argv": tuple(node["argv"])}) for node in table.pop("nodes"))
             return Submission(nodes=nodes, withheld=tuple(table.pop("withheld")), **table)
         except (OSError, ValueError, TypeError, KeyError):
@@ -107,7 +108,7 @@ class JobFolder:
     def keepers(self) -> Keepers | None:
         """Who looks after it; None where it never started."""
         try:
-            table = json.loads((self.path / "shepherd.json").read_bytes())
+            table = _table(self.path / "shepherd.json")
             guard, shepherd = (_int_pair(table.pop(key)) for key in ("guard", "shepherd"))
             return Keepers(guard, shepherd, **table)
         except (OSError, ValueError, TypeError, KeyError):
@@ -121,7 +122,7 @@ class JobFolder:
     def progress(self) -> Progress | None:
         """How far it is."""
         try:
-            table = json.loads((self.path / "state.json").read_bytes())
+            table = _table(self.path / "state.json")
             return Progress(JobState(table.pop("state")), **table)
         except (OSError, ValueError, TypeError, KeyError):
             return None
@@ -165,6 +166,14 @@ def write_whole(path: Path, data: bytes) -> None:
 def boot_id() -> str:
     """This boot of this machine: process numbers mean nothing in another."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises OSError, ValueError, TypeError."""
+    table = json.loads(path.read_bytes())
+    if not isinstance(table, dict):
+        raise TypeError(f"{path} holds no object")
+    return table
 
 
 def _int_pair(value: object) -> tuple[int, int]:

@@ -31,7 +31,7 @@ BUSY = 75
 ENDS = (signal.SIGTERM, signal.SIGINT)
 LOG_END_S = 2.0
 LONGEST_SLEEP_S = 3600.0
-FINAL_TRIES_S = 5.0
+FINAL_TRIES_S = 2.0
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-# Controls (C0, C1), marks that turn or hide text, separators that break lines, lone surrogates.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Controls (C0, C1), marks that turn or hide text, separators that break lines, surrogates, what no font has.
+_UNSAFE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _PLAIN = re.compile(r"[ -~\n]*")
 
 
@@ -35,6 +35,6 @@ def _shown(character: str) -> str:
     if character == "\r":
         return "\\r"
     code = ord(character)
-    if unicodedata.category(character) in _UNSAFE or code & 0xFFFE == 0xFFFE:
+    if unicodedata.category(character) in _UNSAFE:
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
     return character

@@ -55,7 +55,7 @@ def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
     return tuple(_group(members) for members in found.values())
 
 
-def remedy_of(item: Group, verdict: Verdict) -> str:
+def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
     """What to do. While the image or the policy is the suspect, no machine is to be touched for it."""
     if verdict.suspect_policy and item.cause is Cause.HARDWARE:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."

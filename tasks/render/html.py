@@ -63,7 +63,7 @@ def _values(report: Report | None, verdict: Verdict, name: str) -> dict[str, obj
     groups = group(verdict.findings)
     return {
         "name": one_line(name, 80),
-        "headline": headline(verdict, name),
+        "said": headline(verdict, name).removeprefix(f"{answer_word(verdict)} "),
         "word": answer_word(verdict),
         "tone": _TONES[verdict.answer],
         "explanation": explanation(verdict),

@@ -23,6 +23,7 @@ from checks.model import (
     rank_subject,
 )
 from tasks.render.clean import clean, one_line
+from tasks.render.grouping import remedy_of
 from tasks.render.headline import headline
 
 
@@ -80,29 +81,29 @@ def _case(
     worst = findings[0] if findings else None
     known = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
     if known is not None:
-        _add(case, "failure", known)
+        _add(case, "failure", known, verdict)
     elif worst is not None and worst.level is Level.FAIL:
-        _add(case, "error", worst)
+        _add(case, "error", worst, verdict)
     elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
-        _add(case, "failure", worst)
+        _add(case, "failure", worst, verdict)
     elif skip or (row is not None and row.outcome is Outcome.SKIPPED):
         xml.SubElement(case, "skipped", message=one_line(skip or (worst.message if worst else "skipped")))
     elif row is None and worst is None:
         xml.SubElement(case, "error", type=Cause.EVIDENCE.value, message="nothing reported")
     if findings:
-        xml.SubElement(case, "system-out").text = clean("\n".join(map(_text, findings)))
+        xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict) for f in findings))
     return case
 
 
-def _add(case: xml.Element, tag: str, finding: Finding) -> None:
+def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> None:
     xml.SubElement(case, tag, type=finding.cause.value, message=one_line(finding.message)).text = clean(
-        _text(finding)
+        _text(finding, verdict)
     )
 
 
-def _text(finding: Finding) -> str:
+def _text(finding: Finding, verdict: Verdict) -> str:
     head = f"{finding.level.value} {finding.cause.value}: {finding.subject}: {finding.message}"
-    return "\n".join(part for part in (head, finding.remedy, finding.evidence) if part)
+    return "\n".join(part for part in (head, remedy_of(finding, verdict), finding.evidence) if part)
 
 
 def _properties(report: Report, verdict: Verdict) -> xml.Element:

@@ -14,9 +14,7 @@ from tasks.render.nodetable import node_rows as node_rows  # one import for a pa
 
 FINDINGS, NODES, EVIDENCE = 30, 50, 1200
 # An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
-_SPECIAL = re.compile(
-    r"[\\`*\[\]<>&|~#@!{}()$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE
-)
+_SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@!{}()$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
 _RUNS = re.compile(r"`+")
 
 

@@ -73,6 +73,8 @@ def _line(name: str) -> str:
     if name == "collective.all_reduce":
         bounds = "warn_above = 0.5, fail_above = 1.5"
         rules = f'rules = [{{ metric = "wrong_elements", {bounds}, source = "a test" }}]\n'
+    if name == "network.pairs":
+        rules = "options = { floor_gbps = 0.01 }\n"
     return f'[checks."{name}"]\n{rules}'
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -182,14 +183,15 @@ def test_a_person_decides(
 
     async def answer_it() -> Outcome:
         from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
         from prefect.flow_runs import aresume_flow_run
 
         running = asyncio.create_task(run(request_of(write_gate(tmp_path, on_warn="ask"), ask_minutes=1)))
         async with get_client() as client:
             while not running.done():
-                for flow_run in await client.read_flow_runs(limit=1):
-                    if flow_run.state is not None and flow_run.state.is_paused():
-                        await aresume_flow_run(flow_run.id, run_input={"action": action, "approver": "Ada"})
+                paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))  # type: ignore[arg-type]
+                for flow_run in await client.read_flow_runs(flow_run_filter=paused):
+                    await aresume_flow_run(flow_run.id, run_input={"action": action, "approver": "Ada"})
                 await asyncio.sleep(0.2)
         return (await running)[1]
 
@@ -254,8 +256,6 @@ def test_a_pass_of_other_machines_is_checked_again_in_place(tmp_path: Path) -> N
     kept = tmp_path / "store" / "passes" / "test.json"
     other = report.read_bytes().replace(b'"boot_id":"', b'"boot_id":"other-')
     report.write_bytes(other)
-    import hashlib
-
     entry = json.loads(kept.read_text())
     kept.write_text(json.dumps({**entry, "report": hashlib.sha256(other).hexdigest()}))
 

@@ -16,7 +16,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -112,12 +113,6 @@ def _soon(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
     return condition()
 
 
-@pytest.fixture
-def server(tmp_path: Path, template_dir: Path) -> Iterator[EmbeddedServer]:
-    with embedded_server(tmp_path, template_dir) as ready:
-        yield ready
-
-
 def test_what_a_gate_recorded_is_there_at_the_next_start(tmp_path: Path, template_dir: Path) -> None:
     """Flow run, state name, task runs and artifacts outlive their server; nothing is printed."""
     gate = subprocess.run(
@@ -195,19 +190,21 @@ def test_works_where_there_is_only_loopback(tmp_path: Path, template_dir: Path) 
     assert gate.returncode == 0
 
 
-def test_strangers_on_the_machine_are_kept_out(server: EmbeddedServer) -> None:
+def test_strangers_on_the_machine_are_kept_out(prefect_backend: EmbeddedServer) -> None:
     """Loopback is open to every user: without the secret there is no answer, and no command line shows it."""
-    secret = server.client_environment({})["PREFECT_API_AUTH_STRING"]
+    secret = prefect_backend.client_environment({})["PREFECT_API_AUTH_STRING"]
 
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        _ask(server, "flow_runs/filter", auth="prelaunch:guess")
-    assert _ask(server, "flow_runs/filter") == []
-    assert secret.encode() not in Path(f"/proc/{server.pid}/cmdline").read_bytes()
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        _ask(prefect_backend, "flow_runs/filter", auth="prelaunch:guess")
+    refused.value.close()
+    assert isinstance(_ask(prefect_backend, "flow_runs/filter"), list)
+    assert secret.encode() not in Path(f"/proc/{prefect_backend.pid}/cmdline").read_bytes()
 
 
-def test_listens_on_loopback_alone(server: EmbeddedServer) -> None:
+def test_listens_on_loopback_alone(prefect_backend: EmbeddedServer) -> None:
     """No other address of this machine answers."""
-    sockets = {os.readlink(link) for link in Path(f"/proc/{server.pid}/fd").iterdir() if link.is_symlink()}
+    descriptors = Path(f"/proc/{prefect_backend.pid}/fd")
+    sockets = {os.readlink(link) for link in descriptors.iterdir() if link.is_symlink()}
     listening = [
         fields[1].split(":")[0]
         for table in ("tcp", "tcp6")
@@ -218,10 +215,10 @@ def test_listens_on_loopback_alone(server: EmbeddedServer) -> None:
     assert listening == ["0100007F"]
 
 
-def test_ctrl_c_does_not_reach_the_server(server: EmbeddedServer) -> None:
+def test_ctrl_c_does_not_reach_the_server(prefect_backend: EmbeddedServer) -> None:
     """Ctrl-C ends the flow, which must still be able to report how it ended."""
-    assert server.pid is not None
-    assert os.getsid(server.pid) == server.pid
+    assert prefect_backend.pid is not None
+    assert os.getsid(prefect_backend.pid) == prefect_backend.pid
 
 
 PARENT = """
@@ -335,8 +332,7 @@ def test_only_the_main_thread_may_start_it(tmp_path: Path) -> None:
 
 
 def _database(state_dir: Path) -> Path:
-    (found,) = (state_dir / "prefect").glob("prefect-*.sqlite")
-    return found
+    return state_dir / "prefect" / f"prefect-{version('prefect')}.sqlite"
 
 
 def _tables(database: Path) -> set[str]:
@@ -345,10 +341,8 @@ def _tables(database: Path) -> set[str]:
 
 
 @pytest.fixture
-def marked_template(tmp_path: Path, template_dir: Path) -> Path:
+def marked_template(tmp_path: Path, template_dir: Path, prefect_backend: EmbeddedServer) -> Path:
     """A template that can be told from what migrations make: it holds a table `marker`."""
-    with embedded_server(tmp_path / "first", template_dir):
-        pass  # makes the template where there is none yet
     folder = tmp_path / "template"
     folder.mkdir()
     (original,) = template_dir.glob("*.template.sqlite")
@@ -368,23 +362,13 @@ def test_a_new_folder_starts_from_the_template(tmp_path: Path, marked_template: 
 @pytest.mark.parametrize("content", [b"", b"not a database" * 1000], ids=["half_made", "garbage"])
 def test_an_unusable_database_is_set_aside(tmp_path: Path, marked_template: Path, content: bytes) -> None:
     """A broken history never stops a gate: it is kept beside, and a new one begins."""
-    with embedded_server(tmp_path / "state", marked_template):
-        database = _database(tmp_path / "state")
+    database = _database(tmp_path)
+    database.parent.mkdir()
     database.write_bytes(content)
 
-    with embedded_server(tmp_path / "state", marked_template):
+    with embedded_server(tmp_path, marked_template):
         assert "marker" in _tables(database)
     assert Path(f"{database}.unusable").read_bytes() == content
-
-
-def test_a_broken_template_is_not_used(tmp_path: Path, marked_template: Path) -> None:
-    """A template that is damaged costs the time of the migrations, and nothing else."""
-    (template,) = marked_template.iterdir()
-    template.write_bytes(template.read_bytes()[:4096])
-
-    with embedded_server(tmp_path / "state", marked_template) as server:
-        assert _ask(server, "flow_runs/filter") == []
-    assert "marker" not in _tables(_database(tmp_path / "state"))
 
 
 def test_a_dead_server_fails_the_flow_in_time(tmp_path: Path, template_dir: Path) -> None:

@@ -55,7 +55,8 @@ SAY = (
     REPORT
     + """
 tell(node, attempt=os.environ["PRELAUNCH_ATTEMPT"], contract=os.environ["CONTRACT"],
-     bundle=json.load(open(os.path.join(job, "bundle.json"))), roster=json.load(open(os.environ["PRELAUNCH_ROSTER"])),
+     bundle=json.load(open(os.path.join(job, "bundle.json"))),
+     roster=json.load(open(os.environ["PRELAUNCH_ROSTER"])),
      omp=os.environ.get("OMP_NUM_THREADS"), foreign=[n for n in os.environ if n.startswith("PREFECT_")])
 print("said", node, flush=True)
 """

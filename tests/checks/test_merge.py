@@ -1,0 +1,110 @@
+"""Node reports -> one report: what cannot be read or does not belong is said, never left out in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from checks import bundle as bundles
+from checks.bundle import Bundle
+from checks.facts.shipped import builtin
+from checks.merge import merge
+from checks.model import Declared, Node, Observation, Outcome, Profile, Report
+from checks.policy import OnWarn, Policy
+from checks.report import NODE_REPORT_BYTES, NodeReport, dump_plain
+from checks.verdict import decide
+
+WHEN = "2026-11-21T08:00:00+00:00"
+POLICY = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
+DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    """A bundle for two nodes."""
+    return bundles.make("gate-1", DECLARED, Profile.QUICK, POLICY, builtin())
+
+
+def _node(bundle: Bundle, rank: int, attempt: str = "a1") -> NodeReport:
+    name = f"node-{rank}"
+    row = Observation("system.clock", name, Outcome.MEASURED, 0.1, {"year": 2026})
+    node = Node(name, rank, attempt, bundle.catalogue, True, {})
+    return NodeReport(1, "gate-1", WHEN, Profile.QUICK, DECLARED, bundles.plan_of(bundle)[1], node, (row,))
+
+
+def _merged(bundle: Bundle, *reports: NodeReport | bytes) -> Report:
+    files = {
+        f"file-{i}": report if isinstance(report, bytes) else dump_plain(report)
+        for i, report in enumerate(reports)
+    }
+    return merge(bundle, "a1", files, WHEN)
+
+
+def test_whole_reports_become_one(bundle: Bundle) -> None:
+    """Nodes by rank, rows of all, no problem, and the plan is the gate's own."""
+    report = _merged(bundle, _node(bundle, 1), _node(bundle, 0))
+
+    assert (["node-0", "node-1"], 2, ()) == (
+        [node.name for node in report.nodes], len(report.observations), report.collection,
+    )  # fmt: skip
+    assert bundles.plan_of(bundle)[1] == report.plan
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda r: dump_plain(r)[:-40], id="truncated"),
+        pytest.param(lambda r: b"", id="empty"),
+        pytest.param(lambda r: b" " * (NODE_REPORT_BYTES + 1), id="too large"),
+        pytest.param(lambda r: replace(r, gate_id="gate-2"), id="another gate"),
+        pytest.param(lambda r: replace(r, profile=Profile.DEEP), id="another profile"),
+        pytest.param(lambda r: replace(r, declared=replace(DECLARED, nodes=3)), id="another declaration"),
+        pytest.param(lambda r: replace(r, measured_at="yesterday"), id="no time"),
+        pytest.param(
+            lambda r: replace(r, observations=(replace(r.observations[0], subject="node-0"),)),
+            id="speaks of a peer",
+        ),
+    ],
+)
+def test_a_report_that_does_not_belong_is_a_problem(
+    bundle: Bundle, spoil: Callable[[NodeReport], NodeReport | bytes]
+) -> None:
+    """It is named in `collection`, its node is absent, and the verdict cannot tell."""
+    report = _merged(bundle, _node(bundle, 0), spoil(_node(bundle, 1)))
+    verdict = decide(report, POLICY, builtin())
+
+    assert (1, ["node-0"]) == (len(report.collection), [node.name for node in report.nodes])
+    assert report.collection[0].startswith("file-1: ")
+    assert report.collection[0] in {finding.message for finding in verdict.findings}
+
+
+def test_a_problem_is_said_in_a_few_words(bundle: Bundle) -> None:
+    """Even where the file repeats a megabyte of nonsense as a key."""
+    data = dump_plain({"schema_version": 1, "x" * 200_000: 1})
+
+    assert len(_merged(bundle, data).collection[0]) <= 500
+
+
+def test_a_node_of_another_attempt_is_kept_and_found(bundle: Bundle) -> None:
+    """The verdict refuses it; the merge hides nothing."""
+    report = _merged(bundle, _node(bundle, 0), _node(bundle, 1, attempt="a0"))
+    messages = {finding.message for finding in decide(report, POLICY, builtin()).findings}
+
+    assert any("of another attempt" in message for message in messages)
+
+
+def test_one_node_in_two_files_is_found(bundle: Bundle) -> None:
+    """Neither of two can be trusted."""
+    report = _merged(bundle, _node(bundle, 0), _node(bundle, 1), _node(bundle, 1))
+    messages = {finding.message for finding in decide(report, POLICY, builtin()).findings}
+
+    assert "2 reports bear this node's name" in messages
+
+
+def test_without_a_single_report_the_time_is_the_collectors(bundle: Bundle) -> None:
+    """And nothing was observed."""
+    report = _merged(bundle)
+
+    assert (WHEN, (), ()) == (report.measured_at, report.nodes, report.observations)

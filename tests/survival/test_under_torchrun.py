@@ -1,0 +1,46 @@
+"""`python -m checks run` started by a torchrun that is not ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.facts.shipped import builtin
+from checks.model import Report
+from checks.report import load
+from checks.verdict import decide
+from tests.survival.world import ROOT, World
+
+
+def torchrun(world: World, folder: Path) -> Report:
+    """The report of one node of the world's ranks."""
+    (folder / "bundle.json").write_bytes(bundles.dump(world.bundle("torchrun")))
+    argv = (
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(world.ranks_per_node)),
+        *("--standalone", "-m", "checks", "run"),
+        *("--bundle", str(folder / "bundle.json"), "--out", str(folder / "report.json")),
+    )
+    path = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "sabotage")))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    subprocess.run(argv, env=environment, cwd=folder, timeout=60, capture_output=True, check=True)
+    return load((folder / "report.json").read_bytes())
+
+
+def test_all_ranks_make_one_report(tmp_path: Path) -> None:
+    """Node checks once, rank checks on each, and the verdict is a pass."""
+    world = World(1, 2)
+    verdict = decide(torchrun(world, tmp_path), world.policy, builtin())
+
+    assert ("go", 2) == (verdict.answer.value, verdict.coverage.ranks.observed)
+
+
+def test_a_lying_rank_is_found_there_too(tmp_path: Path) -> None:
+    """The exit code of torchrun is 0; the report is what counts."""
+    world = World(1, 2, ("wrong_sums",))
+    verdict = decide(torchrun(world, tmp_path), world.policy, builtin())
+
+    assert "no_go" == verdict.answer.value
+    assert "node-0/rank-1" in {f.subject for f in verdict.findings}

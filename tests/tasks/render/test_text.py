@@ -1,0 +1,299 @@
+"""Headlines, groups, Markdown, terminal and JUnit: what people and CI read; hostile text is inert in all."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as xml
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.model import Answer, Cause, Finding, Level, Report, Verdict
+from checks.policy import OnWarn
+from checks.verdict import unreadable
+from tasks.render.clean import clean, one_line
+from tasks.render.grouping import group
+from tasks.render.headline import explanation, headline
+from tasks.render.html import html
+from tasks.render.junit import junit
+from tasks.render.markdown import escape, fenced, markdown
+from tasks.render.matrix import State, check_lines, node_lines
+from tasks.render.nodetable import node_rows
+from tasks.render.terminal import terminal
+from tests.sample_reports import (
+    FACTS,
+    POLICY,
+    healthy,
+    verdict_of,
+    with_metric,
+    with_row,
+    without_node,
+    without_row,
+    wrong_sums,
+)
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)> [bold red]x[/] \x1b[2J\x1b]0;t\x07 \u202egnp \x00 \ud800 &amp; "
+    "| `a` **b** https://evil.example www.evil.example @team ]]> \r\n# h\u2028\ufffe"
+)
+UNREADABLE = unreadable("truncated", POLICY, FACTS, b"{")
+
+
+def _hostile() -> Report:
+    report = wrong_sums(healthy(), "node-1/rank-3")
+    report = with_row(
+        report, "collective.all_reduce", "node-1/rank-3", lambda row: replace(row, evidence=HOSTILE)
+    )
+    report = with_metric(report, "system.identity", "node-0", "kernel", HOSTILE)
+    report = with_metric(report, "network.pairs", "node-0", "peers", (HOSTILE,))
+    node = replace(report.nodes[0], identity={"host": HOSTILE, HOSTILE: "x"}, attempt=HOSTILE)
+    strange = replace(report.observations[0], check=HOSTILE, subject=HOSTILE)
+    return replace(
+        report,
+        gate_id=HOSTILE,
+        measured_at=HOSTILE,
+        nodes=(node, *report.nodes[1:]),
+        collection=(HOSTILE,),
+        observations=(*report.observations, strange),
+    )
+
+
+def _pages(report: Report | None, verdict: Verdict, name: str = "local") -> dict[str, str]:
+    return {
+        "terminal": terminal(report, verdict, name, 80, colour=False),
+        "markdown": markdown(report, verdict, name),
+        "junit": junit(report, verdict, name),
+        "html": html(report, verdict, name),
+    }
+
+
+def test_a_go_states_its_coverage() -> None:
+    """The whole sentence."""
+    assert "GO local: 2 of 2 nodes, 4 of 4 ranks, 25 of 25 observations" == headline(
+        verdict_of(healthy()), "local"
+    )
+    assert "16 of 16 GPUs" in headline(verdict_of(healthy(4, 4, 4)), "local")
+
+
+def test_a_no_go_names_the_culprit() -> None:
+    """Who, which check, what was measured."""
+    said = headline(verdict_of(wrong_sums(healthy())), "local")
+
+    assert said.startswith("NO-GO local: node-1/rank-3: collective.all_reduce: wrong_elements is 12")
+    assert said.endswith("observed 2 of 2 nodes, 4 of 4 ranks, 25 of 25 observations")
+
+
+def test_a_no_go_names_the_known_fault_before_missing_evidence() -> None:
+    """And how much else there is."""
+    said = headline(verdict_of(wrong_sums(without_node(healthy(3, 2), "node-0"), "node-1/rank-3")), "local")
+
+    assert said.startswith("NO-GO local: node-1/rank-3: collective.all_reduce") and "more finding" in said
+
+
+def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
+    """Missing evidence speaks against nobody."""
+    report = without_node(healthy(4, 2), "node-3")
+    verdict = verdict_of(report)
+
+    assert headline(verdict, "local").startswith("CANNOT TELL local: node-3: no report from this node")
+    assert "could not tell" in explanation(verdict)
+    for page in _pages(report, verdict).values():
+        assert not re.search(r"replac(e|ing) (the|this|it|node)|out of use", page, re.IGNORECASE)
+
+
+def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
+    """GO, with how many and which first; ASK asks."""
+    report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
+
+    assert "; 1 warning, first node-0: system.clock" in headline(verdict_of(report), "local")
+    ask = verdict_of(report, replace(POLICY, on_warn=OnWarn.ASK))
+    assert headline(ask, "local").startswith("ASK local: node-0: system.clock")
+    assert "only warnings" in explanation(verdict_of(report, replace(POLICY, on_warn=OnWarn.REFUSE)))
+
+
+def test_a_suspect_policy_names_nobody_for_replacement() -> None:
+    """The image or the policy is looked at first; the nodes stay in the table."""
+    report = healthy(8, 1)
+    for node in range(4):
+        report = wrong_sums(report, f"node-{node}/rank-{node}")
+    verdict = verdict_of(report)
+
+    assert headline(verdict, "local").startswith("NO-GO local: suspect image or policy: 4 of 8 nodes fail")
+    assert "node-0" not in headline(verdict, "local")
+    for page in _pages(report, verdict).values():
+        assert "out of use" not in page
+        assert "node-3" in page
+
+
+def test_findings_that_differ_in_their_subject_are_said_once() -> None:
+    """Three ranks, one line; other causes and messages apart."""
+    findings = [
+        Finding(
+            Level.FAIL, Cause.EVIDENCE, "collective.all_gather", f"node-0/rank-{i}", "peer closed", f"e{i}"
+        )
+        for i in range(3)
+    ]
+    groups = group([*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", "node-1", "gone")])
+
+    assert ["3 ranks", "node-1"] == [item.who for item in groups]
+    assert "node-0/rank-0, node-0/rank-1, node-0/rank-2" == groups[0].names
+    assert ("node-0/rank-1", "e1") in groups[0].evidence
+
+
+@pytest.mark.parametrize("width", [60, 80, 99, 100, 140, 200])
+def test_the_terminal_opens_with_the_answer_and_keeps_to_its_width(width: int) -> None:
+    """The first line whole, the others within the width, no colour unless asked."""
+    report = wrong_sums(without_node(healthy(4, 2), "node-3"), "node-1/rank-3")
+    verdict = verdict_of(report)
+    lines = terminal(report, verdict, "local", width).splitlines()
+
+    assert headline(verdict, "local") == lines[0]
+    assert all(len(line) <= width for line in lines[1:])
+    assert "\x1b" not in "".join(lines)
+    assert "\x1b[1;31mNO-GO" in terminal(report, verdict, "local", width, colour=True)
+
+
+@pytest.mark.parametrize(
+    "report", [healthy(), wrong_sums(healthy()), without_node(healthy(3), "node-1"), None]
+)
+def test_every_page_says_the_answer_and_the_same_twice(report: Report | None) -> None:
+    """Also for a report that could not be read."""
+    verdict = UNREADABLE if report is None else verdict_of(report)
+    word = {Answer.GO: "GO", Answer.NO_GO: "NO-GO", Answer.CANNOT_TELL: "CANNOT TELL"}[verdict.answer]
+    pages = _pages(report, verdict)
+
+    assert pages == _pages(report, verdict)
+    for kind in ("terminal", "markdown", "html"):
+        assert word in pages[kind]
+        assert str(verdict.coverage.checks.required) in pages[kind]
+
+
+def test_no_control_character_or_surrogate_reaches_a_page() -> None:
+    """Terminals, browsers and parsers get nothing to act upon."""
+    report = _hostile()
+    for page in _pages(report, verdict_of(report), HOSTILE).values():
+        page.encode("utf-8")
+        bad = {
+            c for c in page if (c < " " and c != "\n") or "\x7f" <= c < "\xa0" or c in "\u202e\u2028\ufffe"
+        }
+        assert set() == bad
+
+
+def test_markup_of_a_report_is_inert_in_each_format() -> None:
+    """No tag, no rich markup, no link, no closed table cell, well-formed XML."""
+    report = _hostile()
+    pages = _pages(report, verdict_of(report), HOSTILE)
+    outside_code = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", pages["markdown"])
+
+    for tag in ("<img", "<script", "</script"):
+        assert tag not in pages["html"] and tag not in outside_code
+    assert "[bold red]x[/]" in pages["terminal"]
+    assert "https://" not in outside_code and "@team" not in outside_code
+    assert {7} >= {row.count("|") for row in outside_code.splitlines() if row.startswith("| FAIL")} - {6}
+    xml.fromstring(pages["junit"])
+
+
+def test_a_code_block_cannot_be_closed_from_within() -> None:
+    """The fence is longer than any run of backticks."""
+    assert fenced("a\n````\nb").startswith("`````text\n")
+
+
+@given(st.text(max_size=60))
+def test_escaped_text_is_one_line_without_active_characters(text: str) -> None:
+    """Whatever it was."""
+    escaped = escape(text)
+
+    assert "\n" not in escaped
+    assert not re.search(r"[<>|`*\[\]@]|://", escaped)
+
+
+@given(st.text(max_size=60))
+def test_cleaned_text_is_printable_and_unchanged_where_it_was(text: str) -> None:
+    """Cleaning twice is cleaning once."""
+    cleaned = clean(text)
+
+    cleaned.encode("utf-8")
+    assert cleaned == clean(cleaned)
+    assert all(c.isprintable() or c in "\n" or c.isspace() for c in cleaned)
+    assert len(one_line(text, 10)) <= 10
+
+
+def test_junit_has_a_case_a_check_and_subject() -> None:
+    """Failures for what is known, errors for what is not, skipped for what does not apply."""
+    report = wrong_sums(without_row(healthy(), "compute.gemm", "node-0/rank-0"))
+    suite = xml.fromstring(junit(report, verdict_of(report), "local"))
+    cases = {(c.get("classname"), c.get("name")): c for c in suite.findall("testcase")}
+
+    assert cases["collective.all_reduce", "node-1/rank-3"].find("failure") is not None
+    assert cases["compute.gemm", "node-0/rank-0"].find("error") is not None
+    assert cases["gpu.inventory", "cluster"].find("skipped") is not None
+    assert len(cases["compute.gemm", "node-1/rank-2"]) == 0
+    assert ("1", "1", "1") == (suite.get("failures"), suite.get("errors"), suite.get("skipped"))
+    assert str(len(cases)) == suite.get("tests")
+
+
+@pytest.mark.parametrize(
+    ("report", "on_warn"),
+    [
+        (None, OnWarn.GO),
+        (without_node(healthy(3, 1), "node-2"), OnWarn.GO),
+        (without_node(healthy(3, 1, named=False), "node-2"), OnWarn.GO),
+        (with_metric(healthy(), "system.clock", "node-0", "synchronised", False), OnWarn.REFUSE),
+        (with_metric(healthy(), "system.clock", "node-0", "synchronised", False), OnWarn.ASK),
+        (replace(healthy(), observations=()), OnWarn.GO),
+        (replace(healthy(), plan=(), observations=()), OnWarn.GO),
+    ],
+)
+def test_junit_is_red_for_everything_but_a_go(report: Report | None, on_warn: OnWarn) -> None:
+    """A CI that reads only this file must not go on."""
+    verdict = UNREADABLE if report is None else verdict_of(report, replace(POLICY, on_warn=on_warn))
+    suite = xml.fromstring(junit(report, verdict, "local"))
+
+    assert int(suite.get("failures", "0")) + int(suite.get("errors", "0")) > 0
+
+
+def test_junit_is_green_for_a_go_with_warnings() -> None:
+    """The text of the warning is there."""
+    report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
+    text = junit(report, verdict_of(report), "local")
+    suite = xml.fromstring(text)
+
+    assert ("0", "0") == (suite.get("failures"), suite.get("errors"))
+    assert "synchronised is False" in text
+
+
+def test_the_matrix_never_says_pass_where_nothing_was_measured() -> None:
+    """A node without a row, without a finding even, is "no evidence"."""
+    report = without_row(healthy(), "compute.gemm", "node-0/rank-1")
+    silent = replace(verdict_of(healthy()), findings=())
+    column = [planned.check for planned in report.plan].index("compute.gemm")
+    cells = {line.name: line.cells[column] for line in node_lines(report, silent)}
+
+    assert {"node-0": State.UNKNOWN, "node-1": State.PASS} == cells
+    assert State.UNKNOWN is check_lines(report, silent)[column].state
+
+
+def test_node_rows_are_worst_first_and_complete() -> None:
+    """A node that never reported has a row; every row has every key; JSON takes them."""
+    report = wrong_sums(without_node(healthy(4, 2), "node-3"), "node-1/rank-3")
+    rows = node_rows(report, verdict_of(report))
+
+    assert [("fail", "node-1"), ("no evidence", "node-3")] == [(r["verdict"], r["node"]) for r in rows[:2]]
+    assert {"pass"} == {row["verdict"] for row in rows[2:]}
+    assert 1 == len({tuple(row) for row in rows})
+    json.dumps(rows)
+    assert 1 == len(node_rows(None, UNREADABLE))
+
+
+def test_a_slow_link_marks_both_ends() -> None:
+    """Without condemning either."""
+    report = healthy(2, 1)
+    for node in ("node-0", "node-1"):
+        report = with_metric(report, "network.pairs", node, "bandwidth_gbps", (0.01,))
+    verdict = verdict_of(report)
+
+    assert {"fail"} == {row["verdict"] for row in node_rows(report, verdict)}
+    assert () == verdict.condemned
