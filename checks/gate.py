@@ -24,6 +24,7 @@ from checks.journal import JournalError, now, write_whole
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
 from checks.place import Station
+from checks.processes import become_subreaper, end_children
 from checks.rankstage import interface_environment
 from checks.report import digest, dump_plain
 from checks.runner import open_responder, run_beside
@@ -50,6 +51,7 @@ class Go:
 
 def gate(station: Station, attempt: str, out: Path, confirm: Path | None) -> Go | Refusal:
     """Hold this host until every host holds the pass, or refuse."""
+    become_subreaper()
     responder = open_responder(station)
     try:
         known = _confirmed(station, responder, confirm) if confirm is not None else None
@@ -57,6 +59,8 @@ def gate(station: Station, attempt: str, out: Path, confirm: Path | None) -> Go 
         return answer if isinstance(answer, Refusal) else _leave_together(station, responder, answer)
     finally:
         responder.close()
+        end_children(0.0)  # a check may have left a daemon behind
+        become_subreaper(adopt=False)  # the command reaps for itself
 
 
 def start(station: Station, command: Sequence[str], go: Go) -> None:
@@ -78,7 +82,7 @@ def start(station: Station, command: Sequence[str], go: Go) -> None:
     }
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvpe(argv[0], argv, environment)  # noqa: S606 - an argv, from the gate file's author
+    os.execvpe(argv[0], argv, environment)
 
 
 def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -> None:

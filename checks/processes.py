@@ -38,9 +38,12 @@ class Process:
     started: int
 
 
-def become_subreaper() -> None:
-    """Make orphans below this process its own children, whatever session they fled to. Raises OSError."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+def become_subreaper(adopt: bool = True) -> None:
+    """Make orphans below this process its own children, whatever session they fled to, or stop doing so.
+
+    It holds across exec. Raises OSError.
+    """
+    _prctl(PR_SET_CHILD_SUBREAPER, int(adopt))
 
 
 def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> None:

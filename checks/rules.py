@@ -122,7 +122,9 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     if most == next_most:  # nobody is the odd one, so nobody is blamed
         said = f"{rule.metric} differs, and no value is the usual one"
         shown = "\n".join(f"{subject}: {_show(value)}" for subject, value in sorted(values.items()))
-        yield Finding(Level(rule.level), rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy)
+        yield Finding(
+            Level(rule.level), rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy
+        )
         return
     for subject, value in values.items():
         if value != usual:

@@ -20,6 +20,7 @@ from checks.isolate import isolated
 from checks.journal import Journal, JournalError, now
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.place import PEER_CHECKS, Station
+from checks.processes import become_subreaper, end_children
 from checks.report import NodeReport
 
 RankStage = Callable[[Station, "Keeper", str], str]
@@ -32,12 +33,14 @@ def run(station: Station, attempt: str, out: Path) -> Journal:
 
     Raises JournalError when the report could not be written to the end.
     """
+    become_subreaper()
     responder = open_responder(station)
     try:
         journal = run_beside(station, attempt, out, responder)
         Board(station, responder).linger(LINGER_S)
     finally:
         responder.close()
+        end_children(0.0)  # a check may have left a daemon behind
     return journal
 
 

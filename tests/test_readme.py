@@ -32,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """The command in that folder, split at spaces."""
-    return subprocess.run(command.split(), cwd=folder, capture_output=True, text=True, timeout=180, check=False)
+    return subprocess.run(
+        command.split(), cwd=folder, capture_output=True, text=True, timeout=180, check=False
+    )
 
 
 def test_the_readme_holds_the_two_commands() -> None:
@@ -57,7 +59,9 @@ def test_make_gate(tmp_path: Path) -> None:
     """In a fresh clone it installs, checks, and trains."""
     clone = tmp_path / "clone"
     subprocess.run(("git", "clone", "-q", str(ROOT), str(clone)), check=True)
-    done = subprocess.run(("make", "gate"), cwd=clone, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        ("make", "gate"), cwd=clone, capture_output=True, text=True, timeout=900, check=False
+    )
     shutil.rmtree(clone)
 
     assert (0, True) == (done.returncode, done.stdout.startswith("GO ")), done.stderr

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from checks.decode import nearest
-from checks.facts.table import Instance, builtin
+from checks.facts.shipped import builtin
+from checks.facts.table import Instance
 from checks.policy import Policy, Rule
 from checks.report import plain
 from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout

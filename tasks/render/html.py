@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.model import CLUSTER, Answer, Node, Report, Verdict
+from checks.model import CLUSTER, Answer, Node, Report, Scope, Verdict
 from tasks.render.clean import clean, one_line
 from tasks.render.curve import chart
 from tasks.render.grouping import group, remedy_of
@@ -85,7 +85,7 @@ def _of_report(report: Report, verdict: Verdict) -> dict[str, object]:
     return {
         "lines": [*cluster, *shown],
         "hidden_nodes": len(lines) - len(cluster) - len(shown),
-        "columns": [line for line in checks if line.planned.skip is None],
+        "columns": [line for line in checks if _of_nodes(line)],
         "cells": {line.name: _cells(line, checks) for line in lines},
         "checks": checks,
         "identities": [(line.name, _identity(nodes.get(line.name))) for line in shown],
@@ -94,8 +94,13 @@ def _of_report(report: Report, verdict: Verdict) -> dict[str, object]:
     }
 
 
+def _of_nodes(line: CheckLine) -> bool:
+    """Whether a node has a cell of this check."""
+    return line.planned.skip is None and line.planned.scope is not Scope.CLUSTER
+
+
 def _cells(line: Line, checks: tuple[CheckLine, ...]) -> list[State]:
-    return [cell for cell, check in zip(line.cells, checks, strict=True) if check.planned.skip is None]
+    return [cell for cell, check in zip(line.cells, checks, strict=True) if _of_nodes(check)]
 
 
 def _cards(verdict: Verdict) -> list[FindingCard]:

@@ -66,7 +66,9 @@ def gate_it(path: Path, *overrides: str, **more: Any) -> tuple[Any, Outcome]:
 
 def logs(folder: Path, stage: str) -> str:
     """What the nodes of a stage printed."""
-    return "".join(p.read_text() for p in sorted(folder.glob(f"store/clusters/*/jobs/*-{stage}-*/nodes/*/log")))
+    return "".join(
+        p.read_text() for p in sorted(folder.glob(f"store/clusters/*/jobs/*-{stage}-*/nodes/*/log"))
+    )
 
 
 def test_healthy_nodes_launch_the_training(tmp_path: Path) -> None:
@@ -96,7 +98,9 @@ def test_the_run_can_be_read_in_prefect(tmp_path: Path, prefect_backend: Embedde
     flow_run, artifacts = asyncio.run(read())
 
     assert flow_run.name == "gate test: 2 nodes, quick"
-    assert {"gate-verdict-test", "gate-nodes-test", "gate-report-test", "gate-progress-test"} <= set(artifacts)
+    assert {"gate-verdict-test", "gate-nodes-test", "gate-report-test", "gate-progress-test"} <= set(
+        artifacts
+    )
     assert artifacts["gate-verdict-test"].description.startswith("GO test: 2 of 2 nodes")
 
 
@@ -174,7 +178,9 @@ def test_a_warning_does_what_the_policy_says(
     assert bool(logs(tmp_path, "train")) is (code == 0)
 
 
-@pytest.mark.parametrize(("action", "decision"), [("launch-anyway", Decision.LAUNCHED), ("block", Decision.REFUSED)])
+@pytest.mark.parametrize(
+    ("action", "decision"), [("launch-anyway", Decision.LAUNCHED), ("block", Decision.REFUSED)]
+)
 def test_a_person_decides(
     tmp_path: Path, play: Callable[[str], None], action: str, decision: Decision
 ) -> None:
@@ -329,9 +335,10 @@ def test_a_run_cancelled_in_prefect_ends(
     path = write_gate(tmp_path)
 
     async def cancel() -> Any:
-        from flows.gate import gate
         from prefect.client.orchestration import get_client
         from prefect.states import Cancelling
+
+        from flows.gate import gate
 
         running = asyncio.create_task(gate(request_of(path), return_state=True))
         while len(processes_below(tmp_path)) < 3:

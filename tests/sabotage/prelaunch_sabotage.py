@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -57,6 +58,13 @@ def gigabyte(context: Context) -> Measurement:
 def exits(context: Context) -> Measurement:
     """Ends its process with the exit code of success, without a result."""
     os._exit(0)
+
+
+@_node("sabotage.daemon")
+def daemon(context: Context) -> Measurement:
+    """Measures, and leaves a process of another session behind."""
+    left = subprocess.Popen(("sleep", "600"), start_new_session=True)
+    return Measurement({"value": left.pid})
 
 
 @_rank("sabotage.wrong_sums")

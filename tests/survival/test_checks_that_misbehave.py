@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from checks.model import Cause, Outcome
+from checks.processes import start_ticks
 from tests.survival.world import Ended, World, run
 
-SABOTAGE = ("raises", "hangs", "nan", "gigabyte", "exits")
+SABOTAGE = ("raises", "hangs", "nan", "gigabyte", "exits", "daemon")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,14 @@ def test_a_check_that_prints_a_gigabyte(ended: Ended) -> None:
 
     assert (Outcome.MEASURED, True) == (row.outcome, row.evidence_truncated)
     assert not [f for f in ended.verdict.findings if f.check == "sabotage.gigabyte"]
+
+
+def test_a_check_that_leaves_a_daemon_behind(ended: Ended) -> None:
+    """It measured, and what it left is ended with the run."""
+    (row,) = [o for o in ended.report.observations if o.check == "sabotage.daemon"]
+    pid = row.metrics["value"]
+
+    assert isinstance(pid, int) and start_ticks(pid) is None
 
 
 def test_the_answer_is_cannot_tell_and_nothing_else_is_lost(ended: Ended) -> None:

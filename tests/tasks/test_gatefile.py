@@ -50,14 +50,26 @@ def test_some_gate_files_are_shipped() -> None:
     [
         ("nodes = 2", "nodez = 2", "cluster.declared.nodez", "unknown key", "nodes"),
         ("[policy]", "[polcy]", "polcy", "unknown key", "policy"),
-        ("nodes = 2", 'nodes = "2"', "cluster.declared.nodes", "expected a whole number, found text '2'", None),
+        (
+            "nodes = 2",
+            'nodes = "2"',
+            "cluster.declared.nodes",
+            "expected a whole number, found text '2'",
+            None,
+        ),
         ("nodes = 2", "nodes = 2.0", "cluster.declared.nodes", "expected a whole number", None),
         ("nodes = 2", "nodes = true", "cluster.declared.nodes", "found true", None),
         ("nodes = 2", "nodes = 0", "cluster.declared.nodes", "greater than or equal to 1", None),
         ('profile = "quick"', 'profile = "quik"', "checks.profile", "none of quick, standard, deep", "quick"),
         ('name = "test"', 'name = "Test!"', "name", "is not of the form", None),
         ("network_s = 5.0", "network_s = nan", "checks.network_s", "expected a finite number", None),
-        ('distributed = "none"', 'distributed = "mpi"', "training.distributed", "none of torchrun, none", None),
+        (
+            'distributed = "none"',
+            'distributed = "mpi"',
+            "training.distributed",
+            "none of torchrun, none",
+            None,
+        ),
         ('file = "policy.toml"', "", "policy.file", "missing key", None),
     ],
 )
@@ -147,7 +159,12 @@ def test_an_override_cannot(tmp_path: Path, assignment: str, said: str) -> None:
 
 def test_overrides_change_values(tmp_path: Path) -> None:
     """Numbers, words, and checks whose names have dots."""
-    sets = ["cluster.declared.nodes=1", "checks.profile=deep", "checks.timeouts_s.compute.gemm=9", "policy.mode=observe"]
+    sets = [
+        "cluster.declared.nodes=1",
+        "checks.profile=deep",
+        "checks.timeouts_s.compute.gemm=9",
+        "policy.mode=observe",
+    ]
     gate = read(write_gate(tmp_path), sets)
 
     assert (gate.cluster.declared.nodes, gate.checks.profile) == (1, Profile.DEEP)
@@ -163,7 +180,12 @@ def test_an_override_does_not_mend_a_broken_file(edited: Edit) -> None:
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [(b"a = [", "not valid TOML"), (b"\xff\xfe", "not UTF-8"), (b"#" * (1 << 21), "larger than"), (b"", "missing key")],
+    [
+        (b"a = [", "not valid TOML"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"#" * (1 << 21), "larger than"),
+        (b"", "missing key"),
+    ],
 )
 def test_what_is_no_gate_file_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
     """Any bytes give one error with the file's name."""

@@ -45,7 +45,9 @@ def stranger() -> Iterator[Owner]:
     child.communicate()
 
 
-def take(store: FolderStore, wanted: Lease, running: tuple[str, ...] = (), ended: list[str] | None = None) -> Held:
+def take(
+    store: FolderStore, wanted: Lease, running: tuple[str, ...] = (), ended: list[str] | None = None
+) -> Held:
     """Acquire where these jobs run; `ended` collects the gates whose jobs were ended."""
 
     def cancel(held: Lease) -> None:

@@ -42,7 +42,11 @@ def test_conditions_look_at_the_value(store: FolderStore) -> None:
     store.put("k", b"1")
 
     assert [store.replace_if("k", b"0", b"2"), store.replace_if("k", b"1", b"2")] == [False, True]
-    assert [store.delete_if("k", b"1"), store.delete_if("k", b"2"), store.delete_if("k", b"2")] == [False, True, False]
+    assert [store.delete_if("k", b"1"), store.delete_if("k", b"2"), store.delete_if("k", b"2")] == [
+        False,
+        True,
+        False,
+    ]
     assert not store.replace_if("k", b"2", b"3")
 
 
@@ -78,7 +82,9 @@ def test_list_gives_keys_below_a_folder(store: FolderStore) -> None:
     assert store.list("absent") == ()
 
 
-@pytest.mark.parametrize("key", ["", "/a", "../a", "a/../b", "a//b", ".a", "a/.b", "a\n", "a/", "ä", "a" * 600])
+@pytest.mark.parametrize(
+    "key", ["", "/a", "../a", "a/../b", "a//b", ".a", "a/.b", "a\n", "a/", "ä", "a" * 600]
+)
 def test_a_key_cannot_leave_the_store(store: FolderStore, key: str) -> None:
     """Names of files are made of few characters."""
     with pytest.raises(BadKey):

@@ -1,0 +1,204 @@
+"""The HTML report in a real browser: it asks for nothing, fits, is inert and legible in either scheme."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from checks.model import Report, Verdict
+from checks.verdict import unreadable
+from tasks.render.html import html
+from tests.sample_reports import (
+    FACTS,
+    POLICY,
+    healthy,
+    verdict_of,
+    with_metric,
+    with_row,
+    without_node,
+    wrong_sums,
+)
+
+pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+)  # fmt: skip
+ATTACK = (
+    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    "<a href=https://e.example>"
+)
+# Luminance and contrast as WCAG 2.2 defines them, of every text seen, against its first opaque background.
+CONTRASTS = """() => {
+  const rgb = c => (c.match(/[\\d.]+/g) || []).map(Number);
+  const lum = ([r, g, b]) => [r, g, b]
+    .map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const behind = e => { for (; e; e = e.parentElement) {
+    const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c; }
+    return [255, 255, 255]; };
+  const seen = [...document.body.querySelectorAll('*')].filter(e => e.checkVisibility()
+    && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()));
+  return seen.map(e => { const style = getComputedStyle(e), svg = e instanceof SVGElement;
+    const [a, b] = [lum(rgb(svg ? style.fill : style.color)), lum(behind(e))].sort((x, y) => y - x);
+    return [(a + .05) / (b + .05), e.tagName + ' ' + e.textContent.slice(0, 40)]; });
+}"""
+
+
+def _cut_off() -> Report:
+    """One rank lies, and one host is slow: every kind of table and tone."""
+    report = wrong_sums(without_node(healthy(6, 2), "node-5"), "node-1/rank-3")
+    report = with_metric(report, "system.clock", "node-2", "synchronised", False)
+    speeds = (0.01, 4.0, 4.0, 4.0, 4.0)
+    return with_metric(report, "network.pairs", "node-3", "bandwidth_gbps", speeds)
+
+
+def _attacked() -> Report:
+    report = with_row(
+        wrong_sums(healthy()),
+        "collective.all_reduce",
+        "node-1/rank-3",
+        lambda row: replace(row, evidence=ATTACK * 9),
+    )
+    report = with_metric(report, "network.pairs", "node-0", "peers", (ATTACK,))
+    nodes = tuple(replace(node, identity={ATTACK: ATTACK, "host": "x" * 5000}) for node in report.nodes)
+    plan = tuple(replace(p, check=ATTACK) if p.check == "gemm.peers" else p for p in report.plan)
+    return replace(report, nodes=nodes, plan=plan, gate_id=ATTACK, measured_at=ATTACK, collection=(ATTACK,))
+
+
+def _page_of(report: Report | None) -> str:
+    verdict: Verdict = unreadable(ATTACK, POLICY, FACTS, b"{") if report is None else verdict_of(report)
+    return html(report, verdict, "local")
+
+
+PAGES = {
+    "go": _page_of(healthy(3, 2, 4)),
+    "no-go": _page_of(_cut_off()),
+    "cannot-tell": _page_of(without_node(healthy(4, 2), "node-3")),
+    "wide": _page_of(wrong_sums(healthy(30, 1), "node-1/rank-1")),
+    "attacked": _page_of(_attacked()),
+    "unreadable": _page_of(None),
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium."""
+    with sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+def _open(
+    browser: Browser, folder: Path, name: str, width: int, scheme: str = "light"
+) -> tuple[Page, list[str]]:
+    """The page, and everything that it asked for or complained of."""
+    file = folder / f"{name}.html"
+    file.write_text(PAGES[name], encoding="utf-8")
+    page = browser.new_page(
+        viewport={"width": width, "height": 800}, color_scheme="dark" if scheme == "dark" else "light"
+    )
+    said: list[str] = []
+    page.on("request", lambda request: said.append(request.url))
+    page.on("console", lambda message: said.append(f"console {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error {error}"))
+    page.goto(file.as_uri())
+    return page, [line for line in said if line != file.as_uri()]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_asks_for_nothing_and_complains_of_nothing(browser: Browser, tmp_path: Path, name: str) -> None:
+    """No request but for the file itself, no console message, a hostile title or node included."""
+    page, said = _open(browser, tmp_path, name, 1200)
+
+    assert [] == said
+    assert "owned" not in page.title()
+    assert 0 == page.locator("script, img, a[href^=http], iframe, object, form").count()
+    page.close()
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("name", PAGES)
+def test_it_does_not_scroll_sideways(browser: Browser, tmp_path: Path, name: str, width: int) -> None:
+    """Wide tables scroll in their own box; all details unfolded."""
+    page, _ = _open(browser, tmp_path, name, width)
+    page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+
+    assert width >= page.evaluate("document.documentElement.scrollWidth")
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["go", "no-go", "cannot-tell"])
+def test_every_text_can_be_read(browser: Browser, tmp_path: Path, name: str, scheme: str) -> None:
+    """A contrast of at least 4.5 to 1 (WCAG AA) in light and dark."""
+    page, _ = _open(browser, tmp_path, name, 1200, scheme)
+    texts = page.evaluate(CONTRASTS)
+
+    assert len(texts) > 40
+    assert [] == [(text, round(ratio, 2)) for ratio, text in texts if ratio < 4.5]
+    page.close()
+
+
+def test_dark_is_dark(browser: Browser, tmp_path: Path) -> None:
+    """The scheme is the reader's."""
+    colours = []
+    for scheme in ("light", "dark"):
+        page, _ = _open(browser, tmp_path, "go", 1200, scheme)
+        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.close()
+
+    assert ["rgb(255, 255, 255)", "rgb(20, 23, 26)"] == colours
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("go", "GO"), ("no-go", "NO-GO"), ("cannot-tell", "CANNOT TELL"), ("unreadable", "CANNOT TELL")],
+)
+def test_the_answer_comes_first(browser: Browser, tmp_path: Path, name: str, answer: str) -> None:
+    """Above everything else, in words."""
+    page, _ = _open(browser, tmp_path, name, 400)
+    box = page.locator("h1").bounding_box()
+
+    assert answer == page.locator("h1").inner_text()
+    assert box is not None and box["y"] < 100
+    page.close()
+
+
+def test_it_can_be_walked_by_keyboard_and_heard(browser: Browser, tmp_path: Path) -> None:
+    """Scrolling boxes take the focus and bear a name; states are words; folds open by key."""
+    page, _ = _open(browser, tmp_path, "no-go", 400)
+    for region in page.get_by_role("region").all():
+        assert "0" == region.get_attribute("tabindex") or region.get_attribute("aria-labelledby")
+    page.keyboard.press("Tab")
+    assert "Skip to the findings" == page.evaluate("document.activeElement.textContent")
+    closed = page.locator("details:not([open]) > summary").first
+    closed.focus()
+    page.keyboard.press("Enter")
+
+    assert page.get_by_role("cell", name="fail").count() >= 2
+    assert page.get_by_role("img", name=re.compile("Bus bandwidth")).count() == 1
+    assert page.evaluate("document.activeElement.parentElement.open")
+    page.close()
+
+
+def test_the_curve_has_axes_with_units_and_a_point_a_size(browser: Browser, tmp_path: Path) -> None:
+    """A drawing inside its box, and the same numbers as a table."""
+    page, _ = _open(browser, tmp_path, "go", 1200)
+    chart = page.locator("figure > svg")
+    texts = " ".join(chart.locator("text").all_text_contents())
+    outside = chart.locator("circle").evaluate_all(
+        "dots => dots.filter(d => d.cx.baseVal.value < 64 || d.cx.baseVal.value > 625"
+        " || d.cy.baseVal.value < 15 || d.cy.baseVal.value > 265).length"
+    )
+
+    assert "bus bandwidth, GB/s" in texts and "message size (log scale)" in texts and "1 KiB" in texts
+    assert (8, 0) == (chart.locator("circle").count(), outside)
+    page.close()
