@@ -8,6 +8,7 @@ from checks.exchange import ExchangeError, Responder, ask
 from checks.place import Station
 
 ASK_S = 3.0
+RETRY_S = 0.1
 
 
 class Board:
@@ -25,10 +26,10 @@ class Board:
         """
         if self.station.bundle.declared.nodes == 1:
             return objection
-        said = self.put(f"{barrier}/{self.station.node}", objection or "ok")
+        deadline = time.monotonic() + self.station.bundle.network_s
+        said = self.put(f"{barrier}/{self.station.node}", objection or "ok", deadline)
         if objection or said:
             return objection or said
-        deadline = time.monotonic() + self.station.bundle.network_s
         for member in self.station.roster.members:
             note = self.get(f"{barrier}/{member.name}", deadline)
             if note is None:
@@ -37,15 +38,19 @@ class Board:
                 return note
         return ""
 
-    def put(self, key: str, value: str) -> str:
-        """Leave a note. Returns why it could not, or ""."""
+    def put(self, key: str, value: str, deadline: float) -> str:
+        """Leave a note, trying until the deadline: the first node may still be starting. Returns why not, or ""."""
         if self.station.node_rank == 0:
             return "" if self.responder.put(key, value) else "the board is full"
-        try:
-            said = ask(self.first, self.gate, "put", ASK_S, key=key, value=value)
-        except ExchangeError as error:
-            return f"{self.station.node} does not reach {self.first.name}: {error}"
-        return "" if said.get("ok") else "the board is full"
+        while True:
+            try:
+                said = ask(self.first, self.gate, "put", ASK_S, key=key, value=value)
+            except ExchangeError as error:
+                if time.monotonic() + RETRY_S < deadline:
+                    time.sleep(RETRY_S)
+                    continue
+                return f"{self.station.node} does not reach {self.first.name}: {error}"
+            return "" if said.get("ok") else "the board is full"
 
     def get(self, key: str, deadline: float) -> str | None:
         """A note, waited for until the deadline; None where there is none or the first node does not answer."""
@@ -56,7 +61,7 @@ class Board:
             try:
                 said = ask(self.first, self.gate, "get", wait + ASK_S, key=key, wait_ms=int(wait * 1000))
             except ExchangeError:
-                time.sleep(min(0.1, left))
+                time.sleep(min(RETRY_S, left))
                 continue
             value = said.get("value")
             if isinstance(value, str):
@@ -65,14 +70,14 @@ class Board:
 
     def linger(self, seconds: float) -> None:
         """Stay until every node says that it is done, at most `seconds`: peers may still be probing this one."""
-        if self.station.bundle.declared.nodes == 1 or self.put(f"done/{self.station.node}", "ok"):
-            return
         deadline = time.monotonic() + seconds
+        if self.station.bundle.declared.nodes == 1 or self.put(f"done/{self.station.node}", "ok", deadline):
+            return
         for member in self.station.roster.members:
             if self.get(f"done/{member.name}", deadline) is None:
                 return
         if self.station.node_rank:
-            self.put(f"left/{self.station.node}", "ok")
+            self.put(f"left/{self.station.node}", "ok", deadline)
             return
         for member in self.station.roster.members[1:]:
             self.get(f"left/{member.name}", deadline)

@@ -117,7 +117,7 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder) -> G
     except JournalError as error:
         return Refusal(EXIT_CANNOT_TELL, str(error))
     board = Board(station, responder)
-    board.put(f"report/{station.node}", own.decode())
+    board.put(f"report/{station.node}", own.decode(), time.monotonic() + station.bundle.network_s)
     report = merge(station.bundle, attempt, _reports(station, board), begun)
     verdict = decide(report, station.bundle.policy, builtin())
     try:
@@ -159,14 +159,14 @@ def _leave_together(station: Station, responder: Responder, go: Go) -> Go | Refu
     """Exchange pass tokens: equal ones of every host, then a word that they were seen, or nobody starts."""
     board = Board(station, responder)
     token = digest(go.pass_path.read_bytes())
-    said = board.put(f"pass/{station.node}", token)
     deadline = time.monotonic() + station.bundle.network_s
+    said = board.put(f"pass/{station.node}", token, deadline)
     for member in station.roster.members:
         other = board.get(f"pass/{member.name}", deadline) if not said else None
         if other != token:
             why = said or ("no pass token in time" if other is None else "another pass token")
             return Refusal(EXIT_CANNOT_TELL, f"cannot_tell: {member.name}: {why}")
-    board.put(f"seen/{station.node}", "ok")
+    board.put(f"seen/{station.node}", "ok", deadline)
     # The first host keeps the board, so it leaves last.
     for member in station.roster.members[1:] if station.node_rank == 0 else ():
         if board.get(f"seen/{member.name}", deadline) is None:

@@ -79,7 +79,7 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
     why = board.agree("reached", _unreached(station, keep.rows))
     for check in serial:
         keep([_isolated(station, check)])
-    why = why or board.agree("probed", "")
+    why = board.agree("probed", why)
     responder.close(station.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in station.planned()):
         keep(_skip_ranks(station, why) if why else [])

@@ -202,3 +202,32 @@ def test_the_curve_has_axes_with_units_and_a_point_a_size(browser: Browser, tmp_
     assert "bus bandwidth, GB/s" in texts and "message size (log scale)" in texts and "1 KiB" in texts
     assert (8, 0) == (chart.locator("circle").count(), outside)
     page.close()
+
+
+def test_the_attack_is_there_to_read(browser: Browser, tmp_path: Path) -> None:
+    """Escaped, not dropped: what a node wrote is evidence."""
+    page, _ = _open(browser, tmp_path, "attacked", 1200)
+
+    assert "<img src=x onerror=" in page.locator("#findings").inner_text()
+    page.close()
+
+
+def test_the_policy_forbids_what_escaping_would_have_missed(browser: Browser, tmp_path: Path) -> None:
+    """Script, style, image and link tags put into the page do nothing and reach nobody."""
+    file = tmp_path / "injected.html"
+    tags = (
+        "<script>document.title='owned'</script><img src='http://127.0.0.1:9/a.png'>"
+        "<link rel=stylesheet href='http://127.0.0.1:9/a.css'><style>body{display:none}</style>"
+    )
+    file.write_text(PAGES["go"].replace("<main>", f"<main>{tags}"), encoding="utf-8")
+    page = browser.new_page()
+    answered: list[str] = []
+    page.on("requestfinished", lambda request: answered.append(request.url))
+    blocked: list[str] = []
+    page.on("console", lambda message: blocked.append(message.text))
+    page.goto(file.as_uri())
+
+    assert ("GO local", True) == (page.title(), page.locator("h1").is_visible())
+    assert [] == [url for url in answered if url != file.as_uri()]
+    assert len([text for text in blocked if "Content Security Policy" in text]) >= 3
+    page.close()
