@@ -15,10 +15,9 @@ from checks.decode import DecodeError, decode, parse_json
 from checks.model import Observation
 from checks.probe import errored
 from checks.processes import end_tree
-from checks.report import clip
 
 OUTPUT_BYTES = 1 << 20
-RESULT_BYTES = 1 << 20
+RESULT_BYTES = 8 << 20
 GRACE_S = 1.0
 
 
@@ -106,4 +105,4 @@ def _flag(row: Observation, output: Output) -> Observation:
     if not output.dropped:
         return row
     said = f"{row.evidence}\n[it printed {output.dropped + len(output.kept)} bytes; all but 1 MiB was cut]"
-    return replace(row, evidence=clip(said)[0], evidence_truncated=True)
+    return replace(row, evidence=said, evidence_truncated=True)

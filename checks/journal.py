@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from checks.model import Node, Observation
-from checks.report import NODE_REPORT_BYTES, NodeReport, dump_plain
+from checks.report import NODE_REPORT_BYTES, NodeReport, clip, digest, dump_plain
 
 
 class JournalError(Exception):
@@ -25,7 +26,7 @@ class Journal:
 
     def add(self, rows: Iterable[Observation]) -> None:
         """Add observations and write. Raises JournalError; the observations are kept for the next write."""
-        rows = tuple(rows)
+        rows = tuple(keep_whole(row, self.path.parent.parent / "evidence") for row in rows)
         if rows:
             self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *rows))
             self.write()
@@ -45,6 +46,23 @@ class Journal:
             raise JournalError(
                 f"{self.path}: {error.strerror or error}. Free space or choose another --out."
             ) from error
+
+
+def keep_whole(row: Observation, folder: Path) -> Observation:
+    """The row with at most 4 KiB of evidence; longer evidence is kept whole as folder/<sha256>.gz.
+
+    Where that cannot be written, the row says that it was cut and names no file.
+    """
+    kept, cut = clip(row.evidence)
+    if not cut:
+        return row
+    data = row.evidence.encode("utf-8", "replace")
+    name = digest(data)
+    try:
+        write_whole(folder / f"{name}.gz", gzip.compress(data, mtime=0))
+    except OSError:
+        name = ""
+    return dataclasses.replace(row, evidence=kept, evidence_truncated=True, evidence_sha256=name)
 
 
 def write_whole(path: Path, data: bytes) -> None:

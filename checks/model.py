@@ -119,7 +119,10 @@ class Planned:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one check saw of one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED."""
+    """What one check saw of one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED.
+
+    Evidence longer than 4 KiB is cut, and the whole of it lies beside the report as evidence/<sha256>.gz.
+    """
 
     check: str
     subject: str
@@ -130,6 +133,7 @@ class Observation:
     reason: str = ""
     evidence: str = ""
     evidence_truncated: bool = False
+    evidence_sha256: str = ""
 
 
 @dataclass(frozen=True)

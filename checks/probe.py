@@ -11,6 +11,8 @@ from checks.check import Check, CheckError, Context, Measurement, Skipped, fault
 from checks.model import Observation, Outcome, Value
 from checks.report import clip
 
+RAW_CHARACTERS = 1 << 20
+
 
 def probe(check: Check, context: Context, subject: str) -> Observation:
     """The check's observation of the subject. Never raises for what the check does; KeyboardInterrupt passes."""
@@ -25,9 +27,13 @@ def probe(check: Check, context: Context, subject: str) -> Observation:
 
 def errored(check: str, subject: str, reason: str, seconds: float, evidence: str = "") -> Observation:
     """The observation of a check that did not work."""
-    kept, cut = clip(evidence)
     said = clip(reason)[0][:1000] or "no reason given"
-    return Observation(check, subject, Outcome.ERRORED, max(seconds, 0.0), {}, None, said, kept, cut)
+    return Observation(check, subject, Outcome.ERRORED, max(seconds, 0.0), {}, None, said, bounded(evidence))
+
+
+def bounded(text: str) -> str:
+    """Evidence as text that can be written, at most 1 MiB of characters; checks.journal cuts it to 4 KiB."""
+    return text[:RAW_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
 
 
 def _observed(check: Check, subject: str, result: object, seconds: float) -> Observation:
@@ -41,10 +47,8 @@ def _observed(check: Check, subject: str, result: object, seconds: float) -> Obs
     fault = fault_of(check, result.metrics)
     if fault:
         return errored(check.name, subject, fault, seconds, f"{dict(result.metrics)}\n{result.evidence}")
-    kept, cut = clip(result.evidence)
-    return Observation(
-        check.name, subject, Outcome.MEASURED, seconds, _clean(result.metrics), None, "", kept, cut
-    )
+    metrics, evidence = _clean(result.metrics), bounded(result.evidence)
+    return Observation(check.name, subject, Outcome.MEASURED, seconds, metrics, None, "", evidence)
 
 
 def _clean(metrics: Mapping[str, Value]) -> dict[str, Value]:

@@ -46,6 +46,7 @@ class Columns:
     reasons: tuple[str, ...]
     evidence: tuple[str, ...]
     evidence_truncated: tuple[bool, ...]
+    evidence_sha256: tuple[str, ...]
     metrics: Mapping[str, tuple[Value | None, ...]]
 
 
@@ -162,6 +163,7 @@ def _columns(rows: Sequence[Observation]) -> Columns:
         reasons=tuple(row.reason for row in rows),
         evidence=tuple(row.evidence for row in rows),
         evidence_truncated=tuple(row.evidence_truncated for row in rows),
+        evidence_sha256=tuple(row.evidence_sha256 for row in rows),
         metrics={name: tuple(row.metrics.get(name) for row in rows) for name in names},
     )
 
@@ -182,6 +184,7 @@ def _rows(check: str, columns: Columns) -> list[Observation]:
             reason=columns.reasons[i],
             evidence=columns.evidence[i],
             evidence_truncated=columns.evidence_truncated[i],
+            evidence_sha256=columns.evidence_sha256[i],
         )
         for i in range(length)
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import os
 import signal
 import sys
@@ -14,6 +15,18 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
+
+from checks.version import ENGINE
+from flows.cli.output import (
+    Exit,
+    begin_output,
+    json_text,
+    quiet_stdout,
+    rejection,
+    stdout_has_something,
+    write_stderr,
+    write_stdout,
+)
 
 # verb -> (module with add_arguments(parser) and run(arguments) -> int, what --help says of it)
 VERBS = {
@@ -27,7 +40,6 @@ EXIT_CODES = (
     "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, "
     "4 launch or training failed after a go, 5 no capacity or a service error, 130 and 143 interrupted"
 )
-REJECTED, CANNOT_TELL, INTERRUPTED, TERMINATED = 2, 3, 130, 143
 
 
 class UsageError(Exception):
@@ -51,19 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. Never a traceback, unless PRELAUNCH_DEBUG=1 asks for one."""
     words = list(sys.argv[1:] if argv is None else argv)
     _heed_sigterm()
+    begin_output()
     try:
         return _run(words)
     except UsageError as error:
         return _refuse(words, error)
-    except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else 0
     except Terminated:
-        return _end("terminated", TERMINATED)
+        return _end(words, "terminated", Exit.TERMINATED)
     except KeyboardInterrupt:
-        return _end("interrupted", INTERRUPTED)
+        return _end(words, "interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
-        _quiet()
-        return CANNOT_TELL
+        quiet_stdout()
+        return Exit.CANNOT_TELL
     except Exception as error:  # the last resort: an error of ours must never read as a go
         if os.environ.get("PRELAUNCH_DEBUG") == "1":
             raise
@@ -77,17 +88,19 @@ def _run(words: list[str]) -> int:
         module = importlib.import_module(VERBS[chosen][0])
         module.add_arguments(verbs[chosen])
         verbs[chosen].set_defaults(run=module.run)
-    arguments = parser.parse_args(words)
+    try:
+        arguments = parser.parse_args(words)
+    except SystemExit:  # --help and --version have said what was asked
+        return 0
     if not hasattr(arguments, "run"):
         parser.error("which verb? One of " + ", ".join(VERBS))
-    code: int = arguments.run(arguments)
-    sys.stdout.flush()
-    return code
+    try:
+        return int(arguments.run(arguments))
+    except SystemExit as exit_:  # a library that ends the program has judged nothing
+        raise RuntimeError(f"a library asked to exit with {exit_.code!r}") from exit_
 
 
 def _parser() -> tuple[_Parser, dict[str, _Parser]]:
-    from checks.version import ENGINE
-
     parser = _Parser(
         prog="prelaunch",
         description="Go or no-go for a distributed training job, proven on the machines it will use.",
@@ -104,43 +117,30 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
 
 
 def _refuse(words: list[str], error: UsageError) -> int:
-    from flows.cli.output import write_stderr
-
     _error_document(words, str(error))
     write_stderr(f"{error.usage}\nprelaunch: {error}")
-    return REJECTED
+    return Exit.REJECTED
 
 
 def _internal(words: list[str], error: Exception) -> int:
-    from flows.cli.output import write_stderr
-
-    said = f"an error of prelaunch itself, so it cannot tell: {type(error).__name__}: {error}".splitlines()[
-        0
-    ][:500]
+    first = f"{type(error).__name__}: {error}".splitlines()[0][:400]
+    said = f"an error of prelaunch itself, so it cannot tell: {first}"
     _error_document(words, said)
     write_stderr(f"prelaunch: {said}. PRELAUNCH_DEBUG=1 shows where.")
-    return CANNOT_TELL
+    return Exit.CANNOT_TELL
 
 
 def _error_document(words: list[str], message: str) -> None:
-    pairs = zip(words, [*words[1:], ""], strict=True)
-    if "--format=json" in words or ("--format", "json") in pairs:
-        from flows.cli.output import json_text, rejection, write_stdout
-
+    asked = "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
+    if asked and not stdout_has_something():
         write_stdout(json_text(rejection(None, None, message)))
 
 
-def _end(word: str, code: int) -> int:
-    _quiet()
-    print(f"prelaunch: {word}", file=sys.stderr)
-    return code
-
-
-def _quiet() -> None:
-    """What is still in stdout's buffer goes nowhere: half a document helps nobody."""
-    from flows.cli.output import quiet_stdout
-
+def _end(words: list[str], word: str, code: int) -> int:
+    _error_document(words, word)
     quiet_stdout()
+    write_stderr(f"prelaunch: {word}")
+    return code
 
 
 def _heed_sigterm() -> None:

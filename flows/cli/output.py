@@ -154,8 +154,22 @@ def write_file(path: Path, text: str | None) -> None:
         raise OutputError(path, f"it cannot be written ({error.strerror}). Choose another place.") from error
 
 
+_SAID: list[int] = []
+
+
+def begin_output() -> None:
+    """Nothing was said yet."""
+    _SAID.clear()
+
+
+def stdout_has_something() -> bool:
+    """Whether a result was written already: there is one document, and no second."""
+    return bool(_SAID)
+
+
 def write_stdout(text: str) -> None:
     """Results. A reader that went away is no error of ours."""
+    _SAID.append(len(text))
     try:
         data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
         sys.stdout.flush()

@@ -25,7 +25,9 @@ def stations(folder: Path, network_s: float) -> list[Station]:
     (folder / "bundle.json").write_bytes(bundles.dump(bundle))
     (folder / "roster.json").write_bytes(dump_plain(Roster(members, free_port(), "lo")))
     names = bundle.declared.node_names
-    return [open_station(folder / "bundle.json", folder / "roster.json", name, folder / name) for name in names]
+    return [
+        open_station(folder / "bundle.json", folder / "roster.json", name, folder / name) for name in names
+    ]
 
 
 @contextmanager

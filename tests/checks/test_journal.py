@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,17 @@ def test_each_observation_is_on_disk_when_add_returns(tmp_path: Path) -> None:
     read = load_node(made.path.read_bytes())
 
     assert (["a.a"], False) == ([o.check for o in read.observations], read.node.complete)
+
+
+def test_long_evidence_is_cut_and_kept_whole_beside_the_report(tmp_path: Path) -> None:
+    """The observation bears the digest of the file."""
+    made = journal(tmp_path / "attempt" / "nodes" / "node-0.json")
+    made.add([row("a.a", "e" * 10_000)])
+    (kept,) = load_node(made.path.read_bytes()).observations
+    whole = gzip.decompress((tmp_path / "attempt" / "evidence" / f"{kept.evidence_sha256}.gz").read_bytes())
+
+    assert (True, "e" * 10_000) == (kept.evidence_truncated, whole.decode())
+    assert len(kept.evidence) <= 4096
 
 
 def test_finish_marks_the_report_complete(tmp_path: Path) -> None:

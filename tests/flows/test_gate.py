@@ -12,13 +12,18 @@ from typing import Any
 
 import pytest
 
+from tasks import lease as leases
 from tasks import watch
 from tasks.console import Live
+from tasks.launchers.base import JobHandle, NoCapacity, Plan
+from tasks.launchers.local import LocalLauncher
 from tasks.outcome import Decision, Outcome
 from tasks.prefect_server import EmbeddedServer
 from tasks.progress import LISTENER
 from tasks.request import Advanced, GateRequest
 from tasks.session import end_run, open_session
+from tasks.store.base import StoreFull
+from tasks.store.folder import FolderStore
 from tests.flows.gates import processes_below, runs, write_gate
 from tests.prefect_backend import prefect_backend, template_dir
 
@@ -255,7 +260,7 @@ def test_a_fresh_pass_is_reused(tmp_path: Path) -> None:
 
 
 def test_a_pass_of_other_machines_is_checked_again_in_place(tmp_path: Path) -> None:
-    """Where identities differ the nodes check for themselves; these fakes are no match for the real checks."""
+    """Where identities differ the nodes run the real checks before they train."""
     path = write_gate(tmp_path, policy="reuse_pass_minutes = 60")
     _, first = gate_it(path)
     report = tmp_path / "store" / "gates" / first.gate_id / "health_check_metrics.json"
@@ -265,9 +270,11 @@ def test_a_pass_of_other_machines_is_checked_again_in_place(tmp_path: Path) -> N
     entry = json.loads(kept.read_text())
     kept.write_text(json.dumps({**entry, "report": hashlib.sha256(other).hexdigest()}))
 
-    gate_it(path, "checks.stage_s=20.0")
+    _, second = gate_it(path)
 
-    assert "not the machines that were proven" in logs(tmp_path, "train")
+    assert "boot_id was other-" in logs(tmp_path, "train")
+    assert list(tmp_path.glob("store/clusters/*/jobs/*-train-*/out/*/verdicts/node-0.json"))
+    assert second.judged is not None and second.judged.reused == first.gate_id
 
 
 @pytest.mark.parametrize(
@@ -369,6 +376,69 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Callable[
 
     assert processes_below(tmp_path) == []
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_report_that_cannot_be_kept_launches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict that nobody can read again is none: cannot tell, and it says why."""
+    real = FolderStore.put
+
+    def full(self: FolderStore, key: str, data: bytes) -> None:
+        if key.startswith("gates/"):
+            raise StoreFull("the store is full. Free space there.")
+        real(self, key, data)
+
+    monkeypatch.setattr(FolderStore, "put", full)
+
+    state, outcome = gate_it(write_gate(tmp_path))
+
+    assert (state.name, outcome.code) == ("CannotTell", 3)
+    assert outcome.judged is not None and "full" in outcome.judged.verdict.findings[0].message
+    assert logs(tmp_path, "train") == ""
+
+
+def test_a_launcher_that_fails_before_the_verdict_is_no_capacity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was judged: exit code 5, and somebody is told."""
+
+    def refuse(self: LocalLauncher, plan: Plan) -> JobHandle:
+        raise NoCapacity("no machines now. Try later.")
+
+    monkeypatch.setattr(LocalLauncher, "submit", refuse)
+
+    state, outcome = gate_it(write_gate(tmp_path))
+
+    assert (state.name, outcome.decision, outcome.code) == ("NoCapacity", None, 5)
+    assert "no machines now" in (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+
+
+def test_a_lease_that_is_taken_away_ends_the_gate_and_not_the_jobs(
+    tmp_path: Path, play: Callable[[str], None]
+) -> None:
+    """Its jobs are the adopter's now: this gate leaves them alone."""
+    play("hang")
+    path = write_gate(tmp_path)
+
+    async def lose() -> Outcome:
+        running = asyncio.create_task(run(request_of(path)))
+        while len(processes_below(tmp_path)) < 3:
+            await asyncio.sleep(0.05)
+        (tmp_path / "store" / "leases" / "test.json").write_text("{}")
+        return (await running)[1]
+
+    before, leases.RENEW_S = leases.RENEW_S, 0.2
+    try:
+        outcome = asyncio.run(lose())
+    finally:
+        leases.RENEW_S = before
+    left = processes_below(tmp_path)
+    LocalLauncher(tmp_path / "store" / "clusters" / "test").cancel(f"{outcome.gate_id}-check-1")
+
+    assert outcome.code == 3
+    assert left
+    assert processes_below(tmp_path) == []
 
 
 def test_a_request_that_is_wrong_is_rejected(tmp_path: Path) -> None:

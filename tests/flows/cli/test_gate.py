@@ -1,0 +1,259 @@
+"""`prelaunch gate` as a person runs it: a process of its own, the embedded server, signals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flows.gates import processes_below, runs, write_gate
+
+ROOT = Path(__file__).parents[3]
+KEYS = {"decision", "verdict", "training", "report", "html", "gate_id", "reason"}
+SLEEP = ("{python}", "-c", "import time; open('began', 'a').write('x'); time.sleep(3); print('trained')")
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """A person's environment, without a Prefect server."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "PRELAUNCH_"))}
+    return {**kept, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(folder / "home"), "FAKE_NODE": "healthy", **more}
+
+
+def start(path: Path, *words: str, **more: str) -> subprocess.Popen[str]:
+    """Start the command with --format json."""
+    argv = (sys.executable, "-m", "flows.cli.main", "gate", str(path), "--format", "json", *words)
+    folder = path.parent
+    return subprocess.Popen(
+        argv, cwd=folder, env=environment(folder, **more), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(command: subprocess.Popen[str]) -> tuple[int, Any, str]:
+    """Exit code, the one document of stdout, and stderr."""
+    stdout, stderr = command.communicate(timeout=120)
+    assert "Traceback" not in stderr
+    return command.returncode, json.loads(stdout), stderr
+
+
+def gate(path: Path, *words: str, **more: str) -> tuple[int, Any, str]:
+    """Run it to its end."""
+    return finish(start(path, *words, **more))
+
+
+def until(condition: Callable[[], object], command: subprocess.Popen[str], seconds: float = 60) -> None:
+    """Wait for something that the command is to bring about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert command.poll() is None, command.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def clean(folder: Path) -> bool:
+    """Whether no process, lease or copy is left."""
+    store = folder / "store"
+    leases = list((store / "leases").rglob("*.json"))
+    return not processes_below(folder) and not leases and not list((store / "work").glob("*"))
+
+
+def test_a_go_prints_one_document(tmp_path: Path) -> None:
+    """Decision, verdict with coverage, training and files; one line says which server is used; nothing is left."""
+    code, said, stderr = gate(write_gate(tmp_path))
+
+    assert (code, set(said), said["decision"]) == (0, KEYS, "launched")
+    assert said["verdict"]["coverage"]["ranks"] == {"observed": 4, "declared": 4}
+    assert said["training"] == {"job_id": f"{said['gate_id']}-train-1", "state": "succeeded"}
+    assert Path(said["report"]).is_file() and Path(said["html"]).is_file()
+    assert stderr.count("embedded") == 1
+    assert " | " not in stderr  # Prefect's own lines
+    assert clean(tmp_path)
+
+
+def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path) -> None:
+    """Exit code 1; JUnit, summary and HTML are written as well."""
+    files = [tmp_path / name for name in ("j.xml", "s.md", "h.html")]
+    words = [word for pair in zip(("--junit", "--summary", "--html"), map(str, files), strict=True) for word in pair]
+
+    code, said, stderr = gate(write_gate(tmp_path), *words, FAKE_NODE="wrong")
+
+    assert (code, set(said), said["decision"]) == (1, KEYS, "refused")
+    assert said["training"] == {"job_id": None, "state": None}
+    assert "PAGE NO-GO test: node-1/rank-3" in stderr
+    assert xml.parse(files[0]).getroot().findall(".//failure")
+    assert files[1].read_text().startswith("# NO&#45;GO") or "GO test" in files[1].read_text()
+    assert "<html" in files[2].read_text()
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "junit"])
+def test_every_format_begins_with_the_answer(tmp_path: Path, form: str) -> None:
+    """The first line is what a tired person needs."""
+    argv = (sys.executable, "-m", "flows.cli.main", "gate", str(write_gate(tmp_path)), "--format", form)
+
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(tmp_path, FAKE_NODE="silent"), capture_output=True, text=True, timeout=120
+    )
+
+    assert done.returncode == 3
+    assert "CANNOT TELL" in done.stdout or "<testsuite" in done.stdout
+    assert form != "text" or done.stdout.startswith("CANNOT TELL test: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("--set", "cluster.declared.nodez=1"), "cluster.declared.nodez"),
+        (("--set", "training.command=['sh']"), "training.command"),
+        (("--junit", "/nonexistent/x.xml"), None),
+    ],
+)
+def test_what_is_wrong_is_rejected_before_anything_starts(
+    tmp_path: Path, words: tuple[str, ...], path: str | None
+) -> None:
+    """Exit code 2, the error's place, and no store was made."""
+    code, said, stderr = gate(write_gate(tmp_path), *words)
+
+    assert (code, set(said), said["error"]["path"]) == (2, {"error"}, path)
+    assert "embedded" not in stderr
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_unwritable_store_is_rejected(tmp_path: Path) -> None:
+    """A file stands where the folder should be."""
+    path = write_gate(tmp_path)
+    (tmp_path / "store").write_text("")
+
+    code, said, _ = gate(path)
+
+    assert code == 2
+    assert "cannot be written" in said["error"]["message"]
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A gate whose store lies on a read-only file system."""
+    if os.geteuid():
+        pytest.skip("needs root to mount")
+    path = write_gate(tmp_path / "gate")
+    store = path.parent / "store"
+    store.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(store)), check=True)
+    yield path
+    subprocess.run(("umount", "-l", str(store)), check=True)
+
+
+@pytest.mark.root
+def test_a_read_only_store_is_rejected(read_only: Path) -> None:
+    """Root ignores modes, but not this."""
+    code, said, stderr = gate(read_only)
+
+    assert code == 2
+    assert "cannot be written" in said["error"]["message"]
+    assert "embedded" not in stderr
+
+
+def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(tmp_path: Path) -> None:
+    """Before any server is started; the first one goes on."""
+    path = write_gate(tmp_path)
+    first = start(path, FAKE_NODE="slow", FAKE_SECONDS="6")
+    until(lambda: runs(tmp_path / "store"), first)
+
+    code, said, stderr = gate(path)
+    ended, launched, _ = finish(first)
+
+    assert (code, ended) == (2, 0)
+    assert launched["gate_id"] in said["error"]["message"]
+    assert str(first.pid) in said["error"]["message"]
+    assert "embedded" not in stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("stage", ["early", "checks", "training"])
+def test_a_signal_ends_what_was_started(tmp_path: Path, number: signal.Signals, code: int, stage: str) -> None:
+    """At any time: the document says so, and no job, server or lease is left."""
+    command = start(write_gate(tmp_path, training=SLEEP), FAKE_NODE="hang" if stage == "checks" else "healthy")
+    waits: dict[str, Callable[[], object]] = {
+        "early": lambda: (tmp_path / "store" / "leases" / "test.json").exists(),
+        "checks": lambda: runs(tmp_path / "store") == 2,
+        "training": lambda: len(list(tmp_path.glob("store/clusters/*/jobs/*-train-*/nodes/*/began"))) == 2,
+    }
+    until(waits[stage], command)
+
+    command.send_signal(number)
+    ended, said, _ = finish(command)
+
+    assert (ended, set(said), said["decision"]) == (code, KEYS, None)
+    assert clean(tmp_path)
+
+
+def killed(path: Path, when: Callable[[], object], **more: str) -> None:
+    """Run it until then, and SIGKILL it."""
+    command = start(path, **more)
+    until(when, command)
+    command.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        command.communicate(timeout=20)
+
+
+def test_a_gate_that_was_killed_while_checking_is_adopted(tmp_path: Path) -> None:
+    """The next run follows the same job: every node checks once."""
+    path, store = write_gate(tmp_path), tmp_path / "store"
+    killed(path, lambda: runs(store) == 2, FAKE_NODE="slow", FAKE_SECONDS="8")
+
+    code, said, _ = gate(path, FAKE_NODE="healthy")
+
+    assert (code, runs(store)) == (0, 2)
+    assert len(list(store.glob("clusters/*/jobs/*"))) == 2
+    assert clean(tmp_path)
+    assert said["training"]["job_id"].endswith("-train-1")
+
+
+def test_a_gate_that_was_killed_while_training_is_adopted(tmp_path: Path) -> None:
+    """The training is started once, and the next run sees its end."""
+    slow = ("{python}", "-c", "import time; open('began', 'a').write('x'); time.sleep(12); print('trained')")
+    path, store = write_gate(tmp_path, training=slow), tmp_path / "store"
+    began = "clusters/*/jobs/*-train-*/nodes/*/began"
+    killed(path, lambda: len(list(store.glob(began))) == 2)
+
+    code, said, _ = gate(path)
+
+    assert (code, said["training"]["state"]) == (0, "succeeded")
+    assert [file.read_text() for file in store.glob(began)] == ["x", "x"]
+    assert runs(store) == 2
+    assert clean(tmp_path)
+
+
+def test_a_check_that_died_with_its_gate_starts_anew(tmp_path: Path) -> None:
+    """Its shepherd was killed too: the next run gives the job a new name."""
+    path, store = write_gate(tmp_path), tmp_path / "store"
+    killed(path, lambda: runs(store) == 2, FAKE_NODE="hang")
+    for pid in processes_below(tmp_path):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    code, said, _ = gate(path)
+
+    assert code == 0
+    assert said["training"]["job_id"].endswith("-train-2")
+    assert clean(tmp_path)
+
+
+def test_a_server_that_does_not_answer_is_a_service_error(tmp_path: Path) -> None:
+    """Exit code 5: nothing was judged, and the lease is given back."""
+    code, said, _ = gate(write_gate(tmp_path), PREFECT_API_URL="http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES="0")
+
+    assert (code, said["decision"], said["verdict"]) == (5, None, None)
+    assert "Prefect server" in said["reason"]
+    assert clean(tmp_path)

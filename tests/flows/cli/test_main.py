@@ -1,0 +1,240 @@
+"""The command itself: help without imports, usage errors, signals, closed pipes, and errors of our own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from checks.report import dump, dump_plain
+from flows.cli.main import VERBS
+from tests.sample_reports import POLICY, healthy
+
+MAIN = (sys.executable, "-m", "flows.cli.main")
+
+
+def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environment}
+    return subprocess.run([*MAIN, *words], capture_output=True, text=True, timeout=60, env=env)
+
+
+def _broken(body: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command with `judge.run` replaced by a function of this body."""
+    script = (
+        f"import sys\nfrom flows.cli import judge, main\ndef run(arguments):\n{textwrap.indent(body, ' ')}\n"
+    )
+    script += "judge.run = run\nsys.exit(main.main(sys.argv[1:]))\n"
+    env = {**os.environ, "PYTHONPATH": str(Path.cwd()), **environment}
+    argv = [sys.executable, "-c", script, "judge", "x", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+
+
+def test_help_names_every_verb_and_the_exit_codes() -> None:
+    """And exits 0."""
+    ended = _run("--help")
+
+    assert (0, "") == (ended.returncode, ended.stderr)
+    assert all(verb in ended.stdout for verb in VERBS)
+    assert "3 cannot tell" in " ".join(ended.stdout.split())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["judge", "--help"], ["facts", "--help"]])
+def test_help_loads_nothing_heavy(words: list[str]) -> None:
+    """No prefect, pydantic, rich, jinja2, numpy, torch or boto3."""
+    script = (
+        "import sys; from flows.cli.main import main; main(sys.argv[1:]);"
+        "print(sorted({m.partition('.')[0] for m in sys.modules}), file=sys.stderr)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    ended = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, env=env)
+    loaded = set(ended.stderr.replace("'", "").strip("[]\n").split(", "))
+
+    assert 0 == ended.returncode
+    assert set() == loaded & {
+        "prefect",
+        "pydantic",
+        "rich",
+        "jinja2",
+        "numpy",
+        "torch",
+        "boto3",
+        "sqlalchemy",
+    }
+
+
+def test_the_version_is_the_engines() -> None:
+    """One line."""
+    assert _run("--version").stdout.startswith("prelaunch 0.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["jugde", "x"], ["judge"], ["judge", "x", "--polcy", "y"], ["judge", "x", "--format", "yaml"],
+        ["judge", "x", "--pol", "y"], ["--nonsense"], ["facts"],
+    ],
+)  # fmt: skip
+def test_wrong_usage_exits_2(words: list[str]) -> None:
+    """Usage and reason on stderr, nothing on stdout."""
+    ended = _run(*words)
+
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert "usage: prelaunch" in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("asked", [["--format", "json"], ["--format=json"]])
+def test_wrong_usage_is_json_where_json_was_asked(asked: list[str]) -> None:
+    """One document for every exit code."""
+    ended = _run("judge", "--wrong", *asked)
+
+    assert 2 == ended.returncode
+    assert {"file", "path", "message", "nearest"} == set(json.loads(ended.stdout)["error"])
+    assert "--wrong" in ended.stderr or "REPORT" in ended.stderr
+
+
+def test_an_error_of_ours_is_never_a_go() -> None:
+    """3, one line, a document for JSON; the traceback only where asked for."""
+    ended = _broken("raise ValueError('boom\\nsecond line')", "--format", "json")
+    debug = _broken("raise ValueError('boom')", PRELAUNCH_DEBUG="1")
+
+    assert (3, 1) == (ended.returncode, len(ended.stderr.splitlines()))
+    assert "ValueError: boom" in json.loads(ended.stdout)["error"]["message"]
+    assert "Traceback" not in ended.stderr
+    assert debug.returncode != 0 and "Traceback" in debug.stderr
+
+
+@pytest.mark.parametrize("body", ["return None", "sys.exit()", "sys.exit(0)", "sys.exit('no')"])
+def test_a_verb_that_says_nothing_is_no_go(body: str) -> None:
+    """Neither a forgotten code nor a library's exit reads as success."""
+    ended = _broken(body)
+
+    assert (3, 1) == (ended.returncode, len(ended.stderr.splitlines()))
+
+
+def test_a_document_is_followed_by_no_second() -> None:
+    """Even where something fails after it was printed."""
+    body = "from flows.cli.output import write_stdout; write_stdout('{}'); raise ValueError('late')"
+    ended = _broken(body, "--format", "json")
+
+    assert (3, {}) == (ended.returncode, json.loads(ended.stdout))
+
+
+def test_a_full_disk_under_stdout_is_no_go(tmp_path: Path) -> None:
+    """What nobody can read was not said."""
+    report, policy = tmp_path / "r.json", tmp_path / "p.json"
+    report.write_bytes(dump(healthy()))
+    policy.write_bytes(dump_plain(POLICY))
+    with open("/dev/full", "wb") as full:
+        argv = [*MAIN, "judge", str(report), "--policy", str(policy)]
+        ended = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+
+    assert (3, False) == (ended.returncode, "Traceback" in ended.stderr)
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_ends_it_with_its_code(name: str, code: int) -> None:
+    """Cleanly: what must be undone is undone, and no traceback."""
+    body = textwrap.dedent(
+        f"""
+        import os, signal, time
+        try:
+            os.kill(os.getpid(), signal.{name}); time.sleep(30)
+        finally:
+            print('undone', file=sys.stderr)
+        """
+    )
+    ended = _broken(body, "--format", "json")
+
+    assert (code, {"error"}) == (ended.returncode, set(json.loads(ended.stdout)))
+    assert "undone" in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    """The exit code stays the verdict's, and stderr stays empty."""
+    report, policy = tmp_path / "r.json", tmp_path / "p.json"
+    report.write_bytes(dump(healthy(40, 4)))
+    policy.write_bytes(dump_plain(POLICY))
+    command = f"{' '.join(MAIN)} judge {report} --policy {policy} --format junit"
+    script = f"set -o pipefail; {{ {command}; echo code $? >&2; }} | head -c 10 >/dev/null"
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+
+    assert "code 0\n" == ended.stderr
+
+
+def test_a_terminal_without_utf_8_gets_the_answer() -> None:
+    """Signs that it cannot show are written out."""
+    ended = _run("facts", "cpu", PYTHONIOENCODING="ascii", LC_ALL="C")
+
+    assert 0 == ended.returncode and ended.stdout.startswith("cpu\n")
+
+
+def test_facts_show_the_row_and_the_lines_with_their_sources() -> None:
+    """Text for people, JSON for programs."""
+    text, document = _run("facts", "cpu"), json.loads(_run("facts", "cpu", "--format", "json").stdout)
+
+    assert "Policy local" in text.stdout and "source:" in text.stdout
+    assert {"type", "instance", "policy"} == set(document)
+    assert (0, "local") == (document["instance"]["gpus"], document["policy"]["name"])
+
+
+def test_facts_of_an_unknown_type_name_the_nearest() -> None:
+    """2."""
+    ended = _run("facts", "p5.48xlarg", "--format", "json")
+
+    assert (2, "p5.48xlarge") == (ended.returncode, json.loads(ended.stdout)["error"]["nearest"])
+
+
+def test_a_type_without_a_policy_says_so() -> None:
+    """The facts are shown all the same, if no shipped policy names the type."""
+    ended = _run("facts", "p5.48xlarge", "--format", "json")
+
+    assert 0 == ended.returncode
+    assert {"type", "instance", "policy"} == set(json.loads(ended.stdout))
+
+
+def test_help_is_quick() -> None:
+    """Far from a second even on a busy machine: nothing is imported that is not needed."""
+    times = []
+    for _ in range(3):
+        begun = time.monotonic()
+        _run("--help")
+        times.append(time.monotonic() - begun)
+
+    assert min(times) < 2.0
+
+
+def test_sigterm_of_a_real_process_is_143(tmp_path: Path) -> None:
+    """While it waits for stdin."""
+    process = subprocess.Popen(
+        [*MAIN, "judge", "-", "--format", "json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    deadline = time.monotonic() + 20
+    while "SigCgt:\t0000000000000000" in Path(f"/proc/{process.pid}/status").read_text() or not _waits(
+        process.pid
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+
+    assert (143, {"error"}) == (process.returncode, set(json.loads(out)))
+    assert b"Traceback" not in err
+
+
+def _waits(pid: int) -> bool:
+    """Whether it blocks in read(2) of stdin."""
+    try:
+        return Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 ")
+    except PermissionError:
+        return Path(f"/proc/{pid}/wchan").read_text() in ("pipe_read", "anon_pipe_read")

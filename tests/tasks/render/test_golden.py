@@ -1,0 +1,48 @@
+"""The pages, whole: what a change of wording or layout does is seen in a diff.
+
+UPDATE_GOLDEN=1 writes them anew; then read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from checks.model import Report
+from tasks.render.junit import junit
+from tasks.render.markdown import markdown
+from tasks.render.terminal import terminal
+from tests.sample_reports import healthy, verdict_of, with_metric, without_node, wrong_sums
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+
+
+def _pages(report: Report) -> dict[str, str]:
+    verdict = verdict_of(report)
+    return {
+        "80.txt": terminal(report, verdict, "local", 80),
+        "140.txt": terminal(report, verdict, "local", 140),
+        "md": markdown(report, verdict, "local"),
+        "xml": junit(report, verdict, "local"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "report"),
+    [
+        ("go", healthy()),
+        ("warn", with_metric(healthy(), "system.clock", "node-0", "synchronised", False)),
+        ("no_go", wrong_sums(healthy(6, 2), "node-1/rank-3")),
+        ("cannot_tell", without_node(healthy(4, 2), "node-3")),
+    ],
+)
+def test_the_pages_are_what_the_golden_files_say(name: str, report: Report) -> None:
+    """For each answer, in each format."""
+    for kind, text in _pages(report).items():
+        file = GOLDEN / f"render_{name}.{kind}"
+        if os.environ.get("UPDATE_GOLDEN"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert file.read_text(encoding="utf-8") == text
