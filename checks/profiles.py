@@ -15,9 +15,9 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.DEEP: {"seconds": 6.0},
     },
     "network.pairs": {
-        Profile.QUICK: {"seconds": 0.15, "max_bytes": 8 * MIB, "pings": 20},
-        Profile.STANDARD: {"seconds": 0.5, "max_bytes": 64 * MIB, "pings": 100},
-        Profile.DEEP: {"seconds": 2.0, "max_bytes": 512 * MIB, "pings": 1000},
+        Profile.QUICK: {"seconds": 0.05, "max_bytes": 8 * MIB, "pings": 20},
+        Profile.STANDARD: {"seconds": 0.2, "max_bytes": 64 * MIB, "pings": 100},
+        Profile.DEEP: {"seconds": 0.7, "max_bytes": 512 * MIB, "pings": 1000},
     },
     "collective.all_reduce": {
         Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.5},

@@ -144,7 +144,11 @@ def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) ->
     return GateRequest(gate_file=str(Path(arguments.file).absolute()), wait=wait, advanced=advanced)
 
 
-def _is_service(error: Exception) -> bool:
-    """Whether the Prefect server failed us, and not we ourselves."""
+def _is_service(error: BaseException | None) -> bool:
+    """Whether the Prefect server failed us, and not we ourselves: some cause of it is an HTTP error."""
     httpx = sys.modules.get("httpx")
-    return httpx is not None and isinstance(error, httpx.HTTPError)
+    while error is not None and httpx is not None:
+        if isinstance(error, httpx.HTTPError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
