@@ -11,6 +11,7 @@ import os
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -40,7 +41,8 @@ class Block(nn.Module):
         q, k, v = heads.permute(2, 0, 3, 1, 4)
         seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.feed(self.norm2(x))
+        fed: Tensor = x + self.feed(self.norm2(x))
+        return fed
 
 
 class Transformer(nn.Module):
@@ -55,7 +57,8 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits."""
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
-        return self.head(self.norm(self.blocks(x)))
+        logits: Tensor = self.head(self.norm(self.blocks(x)))
+        return logits
 
 
 def main() -> int:
@@ -93,7 +96,7 @@ def train(options: argparse.Namespace, device: torch.device) -> tuple[float, flo
         logits = model(tokens[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if step in (start, options.steps - 1) or (step + 1) % options.log_every == 0:
             last = _mean(loss.detach())
@@ -133,21 +136,22 @@ def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optim
 
 def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> int:
     """Rank 0 reads the newest checkpoint that can be read, and all ranks go on from it; returns its step."""
-    found = [_newest(folder) if dist.get_rank() == 0 else None]
+    found: list[Any] = [_newest(folder) if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(found, src=0)
-    checkpoint = found[0]
+    checkpoint: dict[str, Any] | None = found[0]
     if checkpoint is None:
         return 0
     model.load_state_dict(checkpoint["model"])
     optimizer.load_state_dict(checkpoint["optimizer"])
     model.to(device)
-    return int(checkpoint["step"])
+    step: int = checkpoint["step"]
+    return step
 
 
-def _newest(folder: Path) -> dict[str, object] | None:
+def _newest(folder: Path) -> dict[str, Any] | None:
     for path in sorted(folder.glob("step-*.pt"), reverse=True):
         try:
-            checkpoint: dict[str, object] = torch.load(path, map_location="cpu", weights_only=True)
+            checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             if {"step", "model", "optimizer"} <= set(checkpoint):
                 return checkpoint
         except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:

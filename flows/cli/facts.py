@@ -11,7 +11,7 @@ from checks.facts.table import Instance
 from checks.policy import Policy, Rule
 from checks.report import plain
 from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout
-from flows.cli.reading import InputError
+from tasks.inputs import InputError
 from tasks.policies import PolicyError, default_policy, read_policy
 
 _BOUNDS = (

@@ -15,12 +15,12 @@ from flows.cli.output import (
     require_writable,
     text_of,
     verdict_json,
-    worst_code,
     write_files,
     write_stderr,
     write_stdout,
 )
-from flows.cli.reading import InputError, Judged, judged, policy_of
+from tasks.exits import worst_code
+from tasks.inputs import InputError, JudgedFile, judged, policy_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         policy = policy_of(arguments.policy)
     except (InputError, OutputError) as error:
         return _rejected(arguments.format, error)
-    results: list[Judged | InputError] = []
+    results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
             results.append(judged(file, policy))
@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     return _show(arguments, results)
 
 
-def _show(arguments: argparse.Namespace, results: list[Judged | InputError]) -> int:
+def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError]) -> int:
     if len(results) == 1 and isinstance(results[0], InputError):
         return _rejected(arguments.format, results[0])
-    good = [result for result in results if isinstance(result, Judged)]
+    good = [result for result in results if isinstance(result, JudgedFile)]
     try:
         if len(results) == 1:
             write_files(arguments, good[0].report, good[0].verdict, good[0].name)
@@ -75,10 +75,12 @@ def _show(arguments: argparse.Namespace, results: list[Judged | InputError]) -> 
     for result in results:
         if isinstance(result, InputError):
             write_stderr(f"prelaunch: {result}")
-    return worst_code([exit_code(r.verdict) if isinstance(r, Judged) else Exit.REJECTED for r in results])
+        elif result.policy:
+            write_stderr(f"policy: {result.policy}")
+    return worst_code([exit_code(r.verdict) if isinstance(r, JudgedFile) else Exit.REJECTED for r in results])
 
 
-def _row(file: str, result: Judged | InputError) -> dict[str, object]:
+def _row(file: str, result: JudgedFile | InputError) -> dict[str, object]:
     if isinstance(result, InputError):
         said = rejection(result.file, result.path, result.message, result.nearest)
         return {"file": file, "verdict": None, **said}

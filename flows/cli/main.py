@@ -1,11 +1,7 @@
-"""The `prelaunch` command. A verb's module is imported when that verb is asked for, and not before.
-
-UsageError          the command line is wrong: exit 2
-"""
+"""The `prelaunch` command. A verb's module is imported when that verb is asked for, and not before."""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import itertools
 import os
@@ -14,7 +10,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
 
 from checks.version import ENGINE
 from flows.cli.output import (
@@ -27,6 +22,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
+from tasks.usage import Parser, Terminated, UsageError
 
 # verb -> (module with add_arguments(parser) and run(arguments) -> int, what --help says of it)
 VERBS = {
@@ -40,23 +36,6 @@ EXIT_CODES = (
     "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, "
     "4 launch or training failed after a go, 5 no capacity or a service error, 130 and 143 interrupted"
 )
-
-
-class UsageError(Exception):
-    """The command line is wrong. `usage` is the line that shows how it goes."""
-
-    def __init__(self, message: str, usage: str) -> None:
-        super().__init__(message)
-        self.usage = usage
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the same way out as Ctrl-C, with its own exit code."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, self.format_usage().strip())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,8 +79,8 @@ def _run(words: list[str]) -> int:
         raise RuntimeError(f"a library asked to exit with {exit_.code!r}") from exit_
 
 
-def _parser() -> tuple[_Parser, dict[str, _Parser]]:
-    parser = _Parser(
+def _parser() -> tuple[Parser, dict[str, Parser]]:
+    parser = Parser(
         prog="prelaunch",
         description="Go or no-go for a distributed training job, proven on the machines it will use.",
         epilog=EXIT_CODES,

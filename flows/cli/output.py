@@ -1,8 +1,6 @@
 """What every verb prints and returns: formats, files written beside, exit codes, rejections.
 
 One JSON document on stdout for every exit code where --format json was asked; everything else is for stderr.
-
-OutputError         a file that was asked for cannot be written
 """
 
 from __future__ import annotations
@@ -11,57 +9,17 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
-from enum import IntEnum
 from pathlib import Path
 
-from checks.model import Answer, Count, Report, Verdict
+from checks.model import Count, Report, Verdict
 from checks.report import plain
+from tasks.exits import Exit as Exit
+from tasks.exits import exit_code as exit_code
+from tasks.writing import OutputError as OutputError
+from tasks.writing import write_file
 
 FORMATS = ("text", "json", "markdown", "junit")
-
-
-class Exit(IntEnum):
-    """Exit codes, the same in every verb."""
-
-    GO = 0
-    NO_GO = 1
-    REJECTED = 2
-    CANNOT_TELL = 3
-    JOB_FAILED = 4
-    NO_CAPACITY = 5
-    INTERRUPTED = 130
-    TERMINATED = 143
-
-
-_EXITS = {
-    Answer.GO: Exit.GO,
-    Answer.NO_GO: Exit.NO_GO,
-    # A question that nobody has answered yet is not a go.
-    Answer.ASK: Exit.NO_GO,
-    Answer.CANNOT_TELL: Exit.CANNOT_TELL,
-}
-# Several files in one call: the worst, in this order.
-_WORST = (Exit.REJECTED, Exit.NO_GO, Exit.CANNOT_TELL, Exit.GO)
-
-
-class OutputError(Exception):
-    """A file that was asked for cannot be written. `file` is which."""
-
-    def __init__(self, file: Path, message: str) -> None:
-        super().__init__(f"{file}: {message}")
-        self.file, self.message = file, message
-
-
-def exit_code(verdict: Verdict) -> int:
-    """0 go, 1 no-go (and a question that nobody has answered), 3 cannot tell."""
-    return int(_EXITS[verdict.answer])
-
-
-def worst_code(codes: list[int]) -> int:
-    """The one exit code of several inputs; 3 for none, since nothing was judged."""
-    return next((int(code) for code in _WORST if code in codes), int(Exit.CANNOT_TELL))
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
@@ -140,20 +98,6 @@ def write_files(arguments: argparse.Namespace, report: Report | None, verdict: V
         write_file(arguments.html, html(report, verdict, name))
 
 
-def write_file(path: Path, text: str | None) -> None:
-    """Write the whole file or nothing; None only tries whether it could be written. Raises OutputError."""
-    try:
-        if path.exists() and not path.is_file():
-            if path.is_dir():
-                raise OutputError(path, "it is a folder. Name a file.")
-            if text is not None:
-                path.write_text(text, encoding="utf-8", errors="backslashreplace")
-            return
-        _replace(path, text)
-    except OSError as error:
-        raise OutputError(path, f"it cannot be written ({error.strerror}). Choose another place.") from error
-
-
 _SAID: list[int] = []
 
 
@@ -203,19 +147,6 @@ def stdout_width() -> int:
 def stdout_colour() -> bool:
     """Whether stdout is a terminal that wants colour (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _replace(path: Path, text: str | None) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if text is not None:
-                file.write(text.encode("utf-8", "backslashreplace"))
-                os.fchmod(file.fileno(), 0o644)
-        if text is not None:
-            os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _count(count: Count, of: str) -> dict[str, int]:

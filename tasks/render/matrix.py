@@ -63,7 +63,9 @@ def node_lines(report: Report, verdict: Verdict) -> tuple[Line, ...]:
     ranks = {node.name: node.rank for node in report.nodes}
     names = [*ranks, *(name for name in report.declared.node_names if name not in ranks)]
     lines = [_line(report, name, ranks.get(name), said, seen) for name in dict.fromkeys(names)]
-    lines.sort(key=lambda line: (-line.state, line.rank is not None, -line.findings, line.rank or 0, line.name))
+    lines.sort(
+        key=lambda line: (-line.state, line.rank is not None, -line.findings, line.rank or 0, line.name)
+    )
     return (*lines, *_cluster_line(report, said))
 
 

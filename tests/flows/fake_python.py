@@ -34,16 +34,16 @@ def main() -> None:
 def write(part: str, node: str, bundle_path: Path, out: Path) -> None:
     """A report in which every planned check has measured something."""
     from checks import bundle as bundles
-    from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, rank_subject
+    from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
     from checks.report import NodeReport, dump_plain
     from checks.system import identity_of_node
 
     bundle, attempt = bundles.load(bundle_path.read_bytes()), os.environ["PRELAUNCH_ATTEMPT"]
-    checks, plan = bundles.plan_of(bundle)
+    plan = bundles.plan_of(bundle)[1]
     index, per = int(node.rpartition("-")[2]), bundle.declared.ranks_per_node
     ranks = [rank_subject(node, rank) for rank in range(index * per, (index + 1) * per)]
     peers = tuple(name for name in bundle.declared.node_names if name != node)
-    known = {
+    known: dict[str, Value] = {
         "peers": peers,
         "failures": tuple("ok" for _ in peers),
         "bandwidth_gbps": tuple(5.0 for _ in peers),

@@ -200,7 +200,7 @@ def test_a_person_decides(
         running = asyncio.create_task(run(request_of(write_gate(tmp_path, on_warn="ask"), ask_minutes=1)))
         async with get_client() as client:
             while not running.done():
-                paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))  # type: ignore[arg-type]
+                paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
                 for flow_run in await client.read_flow_runs(flow_run_filter=paused):
                     await aresume_flow_run(flow_run.id, run_input={"action": action, "approver": "Ada"})
                 await asyncio.sleep(0.2)
@@ -347,7 +347,7 @@ def test_a_run_cancelled_in_prefect_ends(
 
         from flows.gate import gate
 
-        running = asyncio.create_task(gate(request_of(path), return_state=True))
+        running = asyncio.ensure_future(gate(request_of(path), return_state=True))
         while len(processes_below(tmp_path)) < 3:
             await asyncio.sleep(0.05)
         async with get_client() as client:

@@ -28,7 +28,13 @@ pytestmark = pytest.mark.timeout(180)
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """A person's environment, without a Prefect server."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "PRELAUNCH_"))}
-    return {**kept, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(folder / "home"), "FAKE_NODE": "healthy", **more}
+    return {
+        **kept,
+        "PYTHONPATH": str(ROOT),
+        "PREFECT_HOME": str(folder / "home"),
+        "FAKE_NODE": "healthy",
+        **more,
+    }
 
 
 def start(path: Path, *words: str, **more: str) -> subprocess.Popen[str]:
@@ -85,7 +91,11 @@ def test_a_go_prints_one_document(tmp_path: Path) -> None:
 def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path) -> None:
     """Exit code 1; JUnit, summary and HTML are written as well."""
     files = [tmp_path / name for name in ("j.xml", "s.md", "h.html")]
-    words = [word for pair in zip(("--junit", "--summary", "--html"), map(str, files), strict=True) for word in pair]
+    words = [
+        word
+        for pair in zip(("--junit", "--summary", "--html"), map(str, files), strict=True)
+        for word in pair
+    ]
 
     code, said, stderr = gate(write_gate(tmp_path), *words, FAKE_NODE="wrong")
 
@@ -103,7 +113,12 @@ def test_every_format_begins_with_the_answer(tmp_path: Path, form: str) -> None:
     argv = (sys.executable, "-m", "flows.cli.main", "gate", str(write_gate(tmp_path)), "--format", form)
 
     done = subprocess.run(
-        argv, cwd=tmp_path, env=environment(tmp_path, FAKE_NODE="silent"), capture_output=True, text=True, timeout=120
+        argv,
+        cwd=tmp_path,
+        env=environment(tmp_path, FAKE_NODE="silent"),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
     assert done.returncode == 3
@@ -181,9 +196,13 @@ def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(tmp_path: Path
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("stage", ["early", "checks", "training"])
-def test_a_signal_ends_what_was_started(tmp_path: Path, number: signal.Signals, code: int, stage: str) -> None:
+def test_a_signal_ends_what_was_started(
+    tmp_path: Path, number: signal.Signals, code: int, stage: str
+) -> None:
     """At any time: the document says so, and no job, server or lease is left."""
-    command = start(write_gate(tmp_path, training=SLEEP), FAKE_NODE="hang" if stage == "checks" else "healthy")
+    command = start(
+        write_gate(tmp_path, training=SLEEP), FAKE_NODE="hang" if stage == "checks" else "healthy"
+    )
     waits: dict[str, Callable[[], object]] = {
         "early": lambda: (tmp_path / "store" / "leases" / "test.json").exists(),
         "checks": lambda: runs(tmp_path / "store") == 2,
@@ -252,7 +271,9 @@ def test_a_check_that_died_with_its_gate_starts_anew(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_answer_is_a_service_error(tmp_path: Path) -> None:
     """Exit code 5: nothing was judged, and the lease is given back."""
-    code, said, _ = gate(write_gate(tmp_path), PREFECT_API_URL="http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES="0")
+    code, said, _ = gate(
+        write_gate(tmp_path), PREFECT_API_URL="http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES="0"
+    )
 
     assert (code, said["decision"], said["verdict"]) == (5, None, None)
     assert "Prefect server" in said["reason"]

@@ -19,7 +19,8 @@ from checks.model import Report
 from checks.report import dump, dump_plain, load, plain
 from checks.verdict import decide
 from flows.cli.main import main
-from flows.cli.output import exit_code, rejection, verdict_json, worst_code
+from flows.cli.output import exit_code, rejection, verdict_json
+from tasks.exits import worst_code
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
 
 GOOD, BAD, MISSING = healthy(), wrong_sums(healthy()), without_node(healthy(3, 1), "node-2")

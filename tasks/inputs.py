@@ -17,7 +17,6 @@ from checks.model import Report, Verdict
 from checks.policy import OnWarn, Policy
 from checks.report import REPORT_BYTES, load
 from checks.verdict import decide, unreadable
-from flows.cli.output import write_stderr
 from tasks.policies import PolicyError, default_policy, read_policy
 from tasks.render.clean import one_line
 
@@ -35,16 +34,20 @@ class InputError(Exception):
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines."""
+class JudgedFile:
+    """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines.
+
+    `policy` names the policy that was chosen for it and its file, "" where one was given.
+    """
 
     file: str
     name: str
     report: Report | None
     verdict: Verdict
+    policy: str = ""
 
 
-def judged(file: str, policy: Policy | None) -> Judged:
+def judged(file: str, policy: Policy | None) -> JudgedFile:
     """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by."""
     path, data = _read(file)
     facts = builtin()
@@ -52,9 +55,9 @@ def judged(file: str, policy: Policy | None) -> Judged:
         report = load(data)
     except DecodeError as error:
         reason = one_line(str(error), 500)
-        return Judged(file, path, None, unreadable(reason, policy or NO_POLICY, facts, data))
-    rules = policy or _default(report.declared.instance_type)
-    return Judged(file, report.gate_id or path, report, decide(report, rules, facts))
+        return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, facts, data))
+    rules, chosen = (policy, "") if policy else _default(report.declared.instance_type)
+    return JudgedFile(file, report.gate_id or path, report, decide(report, rules, facts), chosen)
 
 
 def policy_of(path: Path | None) -> Policy | None:
@@ -65,13 +68,12 @@ def policy_of(path: Path | None) -> Policy | None:
         raise InputError(str(error.file), error.message, error.path, error.nearest) from error
 
 
-def _default(instance_type: str) -> Policy:
+def _default(instance_type: str) -> tuple[Policy, str]:
     try:
         path, policy = default_policy(instance_type)
     except PolicyError as error:
         raise InputError(str(error.file), error.message, error.path, error.nearest) from error
-    write_stderr(f"policy: {policy.name} ({path})")
-    return policy
+    return policy, f"{policy.name} ({path})"
 
 
 def _read(file: str) -> tuple[str, bytes]:

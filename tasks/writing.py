@@ -1,0 +1,45 @@
+"""Pages written to files: the whole file, or nothing.
+
+OutputError         a file that was asked for cannot be written
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+class OutputError(Exception):
+    """A file that was asked for cannot be written. `file` is which."""
+
+    def __init__(self, file: Path, message: str) -> None:
+        super().__init__(f"{file}: {message}")
+        self.file, self.message = file, message
+
+
+def write_file(path: Path, text: str | None) -> None:
+    """Write the whole file or nothing; None only tries whether it could be written. Raises OutputError."""
+    try:
+        if path.exists() and not path.is_file():
+            if path.is_dir():
+                raise OutputError(path, "it is a folder. Name a file.")
+            if text is not None:
+                path.write_text(text, encoding="utf-8", errors="backslashreplace")
+            return
+        _replace(path, text)
+    except OSError as error:
+        raise OutputError(path, f"it cannot be written ({error.strerror}). Choose another place.") from error
+
+
+def _replace(path: Path, text: str | None) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if text is not None:
+                file.write(text.encode("utf-8", "backslashreplace"))
+                os.fchmod(file.fileno(), 0o644)
+        if text is not None:
+            os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,59 @@
+"""The example training: real ranks that learn, resume, and refuse another machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checks.bundle import Pass, PassedNode, dump
+from checks.system import identity_of_node
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "deployments" / "examples" / "train_tiny.py"
+LAST = re.compile(r"trained (\d+) steps from (scratch|step \d+): loss ([\d.]+) -> ([\d.]+)")
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def train(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
+    argv = (sys.executable, *torchrun, str(SCRIPT), *words)
+    return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=150)
+
+
+def test_it_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) -> None:
+    """The loss falls; a checkpoint that was cut short is passed over for the one before it."""
+    first = LAST.search(train(tmp_path, "--steps", "40", "--checkpoint-every", "20").stdout)
+    newest = tmp_path / "checkpoints" / "step-00000040.pt"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    again = LAST.search(train(tmp_path, "--steps", "50", "--checkpoint-every", "20").stdout)
+
+    assert first is not None and again is not None
+    assert first.groups()[:2] == ("40", "scratch")
+    assert float(first[4]) < 0.5 * float(first[3])
+    assert again.groups()[:2] == ("30", "step 20")
+    assert float(again[3]) < 0.5 * float(first[3])
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+def test_it_does_not_train_on_another_machine(tmp_path: Path) -> None:
+    """Its first act is to confirm that this is the machine that passed."""
+    other = {**identity_of_node(), "boot_id": "another"}
+    token = Pass(1, "g", "d", "2026-01-01T00:00:00Z", (PassedNode("node-0", 0, other),))
+    (tmp_path / "pass.json").write_bytes(dump(token))
+
+    done = train(tmp_path, PRELAUNCH_PASS=str(tmp_path / "pass.json"), PRELAUNCH_NODE="node-0")
+
+    assert done.returncode != 0
+    assert "not the machine that was proven: boot_id was another" in done.stderr
+    assert "step 1" not in done.stdout
