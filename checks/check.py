@@ -72,6 +72,7 @@ class Context:
     place: RankPlace | None = None
 
 
+GREATEST_INT = 1 << 63
 Body = Callable[[Context], Measurement | Skipped]
 
 
@@ -161,10 +162,17 @@ def fault_of(check: Check, metrics: Mapping[str, object]) -> str:
 
 
 def _fault_of_value(value: object) -> str:
+    """What a report could not hold (see checks.report): the decoder would refuse the whole report for it."""
     if isinstance(value, tuple):
         if not value:
             return "an empty list"
+        if not all(isinstance(item, str) for item in value) and any(
+            isinstance(item, (bool, str)) for item in value
+        ):
+            return "a list of mixed kinds"
         return next((why for item in value if item is not None and (why := _fault_of_value(item))), "")
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value}"
+    if isinstance(value, int) and abs(value) > GREATEST_INT:
+        return "a whole number out of range"
     return "" if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"

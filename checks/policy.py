@@ -40,7 +40,8 @@ class Rule:
     over = "subject": `*_below` and `*_above` bound the value of each subject, `equals` is what it must be.
     over = "cluster": the bounds hold for the least (below) or greatest (above) value of all subjects, and
     `same` demands one value everywhere. over = "peers": `*_below` and `*_above` are ratios to the median of
-    all subjects; with fewer than `min_peers` subjects the rule cannot speak, which is a WARN, cause EVIDENCE.
+    all subjects; where fewer than
+    `min_peers` subjects are declared the rule does not apply; where fewer were measured it says so, a WARN.
     """
 
     metric: str

@@ -53,6 +53,9 @@ def test_a_measurement_is_measured() -> None:
         (Measurement({"x": float("inf")}), "inf in x"),
         (Measurement({"x": (1.0, float("nan"))}), "nan in x"),
         (Measurement({"x": ()}), "empty list in x"),
+        (Measurement({"x": (True, 1.0)}), "mixed kinds in x"),
+        (Measurement({"x": ("a", None)}), "mixed kinds in x"),  # type: ignore[dict-item]
+        (Measurement({"x": 10**400}), "out of range in x"),
         (Measurement({"x": {}}), "dict in x"),  # type: ignore[dict-item]
     ],
 )
