@@ -44,9 +44,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Go:
-    """The command may start; `pass_path` names the machines it was allowed on."""
+    """The command may start; `pass_path` names the machines it was allowed on, None in observe mode."""
 
-    pass_path: Path
+    pass_path: Path | None
 
 
 def gate(station: Station, attempt: str, out: Path, confirm: Path | None) -> Go | Refusal:
@@ -78,7 +78,7 @@ def start(station: Station, command: Sequence[str], go: Go) -> None:
     environment = {
         **os.environ,
         **interface_environment(roster.interface),
-        "PRELAUNCH_PASS": str(go.pass_path),
+        **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
     }
     sys.stdout.flush()
     sys.stderr.flush()
@@ -95,8 +95,8 @@ def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -
         print(f"the failure file cannot be written: {error}", file=sys.stderr)
 
 
-def _confirmed(station: Station, responder: Responder, confirm: Path) -> Go | None:
-    """Go if every host is the machine that was proven; None means: check again, here."""
+def _confirmed(station: Station, responder: Responder, confirm: Path) -> Path | None:
+    """The pass, if every host is the machine that was proven; None means: check again, here."""
     differences = confirm_here(confirm, station.node)
     for line in differences:
         print(f"{station.node}: {line}", file=sys.stderr)
@@ -104,12 +104,12 @@ def _confirmed(station: Station, responder: Responder, confirm: Path) -> Go | No
         "confirmed", f"{station.node}: {'; '.join(differences)}" if differences else ""
     )
     if not why:
-        return Go(confirm)
+        return confirm
     print(f"not the machines that were proven ({why}): checking again in place", file=sys.stderr)
     return None
 
 
-def _check(station: Station, attempt: str, out: Path, responder: Responder) -> Go | Refusal:
+def _check(station: Station, attempt: str, out: Path, responder: Responder) -> Path | Refusal:
     begun = now()
     try:
         journal = run_beside(station, attempt, out, responder)
@@ -124,7 +124,7 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder) -> G
         write_whole(out / attempt / "verdicts" / f"{station.node}.json", dump_plain(verdict))
         if verdict.answer is not Answer.GO:
             return _refusal(verdict)
-        return Go(_write_pass(station, report, verdict, out / attempt))
+        return _write_pass(station, report, verdict, out / attempt)
     except OSError as error:
         return Refusal(EXIT_CANNOT_TELL, f"{error.filename}: {error.strerror}")
 
@@ -155,10 +155,10 @@ def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path
     return path
 
 
-def _leave_together(station: Station, responder: Responder, go: Go) -> Go | Refusal:
+def _leave_together(station: Station, responder: Responder, pass_path: Path) -> Go | Refusal:
     """Exchange pass tokens: equal ones of every host, then a word that they were seen, or nobody starts."""
     board = Board(station, responder)
-    token = digest(go.pass_path.read_bytes())
+    token = digest(pass_path.read_bytes())
     deadline = time.monotonic() + station.bundle.network_s
     said = board.put(f"pass/{station.node}", token, deadline)
     for member in station.roster.members:
@@ -173,7 +173,7 @@ def _leave_together(station: Station, responder: Responder, go: Go) -> Go | Refu
             return Refusal(
                 EXIT_CANNOT_TELL, f"cannot_tell: {member.name}: it did not see every pass token in time"
             )
-    return go
+    return Go(pass_path)
 
 
 def _fill(word: str, values: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from checks import bundle as bundles
 from checks.bundle import Pass
+from tasks.gatefile import Mode
 from tasks.launchers.base import JobSpec
 from tasks.lease import CHECK, TRAIN
 from tasks.setting import Setting
@@ -16,7 +17,7 @@ from tasks.setting import Setting
 CHECK_COMMAND = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
 CONFIRM = (
     "{python}", "-m", "checks", "gate",
-    "--bundle", "{job}/bundle.json", "--confirm", "{job}/pass.json", "--out", "{out}", "--",
+    "--bundle", "{job}/bundle.json", "--confirm", "{job}/pass.json", "--out", "{out}",
 )  # fmt: skip
 TORCHRUN = (
     "{python}", "-m", "torch.distributed.run",
@@ -46,9 +47,9 @@ def train_job(setting: Setting, gate_id: str, name: str, proven: Pass) -> JobSpe
     behind = TORCHRUN if training.distributed == "torchrun" else ()
     files = {"bundle.json": bundles.dump(setting.bundle(gate_id)), "pass.json": bundles.dump(proven)}
     environment = {key: value.replace("{here}", here) for key, value in training.environment.items()}
-    return _job(
-        setting, name, (*CONFIRM, *behind, *command), training.max_runtime_minutes, files, environment
-    )
+    observe = ("--observe",) if setting.gate.policy.mode is Mode.OBSERVE else ()
+    whole = (*CONFIRM, *observe, "--", *behind, *command)
+    return _job(setting, name, whole, training.max_runtime_minutes, files, environment)
 
 
 def planned_jobs(setting: Setting) -> tuple[JobSpec, JobSpec]:

@@ -90,3 +90,11 @@ def test_a_pass_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     ended = run(World(1, 1), tmp_path, command=command, files={"pass.json": passed()[:100]})
 
     assert 1 == len(ended.report.nodes)
+
+
+def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
+    """It records the refusal and starts all the same."""
+    ended = run(World(1, 1, ("raises",)), tmp_path, command=(*GATE, "--observe", "--", *TRAIN))
+
+    assert ({"node-0"}, {"node-0": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
+    assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)

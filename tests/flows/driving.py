@@ -1,0 +1,64 @@
+"""Runs the flow as the command does, with fake nodes, and sees that nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import watch
+from tasks.console import Live
+from tasks.outcome import Outcome
+from tasks.progress import LISTENER
+from tasks.request import Advanced, GateRequest
+from tests.flows.gates import processes_below
+
+Play = Callable[[str], None]
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """What the fake nodes play; nobody's deadlines are long."""
+    monkeypatch.setattr(watch, "GRACE_S", 0.5)
+    monkeypatch.setenv("FAKE_NODE", "healthy")
+    return lambda part: monkeypatch.setenv("FAKE_NODE", part)
+
+
+def request_of(path: Path, *overrides: str, wait: Any = "finished", ask_minutes: int = 0) -> GateRequest:
+    """The request that the command line would make."""
+    advanced = Advanced(overrides=list(overrides), ask_minutes=ask_minutes)
+    return GateRequest(gate_file=str(path), wait=wait, advanced=advanced)
+
+
+async def run(request: GateRequest) -> tuple[Any, Outcome]:
+    """Run the flow: its final state and its outcome."""
+    from flows.gate import gate
+
+    shown = Live(None)
+    LISTENER.set(shown)
+    state = await gate(request, return_state=True)
+    if shown.outcome is None:
+        await state.aresult(raise_on_failure=True)
+    assert shown.outcome is not None
+    return state, shown.outcome
+
+
+def gate_it(path: Path, *overrides: str, **more: Any) -> tuple[Any, Outcome]:
+    """Run the flow to its end, and see that nothing of it is left."""
+    state, outcome = asyncio.run(run(request_of(path, *overrides, **more)))
+    store = path.parent / "store"
+    assert not list((store / "leases").rglob("*.json"))
+    assert not list((store / "work").glob("*"))
+    if more.get("wait", "finished") == "finished":
+        assert processes_below(path.parent) == []
+    return state, outcome
+
+
+def logs(folder: Path, stage: str) -> str:
+    """What the nodes of a stage printed."""
+    return "".join(
+        p.read_text() for p in sorted(folder.glob(f"store/clusters/*/jobs/*-{stage}-*/nodes/*/log"))
+    )

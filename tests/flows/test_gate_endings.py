@@ -1,0 +1,167 @@
+"""However a gate ends, its jobs end, its lease is given back, and it says why."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import lease as leases
+from tasks.launchers.base import JobHandle, NoCapacity, Plan
+from tasks.launchers.local import LocalLauncher
+from tasks.outcome import Outcome
+from tasks.session import end_run, open_session
+from tasks.store.base import StoreFull
+from tasks.store.folder import FolderStore
+from tests.flows.driving import Play, gate_it, logs, play, request_of, run
+from tests.flows.gates import processes_below, write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+def test_a_cancelled_flow_leaves_nothing(tmp_path: Path, play: Play) -> None:
+    """No job, no lease, no copy."""
+    play("hang")
+    path = write_gate(tmp_path)
+
+    async def cancel() -> None:
+        running = asyncio.create_task(run(request_of(path)))
+        while len(processes_below(tmp_path)) < 3:
+            await asyncio.sleep(0.05)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    assert processes_below(tmp_path) == []
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker watches a run in one's own process: it looks for itself."""
+    from tasks import stop
+
+    play("hang")
+    monkeypatch.setattr(stop, "EVERY_S", 0.2)
+    path = write_gate(tmp_path)
+
+    async def cancel() -> Any:
+        from prefect.client.orchestration import get_client
+        from prefect.states import Cancelling
+
+        from flows.gate import gate
+
+        running = asyncio.ensure_future(gate(request_of(path), return_state=True))
+        while len(processes_below(tmp_path)) < 3:
+            await asyncio.sleep(0.05)
+        async with get_client() as client:
+            (flow_run,) = await client.read_flow_runs(limit=1, sort="START_TIME_DESC")  # type: ignore[arg-type]
+            await client.set_flow_run_state(flow_run.id, Cancelling(), force=True)
+        return await running
+
+    state = asyncio.run(cancel())
+
+    assert state.is_cancelled()
+    assert processes_below(tmp_path) == []
+
+
+def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Play) -> None:
+    """It knows the run's id and parameters only."""
+    play("hang")
+    request = request_of(write_gate(tmp_path))
+    session = open_session(request, "run-1")
+    from tasks.jobs import check_job
+    from tasks.provision import submit
+
+    submit(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
+
+    end_run(request, "run-1")
+    end_run(request, "run-1")
+
+    assert processes_below(tmp_path) == []
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_report_that_cannot_be_kept_launches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict that nobody can read again is none: cannot tell, and it says why."""
+    real = FolderStore.put
+
+    def full(self: FolderStore, key: str, data: bytes) -> None:
+        if key.startswith("gates/"):
+            raise StoreFull("the store is full. Free space there.")
+        real(self, key, data)
+
+    monkeypatch.setattr(FolderStore, "put", full)
+
+    state, outcome = gate_it(write_gate(tmp_path))
+
+    assert (state.name, outcome.code) == ("CannotTell", 3)
+    assert outcome.judged is not None and "full" in outcome.judged.verdict.findings[0].message
+    assert logs(tmp_path, "train") == ""
+
+
+def test_a_launcher_that_fails_before_the_verdict_is_no_capacity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was judged: exit code 5, and somebody is told."""
+
+    def refuse(self: LocalLauncher, plan: Plan) -> JobHandle:
+        raise NoCapacity("no machines now. Try later.")
+
+    monkeypatch.setattr(LocalLauncher, "submit", refuse)
+
+    state, outcome = gate_it(write_gate(tmp_path))
+
+    assert (state.name, outcome.decision, outcome.code) == ("NoCapacity", None, 5)
+    assert "no machines now" in (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+
+
+def test_a_lease_that_is_taken_away_ends_the_gate_and_not_the_jobs(tmp_path: Path, play: Play) -> None:
+    """Its jobs are the adopter's now: this gate leaves them alone."""
+    play("hang")
+    path = write_gate(tmp_path)
+
+    async def lose() -> Outcome:
+        running = asyncio.create_task(run(request_of(path)))
+        while len(processes_below(tmp_path)) < 3:
+            await asyncio.sleep(0.05)
+        (tmp_path / "store" / "leases" / "test.json").write_text("{}")
+        return (await running)[1]
+
+    before, leases.RENEW_S = leases.RENEW_S, 0.2
+    try:
+        outcome = asyncio.run(lose())
+    finally:
+        leases.RENEW_S = before
+    left = processes_below(tmp_path)
+    LocalLauncher(tmp_path / "store" / "clusters" / "test").cancel(f"{outcome.gate_id}-check-1")
+
+    assert outcome.code == 3
+    assert left
+    assert processes_below(tmp_path) == []
+
+
+def test_a_request_that_is_wrong_is_rejected(tmp_path: Path) -> None:
+    """The run fails without a traceback, and says which key."""
+    state, outcome = asyncio.run(run(request_of(write_gate(tmp_path), "cluster.declared.nodez=1")))
+
+    assert (state.name, outcome.code) == ("Rejected", 2)
+    assert "cluster.declared.nodez" in state.message
+
+
+def test_a_second_gate_is_refused(tmp_path: Path) -> None:
+    """One gate a cluster; the holder is named."""
+    request = request_of(write_gate(tmp_path))
+    holder = open_session(request, "somebody-else")
+
+    state, outcome = asyncio.run(run(request))
+
+    assert (state.name, outcome.code) == ("Rejected", 2)
+    assert holder.gate_id in state.message
