@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Check this node, write the merged report to --out, print the verdict; the exit code is the verdict's."""
     declared = declare(arguments.instance_type, 1, builtin())
     rules = read_policy(arguments.policy, declared.instance_type)
-    _require_writable(arguments.out)
+    require_writable(arguments.out)
     gate_id = f"node-{uuid.uuid4().hex[:8]}"
     made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
@@ -135,7 +135,10 @@ def _table(file: Path) -> object:
     return tomllib.loads(data.decode())
 
 
-def _require_writable(path: Path) -> None:
+def require_writable(path: Path) -> None:
+    """Raise PlaceError where the report cannot be written."""
+    if path.is_dir():
+        raise PlaceError(f"{path}: it is a folder. Give --out a file.")
     probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
     try:
         probe.write_bytes(b"")

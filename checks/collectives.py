@@ -59,6 +59,9 @@ class Kind:
     gathers: bool
 
 
+OVERRUN = 4.0
+
+
 @dataclass
 class Sweep:
     """What was measured so far; the lists have one entry a size."""
@@ -229,7 +232,8 @@ def _agree(opinion: bool, place: RankPlace) -> bool:
 
 
 def _fits(sweep: Sweep, size: int, spent_s: float, budget_s: float) -> bool:
-    return spent_s + sweep.seconds[-1] * size / sweep.sizes[-1] * LEAST_RUNS <= budget_s
+    """The budget bounds repetition; a size is left out only where it would cost several times as much."""
+    return spent_s + sweep.seconds[-1] * size / sweep.sizes[-1] * LEAST_RUNS <= OVERRUN * budget_s
 
 
 def _all_reduce(own: Tensor, result: Tensor) -> None:

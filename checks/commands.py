@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import uuid
 from pathlib import Path
@@ -25,15 +26,35 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     from checks.place import PlaceError
 
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
     try:
         code: int = arguments.verb(arguments)
     except PlaceError as error:
         print(f"checks: {error}", file=sys.stderr)
         return EXIT_REJECTED
+    except Interrupted as signalled:
+        print("checks: interrupted; nothing of it runs on.", file=sys.stderr)
+        return 128 + signalled.number
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CANNOT_TELL
+    except OSError as error:
+        print(f"checks: {error.filename or arguments}: {error.strerror}", file=sys.stderr)
+        return EXIT_CANNOT_TELL
     return code
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that ends the run; what it started is ended on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _interrupted(number: int, frame: object) -> None:
+    raise Interrupted(number)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -135,7 +156,7 @@ def _gate(arguments: argparse.Namespace) -> int:
         print("checks gate: observe mode, the command starts all the same", file=sys.stderr)
         answer = gate.Go(None)
     try:
-        gate.start(station, command, answer)
+        gate.start(station, token, arguments.out, command, answer)
     except OSError as error:
         print(f"checks gate: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
     return 127

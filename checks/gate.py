@@ -63,8 +63,10 @@ def gate(station: Station, attempt: str, out: Path, confirm: Path | None) -> Go 
         become_subreaper(adopt=False)  # the command reaps for itself
 
 
-def start(station: Station, command: Sequence[str], go: Go) -> None:
-    """Become the command. {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in."""
+def start(station: Station, attempt: str, out: Path, command: Sequence[str], go: Go) -> None:
+    """Say so in out/<attempt>/started/<node> and become the command. Raises OSError.
+    {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in.
+    """
     roster, declared = station.roster, station.bundle.declared
     values = {
         "nodes": str(declared.nodes),
@@ -80,6 +82,7 @@ def start(station: Station, command: Sequence[str], go: Go) -> None:
         **interface_environment(roster.interface),
         **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
     }
+    write_whole(out / attempt / "started" / station.node, b"")
     sys.stdout.flush()
     sys.stderr.flush()
     os.execvpe(argv[0], argv, environment)
@@ -97,7 +100,7 @@ def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -
 
 def _confirmed(station: Station, responder: Responder, confirm: Path) -> Path | None:
     """The pass, if every host is the machine that was proven; None means: check again, here."""
-    differences = confirm_here(confirm, station.node)
+    differences = confirm_here(confirm, station.node, station.bundle.declared.gpus_per_node)
     for line in differences:
         print(f"{station.node}: {line}", file=sys.stderr)
     why = Board(station, responder).agree(
@@ -113,8 +116,8 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder) -> P
     begun = now()
     try:
         journal = run_beside(station, attempt, out, responder)
-        own = dump_plain(journal.report)
-    except JournalError as error:
+        own = journal.path.read_bytes()
+    except (JournalError, OSError) as error:
         return Refusal(EXIT_CANNOT_TELL, str(error))
     board = Board(station, responder)
     board.put(f"report/{station.node}", own.decode(), time.monotonic() + station.bundle.network_s)
@@ -166,7 +169,9 @@ def _leave_together(station: Station, responder: Responder, pass_path: Path) -> 
         if other != token:
             why = said or ("no pass token in time" if other is None else "another pass token")
             return Refusal(EXIT_CANNOT_TELL, f"cannot_tell: {member.name}: {why}")
-    board.put(f"seen/{station.node}", "ok", deadline)
+    said = board.put(f"seen/{station.node}", "ok", deadline)
+    if said:
+        return Refusal(EXIT_CANNOT_TELL, f"cannot_tell: {said}")
     # The first host keeps the board, so it leaves last.
     for member in station.roster.members[1:] if station.node_rank == 0 else ():
         if board.get(f"seen/{member.name}", deadline) is None:

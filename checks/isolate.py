@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -59,28 +60,33 @@ def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
 def isolated(check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float) -> Observation:
     """The observation that the child `argv` leaves in `result`; ERRORED if it leaves none in time."""
     result.unlink(missing_ok=True)
-    child = subprocess.Popen(
-        (sys.executable, *argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    try:
+        child = subprocess.Popen(
+            (sys.executable, *argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return errored(check, subject, f"its process could not be started: {error.strerror}", 0.0)
     output = Output(piped(child))
     try:
         child.wait(timeout_s + GRACE_S)
     except subprocess.TimeoutExpired:
-        end_tree(child.pid, 0.0)
-        child.wait()
-        return _flag(
-            errored(check, subject, f"its deadline of {timeout_s:g} s passed", timeout_s, output.text()),
-            output,
-        )
+        said = f"its deadline of {timeout_s:g} s passed"
+        return _flag(errored(check, subject, said, timeout_s, output.text(0.1)), output)
     finally:
         if child.poll() is None:
-            end_tree(child.pid, 0.0)
-            child.wait()
+            _end(child)
     return _flag(_read(check, subject, result, child.returncode, output), output)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End it; one that stands in the kernel (state D) cannot be, and is not waited for."""
+    end_tree(child.pid, 0.0)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
 
 
 def _read(check: str, subject: str, result: Path, code: int, output: Output) -> Observation:
@@ -93,6 +99,10 @@ def _read(check: str, subject: str, result: Path, code: int, output: Output) -> 
         row = decode(Observation, parse_json(data, RESULT_BYTES))
     except DecodeError as error:
         return errored(check, subject, f"its result cannot be read: {error}", 0.0, output.text())
+    if code:
+        return errored(
+            check, subject, f"its process ended with {how} after it had measured", 0.0, output.text()
+        )
     if (row.check, row.subject) != (check, subject):
         return errored(
             check, subject, f"its result speaks of {row.check} on {row.subject}", 0.0, output.text()

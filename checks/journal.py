@@ -22,11 +22,12 @@ class Journal:
 
     def __init__(self, path: Path, report: NodeReport) -> None:
         self.path = path
+        self._evidence = path.parent.parent / "evidence"
         self.report = report
 
     def add(self, rows: Iterable[Observation]) -> None:
         """Add observations and write. Raises JournalError; the observations are kept for the next write."""
-        rows = tuple(keep_whole(row, self.path.parent.parent / "evidence") for row in rows)
+        rows = tuple(keep_whole(row, self._evidence) for row in rows)
         if rows:
             self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *rows))
             self.write()
@@ -41,21 +42,33 @@ class Journal:
         """Replace the file, whole or not at all. Raises JournalError."""
         self.report = dataclasses.replace(self.report, measured_at=now())
         try:
-            write_whole(self.path, _fit(self.report))
+            write_whole(self.path, self._fit())
         except OSError as error:
             raise JournalError(
                 f"{self.path}: {error.strerror or error}. Free space or choose another --out."
             ) from error
 
+    def _fit(self) -> bytes:
+        """The report's JSON, its longest evidence moved beside it until it is within the limit."""
+        rows = list(self.report.observations)
+        data = dump_plain(self.report)
+        while len(data) > NODE_REPORT_BYTES and any(row.evidence for row in rows):
+            longest = max(range(len(rows)), key=lambda i: len(rows[i].evidence))
+            row = keep_whole(rows[longest], self._evidence, always=True)
+            rows[longest] = dataclasses.replace(row, evidence="", evidence_truncated=True)
+            self.report = dataclasses.replace(self.report, observations=tuple(rows))
+            data = dump_plain(self.report)
+        return data
 
-def keep_whole(row: Observation, folder: Path) -> Observation:
-    """The row with at most 4 KiB of evidence; longer evidence is kept whole as folder/<sha256>.gz.
+
+def keep_whole(row: Observation, folder: Path, always: bool = False) -> Observation:
+    """The row with at most 4 KiB of evidence (none if `always`); the whole is kept as folder/<sha256>.gz.
 
     Where that cannot be written, the row says that it was cut and names no file.
     """
-    kept, cut = clip(row.evidence)
+    kept, cut = clip(row.evidence) if not always else ("", not row.evidence_sha256)
     if not cut:
-        return row
+        return dataclasses.replace(row, evidence=kept)
     data = row.evidence.encode("utf-8", "replace")
     name = digest(data)
     try:
@@ -82,17 +95,3 @@ def write_whole(path: Path, data: bytes) -> None:
 def now() -> str:
     """UTC, ISO 8601, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _fit(report: NodeReport) -> bytes:
-    """The report's JSON, its longest evidence dropped (and flagged) until it is within the limit."""
-    data = dump_plain(report)
-    while len(data) > NODE_REPORT_BYTES:
-        rows = list(report.observations)
-        longest = max(range(len(rows)), key=lambda i: len(rows[i].evidence), default=-1)
-        if longest < 0 or not rows[longest].evidence:
-            return data
-        rows[longest] = dataclasses.replace(rows[longest], evidence="", evidence_truncated=True)
-        report = dataclasses.replace(report, observations=tuple(rows))
-        data = dump_plain(report)
-    return data

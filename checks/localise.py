@@ -32,7 +32,7 @@ def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Pol
     ):
         yield from _incomplete(name, rows.get(name, ()), alive, others, lists)
     first = next((node.name for node in report.nodes if node.rank == 0), "")
-    yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first)
+    yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first, policy.max_unfit_fraction)
     line = policy.checks.get(PAIRS)
     if rows.get(PAIRS) and line is not None:
         floor, ratio = line.options.get("floor_gbps", 0.0), line.options.get("slow_ratio", 0.25)
@@ -55,7 +55,9 @@ def _incomplete(
             yield _evidence(check, row.subject, "its lists do not have one entry a peer")
 
 
-def judge_reachability(rows: Sequence[Observation], alive: set[str], first: str) -> Iterator[Finding]:
+def judge_reachability(
+    rows: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float = 0.25
+) -> Iterator[Finding]:
     """Who is cut off, who never answered, and which links are down. `first` is where the ranks meet."""
     heard = {row.subject for row in rows}
     why: dict[Cell, str] = {}
@@ -69,7 +71,7 @@ def judge_reachability(rows: Sequence[Observation], alive: set[str], first: str)
     refused = {cell for cell in down if "refused" in why[cell]}
     for peer in sorted({b for _, b in refused}):
         yield _evidence(REACHABILITY, peer, "its responder did not listen in time (connection refused)")
-    yield from _unreached(down - refused, set(why), why)
+    yield from _unreached(down - refused, set(why), why, max_unfit_fraction)
     for row in rows:
         met = row.metrics.get("rendezvous")
         if met != "ok" and first in heard and why.get((row.subject, first), "ok") == "ok":
@@ -80,8 +82,17 @@ def judge_reachability(rows: Sequence[Observation], alive: set[str], first: str)
             )
 
 
-def _unreached(down: set[Cell], cells: set[Cell], why: Mapping[Cell, str]) -> Iterator[Finding]:
+def _unreached(
+    down: set[Cell], cells: set[Cell], why: Mapping[Cell, str], max_unfit_fraction: float
+) -> Iterator[Finding]:
     hosts, links = _blame(down, cells)
+    nodes = {a for cell in cells for a in cell}
+    if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
+        said = f"{len(hosts)} of {len(nodes)} hosts are unreachable from most others: the network, not a host"
+        remedy = "Check routes, firewall and security group (all traffic to and from itself)."
+        text = _cells_text(sorted(down), why)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, said, text, remedy)
+        return
     for host in hosts:
         mine = sorted(cell for cell in down if host in cell)
         said = f"cut off: {_reasons(why, mine)}, while the other hosts reach each other"
@@ -97,7 +108,10 @@ def _unreached(down: set[Cell], cells: set[Cell], why: Mapping[Cell, str]) -> It
         remedy = (
             "Check the path between the two: switch, route, firewall or security group (both directions)."
         )
-        yield Finding(Level.FAIL, Cause.HARDWARE, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy)
+        # One way that works shows a cable that works: what is left is a filter, or a node that came late.
+        both = (a, b) in down and (b, a) in down
+        cause = Cause.HARDWARE if both else Cause.CONFIGURATION
+        yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy)
 
 
 def judge_pairs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from checks import rankfiles
 from checks.isolate import Output, piped
 from checks.model import Observation
 from checks.place import Station
-from checks.processes import end_tree
+from checks.processes import end_tree, leashed
 
 POLL_S = 0.1
 STARTUP_S = 150.0
@@ -46,7 +47,7 @@ def run_stage(station: Station, keep: Callable[[Sequence[Observation]], None], w
     folder = station.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
-    argv = torchrun(station, ("-m", "checks.ranks", *_arguments(station)))
+    argv = leashed(torchrun(station, ("-m", "checks.ranks", *_arguments(station))))
     environment = {**os.environ, **interface_environment(station.roster.interface)}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
@@ -56,7 +57,8 @@ def run_stage(station: Station, keep: Callable[[Sequence[Observation]], None], w
         return _watch(station, child, folder, keep)
     finally:
         end_tree(child.pid, 0.0)
-        child.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # state D is not waited for
+            child.wait(AFTER_END_S)
         output.text(0.5)
 
 

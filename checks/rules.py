@@ -111,15 +111,17 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     values: dict[str, str] = {}
     for row in rows:
         value = row.metrics.get(rule.metric)
-        if value is None:
-            yield _unread(check, row, f"{rule.metric} is missing", blind)
+        if value is None or (isinstance(value, tuple) and None in value):
+            yield _unread(check, row, f"{rule.metric} is missing or has no value for everything", blind)
         else:
             values[row.subject] = str(value)
     ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
     if len(ranked) < 2:
         return
-    (usual, most), (_, next_most) = ranked[:2]
-    if most == next_most:  # nobody is the odd one, so nobody is blamed
+    usual, most = ranked[0]
+    voters = {node_of(subject) for subject, value in values.items() if value == usual}
+    alone = len(voters) == 1 and len({node_of(subject) for subject in values}) > 1
+    if 2 * most <= len(values) or alone:  # no majority, or one of a node's own ranks: nobody is blamed
         said = f"{rule.metric} differs, and no value is the usual one"
         shown = "\n".join(f"{subject}: {_show(value)}" for subject, value in sorted(values.items()))
         yield Finding(

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from checks import bundle as bundles
 from checks import place, rankfiles, ranks, runner
-from checks.alone import declare, host_name, read_policy, show
+from checks.alone import declare, host_name, read_policy, require_writable, show
 from checks.board import Board
 from checks.bundle import Bundle
 from checks.decode import decode, parse_json
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
 STORE_S = 120.0
+NODE_CHECKS_S = 600.0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,13 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
     torchrun turns any other exit code into 1 and ends the neighbours: read the verdict from the report.
     """
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    if rank == 0:
+        require_writable(arguments.out)
+        arguments.out.unlink(missing_ok=True)  # a verdict of before is none of this run's
     per_node = int(os.environ["LOCAL_WORLD_SIZE"])
     nodes, node_rank = int(os.environ["WORLD_SIZE"]) // per_node, rank // per_node
     store = _store()
     made = _bundle(arguments, nodes, per_node, store, rank)
-    folder = Path(tempfile.gettempdir()) / f"prelaunch-{made.gate_id}-{node_rank}"
-    station = _meet(store, made, folder, node_rank, local)
     attempt = store.get("prelaunch/attempt").decode()
+    folder = Path(tempfile.gettempdir()) / f"prelaunch-{made.gate_id}-{attempt}-{node_rank}"
+    station = _meet(store, made, folder, node_rank, local)
     if local:
         return _rank_only(store, station)
     return _node(store, station, attempt, folder, arguments.out if rank == 0 else None)
@@ -116,16 +121,18 @@ def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) 
 
 
 def _rank_only(store: Store, station: Station) -> int:
-    go = store.get(f"prelaunch/go/{station.node_rank}")
+    key = f"prelaunch/go/{station.node_rank}"
+    store.wait([key], timedelta(seconds=STORE_S + station.bundle.network_s + NODE_CHECKS_S))
+    go = store.get(key)
     if go == b"ok":
         _rank_checks(station)
     return 0
 
 
-def _rank_checks(station: Station) -> None:
+def _rank_checks(station: Station, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
     rank = ranks.rank_place(station.bundle.declared.gpus_per_node)
     file = ranks.RankFile(station.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
-    ranks.Session(station, rank, file).run()
+    ranks.Session(station, rank, file, leave).run()
 
 
 def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path | None) -> int:
@@ -134,7 +141,7 @@ def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path 
     try:
         stage = partial(_ranks_here, store)
         journal = runner.run_beside(station, attempt, folder / "out", responder, stage)
-        store.set(f"prelaunch/report/{station.node_rank}", dump_plain(journal.report).decode())
+        store.set(f"prelaunch/report/{station.node_rank}", journal.path.read_bytes().decode())
         code = _merged(store, station, attempt, begun, out) if out is not None else 0
         Board(station, responder).linger(runner.LINGER_S)
     finally:
@@ -147,7 +154,7 @@ def _ranks_here(store: Store, station: Station, keep: runner.Keeper, why_not: st
     store.set(f"prelaunch/go/{station.node_rank}", why_not or "ok")
     if why_not:
         return why_not
-    own = threading.Thread(target=_rank_checks, args=(station,), daemon=True)
+    own = threading.Thread(target=_rank_checks, args=(station, lambda: None), daemon=True)
     own.start()
     per_node = station.bundle.declared.ranks_per_node
     mine = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)

@@ -65,7 +65,9 @@ def conclude(
 ) -> Verdict:
     """Findings -> the answer, worst first."""
     said_so = any(f.level is not Level.PASS and f.cause is Cause.EVIDENCE for f in findings)
-    if not coverage.complete and not said_so:
+    failed = any(f.level is Level.FAIL for f in findings)
+    short = any(c.observed < c.required for c in (coverage.nodes, coverage.gpus, coverage.ranks))
+    if (short and not failed) or (not coverage.complete and not said_so):
         said = "something that had to be observed is missing from the report"
         findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said)]
     ordered = sorted(set(findings), key=order or _severity)
@@ -142,6 +144,9 @@ def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterato
         yield Finding(
             Level.FAIL, Cause.EVIDENCE, "facts", CLUSTER, said, "", "Correct the declared instance type."
         )
+    elif declared.ranks_per_node < declared.gpus_per_node:
+        said = f"{declared.ranks_per_node} ranks for {declared.gpus_per_node} GPUs: on some nothing computes"
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, "facts", CLUSTER, said, "", "Declare a rank a GPU.")
     elif instance.gpus != declared.gpus_per_node:
         said = (
             f"{declared.gpus_per_node} GPUs a node are declared, {declared.instance_type} has {instance.gpus}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -15,6 +14,7 @@ from checks.merge import merge
 from checks.model import Report
 from tasks import reports
 from tasks.launchers.base import JobState, Launcher, LaunchError
+from tasks.raw import keep_evidence, keep_logs
 from tasks.render.clean import one_line
 from tasks.session import Session
 from tasks.threads import to_end
@@ -36,7 +36,12 @@ def collected(session: Session, watched: Watched) -> Report:
     try:
         folder, problems = fetch_last(session, watched.job), []
     except (LaunchError, OSError) as error:
-        folder, problems = Path("/nonexistent"), [one_line(f"the reports could not be fetched: {error}")]
+        folder, problems = (
+            session.folder / watched.job,
+            [one_line(f"the reports could not be fetched: {error}")],
+        )
+    keep_evidence(session, folder / watched.status.attempt)
+    keep_logs(session, watched.job, sorted(watched.status.exit_codes))
     files = reports.read_files(folder, watched.status.attempt)
     report = merge(bundle, watched.status.attempt, files, started)
     if not reports.complete(bundle, files):

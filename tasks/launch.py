@@ -18,11 +18,12 @@ from tasks.lease import TRAIN
 from tasks.outcome import Judged, Training
 from tasks.progress import Progress, tell
 from tasks.provision import submit
+from tasks.raw import keep_logs
 from tasks.render.clean import one_line
 from tasks.reuse import proven
 from tasks.session import Session
 from tasks.threads import to_end
-from tasks.watch import GRACE_S, Watched, fetch_last, follow
+from tasks.watch import GRACE_S, Watched, fetch, fetch_last, follow
 
 TAIL_BYTES = 4096
 
@@ -53,12 +54,21 @@ async def follow_training(session: Session, job: str, wait: str) -> Launched:
         return Launched(Training(job, JobState.PENDING))
     limit = session.setting.gate.training.max_runtime_minutes * 60 + GRACE_S
     watched = await follow(
-        session, job, limit, _tell, lambda state: wait == "started" and state is JobState.RUNNING
+        session, job, limit, _tell, lambda status: wait == "started" and _started(session, job, status)
     )
     session.let_go(job)
     if watched.status.state is JobState.RUNNING and not watched.late:
         return Launched(Training(job, JobState.RUNNING))
     return await to_end(ended, session, watched)
+
+
+def _started(session: Session, job: str, status: JobStatus) -> bool:
+    """Whether every node has confirmed itself and become the command: running alone says less."""
+    if status.state is not JobState.RUNNING or not status.attempt:
+        return False
+    fetch(session, job)
+    begun = session.folder / job / status.attempt / "started"
+    return len(list(begun.glob("*"))) >= session.setting.declared.nodes
 
 
 def ended(session: Session, watched: Watched) -> Launched:
@@ -71,6 +81,7 @@ def ended(session: Session, watched: Watched) -> Launched:
         rechecked, reason = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
     except (LaunchError, OSError) as error:
         reason = str(error)
+    keep_logs(session, watched.job, sorted(status.exit_codes))
     said = watched.late or reason or _last_line(session, watched.job, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:
         said = f"{status.detail}: {said}"

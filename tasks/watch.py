@@ -60,7 +60,7 @@ async def follow(
     job: str,
     limit_s: float,
     look: Callable[[JobStatus], Awaitable[None]],
-    enough: Callable[[JobState], bool] = lambda state: state.final,
+    enough: Callable[[JobStatus], bool] = lambda status: status.state.final,
 ) -> Watched:
     """Poll until `enough`, or until the time is up: then the job is ended. Raises LeaseLost, StopAsked."""
     launcher = session.setting.launcher
@@ -74,7 +74,7 @@ async def follow(
         now = time.monotonic()
         known = now if status.state is not JobState.UNKNOWN else known
         await look(status)
-        if enough(status.state) or status.state.final:
+        if status.state.final or enough(status):
             if status.state.final:
                 session.let_go(job)
             return Watched(job, status)
@@ -96,9 +96,11 @@ def fetch(session: Session, job: str) -> None:
 
 def fetch_last(session: Session, job: str) -> Path:
     """What the job left, into a folder that held nothing before. Raises LaunchError, OSError."""
-    folder = session.folder / job
+    folder, fresh = session.folder / job, session.folder / f"{job}.last"
+    shutil.rmtree(fresh, ignore_errors=True)
+    session.setting.launcher.fetch(job, fresh)
     shutil.rmtree(folder, ignore_errors=True)
-    session.setting.launcher.fetch(job, folder)
+    fresh.rename(folder)
     return folder
 
 

@@ -107,7 +107,7 @@ def healthy(
     """A report that POLICY passes without a finding; without `network`, WITHOUT_NETWORK does."""
     names = tuple(f"node-{i}" for i in range(nodes))
     type_ = "toy.4x" if gpus else "cpu"
-    declared = Declared(type_, nodes, gpus, ranks_per_node, names if named else ())
+    declared = Declared(type_, nodes, gpus, max(ranks_per_node, gpus), names if named else ())
     plan = tuple(replace(p, skip=_skip(p.check, declared)) for p in PLAN if network or p.check not in PAIRED)
     rows = tuple(row for p in plan if p.skip is None for row in _rows(p, declared, names))
     found = tuple(

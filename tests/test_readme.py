@@ -25,9 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("readme")
     for name in ("deployments", "checks", "tasks", "flows"):
         (made / name).symlink_to(ROOT / name)
-    (made / ".venv" / "bin").mkdir(parents=True)
-    for name in ("python", "prelaunch"):
-        (made / ".venv" / "bin" / name).symlink_to(Path(sys.executable).with_name(name))
+    (made / ".venv").symlink_to(sys.prefix)
     return made
 
 

@@ -379,7 +379,12 @@ def test_the_real_ring_is_read_to_its_end() -> None:
     assert list(events(mine)) == []
 
 
-ZEROS = dict.fromkeys((*(kind.value for kind in Kind), "xid_application"), 0)
+ZEROS = {**dict.fromkeys((*(kind.value for kind in Kind), "xid_application"), 0), "covers_s": 86400}
+
+
+def test_a_log_that_begins_now_shows_nothing() -> None:
+    """Rotated a moment ago, or a machine that has just started: a warning about evidence."""
+    assert verdicts("kernel.log", {**ZEROS, "covers_s": 1}) == [("WARN", "EVIDENCE", "covers_s")]
 
 
 @pytest.mark.parametrize(

@@ -166,3 +166,14 @@ def test_a_rule_that_would_hold_nothing_is_refused(rule: dict[str, object], why:
         load(policy)
 
     assert caught.value.path.startswith(f"checks.{CHECK}.rules[0]")
+
+
+def test_ranks_of_one_node_do_not_outvote_another_node() -> None:
+    """Two equal votes of one host against one of another prove nothing about either."""
+    rows = [
+        Observation("a.b", subject, Outcome.MEASURED, 0.1, {"x": value})
+        for subject, value in (("node-0/rank-0", "a"), ("node-0/rank-1", "a"), ("node-1/rank-2", "b"))
+    ]
+    rule = Rule("x", "source", over=Over.CLUSTER, same=True)
+
+    assert ["cluster"] == [f.subject for f in apply("a.b", CheckPolicy(rules=(rule,)), rows, 3)]

@@ -32,7 +32,7 @@ def test_the_plan_of_the_shipped_gate_is_as_recorded(tmp_path: Path) -> None:
 
     done = plan(tmp_path, str(LOCAL), "--format", "json")
     text = done.stdout
-    for value, name in ((str(tmp_path), "{cwd}"), (str(ROOT), "{root}"), (sys.executable, "{python}")):
+    for value, name in ((str(tmp_path), "{cwd}"), (sys.executable, "{python}"), (str(ROOT), "{root}")):
         text = text.replace(value, name)
     if os.environ.get("PRELAUNCH_UPDATE_GOLDEN"):
         GOLDEN.write_text(text)
