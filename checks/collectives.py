@@ -60,6 +60,7 @@ class Kind:
 
 
 OVERRUN = 4.0
+LEAST_PEAK_BYTES = 1 << 20  # smaller messages measure latency, and their rate is no bandwidth
 
 
 @dataclass
@@ -253,6 +254,11 @@ def _all_gather(own: Tensor, result: Tensor) -> None:
 
 
 def _measurement(kind: Kind, sweep: Sweep, planned: int, place: RankPlace) -> Measurement:
+    left_out = planned - len(sweep.sizes)
+    if left_out and sweep.sizes[-1] < LEAST_PEAK_BYTES:
+        raise CheckError(
+            f"only {len(sweep.sizes)} of {planned} sizes fitted into the time: the host is busy, or the network slow"
+        )
     measured = list(zip(sweep.sizes, sweep.seconds, strict=True))
     busbw = tuple(busbw_gbps(kind.name, size, spent, place.world_size) for size, spent in measured)
     head = f"{kind.name}, {place.world_size} ranks: size, median of the slowest rank's times, bus bandwidth"

@@ -12,6 +12,7 @@ from checks.model import Observation, Outcome, Value
 from checks.report import clip
 
 RAW_CHARACTERS = 1 << 20
+RAISED = "it raised "
 
 
 def probe(check: Check, context: Context, subject: str) -> Observation:
@@ -20,7 +21,7 @@ def probe(check: Check, context: Context, subject: str) -> Observation:
     try:
         result = check.body(context)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check's crash costs one observation
-        reason = str(error) if isinstance(error, CheckError) else f"it raised {type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, CheckError) else f"{RAISED}{type(error).__name__}: {error}"
         return errored(check.name, subject, reason, time.monotonic() - begun, traceback.format_exc())
     return _observed(check, subject, result, time.monotonic() - begun)
 

@@ -20,7 +20,7 @@ from checks import catalog, place
 from checks.check import Check, RankPlace
 from checks.model import Observation, Scope, rank_subject
 from checks.place import Station
-from checks.probe import errored, probe
+from checks.probe import RAISED, errored, probe
 from checks.processes import die_with_parent
 from checks.report import plain
 
@@ -113,7 +113,8 @@ class Session:
             self.watchdog.arm(timeout_s)
             row = probe(check, self.station.context(check, self.rank), self.subject)
             self.watchdog.disarm()
-            if check.group and row.outcome.value == "ERRORED":
+            # A CheckError is a check's own word, said on every rank; anything else may have broken the group.
+            if check.group and row.reason.startswith(RAISED):
                 self.lost = f"not run: the process group was lost in {check.name}"
         self.file.add(row)
         self.left.pop(0)

@@ -18,6 +18,7 @@ from checks.processes import end_tree, leashed
 
 POLL_S = 0.1
 STARTUP_S = 150.0
+ALL = "the rank checks"
 AFTER_END_S = 3.0
 
 
@@ -90,7 +91,7 @@ def _watch(
             kept = len(rows)
             keep(rows)
         if not running:
-            return ""
+            return "" if states else f"{ALL} never began: torchrun ended with exit code {child.returncode}"
         silent = _why_end(states, len(ranks), time.monotonic() - begun, station.bundle.stage_s)
         if silent:
             return silent
@@ -104,9 +105,9 @@ def _watch(
 
 def _why_end(states: dict[int, rankfiles.RankState], ranks: int, seconds: float, stage_s: float) -> str:
     if seconds > stage_s:
-        return f"the rank checks lasted longer than {stage_s:g} s"
+        return f"{ALL} lasted longer than {stage_s:g} s; raise [checks] stage_s if that is too little"
     if seconds > STARTUP_S and len(states) < ranks:
-        return f"{ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
+        return f"{ALL}: {ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
     now = time.time()
     overdue = [rank for rank, state in states.items() if state.overdue(now)]
     busy = [rank for rank, state in states.items() if not state.ended and rank not in overdue]

@@ -20,6 +20,7 @@ from checks.isolate import isolated
 from checks.journal import Journal, JournalError, now
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.place import PEER_CHECKS, Station
+from checks.probe import errored
 from checks.processes import become_subreaper, end_children
 from checks.report import NodeReport
 
@@ -83,7 +84,9 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
     responder.close(station.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in station.planned()):
         keep(_skip_ranks(station, why) if why else [])
-        _log(stage(station, keep, why))
+        ended = stage(station, keep, why)
+        _log(ended)
+        keep(_not_reached(station, keep, ended) if ended.startswith(rankstage.ALL) else [])
 
 
 class Keeper:
@@ -136,6 +139,12 @@ def _skip_ranks(station: Station, why: str) -> list[Observation]:
         for check in checks
         for subject in subjects
     ]
+
+
+def _not_reached(station: Station, keep: Keeper, why: str) -> list[Observation]:
+    """What no rank came to, where the reason is known and lies with none of them."""
+    missing = (row for row in _skip_ranks(station, why) if (row.check, row.subject) not in keep.rows)
+    return [errored(row.check, row.subject, f"not reached: {why}", 0.0) for row in missing]
 
 
 def _opening(station: Station, attempt: str) -> NodeReport:

@@ -19,7 +19,13 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-HEEDED = (signal.SIGINT, signal.SIGTERM)
+HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def deaf() -> None:
+    """Ending has begun: another signal must not cut the last words short."""
+    for number in HEEDED:
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Interrupted(Exception):
@@ -44,7 +50,9 @@ class Foreground(Generic[T]):
 
     def run(self) -> T:
         """What the coroutine returns; raises what it raises, or Interrupted."""
-        before = {number: signal.signal(number, self._heed) for number in HEEDED}
+        # Under nohup a closed terminal is to be ignored, and stays so.
+        heeded = [number for number in HEEDED if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._heed) for number in heeded}
         thread = threading.Thread(target=copy_context().run, args=(self._run,), name="flow")
         thread.start()
         try:

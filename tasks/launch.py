@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from prefect import task
@@ -25,7 +26,8 @@ from tasks.session import Session
 from tasks.threads import to_end
 from tasks.watch import GRACE_S, Watched, fetch, fetch_last, follow
 
-TAIL_BYTES = 4096
+TAIL_BYTES = 16384
+TORCHRUN = "torch/distributed/elastic"
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def ended(session: Session, watched: Watched) -> Launched:
     keep_logs(session, watched.job, sorted(status.exit_codes))
     said = watched.late or reason or _last_line(session, watched.job, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:
-        said = f"{status.detail}: {said}"
+        logs = session.setting.store.place(f"gates/{session.gate_id}/logs/{watched.job}")
+        said = f"{status.detail}: {said} (logs: {logs})"
     return Launched(Training(watched.job, state, one_line(said, 500)), rechecked)
 
 
@@ -117,5 +120,13 @@ def _last_line(session: Session, job: str, status: JobStatus, state: JobState) -
         log = session.setting.launcher.logs(job, nodes[0], TAIL_BYTES) if nodes else ""
     except LaunchError as error:
         return str(error)
-    lines = [line for line in log.splitlines() if line.strip()]
-    return f"{nodes[0]}: {lines[-1]}" if lines else ""
+    said = last_words(log)
+    return f"{nodes[0]}: {said}" if said else ""
+
+
+def last_words(log: str) -> str:
+    """The line of a log that says most about its end: the command's own last one, before torchrun's account."""
+    lines = [line.strip() for line in log.splitlines() if line.strip(" =-_*")]
+    own = list(takewhile(lambda line: TORCHRUN not in line, lines))
+    codes = [line for line in lines if line.startswith("exitcode")]
+    return " ".join([*(own or lines)[-1:], *codes[:1]])

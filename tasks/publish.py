@@ -14,6 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from checks.report import dump, dump_plain
 from tasks import artifacts
 from tasks.outcome import Judged
+from tasks.render.document import verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html
 from tasks.render.markdown import markdown
@@ -51,7 +52,7 @@ def store(session: Session, judged: Judged) -> Published:
     """Report, verdict, HTML and summary under gates/<gate id>/. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
-    kept.put(f"gates/{gate_id}/verdict.json", dump_plain(judged.verdict))
+    kept.put(f"gates/{gate_id}/verdict.json", dump_plain(verdict_json(judged.verdict)))
     page = html(judged.report, judged.verdict, name)
     kept.put(f"gates/{gate_id}/report.html", page.encode("utf-8", "backslashreplace"))
     summary = markdown(judged.report, judged.verdict, name)

@@ -14,6 +14,7 @@ from checks.decode import DecodeError, decode, parse_json
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
 from checks.report import Version, digest, dump_plain, load
 from tasks.judge import judged as judge_again
+from tasks.kept import report_key as report_key
 from tasks.outcome import Judged
 from tasks.session import Session
 
@@ -90,11 +91,6 @@ def proven(judged: Judged) -> Pass:
     report = judged.report
     nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
     return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(judged.verdict)), report.measured_at, nodes)
-
-
-def report_key(gate_id: str) -> str:
-    """Where a gate's report lies in the store."""
-    return f"gates/{gate_id}/health_check_metrics.json"
 
 
 def _stands(session: Session, judged: Judged) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ from flows.cli.output import Exit, OutputError, add_output_arguments, require_wr
 from flows.cli.plan import add_gate_arguments, reject
 from tasks import lease as leases
 from tasks.console import Live, live
-from tasks.foreground import Foreground, Interrupted
+from tasks.foreground import Foreground, Interrupted, deaf
 from tasks.gateread import GateFileError
 from tasks.launchers.base import LaunchError
 from tasks.lease import LeaseError
@@ -28,6 +29,7 @@ from tasks.request import Advanced, GateRequest, Wait
 from tasks.session import take
 from tasks.setting import Setting, open_setting
 from tasks.store.base import StoreError
+from tasks.usage import Terminated
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -74,10 +76,16 @@ def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
             request = _request(arguments, setting, embedded=server is not None)
             if Foreground(lambda: _flow(request, server, shown)).run():
                 stack.close()
-                return interrupted(arguments, gate_id, 0)
+                return interrupted(arguments, gate_id, 0, setting)
         except Interrupted as error:
+            deaf()
             stack.close()
-            return interrupted(arguments, gate_id, error.number)
+            return interrupted(arguments, gate_id, error.number, setting)
+        except KeyboardInterrupt as error:
+            deaf()
+            stack.close()
+            number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
+            return interrupted(arguments, gate_id, number, setting)
         except ServerError as error:
             stack.close()
             return nothing_judged(arguments, name, gate_id, str(error))

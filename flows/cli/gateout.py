@@ -7,8 +7,10 @@ import signal
 
 from checks.model import Verdict
 from flows.cli.output import Exit, json_text, text_of, verdict_json, write_files, write_stderr, write_stdout
+from tasks.kept import kept_verdict
 from tasks.outcome import Outcome, Training
 from tasks.render.clean import one_line
+from tasks.setting import Setting
 
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
@@ -42,12 +44,19 @@ def document(outcome: Outcome) -> dict[str, object]:
     )
 
 
-def interrupted(arguments: argparse.Namespace, gate_id: str, number: int) -> int:
-    """A signal, or a cancelled run (number 0); what was started has been ended."""
+def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, setting: Setting) -> int:
+    """A signal, or a cancelled run (number 0); what was started has been ended, what was judged is shown."""
     word = signal.Signals(number).name if number else "somebody in Prefect"
     reason = f"interrupted by {word}; what it started was ended"
-    _empty(arguments, gate_id, reason)
-    return int(Exit.TERMINATED if number == signal.SIGTERM else Exit.INTERRUPTED)
+    kept = kept_verdict(setting, gate_id)
+    if kept is None:
+        _empty(arguments, gate_id, reason)
+    else:
+        verdict, report, html = kept
+        if arguments.format == "json":
+            write_stdout(json_text(_document(None, verdict, None, report, html, gate_id, reason)))
+        write_stderr(f"prelaunch: {reason}. It had been judged: {report}")
+    return int(Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED)
 
 
 def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:

@@ -12,33 +12,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.model import Count, Report, Verdict
-from checks.report import plain
+from checks.model import Report, Verdict
 from tasks.exits import Exit as Exit
 from tasks.exits import exit_code as exit_code
+from tasks.render.document import verdict_json as verdict_json
 from tasks.writing import OutputError as OutputError
 from tasks.writing import write_file
 
 FORMATS = ("text", "json", "markdown", "junit")
-
-
-def verdict_json(verdict: Verdict) -> dict[str, object]:
-    """The verdict as the command line prints it; no key is ever absent."""
-    c = verdict.coverage
-    return {
-        "level": verdict.level.value,
-        "answer": verdict.answer.value,
-        "coverage": {
-            "nodes": _count(c.nodes, "declared"),
-            "gpus": _count(c.gpus, "declared"),
-            "ranks": _count(c.ranks, "declared"),
-            "checks": _count(c.checks, "required"),
-        },
-        "findings": plain(verdict.findings),
-        "condemned": list(verdict.condemned),
-        "suspect_policy": verdict.suspect_policy,
-        "digests": plain(verdict.digests),
-    }
 
 
 def rejection(
@@ -147,7 +128,3 @@ def stdout_width() -> int:
 def stdout_colour() -> bool:
     """Whether stdout is a terminal that wants colour (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _count(count: Count, of: str) -> dict[str, int]:
-    return {"observed": count.observed, of: count.required}
