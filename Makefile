@@ -40,7 +40,7 @@ test: setup
 	@$(MAKE) --no-print-directory check
 
 check: lint
-	$(BIN)/python -m pytest -m "not long" -n 3 --dist loadgroup --durations=20 $(PYTEST)
+	$(BIN)/python -m pytest -m "not long" -n 3 --durations=20 $(PYTEST)
 
 lint: .venv/all
 	$(BIN)/ruff format --check .

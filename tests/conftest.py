@@ -7,8 +7,10 @@ import shutil
 import sys
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.house import leftovers
 
@@ -30,6 +32,29 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PATH"] = SYSTEM_PATH
     if not hasattr(config, "workerinput"):
         os.environ[leftovers.MARK] = uuid.uuid4().hex
+
+
+# Their tests share what a module-wide fixture made, or build on each other: one worker runs the whole file.
+WHOLE_FILES = (
+    "tests/browser/test_report_page.py",
+    "tests/checks/test_collectives.py",
+    "tests/checks/test_training.py",
+    "tests/survival/test_checks_that_misbehave.py",
+    "tests/test_readme.py",
+)
+
+
+class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
+    """Test by test, but for the files that stay whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file in WHOLE_FILES else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    """Replace xdist's own, with --dist load."""
+    return Scheduler(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("readme")  # each command builds on the one before
 ROOT = Path(__file__).resolve().parents[1]
 BLOCKS = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.strip()]

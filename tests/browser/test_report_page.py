@@ -25,7 +25,7 @@ from tests.sample_reports import (
     wrong_sums,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium"), pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",

@@ -15,7 +15,6 @@ from checks.collectives import busbw_gbps, half_width, most_samples, sweep_sizes
 from tests.checks.local_policy import findings, verdicts
 from tests.checks.worlds import context, run_world
 
-pytestmark = pytest.mark.xdist_group("collectives")  # they share one world
 Worlds = Mapping[str, list[Mapping[str, Any]]]
 
 SCENARIOS = [

@@ -13,7 +13,6 @@ from checks.check import CheckError, RankPlace, fault_of
 from tests.checks.local_policy import findings, verdicts
 from tests.checks.worlds import context, run_world
 
-pytestmark = pytest.mark.xdist_group("training")  # they share one world
 Worlds = Mapping[str, list[Mapping[str, Any]]]
 
 SCENARIOS = [

@@ -197,6 +197,7 @@ def test_the_biggest_cluster_that_can_be_declared_is_judged_in_seconds() -> None
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.long
 def test_a_thousand_healthy_nodes_are_judged_in_seconds() -> None:
     """No step grows with the square of the nodes, except the pairs themselves."""
     report = healthy(1000, 8, network=False)

@@ -26,7 +26,8 @@ def test_healthy_nodes_launch_the_training(tmp_path: Path) -> None:
     assert (state.name, outcome.decision, outcome.code) == ("Launched", Decision.LAUNCHED, 0)
     assert logs(tmp_path, "train").count("trained") == 2
     kept = {path.name for path in (tmp_path / "store" / "gates" / outcome.gate_id).iterdir()}
-    assert kept == {"health_check_metrics.json", "verdict.json", "report.html", "summary.md", "outcome.json"}
+    files = {"health_check_metrics.json", "verdict.json", "report.html", "summary.md", "outcome.json"}
+    assert kept == {*files, "logs"}
     assert outcome.training is not None and outcome.training.detail == "node-0: trained"
 
 

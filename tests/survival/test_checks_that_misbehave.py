@@ -8,7 +8,6 @@ from checks.model import Cause, Outcome
 from checks.processes import start_ticks
 from tests.survival.world import Ended, World, run
 
-pytestmark = pytest.mark.xdist_group("misbehave")
 SABOTAGE = ("raises", "hangs", "nan", "gigabyte", "exits", "daemon")
 
 

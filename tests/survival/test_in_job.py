@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.model import SCHEMA_VERSION
@@ -75,6 +77,7 @@ def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
     assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))
 
 
+@pytest.mark.long
 def test_other_machines_that_fail_the_second_check_do_not_start(tmp_path: Path) -> None:
     """The pass of other machines is worth nothing."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
@@ -84,6 +87,7 @@ def test_other_machines_that_fail_the_second_check_do_not_start(tmp_path: Path) 
     assert (set(), {"node-0": 3}) == (trained(tmp_path), dict(ended.status.exit_codes))
 
 
+@pytest.mark.long
 def test_a_pass_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     """Half a pass is no pass."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)

@@ -62,6 +62,7 @@ def test_of_four_hosts_the_one_cut_off_is_named(tmp_path: Path) -> None:
 
 @needs_root
 @pytest.mark.root
+@pytest.mark.long
 def test_the_first_host_can_be_the_one_cut_off(tmp_path: Path) -> None:
     """The one that holds the board is no special case."""
     with network(3) as name:

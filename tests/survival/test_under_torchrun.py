@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from checks import bundle as bundles
 from checks.facts.shipped import builtin
 from checks.model import Report
@@ -37,6 +39,7 @@ def test_all_ranks_make_one_report(tmp_path: Path) -> None:
     assert ("go", 2) == (verdict.answer.value, verdict.coverage.ranks.observed)
 
 
+@pytest.mark.long
 def test_a_lying_rank_is_found_there_too(tmp_path: Path) -> None:
     """The exit code of torchrun is 0; the report is what counts."""
     world = World(1, 2, ("wrong_sums",))

@@ -127,6 +127,7 @@ def test_what_a_gate_recorded_is_there_at_the_next_start(tmp_path: Path, templat
         assert _rows(server, "artifacts/filter", "key") == ["verdict"]
 
 
+@pytest.mark.long
 def test_two_gates_at_once_share_a_folder(tmp_path: Path, template_dir: Path) -> None:
     """Each has a server of its own on one database; neither fails, and no run of either is lost."""
     gates = [subprocess.Popen(_gate(tmp_path, template_dir), env=_clean_environment()) for _ in range(2)]
@@ -371,6 +372,7 @@ def test_an_unusable_database_is_set_aside(tmp_path: Path, marked_template: Path
     assert Path(f"{database}.unusable").read_bytes() == content
 
 
+@pytest.mark.long
 def test_a_dead_server_fails_the_flow_in_time(tmp_path: Path, template_dir: Path) -> None:
     """A server that dies in mid-flow costs seconds, not the minutes of Prefect's patience."""
     kill = "import signal; os.kill(server.pid, signal.SIGKILL)"
