@@ -22,6 +22,16 @@ T = TypeVar("T")
 HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def hold_signals() -> None:
+    """From here to release_signals a signal waits."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+
+
+def release_signals() -> None:
+    """What came meanwhile is heeded now."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+
+
 def deaf() -> None:
     """Ending has begun: another signal must not cut the last words short."""
     for number in HEEDED:

@@ -18,7 +18,7 @@ from flows.cli.output import Exit, OutputError, add_output_arguments, require_wr
 from flows.cli.plan import add_gate_arguments, reject
 from tasks import lease as leases
 from tasks.console import Live, live
-from tasks.foreground import Foreground, Interrupted, deaf
+from tasks.foreground import Foreground, Interrupted, deaf, hold_signals, release_signals
 from tasks.gateread import GateFileError
 from tasks.launchers.base import LaunchError
 from tasks.lease import LeaseError
@@ -58,8 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
         setting = open_setting(request)
         require_writable(arguments)
         setting.store.probe()
+        hold_signals()  # a lease that is taken and not yet known here could not be released
         held = take(setting)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
+        release_signals()
         return reject(arguments.format, error)
     try:
         return _run(arguments, setting, held.lease.gate_id)
@@ -72,6 +74,7 @@ def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
     with ExitStack() as stack:
         shown = stack.enter_context(live())
         try:
+            release_signals()
             server = _server(setting, stack)
             request = _request(arguments, setting, embedded=server is not None)
             if Foreground(lambda: _flow(request, server, shown)).run():

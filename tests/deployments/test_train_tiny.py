@@ -31,6 +31,7 @@ def train(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess
     return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=150)
 
 
+@pytest.mark.long
 def test_it_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) -> None:
     """The loss falls; a checkpoint that was cut short is passed over for the one before it."""
     first = LAST.search(train(tmp_path, "--steps", "40", "--checkpoint-every", "20").stdout)

@@ -28,6 +28,7 @@ def test_a_fresh_pass_is_reused(tmp_path: Path) -> None:
     assert logs(tmp_path, "train").count("trained") == 4
 
 
+@pytest.mark.long
 def test_a_pass_of_other_machines_is_checked_again_in_place(tmp_path: Path) -> None:
     """Where identities differ the nodes run the real checks before they train."""
     path = write_gate(tmp_path, policy="reuse_pass_minutes = 60")

@@ -46,6 +46,7 @@ def test_every_host_starts_after_a_go(tmp_path: Path) -> None:
     assert (set(NAMES), {"node-0": 0, "node-1": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
 
 
+@pytest.mark.long
 def test_no_host_starts_when_nobody_can_tell(tmp_path: Path) -> None:
     """A check that raised on the nodes: exit 3 everywhere, with the reason in a file."""
     ended = run(World(2, 1, ("raises",)), tmp_path, command=(*GATE, "--", *TRAIN))
@@ -96,6 +97,7 @@ def test_a_pass_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     assert 1 == len(ended.report.nodes)
 
 
+@pytest.mark.long
 def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
     """It records the refusal and starts all the same."""
     ended = run(World(1, 1, ("raises",)), tmp_path, command=(*GATE, "--observe", "--", *TRAIN))

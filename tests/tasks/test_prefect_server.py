@@ -113,6 +113,7 @@ def _soon(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
     return condition()
 
 
+@pytest.mark.long
 def test_what_a_gate_recorded_is_there_at_the_next_start(tmp_path: Path, template_dir: Path) -> None:
     """Flow run, state name, task runs and artifacts outlive their server; nothing is printed."""
     gate = subprocess.run(

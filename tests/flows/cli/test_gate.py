@@ -108,6 +108,7 @@ def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "junit"])
+@pytest.mark.long
 def test_every_format_begins_with_the_answer(tmp_path: Path, form: str) -> None:
     """The first line is what a tired person needs."""
     argv = (sys.executable, "-m", "flows.cli.main", "gate", str(write_gate(tmp_path)), "--format", form)
@@ -254,6 +255,7 @@ def test_a_gate_that_was_killed_while_training_is_adopted(tmp_path: Path) -> Non
     assert clean(tmp_path)
 
 
+@pytest.mark.long
 def test_a_check_that_died_with_its_gate_starts_anew(tmp_path: Path) -> None:
     """Its shepherd was killed too: the next run gives the job a new name."""
     path, store = write_gate(tmp_path), tmp_path / "store"
