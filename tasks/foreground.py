@@ -22,14 +22,24 @@ T = TypeVar("T")
 HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+_came: list[int] = []
+_before: dict[int, Any] = {}
+
+
 def hold_signals() -> None:
-    """From here to release_signals a signal waits."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+    """From here on a signal is noted, and heeded by the Foreground that runs next: nothing is cut in the middle."""
+    for number in HEEDED:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            _before[number] = signal.signal(number, lambda came, frame: _came.append(came))
 
 
 def release_signals() -> None:
-    """What came meanwhile is heeded now."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+    """Back to how signals were before hold_signals; what came meanwhile is raised again."""
+    for number, handler in _before.items():
+        signal.signal(number, handler)
+    _before.clear()
+    for number in _came[:1]:
+        signal.raise_signal(number)
 
 
 def deaf() -> None:
@@ -63,6 +73,8 @@ class Foreground(Generic[T]):
         # Under nohup a closed terminal is to be ignored, and stays so.
         heeded = [number for number in HEEDED if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._heed) for number in heeded}
+        for number in _came[:1]:
+            self._heed(number, None)
         thread = threading.Thread(target=copy_context().run, args=(self._run,), name="flow")
         thread.start()
         try:

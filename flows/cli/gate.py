@@ -74,7 +74,6 @@ def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
     with ExitStack() as stack:
         shown = stack.enter_context(live())
         try:
-            release_signals()
             server = _server(setting, stack)
             request = _request(arguments, setting, embedded=server is not None)
             if Foreground(lambda: _flow(request, server, shown)).run():
