@@ -46,7 +46,7 @@ lint: .venv/all
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --python-version 3.10 --cache-dir .mypy_cache/node checks
+	$(BIN)/mypy --python-version 3.10 --cache-dir .mypy_cache/node checks container
 	$(BIN)/lint-imports
 
 test-long: setup
@@ -79,7 +79,7 @@ endif
 .venv/core: .venv/made-for pyproject.toml constraints.txt
 	$(PIP) install --quiet --constraint constraints.txt torch
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch]'
-	@$(BIN)/python -m compileall -q checks tasks flows
+	@$(BIN)/python -m compileall -q checks container tasks flows
 	@# A migrated database for the embedded Prefect server: the first gate starts five seconds sooner.
 	@$(BIN)/python -m tasks.prefect_server >&2
 	@touch $@

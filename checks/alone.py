@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         folder = Path(name)
-        report_bytes = _checked(made, folder)
+        report_bytes = checked(made, folder)
         write_whole(arguments.out, report_bytes)
     return show(decide(load(report_bytes), rules, builtin()), "text")
 
@@ -98,7 +98,8 @@ def show(verdict: Verdict, form: str) -> int:
     return EXIT_CODES[verdict.answer]
 
 
-def _checked(made: bundles.Bundle, folder: Path) -> bytes:
+def checked(made: bundles.Bundle, folder: Path, tick: runner.Tick | None = None) -> bytes:
+    """Run the bundle's checks on this node; the merged report. `tick` gets each observation as it comes."""
     name = host_name()
     ports = _free_ports(2)
     roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
@@ -106,7 +107,7 @@ def _checked(made: bundles.Bundle, folder: Path) -> bytes:
     (folder / "roster.json").write_bytes(dump_plain(roster))
     station = open_station(folder / "bundle.json", folder / "roster.json", name, folder / "scratch")
     begun, token = now(), uuid.uuid4().hex
-    journal = runner.run(station, token, folder / "out")
+    journal = runner.run(station, token, folder / "out", tick)
     return dump(merge(made, token, {name: journal.path.read_bytes()}, begun))
 
 

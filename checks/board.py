@@ -6,9 +6,11 @@ import time
 
 from checks.exchange import ExchangeError, Responder, ask
 from checks.place import Station
+from checks.roster import Member
 
 ASK_S = 3.0
 RETRY_S = 0.1
+LOOK_S = 5.0
 
 
 class Board:
@@ -19,10 +21,11 @@ class Board:
         self.first = station.roster.members[0]
         self.gate = station.bundle.gate_id
 
-    def agree(self, barrier: str, objection: str) -> str:
+    def agree(self, barrier: str, objection: str, patience_s: float = 0.0) -> str:
         """Wait for every node at the barrier. Returns the first objection, who is missing, or "".
 
-        Waits `network_s` from now at most; a node that objects is not waited for by itself.
+        A node that does not answer is waited for `network_s`; one that answers and is still at its checks, which take
+        longer on one node than on another, `patience_s` more. A node that objects is not waited for by itself.
         """
         if self.station.bundle.declared.nodes == 1:
             return objection
@@ -31,12 +34,30 @@ class Board:
         if objection or said:
             return objection or said
         for member in self.station.roster.members:
-            note = self.get(f"{barrier}/{member.name}", deadline)
+            note = self._arrival(barrier, member, deadline, deadline + patience_s)
             if note is None:
                 return f"{member.name} did not arrive at the barrier '{barrier}' in time"
             if note != "ok":
                 return note
         return ""
+
+    def _arrival(self, barrier: str, member: Member, deadline: float, last: float) -> str | None:
+        """The node's note, waited for as long as it answers, until `last`."""
+        note = self.get(f"{barrier}/{member.name}", deadline)
+        while note is None and time.monotonic() < last and self._answers(member):
+            note = self.get(f"{barrier}/{member.name}", min(last, time.monotonic() + LOOK_S))
+        return note
+
+    def _answers(self, member: Member) -> bool:
+        """Whether the node's responder answers within `network_s`."""
+        deadline = time.monotonic() + self.station.bundle.network_s
+        while True:
+            try:
+                return ask(member, self.gate, "hello", ASK_S).get("node") == member.name
+            except ExchangeError:
+                if time.monotonic() + RETRY_S > deadline:
+                    return False
+                time.sleep(RETRY_S)
 
     def put(self, key: str, value: str, deadline: float) -> str:
         """Leave a note, trying until the deadline: the first node may still be starting. Returns why not, or ""."""

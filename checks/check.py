@@ -7,29 +7,52 @@ A check that cannot measure raises CheckError, or returns Skipped where there is
 accept. It never judges: thresholds live in the policy.
 
 CheckError          the check could not measure; the message is the evidence
+CatalogError        a check that was asked for is not there
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
+from checks.facts.table import Instance, lacks
 from checks.model import Declared, Profile, Scope, Skip, Value
+from checks.model import Part as Part
 from checks.roster import Roster
+
+
+class CatalogError(Exception):
+    """A check that was asked for is not there, or two bear one name."""
 
 
 class CheckError(Exception):
     """The check could not measure. What it says becomes the observation's reason."""
 
 
+class Resource(str, Enum):
+    """What a node check needs for itself: two that need one thing never run side by side."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    DISK = "disk"
+    GPU = "gpu"
+    NETWORK = "network"
+
+
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured. `evidence` is raw output or a short account; it is cut at 4 KiB, and says so."""
+    """What was measured. `evidence` is raw output or a short account; it is cut at 4 KiB, and says so.
+
+    `lines` gives for a metric the lines of the tool's output that it rests on; `prelaunch explain` shows them.
+    """
 
     metrics: Mapping[str, Value]
     evidence: str = ""
+    lines: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,7 +79,8 @@ class Context:
 
     `options` holds the profile's numbers for this check (see checks.profiles). `place` is set for rank checks,
     whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is
-    a folder of the node's own.
+    a folder of the node's own. `instance` is the declared type's row, None where the table has none. `before` is
+    what the check's own `before` function returned at the start of the run (closing checks), None if it failed.
     """
 
     gate: str
@@ -70,10 +94,13 @@ class Context:
     timeout_s: float
     options: Mapping[str, float] = field(default_factory=dict)
     place: RankPlace | None = None
+    instance: Instance | None = None
+    before: Mapping[str, object] | None = None
 
 
 GREATEST_INT = 1 << 63
 Body = Callable[[Context], Measurement | Skipped]
+Before = Callable[[Context], Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -81,8 +108,10 @@ class Check:
     """One line of the catalogue. `metrics` must all be in every measurement, or it counts as ERRORED.
 
     `cost` is "instant" (< 1 s), "seconds" or "minutes". `profiles` are those that plan it. `min_nodes` and
-    `min_ranks` say from which declared size on it applies; `gpus` says that it needs declared GPUs.
-    `group` (rank checks): needs the process group. `serial` (node checks): never beside another.
+    `min_ranks` say from which declared size on it applies, `part` to which nodes. `group` (rank checks): needs the
+    process group. Node checks: `uses` names what it needs for itself; `serial`: never beside another; `closing`: it
+    runs after the ranks, so that it sees what they caused. A closing check's `before` runs at the start; what
+    it returns (plain JSON) is the context's `before`.
     """
 
     name: str
@@ -94,18 +123,27 @@ class Check:
     profiles: tuple[Profile, ...]
     min_nodes: int
     min_ranks: int
-    gpus: bool
+    part: Part
     group: bool
     serial: bool
+    uses: tuple[Resource, ...]
+    closing: bool
+    before: Before | None
     summary: str
     body: Body
 
-    def skip_for(self, declared: Declared, profile: Profile) -> Skip | None:
+    @property
+    def path(self) -> str:
+        """Where it can be imported from, "package.module:attribute", as its function's own name tells."""
+        return f"{self.body.__module__}:{self.body.__qualname__}"
+
+    def skip_for(self, declared: Declared, profile: Profile, instance: Instance | None = None) -> Skip | None:
         """Why the check is not to run, as far as the declaration tells; None if it must."""
+        lacking = lacks(self.part, declared, instance)
+        if lacking is not None:
+            return lacking
         if profile not in self.profiles:
             return Skip.NOT_IN_PROFILE
-        if self.gpus and declared.gpus_per_node == 0:
-            return Skip.NO_GPU_DECLARED
         if declared.nodes < self.min_nodes:
             return Skip.ONE_NODE_DECLARED
         return Skip.ONE_RANK_DECLARED if declared.ranks < self.min_ranks else None
@@ -122,9 +160,12 @@ def check(
     profiles: tuple[Profile, ...] = tuple(Profile),
     min_nodes: int = 1,
     min_ranks: int = 1,
-    gpus: bool = False,
+    part: Part = Part.ANY,
     group: bool = False,
     serial: bool = False,
+    uses: tuple[Resource, ...] = (),
+    closing: bool = False,
+    before: Before | None = None,
 ) -> Callable[[Body], Check]:
     """Make a catalogue line of a function; the first line of its docstring is the summary."""
 
@@ -140,14 +181,29 @@ def check(
             profiles,
             min_nodes,
             min_ranks,
-            gpus,
+            part,
             group,
             serial,
+            uses,
+            closing or before is not None,
+            before,
             summary,
             body,
         )
 
     return wrap
+
+
+def imported(path: str) -> Check:
+    """The check at "package.module:attribute". Raises CatalogError."""
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a site's module may raise anything when it is imported
+        raise CatalogError(f"check {path!r} cannot be imported: {error}") from error
+    if not isinstance(found, Check):
+        raise CatalogError(f"check {path!r} is no @check. Decorate it with checks.check.check.")
+    return found
 
 
 def fault_of(check: Check, metrics: Mapping[str, object]) -> str:

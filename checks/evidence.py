@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from checks.facts.table import Facts, Instance, lacks
 from checks.localise import PAIRS
 from checks.model import (
     CLUSTER,
@@ -17,6 +18,7 @@ from checks.model import (
     Level,
     Observation,
     Outcome,
+    Part,
     Planned,
     Profile,
     Report,
@@ -39,9 +41,10 @@ class Sound:
     coverage: Coverage
 
 
-def weigh(report: Report, policy: Policy) -> Sound:
+def weigh(report: Report, policy: Policy, facts: Facts) -> Sound:
     """Split the report into sound observations and findings about evidence."""
-    findings = [*_about_nodes(report), *_about_plan(report, policy)]
+    instance = facts.instances.get(report.declared.instance_type)
+    findings = [*_about_nodes(report), *_about_plan(report, policy, instance)]
     by_check, twice = _by_check(report.observations)
     findings += [_missing(c, s, "observed twice: neither can be trusted") for c, s in sorted(twice)]
     sound: dict[str, list[Observation]] = {}
@@ -55,7 +58,8 @@ def weigh(report: Report, policy: Policy) -> Sound:
             required += _declared_count(planned.scope, report.declared)
             sound[planned.check] = [rows[s] for s in expected if s in rows and not _defect(rows[s], planned)]
             observed += len(sound[planned.check])
-            findings += _about_check(planned, expected, rows, line)
+            absent = facts.absent(report.declared.instance_type, planned.check)
+            findings += _about_check(planned, expected, rows, line, absent)
         findings += [
             _missing(planned.check, s, "observed, but it was not planned")
             for s in rows
@@ -79,15 +83,22 @@ def _by_check(rows: Iterable[Observation]) -> tuple[dict[str, dict[str, Observat
     return found, twice
 
 
-def allowed(skip: Skip, declared: Declared, profile: Profile, line: CheckPolicy) -> bool:
-    """Whether the declaration itself says that the check does not apply."""
-    if skip is Skip.NO_GPU_DECLARED:
-        return declared.gpus_per_node == 0
+def allowed(
+    skip: Skip, declared: Declared, profile: Profile, line: CheckPolicy | None, instance: Instance | None
+) -> bool:
+    """Whether the declaration itself says that the check does not apply.
+
+    Without a line the policy asks nothing of the check, so that any part that is truly not declared will do.
+    """
+    if line is None:
+        return any(lacks(part, declared, instance) is skip for part in Part)
     if skip is Skip.ONE_NODE_DECLARED:
-        return declared.nodes == 1
+        return declared.nodes < line.min_nodes
     if skip is Skip.ONE_RANK_DECLARED:
-        return declared.ranks == 1
-    return skip is Skip.NOT_IN_PROFILE and profile not in line.profiles
+        return declared.ranks < line.min_ranks
+    if skip is Skip.NOT_IN_PROFILE:
+        return profile not in line.profiles
+    return lacks(line.part, declared, instance) is skip
 
 
 def _about_nodes(report: Report) -> Iterator[Finding]:
@@ -126,28 +137,32 @@ def _about_nodes(report: Report) -> Iterator[Finding]:
             yield _missing("report", node.name, "this node is not among the declared ones")
 
 
-def _about_plan(report: Report, policy: Policy) -> Iterator[Finding]:
+def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> Iterator[Finding]:
     planned = Counter(p.check for p in report.plan)
     for name, times in planned.items():
         if times > 1:
             yield _missing(name, CLUSTER, "planned twice")
-        if name not in policy.checks:
-            yield _missing(
-                name, CLUSTER, "the policy has no line for this check", f'Add [checks."{name}"] to it.'
-            )
     for name in policy.checks:
         if name not in planned:
             yield _missing(name, CLUSTER, "the policy asks for this check and the plan lacks it")
     for p in report.plan:
-        line = policy.checks.get(p.check, CheckPolicy())
-        if p.skip is not None and not allowed(p.skip, report.declared, report.profile, line):
+        line = policy.checks.get(p.check)
+        if p.skip is not None and not allowed(p.skip, report.declared, report.profile, line, instance):
             yield _missing(
                 p.check, CLUSTER, f"left out of the plan ({p.skip.value}), against what is declared"
+            )
+        elif line is None and p.skip is None:
+            yield _missing(
+                p.check, CLUSTER, "the policy has no line for this check", f'Add [checks."{p.check}"] to it.'
             )
 
 
 def _about_check(
-    planned: Planned, expected: Iterable[str], rows: dict[str, Observation], line: CheckPolicy
+    planned: Planned,
+    expected: Iterable[str],
+    rows: dict[str, Observation],
+    line: CheckPolicy,
+    absent: frozenset[str],
 ) -> Iterator[Finding]:
     level = Level.FAIL if line.required else Level.WARN
     for subject in expected:
@@ -159,13 +174,15 @@ def _about_check(
         elif defect := _defect(row, planned):
             yield _missing(planned.check, subject, f"not measured: {defect}", AGAIN, level, row.evidence)
         else:
-            yield from _holes(row, line)
+            yield from _holes(row, line, absent)
 
 
-def _holes(row: Observation, line: CheckPolicy) -> Iterator[Finding]:
+def _holes(row: Observation, line: CheckPolicy, absent: frozenset[str]) -> Iterator[Finding]:
     """Nulls that nothing explains, in metrics that no rule looks at (rules and localise speak of theirs)."""
     failures = row.metrics.get("failures")
-    ruled = {rule.metric for rule in line.rules} | ({"bandwidth_gbps"} if row.check == PAIRS else set())
+    ruled = (
+        absent | {rule.metric for rule in line.rules} | ({"bandwidth_gbps"} if row.check == PAIRS else set())
+    )
     for name, value in row.metrics.items():
         items = value if isinstance(value, tuple) and name not in ruled else ()
         holes = [i for i, item in enumerate(items) if item is None and not _explained(failures, i)]

@@ -69,15 +69,32 @@ class Scope(str, Enum):
 
 
 class Skip(str, Enum):
-    """Why a check did not measure. The first four follow from what is declared; the others from the machine."""
+    """Why a check did not measure. The last three come from the machine, the others from what is declared."""
 
     NO_GPU_DECLARED = "no GPU declared"
+    GPU_DECLARED = "GPUs are declared, and nccl.* observes them"
+    NO_NVLINK_ON_TYPE = "this instance type has no NVLink"
+    NO_EFA_ON_TYPE = "this instance type has no EFA"
+    NO_NEURON_ON_TYPE = "this instance type has no Neuron device"
     ONE_NODE_DECLARED = "one node declared"
     ONE_RANK_DECLARED = "one rank declared"
     NOT_IN_PROFILE = "not in this profile"
     NOT_PERMITTED = "not permitted on this node"
     TOOL_MISSING = "tool not installed on this node"
     PREREQUISITE = "a check that it stands on did not succeed"
+
+
+class Part(str, Enum):
+    """Which part a check looks at: it applies to declared nodes that have one. Where the table does not say
+    whether a type has one (None), the check applies, and has to measure.
+    """
+
+    ANY = "any"
+    GPU = "gpu"
+    NO_GPU = "no gpu"
+    NVLINK = "nvlink"
+    EFA = "efa"
+    NEURON = "neuron"
 
 
 class Profile(str, Enum):
@@ -122,6 +139,7 @@ class Observation:
     """What one check saw of one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED.
 
     Evidence longer than 4 KiB is cut, and the whole of it lies beside the report as evidence/<sha256>.gz.
+    `started_s` counts from when the node's report was opened: with `seconds` it is the schedule.
     """
 
     check: str
@@ -134,6 +152,7 @@ class Observation:
     evidence: str = ""
     evidence_truncated: bool = False
     evidence_sha256: str = ""
+    started_s: float = 0.0
 
 
 @dataclass(frozen=True)

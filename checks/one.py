@@ -1,8 +1,10 @@
-"""The child of checks.isolate: run one node check and leave its observation in a file."""
+"""The child of checks.isolate: run one node check, or its first look, and leave the result in a file."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from checks import place
@@ -13,14 +15,30 @@ from checks.report import dump_plain
 
 
 def main(argv: list[str]) -> int:
-    """argv: NAME BUNDLE ROSTER NODE SCRATCH RESULT."""
+    """argv: [--before] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT; PATH is where the check is imported from."""
     die_with_parent()
-    name, bundle, roster, node, scratch, result = argv
-    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch))
-    found = next(check for check in station.checks if check.name == name)
-    row = probe(found, station.context(found), node)
-    write_whole(Path(result), dump_plain(row))
+    first_look, argv = argv[0] == "--before", argv[1:] if argv[0] == "--before" else argv
+    name, path, bundle, roster, node, scratch, result = argv
+    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), path)
+    [found] = station.checks
+    if found.name != name:
+        raise SystemExit(f"{path} is {found.name}, not {name}")
+    if first_look and found.before is not None:
+        seen = found.before(station.context(found))
+        write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
+    else:
+        context = station.context(found, before=_before(place.before_path(Path(scratch), name)))
+        write_whole(Path(result), dump_plain(probe(found, context, node)))
     return 0
+
+
+def _before(path: Path) -> Mapping[str, object] | None:
+    """What the first look saw; None where it failed, so that the check says it cannot compare."""
+    try:
+        seen = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return seen if isinstance(seen, dict) else None
 
 
 if __name__ == "__main__":

@@ -18,17 +18,18 @@ RANK_STEP, PLACE_STEP = 7, 5
 MOST_RANKS = (1 << 24) // (P + Q)
 
 
-def sent(rank: int, count: int, round_: int, device: str) -> Tensor:
-    """The `count` elements of a rank."""
+def sent(rank: int, count: int, round_: int, device: str, start: int = 0) -> Tensor:
+    """The `count` elements of a rank from place `start` on."""
     import torch
 
     wide = torch.arange(P, dtype=torch.float32, device=device)
     narrow = torch.arange(Q, dtype=torch.float32, device=device)
-    return _spread(wide, narrow, RANK_STEP * rank + round_, rank + round_, count) + 1
+    wide_at, narrow_at = RANK_STEP * rank + round_ + PLACE_STEP * start, rank + round_ + start
+    return _spread(wide, narrow, wide_at, narrow_at, count) + 1
 
 
-def summed(ranks: int, count: int, round_: int, device: str) -> Tensor:
-    """The element-wise sum over all ranks. Raises ValueError where that is not exact."""
+def summed(ranks: int, count: int, round_: int, device: str, start: int = 0) -> Tensor:
+    """The element-wise sum over all ranks, from place `start` on. Raises ValueError where that is not exact."""
     import torch
 
     if ranks > MOST_RANKS:
@@ -37,7 +38,7 @@ def summed(ranks: int, count: int, round_: int, device: str) -> Tensor:
         )
     wide = torch.tensor(_residue_sums(ranks, P, RANK_STEP), device=device)
     narrow = torch.tensor(_residue_sums(ranks, Q, 1), device=device)
-    return _spread(wide, narrow, round_, round_, count) + ranks
+    return _spread(wide, narrow, round_ + PLACE_STEP * start, round_ + start, count) + ranks
 
 
 def gathered(ranks: int, count: int, round_: int, device: str) -> Tensor:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from checks import bundle as bundles
 from checks.bundle import Bundle, plan_of
-from checks.catalog import CatalogError
-from checks.check import Check, Context, RankPlace
+from checks.check import CatalogError, Check, Context, RankPlace, imported
 from checks.decode import DecodeError, decode, parse_json
 from checks.facts.shipped import builtin
 from checks.model import Planned
@@ -43,7 +43,9 @@ class Station:
             return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + 2.0)
         return self.bundle.timeouts_s.get(check.name, check.timeout_s)
 
-    def context(self, check: Check, rank: RankPlace | None = None) -> Context:
+    def context(
+        self, check: Check, rank: RankPlace | None = None, before: Mapping[str, object] | None = None
+    ) -> Context:
         """What the check may know."""
         line = self.bundle.policy.checks.get(check.name, CheckPolicy())
         return Context(
@@ -58,6 +60,8 @@ class Station:
             timeout_s=self.timeout_s(check),
             options=options(check.name, self.bundle.profile, line.options),
             place=rank,
+            instance=builtin().instances.get(self.bundle.declared.instance_type),
+            before=before,
         )
 
     def planned(self) -> tuple[Check, ...]:
@@ -66,12 +70,20 @@ class Station:
         return tuple(check for check in self.checks if check.name in wanted)
 
 
-def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path) -> Station:
-    """Read both files and find the node in the roster. Raises PlaceError."""
+def before_path(scratch: Path, check: str) -> Path:
+    """Where a closing check's first look lies until its second."""
+    return scratch / f"{check}.before.json"
+
+
+def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path, alone: str = "") -> Station:
+    """Read both files and find the node in the roster. Raises PlaceError.
+
+    `alone` is the path of the one check that is wanted: the rest of the catalogue is not imported, nor planned.
+    """
     try:
         bundle = bundles.load(bundle_path.read_bytes())
         roster = decode(Roster, parse_json(roster_path.read_bytes(), 1 << 24))
-        checks, plan = plan_of(bundle)
+        checks, plan = ((imported(alone),), ()) if alone else plan_of(bundle)
     except OSError as error:
         raise PlaceError(f"{error.filename}: {error.strerror}") from error
     except (DecodeError, CatalogError) as error:

@@ -11,10 +11,24 @@ from enum import Enum
 from typing import Annotated
 
 from checks.decode import DecodeError, Range, Text, decode
-from checks.model import Cause, Profile, Skip
+from checks.model import Cause, Part, Profile, Skip
 
 Number = Annotated[float, Range(-1e18, 1e18)]
 Ratio = Annotated[float, Range(0, 1)]
+# The columns of the instance table that a rule may hold a metric to.
+FACTS = (
+    "gpus",
+    "efa_devices",
+    "neuron_devices",
+    "vcpus",
+    "memory_gib",
+    "gpu_memory_mib",
+    "nvlinks",
+    "pcie_generation",
+    "pcie_width",
+    "network_gbit_s",
+    "neuron_cores_per_device",
+)
 
 
 class OnWarn(str, Enum):
@@ -42,6 +56,10 @@ class Rule:
     `same` demands one value everywhere. over = "peers": `*_below` and `*_above` are ratios to the median of
     all subjects; where fewer than
     `min_peers` subjects are declared the rule does not apply; where fewer were measured it says so, a WARN.
+    `uniform` demands that all elements of an array are alike. `fact` names a column of the instance table that each
+    value must reach (within the fraction `tolerance`): less is the rule's level, more is a WARN about the
+    declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE. `each` names an array of texts
+    that label the elements ("GPU 3"). A metric that the facts list as absent from the declared GPU model may be null.
     """
 
     metric: str
@@ -53,6 +71,10 @@ class Rule:
     fail_above: Number | None = None
     equals: bool | int | float | str | None = None
     same: bool = False
+    uniform: bool = False
+    fact: str = ""
+    tolerance: Ratio = 0.0
+    each: str = ""
     min_peers: Annotated[int, Range(2, 1_000_000)] = 4
     level: str = "FAIL"
     cause: Cause = Cause.HARDWARE
@@ -61,10 +83,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class CheckPolicy:
-    """What one check must show. `accept_skips` are reasons that leave a WARN instead of a FAIL."""
+    """What one check must show. `accept_skips` are reasons that leave a WARN instead of a FAIL.
+
+    `profiles`, `part`, `min_nodes` and `min_ranks` say to which declarations the check applies, as its own line in
+    the catalogue does: no plan can excuse it from others.
+    """
 
     required: bool = True
     profiles: tuple[Profile, ...] = tuple(Profile)
+    part: Part = Part.ANY
+    min_nodes: Annotated[int, Range(1, 100_000)] = 1
+    min_ranks: Annotated[int, Range(1, 1_000_000)] = 1
     accept_skips: tuple[Skip, ...] = ()
     rules: tuple[Rule, ...] = ()
     options: Mapping[str, Number] = field(default_factory=dict)
@@ -98,11 +127,17 @@ def check_sense(policy: Policy) -> None:
 def _require_sense(rule: Rule, path: str) -> None:
     bounds = (rule.warn_below, rule.fail_below, rule.warn_above, rule.fail_above)
     bounded = any(bound is not None for bound in bounds)
-    kinds = (rule.equals is not None) + rule.same + bounded
+    kinds = (rule.equals is not None) + rule.same + rule.uniform + bool(rule.fact) + bounded
     if kinds == 0:
         raise DecodeError("the rule holds the metric to nothing", path)
     if kinds > 1:
-        raise DecodeError('of "equals", "same" and bounds one would be ignored: write two rules', path)
+        raise DecodeError(
+            'of "equals", "same", "uniform", "fact" and bounds one would be ignored: write two rules', path
+        )
+    if rule.fact and rule.fact not in FACTS:
+        raise DecodeError(f"the instance table has no column {rule.fact!r}", f"{path}.fact")
+    if (rule.uniform or rule.fact) and rule.over is not Over.SUBJECT:
+        raise DecodeError('"uniform" and "fact" look at each subject: leave over out', path)
     if rule.same and rule.over is not Over.CLUSTER:
         raise DecodeError('"same" compares subjects: set over = "cluster"', path)
     if rule.equals is not None and rule.over is not Over.SUBJECT:

@@ -9,15 +9,112 @@ from checks.model import Profile
 MIB = 1 << 20
 
 OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
+    "cpu.stress": {
+        Profile.STANDARD: {"seconds": 5.0},
+        Profile.DEEP: {"seconds": 60.0},
+    },
+    "memory.stress": {
+        Profile.STANDARD: {"seconds": 5.0, "share": 0.1, "max_bytes": 4096 * MIB},
+        Profile.DEEP: {"seconds": 60.0, "share": 0.4, "max_bytes": 65536 * MIB},
+    },
+    "disk.io": {
+        Profile.STANDARD: {"size_bytes": 256 * MIB, "seconds": 2.0},
+        Profile.DEEP: {"size_bytes": 4096 * MIB, "seconds": 15.0},
+    },
     "compute.gemm": {
-        Profile.QUICK: {"seconds": 0.5},
+        Profile.QUICK: {"seconds": 0.5, "warmup_s": 0.1},
+        Profile.STANDARD: {"seconds": 2.0, "warmup_s": 0.5},
+        # The first one or two seconds are at boost clocks: rates that no training sees.
+        Profile.DEEP: {"seconds": 6.0, "warmup_s": 2.0},
+    },
+    "compute.sdc": {
+        Profile.QUICK: {"seconds": 0.2, "seeds": 1},
+        Profile.STANDARD: {"seconds": 2.0, "seeds": 2},
+        Profile.DEEP: {"seconds": 40.0, "seeds": 4},
+    },
+    "compute.memory_bandwidth": {
+        # Three buffers a rank: larger than the caches of a rank's share of the CPU, small beside system.resources' floor.
+        Profile.QUICK: {"seconds": 0.03, "cpu_mib": 16, "gpu_mib": 1024},
+        Profile.STANDARD: {"seconds": 0.5, "cpu_mib": 32, "gpu_mib": 1024},
+        Profile.DEEP: {"seconds": 5.0, "cpu_mib": 48, "gpu_mib": 2048},
+    },
+    "compute.transfer": {
+        Profile.QUICK: {"seconds": 0.05, "buffer_mib": 64},
+        Profile.STANDARD: {"seconds": 0.2, "buffer_mib": 128},
+        Profile.DEEP: {"seconds": 1.0, "buffer_mib": 256},
+    },
+    "compute.overlap": {
+        Profile.QUICK: {"rounds": 6},
+        Profile.STANDARD: {"rounds": 40},
+        Profile.DEEP: {"rounds": 200},
+    },
+    "training.step": {
+        Profile.QUICK: {"steps": 6},
+        Profile.STANDARD: {"steps": 20},
+        Profile.DEEP: {"steps": 100},
+    },
+    "gpu.clocks": {
+        Profile.QUICK: {"seconds": 1.0},
         Profile.STANDARD: {"seconds": 2.0},
-        Profile.DEEP: {"seconds": 6.0},
+        Profile.DEEP: {"seconds": 10.0},
+    },
+    "gpu.thermal": {
+        Profile.QUICK: {"seconds": 1.0},
+        Profile.STANDARD: {"seconds": 2.0},
+        Profile.DEEP: {"seconds": 10.0},
+    },
+    "gpu.pcie": {
+        Profile.QUICK: {"seconds": 1.0},
+        Profile.STANDARD: {"seconds": 2.0},
+        Profile.DEEP: {"seconds": 3.0},
+    },
+    "dcgm.diag": {
+        Profile.QUICK: {"level": 1, "deadline_s": 60.0},
+        Profile.STANDARD: {"level": 2, "deadline_s": 900.0},
+        Profile.DEEP: {"level": 3, "deadline_s": 2700.0},
+    },
+    "dcgm.health": {
+        Profile.STANDARD: {"watch_s": 60.0},
+        Profile.DEEP: {"watch_s": 60.0},
+    },
+    "dcgm.policy": {
+        Profile.QUICK: {"listen_s": 1.0},
+        Profile.STANDARD: {"listen_s": 2.0},
+        Profile.DEEP: {"listen_s": 10.0},
+    },
+    "neuron.collectives": {
+        Profile.STANDARD: {"operations": 1, "deadline_s": 300.0},
+        Profile.DEEP: {"operations": 3, "deadline_s": 1200.0},
     },
     "network.pairs": {
         Profile.QUICK: {"seconds": 0.05, "max_bytes": 8 * MIB, "pings": 20},
         Profile.STANDARD: {"seconds": 0.2, "max_bytes": 64 * MIB, "pings": 100},
         Profile.DEEP: {"seconds": 0.7, "max_bytes": 512 * MIB, "pings": 1000},
+    },
+    "network.mtu": {
+        Profile.QUICK: {"stall_s": 2.0},
+        Profile.STANDARD: {"stall_s": 3.0},
+        Profile.DEEP: {"stall_s": 5.0},
+    },
+    "network.names": {
+        Profile.QUICK: {"lookup_s": 1.0},
+        Profile.STANDARD: {"lookup_s": 5.0},
+        Profile.DEEP: {"lookup_s": 10.0},
+    },
+    "efa.devices": {
+        Profile.QUICK: {"settle_s": 5.0},
+        Profile.STANDARD: {"settle_s": 30.0},
+        Profile.DEEP: {"settle_s": 60.0},
+    },
+    "efa.loopback": {
+        Profile.QUICK: {"each_s": 5.0},
+        Profile.STANDARD: {"each_s": 10.0},
+        Profile.DEEP: {"each_s": 20.0},
+    },
+    "efa.pingpong": {
+        Profile.QUICK: {"devices": 1, "each_s": 10.0, "wait_s": 20.0},
+        Profile.STANDARD: {"devices": 4, "each_s": 10.0, "wait_s": 20.0},
+        Profile.DEEP: {"devices": 64, "each_s": 10.0, "wait_s": 30.0},
     },
     "collective.all_reduce": {
         Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.5},
@@ -28,6 +125,45 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.5},
         Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 64 * MIB, "budget_s": 6.0},
         Profile.DEEP: {"min_bytes": 1024, "max_bytes": 512 * MIB, "budget_s": 30.0},
+    },
+    "nccl.all_reduce": {
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+    },
+    "nccl.all_gather": {
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+    },
+    "nccl.reduce_scatter": {
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+    },
+    "nccl.alltoall": {
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+    },
+    "nccl.sendrecv": {
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+    },
+    "nccl.intra_node": {
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+    },
+    "nccl.inter_node": {
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+    },
+    "nccl.tests": {
+        Profile.STANDARD: {"programs": 1, "min_bytes": 1 * MIB, "max_bytes": 1024 * MIB},
+        Profile.DEEP: {"programs": 5, "min_bytes": 1024, "max_bytes": 4096 * MIB},
     },
     "training.smoke": {
         Profile.QUICK: {"steps": 30},

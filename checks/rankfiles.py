@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checks.decode import DecodeError, decode
@@ -27,29 +27,29 @@ class RankState:
         return not self.ended and now > self.due_at
 
 
-def read(folder: Path, ranks: range) -> dict[int, RankState]:
-    """The state of every rank that has written anything."""
-    found = {rank: _read_rank(folder / f"rank-{rank}.jsonl") for rank in ranks}
+def read(folder: Path, ranks: range, opened: float = 0.0) -> dict[int, RankState]:
+    """The state of every rank that has written anything; `opened` (seconds since 1970) is when the report was."""
+    found = {rank: _read_rank(folder / f"rank-{rank}.jsonl", opened) for rank in ranks}
     return {rank: state for rank, state in found.items() if state is not None}
 
 
-def _read_rank(path: Path) -> RankState | None:
+def _read_rank(path: Path, opened: float) -> RankState | None:
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError:
         return None
     rows: list[Observation] = []
-    ended, current, due_at = False, "", time.time() + 3600
+    ended, current, begun_at, due_at = False, "", opened, time.time() + 3600
     for line in lines:
         try:
             event = json.loads(line)
             if event["event"] == "start":
-                current, due_at = (
-                    str(event["check"]),
-                    float(event["at"]) + float(event["timeout_s"]) + OVERDUE_S,
-                )
+                current, begun_at = str(event["check"]), float(event["at"])
+                due_at = begun_at + float(event["timeout_s"]) + OVERDUE_S
             elif event["event"] == "observation":
-                rows.append(decode(Observation, event["row"]))
+                row = decode(Observation, event["row"])
+                started_s = max(begun_at - opened, 0.0) if row.check == current else 0.0
+                rows.append(replace(row, started_s=round(started_s, 3)))
             else:
                 ended = True
         except (ValueError, KeyError, TypeError, DecodeError):

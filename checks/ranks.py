@@ -19,6 +19,7 @@ from pathlib import Path
 from checks import catalog, place
 from checks.check import Check, RankPlace
 from checks.model import Observation, Scope, rank_subject
+from checks.nccl import debug
 from checks.place import Station
 from checks.probe import RAISED, errored, probe
 from checks.processes import die_with_parent
@@ -149,6 +150,7 @@ def _init_group(station: Station, rank: RankPlace, timeout_s: float) -> None:
 
     backend = "nccl" if rank.device.startswith("cuda") else "gloo"
     if backend == "nccl":
+        os.environ.update(debug.environment(os.environ, station.scratch))  # NCCL reads it when it begins
         torch.cuda.set_device(rank.local_rank)
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
     store = dist.distributed_c10d._get_default_store()

@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checks import rankfiles
 from checks.isolate import Output, piped
-from checks.model import Observation
 from checks.place import Station
 from checks.processes import end_tree, leashed
+
+if TYPE_CHECKING:
+    from checks.runner import Keeper
 
 POLL_S = 0.1
 STARTUP_S = 150.0
@@ -38,7 +41,7 @@ def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def run_stage(station: Station, keep: Callable[[Sequence[Observation]], None], why_not: str) -> str:
+def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
     """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
 
     Returns why it had to end them, or "".
@@ -78,14 +81,14 @@ def _watch(
     station: Station,
     child: subprocess.Popen[bytes],
     folder: Path,
-    keep: Callable[[Sequence[Observation]], None],
+    keep: Keeper,
 ) -> str:
     per_node = station.bundle.declared.ranks_per_node
     ranks = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
     begun, kept, ended_at = time.monotonic(), 0, 0.0
     while True:
         running = child.poll() is None
-        states = rankfiles.read(folder, ranks)
+        states = rankfiles.read(folder, ranks, keep.opened)
         rows = [row for state in states.values() for row in state.rows]
         if len(rows) > kept:
             kept = len(rows)

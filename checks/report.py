@@ -42,6 +42,7 @@ class Columns:
     subjects: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
     seconds: tuple[Seconds, ...]
+    started_s: tuple[Seconds, ...]
     skips: tuple[Skip | None, ...]
     reasons: tuple[str, ...]
     evidence: tuple[str, ...]
@@ -159,6 +160,7 @@ def _columns(rows: Sequence[Observation]) -> Columns:
         subjects=tuple(row.subject for row in rows),
         outcomes=tuple(row.outcome for row in rows),
         seconds=tuple(row.seconds for row in rows),
+        started_s=tuple(row.started_s for row in rows),
         skips=tuple(row.skip for row in rows),
         reasons=tuple(row.reason for row in rows),
         evidence=tuple(row.evidence for row in rows),
@@ -179,6 +181,7 @@ def _rows(check: str, columns: Columns) -> list[Observation]:
             subject=columns.subjects[i],
             outcome=columns.outcomes[i],
             seconds=columns.seconds[i],
+            started_s=columns.started_s[i],
             metrics={name: v for name, values in columns.metrics.items() if (v := values[i]) is not None},
             skip=columns.skips[i],
             reason=columns.reasons[i],

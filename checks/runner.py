@@ -1,7 +1,8 @@
 """One node's run: its own checks, its peers, then the ranks; the report grows on disk all the while.
 
-Order: node checks (side by side), reachability, a barrier over all nodes, pairs, ranks. No rank starts before
-every node has reached every other: a collective that waits for a missing peer names nobody.
+Order: what closing checks compare with, node checks (side by side), reachability, a barrier over all nodes, pairs, ranks,
+closing checks. No rank starts before every node has reached every other: a collective that waits for a missing
+peer names nobody.
 """
 
 from __future__ import annotations
@@ -9,35 +10,36 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from checks import catalog, rankstage, system
+from checks import catalog, rankstage, schedule, system
 from checks.board import Board
 from checks.check import Check
 from checks.exchange import ExchangeError, Responder
 from checks.isolate import isolated
 from checks.journal import Journal, JournalError, now
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Skip, rank_subject
-from checks.place import PEER_CHECKS, Station
+from checks.place import PEER_CHECKS, Station, before_path
 from checks.probe import errored
 from checks.processes import become_subreaper, end_children
 from checks.report import NodeReport
 
 RankStage = Callable[[Station, "Keeper", str], str]
-SIDE_BY_SIDE = 2
+Tick = Callable[[Observation], None]
 LINGER_S = 5.0
 
 
-def run(station: Station, attempt: str, out: Path) -> Journal:
+def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
     """Run every planned check of this node; its report is at out/<attempt>/nodes/<node>.json.
 
-    Raises JournalError when the report could not be written to the end.
+    `tick` is called with each observation as it comes. Raises JournalError when the report could not be written to the end.
     """
     become_subreaper()
     responder = open_responder(station)
     try:
-        journal = run_beside(station, attempt, out, responder)
+        journal = run_beside(station, attempt, out, responder, tick=tick)
         Board(station, responder).linger(LINGER_S)
     finally:
         responder.close()
@@ -46,12 +48,17 @@ def run(station: Station, attempt: str, out: Path) -> Journal:
 
 
 def run_beside(
-    station: Station, attempt: str, out: Path, responder: Responder, stage: RankStage | None = None
+    station: Station,
+    attempt: str,
+    out: Path,
+    responder: Responder,
+    stage: RankStage | None = None,
+    tick: Tick | None = None,
 ) -> Journal:
     """The same, with a responder that the caller keeps open, and another way to run the ranks."""
     journal = Journal(out / attempt / "nodes" / f"{station.node}.json", _opening(station, attempt))
     journal.write()
-    _run_stages(station, Keeper(journal), responder, stage or rankstage.run_stage)
+    _run_stages(station, Keeper(journal, tick), responder, stage or rankstage.run_stage)
     journal.finish(complete=True)
     return journal
 
@@ -70,30 +77,36 @@ def open_responder(station: Station) -> Responder:
 
 def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: RankStage) -> None:
     checks = [check for check in station.planned() if check.scope is Scope.NODE]
-    reach = [check for check in checks if check.name in PEER_CHECKS]
-    quiet = [check for check in checks if not check.serial]
-    serial = [check for check in checks if check.serial and check not in reach]
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for row in pool.map(lambda check: _isolated(station, check), [*reach, *quiet]):
-            keep([row])
+    closing = [check for check in checks if check.closing]
+    opening = [check for check in checks if not check.closing]
+    reach = [check for check in opening if check.name in PEER_CHECKS]
+    quiet = [check for check in opening if not check.serial and check not in reach]
+    serial = [check for check in opening if check.serial and check not in reach]
+    run = partial(_isolated, station, keep.opened)
+    _look_before(station, closing)
+    schedule.run_all([*reach, *quiet], run, keep)
     board = Board(station, responder)
-    why = board.agree("reached", _unreached(station, keep.rows))
+    why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet))
     for check in serial:
-        keep([_isolated(station, check)])
-    why = board.agree("probed", why)
+        keep([run(check)])
+    why = board.agree("probed", why or _without_gpu(station, keep.rows), _longest(station, serial))
     responder.close(station.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in station.planned()):
         keep(_skip_ranks(station, why) if why else [])
         ended = stage(station, keep, why)
         _log(ended)
         keep(_not_reached(station, keep, ended) if ended.startswith(rankstage.ALL) else [])
+    schedule.run_all([check for check in closing if not check.serial], run, keep)
+    for check in closing:
+        keep([run(check)] if check.serial else [])
 
 
 class Keeper:
     """Adds observations to the journal once each. A full disk is said, and tried again at the next write."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal, tick: Tick | None = None) -> None:
+        self.journal, self._tick = journal, tick
+        self.opened = time.time()
         self.rows: dict[tuple[str, str], Observation] = {}
 
     def __call__(self, rows: Iterable[Observation]) -> None:
@@ -104,13 +117,53 @@ class Keeper:
             self.journal.add(new)
         except JournalError as error:
             _log(str(error))
+        for row in new if self._tick else ():
+            self._tick(row)  # type: ignore[misc]
 
 
-def _isolated(station: Station, check: Check) -> Observation:
+def _look_before(station: Station, closing: Iterable[Check]) -> None:
+    """What closing checks compare with, each in scratch/<name>.before.json; one that fails leaves none, and says so."""
+    looking = [check for check in closing if check.before is not None]
+    for check in looking:
+        before_path(station.scratch, check.name).unlink(missing_ok=True)
+
+    def look(check: Check) -> Observation:
+        path = before_path(station.scratch, check.name)
+        argv = ("-m", "checks.one", "--before", check.name, check.path, *_files(station), str(path))
+        return isolated(check.name, station.node, argv, path.with_suffix(".row"), station.timeout_s(check))
+
+    def say(rows: Iterable[Observation]) -> None:
+        for row in rows:
+            if not before_path(station.scratch, row.check).exists():
+                _log(f"{row.check}: its first look failed: {row.reason} {row.evidence[-1000:]}")
+
+    schedule.run_all(looking, look, say)
+
+
+def _longest(station: Station, checks: Iterable[Check]) -> float:
+    """How long a peer may take for these checks, at most."""
+    return sum(station.timeout_s(check) for check in checks)
+
+
+def _isolated(station: Station, opened: float, check: Check) -> Observation:
     result = station.scratch / f"{check.name}.json"
-    files = (str(station.bundle_path), str(station.roster_path))
-    argv = ("-m", "checks.one", check.name, *files, station.node, str(station.scratch), str(result))
-    return isolated(check.name, station.node, argv, result, station.timeout_s(check))
+    argv = ("-m", "checks.one", check.name, check.path, *_files(station), str(result))
+    started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
+    row = isolated(check.name, station.node, argv, result, station.timeout_s(check))
+    # Its process's start and end count: that is what one after another would cost.
+    return replace(row, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
+
+
+def _files(station: Station) -> tuple[str, ...]:
+    return (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
+
+
+def _without_gpu(station: Station, rows: dict[tuple[str, str], Observation]) -> str:
+    """Why no rank can have a GPU here, or "": then the ranks are not started to say it once each."""
+    row = rows.get(("gpu.inventory", station.node))
+    if row is None or row.metrics.get("gpus_found") != 0:
+        return ""
+    return f"{station.node} has no GPU, {station.bundle.declared.gpus_per_node} are declared"
 
 
 def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> str:

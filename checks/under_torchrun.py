@@ -160,7 +160,7 @@ def _ranks_here(store: Store, station: Station, keep: runner.Keeper, why_not: st
     mine = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
     deadline = time.monotonic() + station.bundle.stage_s
     while time.monotonic() < deadline:
-        states = rankfiles.read(station.scratch / "ranks", mine)
+        states = rankfiles.read(station.scratch / "ranks", mine, keep.opened)
         keep([row for state in states.values() for row in state.rows])
         silent = [r for r in mine if r not in states or not states[r].ended]
         if not silent:

@@ -33,13 +33,15 @@ NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
 
 def decide(report: Report, policy: Policy, facts: Facts, baseline: None = None) -> Verdict:
     """The verdict. Whatever had to be observed and was not is a FAIL with the cause EVIDENCE."""
-    sound = evidence.weigh(report, policy)
+    sound = evidence.weigh(report, policy, facts)
     findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
     for planned in report.plan:
         rows, line = sound.rows.get(planned.check, []), policy.checks.get(planned.check)
         if planned.skip is None and line is not None:
+            kind = report.declared.instance_type
+            known = rules.Known(facts.instances.get(kind), facts.absent(kind, planned.check))
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
-            findings += rules.apply(planned.check, line, rows, subjects)
+            findings += rules.apply(planned.check, line, rows, subjects, known)
     findings += localise.judge(report, sound.rows, policy)
     digests = Digests(digest(dump(report)), digest(dump_plain(policy)), facts.digest, None, ENGINE)
     return conclude(findings, sound.coverage, policy, report.declared.nodes, digests, _Order(report))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from checks.decode import DecodeError
+from checks.decode import DecodeError, nearest
 from checks.facts.shipped import builtin
-from checks.model import Report, Verdict
+from checks.model import Declared, Report, Verdict
 from checks.policy import OnWarn, Policy
 from checks.report import REPORT_BYTES, load
 from checks.verdict import decide, unreadable
@@ -49,14 +49,18 @@ class JudgedFile:
 
 def judged(file: str, policy: Policy | None) -> JudgedFile:
     """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by."""
-    path, data = _read(file)
+    return judged_data(file, *read_input(file), policy)
+
+
+def judged_data(file: str, path: str, data: bytes, policy: Policy | None) -> JudgedFile:
+    """The same for a report that was read already, from `path`."""
     facts = builtin()
     try:
         report = load(data)
     except DecodeError as error:
         reason = one_line(str(error), 500)
         return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, facts, data))
-    rules, chosen = (policy, "") if policy else _default(report.declared.instance_type)
+    rules, chosen = (policy, "") if policy else default_of(report.declared.instance_type)
     return JudgedFile(file, report.gate_id or path, report, decide(report, rules, facts), chosen)
 
 
@@ -68,7 +72,19 @@ def policy_of(path: Path | None) -> Policy | None:
         raise InputError(str(error.file), error.message, error.path, error.nearest) from error
 
 
-def _default(instance_type: str) -> tuple[Policy, str]:
+def declared_of(instance_type: str, nodes: int) -> Declared:
+    """What an instance type implies: a rank a GPU, or one a node. Raises InputError for an unknown type."""
+    known = builtin().instances
+    if instance_type not in known:
+        near = nearest(instance_type, list(known))
+        said = f"nothing is known of instance type {instance_type:.64}."
+        raise InputError("facts", said, "instance_types", near)
+    gpus = known[instance_type].gpus
+    return Declared(instance_type, nodes, gpus, max(gpus, 1))
+
+
+def default_of(instance_type: str) -> tuple[Policy, str]:
+    """The shipped policy that was written for the type, and how to name it. Raises InputError."""
     try:
         path, policy = default_policy(instance_type)
     except PolicyError as error:
@@ -76,8 +92,8 @@ def _default(instance_type: str) -> tuple[Policy, str]:
     return policy, f"{policy.name} ({path})"
 
 
-def _read(file: str) -> tuple[str, bytes]:
-    """Where the report was found, and its bytes, at most one more than a reader takes."""
+def read_input(file: str) -> tuple[str, bytes]:
+    """Where it was found, and its bytes, at most one more than a reader of reports takes. Raises InputError."""
     if file == "-":
         return "stdin", _bounded(sys.stdin.buffer)
     path = Path(file)

@@ -12,12 +12,13 @@ from pathlib import Path
 from checks import bundle as bundles
 from checks import catalog
 from checks.bundle import Bundle
+from checks.check import Check
 from checks.decode import DecodeError, nearest
 from checks.facts.shipped import builtin
-from checks.facts.table import Facts
+from checks.facts.table import Facts, lacks
 from checks.model import Declared
 from checks.policy import Policy
-from checks.report import digest, dump_plain
+from checks.report import digest, dump_plain, plain
 from checks.version import ENGINE
 from tasks.gatefile import Gate
 from tasks.gateread import GateFileError, read
@@ -144,22 +145,36 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         said = f"policy {policy.name!r} was written for {', '.join(policy.instance_types)}, not for this type"
         raise GateFileError(file, where, said)
     try:
-        checks = [check.name for check in catalog.with_extra(gate.checks.extra)]
+        known = catalog.with_extra(gate.checks.extra)
     except catalog.CatalogError as error:
         raise GateFileError(file, "checks.extra", str(error)) from error
+    checks = [check.name for check in known]
     for name in gate.checks.timeouts_s:
         if name not in checks:
             raise GateFileError(
                 file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks)
             )
-    for name in checks:
-        if name not in policy.checks:
-            said = f'policy {policy.name!r} has no line for check {name}: add [checks."{name}"] to it'
-            raise GateFileError(file, "policy.file", said)
+    table = gate.declared(())
+    for check in known:
+        if lacks(check.part, table, instance) is None and (why := _unfit_line(check, policy)):
+            raise GateFileError(file, "policy.file", f"policy {policy.name!r} {why}")
     for name in policy.checks:
         if name not in checks:
             said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
             raise GateFileError(file, "policy.file", said, nearest(name, checks))
+
+
+def _unfit_line(check: Check, policy: Policy) -> str:
+    """Why the policy cannot judge a check that applies, or ""; it would only show after the checks, as cannot-tell."""
+    line, name = policy.checks.get(check.name), check.name
+    if line is None:
+        return f'has no line for check {name}: add [checks."{name}"] to it'
+    for key in ("part", "min_nodes", "min_ranks"):
+        said, true = plain(getattr(line, key)), plain(getattr(check, key))
+        if said != true:
+            return f"says {key} = {said} of check {name}, the catalogue says {true}: correct it"
+    more = [profile.value for profile in line.profiles if profile not in check.profiles]
+    return f"asks for check {name} in profile {more[0]}, in which it never runs" if more else ""
 
 
 def _digest(values: object) -> str:

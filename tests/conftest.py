@@ -13,12 +13,19 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.house import leftovers
+from tests.house.corpus_count import pytest_terminal_summary as pytest_terminal_summary
 
 # command -> the Debian package that brings it
 PACKAGES = {
+    "buildah": "buildah",
     "chromium": "chromium",
+    "debootstrap": "debootstrap",
+    "fi_info": "libfabric-bin",
+    "fi_pingpong": "libfabric-bin",
+    "fio": "fio",
     "ip": "iproute2",
     "nft": "nftables",
+    "stress-ng": "stress-ng",
     "tc": "iproute2",
     "tmux": "tmux",
     "unshare": "util-linux",
@@ -37,8 +44,11 @@ def pytest_configure(config: pytest.Config) -> None:
 # Their tests share what a module-wide fixture made, or build on each other: one worker runs the whole file.
 WHOLE_FILES = (
     "tests/browser/test_report_page.py",
+    "tests/checks/compute/test_overlap.py",
     "tests/checks/test_collectives.py",
     "tests/checks/test_training.py",
+    "tests/container/test_agent_s3.py",
+    "tests/container/test_image_build.py",
     "tests/survival/test_checks_that_misbehave.py",
     "tests/test_readme.py",
 )

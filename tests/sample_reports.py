@@ -16,6 +16,7 @@ from checks.model import (
     Node,
     Observation,
     Outcome,
+    Part,
     Planned,
     Profile,
     Report,
@@ -67,9 +68,9 @@ POLICY = Policy(
                 Rule("synchronised", "judgement", equals=True, level="WARN", cause=Cause.CONFIGURATION),
             ),
         ),
-        "gpu.inventory": CheckPolicy(rules=(Rule("gpus_missing", "declared", equals=0),)),
-        "network.reachability": CheckPolicy(),
-        "network.pairs": CheckPolicy(options={"floor_gbps": 0.05, "slow_ratio": 0.25}),
+        "gpu.inventory": CheckPolicy(part=Part.GPU, rules=(Rule("gpus_missing", "declared", equals=0),)),
+        "network.reachability": CheckPolicy(min_nodes=2),
+        "network.pairs": CheckPolicy(min_nodes=2, options={"floor_gbps": 0.05, "slow_ratio": 0.25}),
         "compute.gemm": CheckPolicy(
             rules=(
                 Rule("wrong_elements", "exact", equals=0, remedy="Take the GPU out of use."),
@@ -77,16 +78,18 @@ POLICY = Policy(
             )
         ),
         "collective.all_reduce": CheckPolicy(
+            min_ranks=2,
             rules=(
                 Rule("wrong_elements", "exact", equals=0, remedy="Take this rank's node out of use."),
                 Rule("busbw_gbps", "floor", warn_below=0.0001),
-            )
+            ),
         ),
         "training.ddp": CheckPolicy(
+            min_ranks=2,
             rules=(
                 Rule("loss_ratio", "must fall", fail_above=0.9, cause=Cause.APPLICATION),
                 Rule("weights_digest", "equal", Over.CLUSTER, same=True),
-            )
+            ),
         ),
         "storage.write": CheckPolicy(required=False),
         "gemm.peers": CheckPolicy(
@@ -195,6 +198,7 @@ def _rows(planned: Planned, declared: Declared, names: tuple[str, ...]) -> list[
             Outcome.MEASURED,
             0.25 + number / 8,
             _metrics(planned.check, number, node, names, declared),
+            started_s=0.125 * [line.check for line in PLAN].index(planned.check),
         )
         for subject, number, node in subjects
     ]

@@ -22,7 +22,7 @@ MAKE = ("make gate", "make test")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout as a user has it: this one's files, in a folder of its own."""
     made = tmp_path_factory.mktemp("readme")
-    for name in ("deployments", "checks", "tasks", "flows"):
+    for name in ("deployments", "checks", "tasks", "flows", "tests"):
         (made / name).symlink_to(ROOT / name)
     (made / ".venv").symlink_to(sys.prefix)
     return made

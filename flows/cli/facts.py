@@ -10,7 +10,8 @@ from checks.facts.shipped import builtin
 from checks.facts.table import Instance
 from checks.policy import Policy, Rule
 from checks.report import plain
-from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout
+from flows.cli.output import Exit, json_text, write_stdout
+from flows.cli.rejected import rejected
 from tasks.inputs import InputError
 from tasks.policies import PolicyError, default_policy, read_policy
 
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         instance = _instance(arguments.type)
         policy = _policy(arguments.type, arguments.policy)
     except InputError as error:
-        return _rejected(arguments.format, error)
+        return rejected(arguments.format, error)
     if arguments.format == "json":
         write_stdout(json_text(_document(arguments.type, instance, policy)))
     else:
@@ -95,11 +96,3 @@ def _rule(rule: Rule) -> tuple[str, str]:
         rule.over.value
     ]
     return f"  {rule.metric}: {', '.join(held)}{over}", f"    source: {rule.source}"
-
-
-def _rejected(form: str, error: InputError) -> int:
-    if form == "json":
-        write_stdout(json_text(rejection(error.file, error.path, error.message, error.nearest)))
-    hint = f" Did you mean {error.nearest!r}?" if error.nearest else ""
-    write_stderr(f"prelaunch: {error}{hint}")
-    return int(Exit.REJECTED)

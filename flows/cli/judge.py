@@ -19,6 +19,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
+from flows.cli.rejected import rejected
 from tasks.exits import worst_code
 from tasks.inputs import InputError, JudgedFile, judged, policy_of
 
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         require_writable(arguments)
         policy = policy_of(arguments.policy)
     except (InputError, OutputError) as error:
-        return _rejected(arguments.format, error)
+        return rejected(arguments.format, error)
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
@@ -56,13 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError]) -> int:
     if len(results) == 1 and isinstance(results[0], InputError):
-        return _rejected(arguments.format, results[0])
+        return rejected(arguments.format, results[0])
     good = [result for result in results if isinstance(result, JudgedFile)]
     try:
         if len(results) == 1:
             write_files(arguments, good[0].report, good[0].verdict, good[0].name)
     except OutputError as error:
-        return _rejected(arguments.format, error)
+        return rejected(arguments.format, error)
     if arguments.format == "json" and len(results) > 1:
         write_stdout(
             json_text(
@@ -91,13 +92,3 @@ def _require_one_page(arguments: argparse.Namespace) -> None:
     beside = (arguments.junit, arguments.summary, arguments.html)
     if len(arguments.reports) > 1 and (arguments.format == "junit" or any(beside)):
         raise InputError(arguments.reports[1], "a page is about one report. Judge them one by one.")
-
-
-def _rejected(form: str, error: InputError | OutputError) -> int:
-    file = error.file
-    path, near = (error.path, error.nearest) if isinstance(error, InputError) else (None, None)
-    if form == "json":
-        write_stdout(json_text(rejection(file, path, error.message, near)))
-    hint = f" Did you mean {near!r}?" if near else ""
-    write_stderr(f"prelaunch: {error}{hint}")
-    return int(Exit.REJECTED)

@@ -29,6 +29,8 @@ VERBS = {
     "gate": ("flows.cli.gate", "check the nodes, decide, then launch the training, ask, or page"),
     "plan": ("flows.cli.plan", "print what a gate would run, and start nothing"),
     "judge": ("flows.cli.judge", "the verdict on reports, from the reports alone"),
+    "explain": ("flows.cli.explain", "what a tool's raw output says: findings, and the lines they rest on"),
+    "check": ("flows.cli.check", "check this node, now"),
     "render": ("flows.cli.render", "a report as HTML, Markdown or JUnit, for people"),
     "facts": ("flows.cli.facts", "what is known of an instance type, and what it is held to"),
 }

@@ -70,7 +70,7 @@ def chart(report: Report) -> Chart | None:
     """The bandwidth curves of the report's collectives; None without two sizes to join."""
     samples: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in report.observations:
-        if row.check.startswith("collective.") and row.outcome is Outcome.MEASURED:
+        if row.check.startswith(("collective.", "nccl.")) and row.outcome is Outcome.MEASURED:
             for size, busbw in _pairs(row):
                 samples[row.check][size].append(busbw)
     drawn = {check: _thinned(by_size) for check, by_size in sorted(samples.items()) if len(by_size) > 1}

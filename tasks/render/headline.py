@@ -50,9 +50,9 @@ def explanation(verdict: Verdict) -> str:
 
 
 def coverage_text(coverage: Coverage) -> str:
-    """Such as "2 of 2 nodes, 4 of 4 ranks, 22 of 22 observations"; GPUs are named where some are declared."""
+    """Such as "2 of 2 nodes, 4 of 4 ranks, 22 of 22 observations", without what nobody asked for."""
     counts = [(coverage.nodes, "nodes"), (coverage.gpus, "GPUs"), (coverage.ranks, "ranks")]
-    parts = [f"{c.observed} of {c.required} {what}" for c, what in counts if c.required or what != "GPUs"]
+    parts = [f"{c.observed} of {c.required} {what}" for c, what in counts if c.required]
     return ", ".join([*parts, f"{coverage.checks.observed} of {coverage.checks.required} observations"])
 
 

@@ -18,6 +18,7 @@ from tasks.render.grouping import group, remedy_of
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
 from tasks.render.matrix import CheckLine, Line, State, check_lines, node_lines
 from tasks.render.pairtable import pair_table
+from tasks.render.timeline import left_out, timeline
 
 HERE = Path(__file__).parent
 NODES, FINDINGS = 200, 200
@@ -87,7 +88,9 @@ def _of_report(report: Report, verdict: Verdict) -> dict[str, object]:
         "hidden_nodes": len(lines) - len(cluster) - len(shown),
         "columns": [line for line in checks if _of_nodes(line)],
         "cells": {line.name: _cells(line, checks) for line in lines},
-        "checks": checks,
+        "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
+        "left_out": left_out(checks),
+        "timeline": timeline(report),
         "identities": [(line.name, _identity(nodes.get(line.name))) for line in shown],
         "chart": chart(report),
         "pairs": pair_table(report, verdict),

@@ -9,8 +9,9 @@ from checks.model import Report, Verdict
 from tasks.render.clean import clean, one_line
 from tasks.render.grouping import Group, group, remedy_of
 from tasks.render.headline import coverage_text, explanation, headline
-from tasks.render.matrix import check_lines, node_lines
+from tasks.render.matrix import State, check_lines, node_lines
 from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
+from tasks.render.timeline import left_out, schedule_text
 
 FINDINGS, NODES, EVIDENCE = 30, 50, 1200
 # An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
@@ -96,12 +97,21 @@ def _nodes(report: Report, verdict: Verdict) -> str:
 
 def _checks(report: Report, verdict: Verdict) -> str:
     rows = []
-    for line in check_lines(report, verdict):
+    lines = check_lines(report, verdict)
+    for line in lines:
+        if line.planned.skip is not None and line.state is State.SKIPPED:
+            continue
         seen = line.planned.skip.value if line.planned.skip else f"{line.observed} of {line.required}"
         rows.append(
             (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, seen)
         )
-    return _table(("Verdict", "Check", "Of each", "Observed"), rows)
+    parts = [_table(("Verdict", "Check", "Of each", "Observed"), rows)]
+    parts += [
+        f"Not run, {escape(reason)}: {', '.join(escape(name) for name in names)}."
+        for reason, names in left_out(lines)
+    ]
+    took = schedule_text(report)
+    return "\n\n".join([*parts, *([f"{escape(took)}."] if took else [])])
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

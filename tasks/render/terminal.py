@@ -10,6 +10,7 @@ from tasks.render.clean import clean, one_line
 from tasks.render.grouping import Group, group, remedy_of
 from tasks.render.headline import explanation, headline
 from tasks.render.matrix import State, check_lines
+from tasks.render.timeline import left_out, schedule_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +53,9 @@ def terminal(
     if report is not None:
         console.print()
         console.print(_checks(report, verdict, width))
+        for reason, names in left_out(check_lines(report, verdict)):
+            console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
+        console.print(Text(one_line(schedule_text(report)), style="dim"))
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
         console.print(Text(one_line(f"{told}, measured {report.measured_at}"), style="dim"))
     d = verdict.digests
@@ -117,6 +121,8 @@ def _checks(report: Report, verdict: Verdict, width: int) -> Table:
     for title in ("check", "verdict", "observed", "longest")[: 4 if width >= NARROW else 3]:
         table.add_column(title, overflow="fold")
     for line in check_lines(report, verdict):
+        if line.planned.skip is not None and line.state is State.SKIPPED:
+            continue
         state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
         seen = line.planned.skip.value if line.planned.skip else f"{line.observed} of {line.required}"
         took = f"{line.seconds:.1f} s" if line.seconds is not None else ""

@@ -94,3 +94,33 @@ def test_a_first_node_that_does_not_come_is_named(tmp_path: Path) -> None:
     _, one = stations(tmp_path, 0.5)
     with board(one) as second:
         assert "does not reach node-0" in second.agree("here", "")
+
+
+def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> None:
+    """It answers, so it is not missing: a diagnostic takes minutes longer on one node than on another."""
+    zero, one = stations(tmp_path, 0.6)
+    said = ["", ""]
+
+    def arrive(index: int, made: Board, after_s: float) -> None:
+        time.sleep(after_s)
+        said[index] = made.agree("here", "", patience_s=20.0)
+
+    with board(zero) as first, board(one) as second:
+        threads = [threading.Thread(target=arrive, args=args) for args in ((0, first, 0.0), (1, second, 2.5))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+
+    assert ["", ""] == said
+
+
+def test_a_node_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+    """However long its checks may take: its runner is gone."""
+    zero, _ = stations(tmp_path, 0.6)
+    begun = time.monotonic()
+    with board(zero) as first:
+        said = first.agree("here", "", patience_s=600.0)
+
+    assert "node-1 did not arrive at the barrier 'here' in time" in said
+    assert time.monotonic() - begun < 5

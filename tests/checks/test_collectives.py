@@ -11,7 +11,8 @@ import pytest
 
 from checks import collectives, patterns
 from checks.check import CheckError
-from checks.collectives import busbw_gbps, half_width, most_samples, sweep_sizes
+from checks.kinds import busbw_gbps
+from checks.sweep import half_width, most_samples, sweep_sizes
 from tests.checks.local_policy import findings, verdicts
 from tests.checks.worlds import context, run_world
 
@@ -35,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     return run_world(tmp_path_factory.mktemp("world"), 2, SCENARIOS)
 
 
-# Rows as nccl-tests printed them: superbenchmark's nccl_allreduce.log and nccl_allgather.log (8 A100), and
+# Rows as nccl-tests printed them: superbenchmark's nccl_allreduce.log, nccl_allgather.log and nccl_reducescatter.log (8 A100), and
 # two p5.48xlarge (16 H100): bytes, us, ranks, GB/s.
 @pytest.mark.parametrize(
     ("kind", "size_bytes", "time_us", "ranks", "busbw"),
@@ -45,6 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
         ("all_reduce", 17179869184, 66132, 16, 487.09),
         ("all_gather", 67108864, 379.7, 8, 154.65),
         ("all_gather", 8589934592, 33646, 8, 223.39),
+        ("reduce_scatter", 8589934592, 32464, 8, 231.52),
     ],
 )
 def test_busbw_is_that_of_nccl_tests(
@@ -99,6 +101,20 @@ def test_the_sum_is_the_sum_of_what_is_sent(ranks: int) -> None:
     rows = patterns.gathered(ranks, 3000, 5, "cpu").view(ranks, -1)
 
     assert rows.double().sum(dim=0).tolist() == patterns.summed(ranks, 3000, 5, "cpu").tolist()
+
+
+@pytest.mark.parametrize("start", [0, 1, 999, 5000])
+def test_a_later_part_is_the_end_of_the_whole(start: int) -> None:
+    """A share that begins anywhere is what the whole has there."""
+    whole = start + 700
+
+    assert (
+        patterns.sent(3, whole, 2, "cpu")[start:].tolist() == patterns.sent(3, 700, 2, "cpu", start).tolist()
+    )
+    assert (
+        patterns.summed(5, whole, 2, "cpu")[start:].tolist()
+        == patterns.summed(5, 700, 2, "cpu", start).tolist()
+    )
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 127, 1021])

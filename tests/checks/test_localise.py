@@ -146,7 +146,7 @@ def test_a_pair_without_a_number_is_missing_evidence() -> None:
 
 def test_no_floor_and_too_few_pairs_hold_nothing_and_say_so() -> None:
     """Two hosts at zero bandwidth are not well because nobody set a line."""
-    policy = replace(POLICY, checks={**POLICY.checks, PAIRS: CheckPolicy()})
+    policy = replace(POLICY, checks={**POLICY.checks, PAIRS: CheckPolicy(min_nodes=2)})
     report = _report(2)
     for node in ("node-0", "node-1"):
         report = with_metric(report, PAIRS, node, "bandwidth_gbps", (0.0,))

@@ -168,6 +168,17 @@ def test_a_rule_that_would_hold_nothing_is_refused(rule: dict[str, object], why:
     assert caught.value.path.startswith(f"checks.{CHECK}.rules[0]")
 
 
+def test_the_odd_rank_among_many_is_named_itself() -> None:
+    """Not its node alone: the GPU is the rank's, and so are its seven neighbours' votes."""
+    rows = [
+        Observation("a.b", f"node-{rank // 8}/rank-{rank}", Outcome.MEASURED, 0.1, {"x": str(rank == 11)})
+        for rank in range(16)
+    ]
+    rule = Rule("x", "source", over=Over.CLUSTER, same=True)
+
+    assert ["node-1/rank-11"] == [f.subject for f in apply("a.b", CheckPolicy(rules=(rule,)), rows, 16)]
+
+
 def test_ranks_of_one_node_do_not_outvote_another_node() -> None:
     """Two equal votes of one host against one of another prove nothing about either."""
     rows = [

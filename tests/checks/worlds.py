@@ -86,13 +86,15 @@ def main(argv: Sequence[str]) -> None:
 
 def _measure(name: str, sabotage: str, rank: int, ranks: int) -> Metrics:
     from checks import collectives, training
+    from checks.compute import overlap
 
     check = {
         "all_reduce": collectives.all_reduce,
         "all_gather": collectives.all_gather,
         "ddp": training.ddp,
+        "overlap": overlap.overlap,
     }[name]
-    options = {"min_bytes": 64.0, "max_bytes": 65536.0, "budget_s": 0.5, "steps": 20.0}
+    options = {"min_bytes": 64.0, "max_bytes": 65536.0, "budget_s": 0.5, "steps": 20.0, "rounds": 3.0}
     with SABOTAGES[sabotage](rank):
         result = check.body(context(options=options, place=RankPlace(rank, rank, ranks, "cpu")))
     metrics: dict[str, Any] = dict(getattr(result, "metrics", {}))
@@ -115,10 +117,13 @@ def _after(name: str, rank: int, change: Callable[[Any], None], only: int | None
 
     real = getattr(dist, name)
 
-    def changed(out: Any, *args: Any, **kwargs: Any) -> None:
-        real(out, *args, **kwargs)
+    def changed(out: Any, *args: Any, **kwargs: Any) -> Any:
+        pending = real(out, *args, **kwargs)
+        if pending is not None:
+            pending.wait()
         if only in (None, rank):
             change(out)
+        return pending
 
     with mock.patch.object(dist, name, changed):
         yield

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from checks.catalog import CATALOG
+from checks.check import Check
 
 FAKE = Path(__file__).with_name("fake_python.py")
 TRAINED = ("{python}", "-c", "print('trained')")
@@ -65,17 +66,19 @@ path = {json.dumps(str(folder / "store"))}
 
 def _policy(on_warn: str) -> str:
     head = f'name = "test"\ninstance_types = ["cpu"]\non_warn = "{on_warn}"\nmax_unfit_fraction = 0.5\n'
-    return head + "".join(_line(check.name) for check in CATALOG)
+    return head + "".join(_line(check) for check in CATALOG)
 
 
-def _line(name: str) -> str:
-    rules = ""
+def _line(check: Check) -> str:
+    name, rules = check.name, ""
     if name == "collective.all_reduce":
         bounds = "warn_above = 0.5, fail_above = 1.5"
         rules = f'rules = [{{ metric = "wrong_elements", {bounds}, source = "a test" }}]\n'
     if name == "network.pairs":
         rules = "options = { floor_gbps = 0.01 }\n"
-    return f'[checks."{name}"]\n{rules}'
+    applies = f'part = "{check.part.value}"\nmin_nodes = {check.min_nodes}\nmin_ranks = {check.min_ranks}\n'
+    profiles = f"profiles = {[profile.value for profile in check.profiles]}\n"
+    return f'[checks."{name}"]\n{applies}{profiles}{rules}'
 
 
 def _interpreter(folder: Path) -> Path:

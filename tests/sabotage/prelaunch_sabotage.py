@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from checks.check import Body, Check, Context, Measurement, check
+from checks.check import Body, Check, CheckError, Context, Measurement, check
 from checks.model import Scope
 
 FAULTY_RANK = 1
@@ -22,6 +22,36 @@ def _node(name: str, timeout_s: float = 30.0) -> Callable[[Body], Check]:
 
 def _rank(name: str) -> Callable[[Body], Check]:
     return check(name, Scope.RANK, timeout_s=10, metrics=("value",))
+
+
+def _count(context: Context) -> dict[str, object]:
+    return {"count": 40, "ranks_had_run": (context.scratch / "ranks").exists()}
+
+
+def _fail(context: Context) -> dict[str, object]:
+    raise OSError("the counters cannot be read")
+
+
+@check("sabotage.counts", Scope.NODE, timeout_s=10, metrics=("delta", "before_the_ranks"), before=_count)
+def counts(context: Context) -> Measurement:
+    """Compares what it sees after the ranks with what its first look saw before them."""
+    if context.before is None:
+        raise CheckError("there is nothing to compare with: the first look failed")
+    return Measurement(
+        {
+            "delta": 42 - int(str(context.before["count"])),
+            "before_the_ranks": not context.before["ranks_had_run"],
+            "after_the_ranks": (context.scratch / "ranks" / "rank-0.jsonl").exists(),
+        }
+    )
+
+
+@check("sabotage.blind", Scope.NODE, timeout_s=10, metrics=("delta",), before=_fail)
+def blind(context: Context) -> Measurement:
+    """Its first look fails."""
+    if context.before is None:
+        raise CheckError("there is nothing to compare with: the first look failed")
+    return Measurement({"delta": 0})
 
 
 @_node("sabotage.raises")

@@ -109,9 +109,27 @@ def test_a_contradiction_is_found_before_anything_starts(
 def test_a_policy_that_lacks_a_check_is_refused(tmp_path: Path) -> None:
     """A check without a policy line could only end in cannot-tell."""
     path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
-    policy.write_text(policy.read_text().replace('[checks."training.ddp"]\n', ""))
+    whole = policy.read_text()
+    before, _, after = whole.partition('[checks."training.ddp"]\n')
+    policy.write_text(before + after[after.find("[checks.") :] if "[checks." in after else before)
 
     with pytest.raises(GateFileError, match=r"no line for check training\.ddp"):
+        open_setting(GateRequest(gate_file=str(path)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('part = "any"', 'part = "efa"', "says part = efa of check"),
+        ("min_nodes = 2", "min_nodes = 3", "says min_nodes = 3 of check"),
+    ],
+)
+def test_a_policy_that_would_excuse_a_check_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """To which declarations a check applies is the catalogue's to say; the policy only restates it."""
+    path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
+    policy.write_text(policy.read_text().replace(old, new, 1))
+
+    with pytest.raises(GateFileError, match=said):
         open_setting(GateRequest(gate_file=str(path)))
 
 

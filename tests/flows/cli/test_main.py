@@ -45,7 +45,10 @@ def test_help_names_every_verb_and_the_exit_codes() -> None:
     assert "3 cannot tell" in " ".join(ended.stdout.split())
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["judge", "--help"], ["facts", "--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], *([verb, "--help"] for verb in ("judge", "facts", "explain", "check"))],
+)
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     """No prefect, pydantic, rich, jinja2, numpy, torch or boto3."""
     script = (

@@ -1,0 +1,162 @@
+"""compute.transfer: does what is sent between host and GPU, and between the GPUs of a node, arrive, and how fast?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checks.check import CheckError, Context, Measurement, Part, check
+from checks.compute import device as devices
+from checks.compute import words
+from checks.compute.device import is_cuda, wait
+from checks.model import Scope
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MIB = 1 << 20
+BUFFER_MIB = 64
+SECONDS, LEAST_REPEATS = 0.1, 3
+
+
+@dataclass
+class Link:
+    """What one direction showed: the best rate in 10^9 bytes/s, and the words that did not arrive."""
+
+    gbps: float = 0.0
+    wrong: int = 0
+    repeats: int = 0
+
+
+@check(
+    "compute.transfer",
+    Scope.RANK,
+    timeout_s=180,
+    metrics=("wrong_words", "h2d_gbps", "d2h_gbps", "links", "p2p_gbps", "gpus"),
+    needs="torch",
+    cost="seconds",
+    part=Part.GPU,
+)
+def transfer(context: Context) -> Measurement:
+    """Sends words from pinned memory to the rank's GPU, back, and on to every GPU of the node; all are compared.
+
+    Rates in 10^9 bytes/s, the best of single copies: all ranks send at once, and two may meet on one link.
+    `p2p_gbps` is the rank's row of the node's matrix, one for each of `gpus`, its own included (a local copy);
+    `peer_access` is 1 where the driver lets the two talk directly, 0 where it goes through the host. `wrong_words`
+    counts 32-bit words for each of `links`. Raises CheckError if torch sees fewer GPUs than are declared.
+    """
+    place, options = devices.place_of(context, "compute.transfer"), context.options
+    if not is_cuda(place.device):
+        raise CheckError(f"the rank's device is {place.device}: there is no GPU to send to")
+    others = visible(context.declared.gpus_per_node)
+    size = int(options.get("buffer_mib", BUFFER_MIB)) * MIB
+    with devices.released(place.device):
+        return measure(place.device, others, size, options.get("seconds", SECONDS))
+
+
+def visible(declared: int) -> tuple[str, ...]:
+    """The node's GPUs, as torch names them. Raises CheckError if there are fewer than declared."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if count < declared:
+        raise CheckError(
+            f"torch sees {count} of {declared} GPUs: {declared - count} cannot be sent to (see gpu.inventory)"
+        )
+    return tuple(f"cuda:{index}" for index in range(declared))
+
+
+def measure(device: str, targets: Sequence[str], buffer_bytes: int, seconds: float) -> Measurement:
+    """The measurement from a torch device to others, in about `seconds` a direction."""
+    count = buffer_bytes // words.WORD_BYTES
+    down, up = to_device(device, count, seconds), from_device(device, count, seconds)
+    links = [between(device, target, count, seconds) for target in targets]
+    access = [reachable(device, target) for target in targets]
+    names = tuple(f"GPU {index}" for index in range(len(targets)))
+    return Measurement(
+        {
+            "wrong_words": (down.wrong, up.wrong, *(link.wrong for link in links)),
+            "h2d_gbps": down.gbps,
+            "d2h_gbps": up.gbps,
+            "links": ("host to GPU", "GPU to host", *(f"to {name}" for name in names)),
+            "p2p_gbps": tuple(link.gbps for link in links),
+            "gpus": names,
+            "peer_access": tuple(access),
+        },
+        "\n".join(
+            [
+                f"{devices.name_of(device)} ({device}), best of copies of {buffer_bytes} bytes",
+                f"host to GPU: {down.gbps:.2f} GB/s of {down.repeats}, {down.wrong} wrong words",
+                f"GPU to host: {up.gbps:.2f} GB/s of {up.repeats}, {up.wrong} wrong words",
+            ]
+            + [
+                f"to {name}: {link.gbps:.2f} GB/s of {link.repeats}, {link.wrong} wrong words, "
+                f"{'directly' if direct else 'through the host'}"
+                for name, link, direct in zip(names, links, access, strict=True)
+            ]
+        ),
+    )
+
+
+def to_device(device: str, count: int, seconds: float) -> Link:
+    """From pinned host memory; compared on the device with what the device itself makes of the formula."""
+    return _send(pinned(words.make(count, 0, "cpu"), device), _empty(count, device), seconds, device)
+
+
+def from_device(device: str, count: int, seconds: float) -> Link:
+    """To pinned host memory; compared on the host."""
+    return _send(words.make(count, 1, device), pinned(_empty(count, "cpu"), device), seconds, device, seed=1)
+
+
+def between(device: str, target: str, count: int, seconds: float) -> Link:
+    """To another device, or within one; compared there."""
+    return _send(words.make(count, 2, device), _empty(count, target), seconds, device, target, seed=2)
+
+
+def pinned(tensor: Tensor, device: str) -> Tensor:
+    """In memory that the GPU reads by itself; as it is where the device is no GPU."""
+    return tensor.pin_memory() if is_cuda(device) else tensor
+
+
+def reachable(device: str, target: str) -> int:
+    """1 if the one may read the other's memory directly."""
+    if device == target or not is_cuda(device):
+        return 1
+    import torch
+
+    return int(torch.cuda.can_device_access_peer(device, target))
+
+
+def _send(
+    source: Tensor, target: Tensor, seconds: float, device: str, other: str | None = None, seed: int = 0
+) -> Link:
+    """Copies, all bits flipped between one and the next; each compared whole where it arrived."""
+    link, flipped = Link(), False
+    target.copy_(source)  # the first opens the way
+    end = time.monotonic() + seconds
+    while link.repeats < LEAST_REPEATS or time.monotonic() < end:
+        source.bitwise_not_()
+        flipped = not flipped
+        spent = _timed(source, target, device, other or device)
+        link.gbps = max(link.gbps, source.nbytes / spent / 1e9)
+        link.wrong += words.wrong(target, seed, flipped)
+        link.repeats += 1
+    return link
+
+
+def _timed(source: Tensor, target: Tensor, device: str, other: str) -> float:
+    wait(device)
+    wait(other)
+    begun = time.perf_counter()
+    target.copy_(source, non_blocking=True)
+    wait(device)
+    wait(other)
+    return time.perf_counter() - begun
+
+
+def _empty(count: int, device: str) -> Tensor:
+    import torch
+
+    return torch.zeros(count, dtype=torch.int32, device=device)

@@ -1,0 +1,52 @@
+"""What is written to memory and sent over links to see whether it arrives: 32-bit words that depend on their place.
+
+Word i is (i x 2654435761 + seed) mod 2^31, so that a shifted, doubled, partial or earlier block differs; computed by
+integers, it is the same on every device. Its complement flips every bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GOLDEN = 2654435761  # odd and near 2^32 over the golden ratio: neighbours differ in many bits (Knuth)
+WORD_BYTES = 4
+CHUNK = 1 << 20
+
+
+def make(count: int, seed: int, device: str) -> Tensor:
+    """The first `count` words, int32."""
+    import torch
+
+    made = torch.empty(count, dtype=torch.int32, device=device)
+    for start, words in _chunks(count, seed, device):
+        made[start : start + len(words)] = words
+    return made
+
+
+def wrong(found: Tensor, seed: int, flipped: bool = False) -> int:
+    """How many of the words are not what `make` gives, or its complement. Computed where they are."""
+    odd = 0
+    for start, words in _chunks(found.numel(), seed, str(found.device)):
+        expected = words.bitwise_not() if flipped else words
+        odd += unequal(found[start : start + len(words)], expected)
+    return odd
+
+
+def unequal(found: Tensor, expected: Tensor) -> int:
+    """How many elements of two tensors of one shape differ; counted only where any does, which is slower."""
+    import torch
+
+    return 0 if torch.equal(found, expected) else int((found != expected).sum())
+
+
+def _chunks(count: int, seed: int, device: str) -> Iterator[tuple[int, Tensor]]:
+    """A piece at a time: the 64-bit products of a whole buffer would need many times its size."""
+    import torch
+
+    for start in range(0, count, CHUNK):
+        index = torch.arange(start, min(start + CHUNK, count), dtype=torch.int64, device=device)
+        yield start, ((index * GOLDEN + seed) & 0x7FFFFFFF).to(torch.int32)

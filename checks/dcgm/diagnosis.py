@@ -1,0 +1,202 @@
+"""What `dcgmi diag` found, whichever version wrote it, and what each problem means (pure).
+
+DiagnosisError      the output gives no answer: cut, garbled, of an unknown version, or DCGM's own refusal
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from checks.dcgm.facts import dcgm_facts
+
+
+class DiagnosisError(Exception):
+    """The output gives no answer. The message says why, in DCGM's own words where it has any."""
+
+
+class Status(str, Enum):
+    """DCGM's words, whatever their case; any other word is UNKNOWN, which is no pass."""
+
+    PASS = "pass"  # noqa: S105 - a status
+    FAIL = "fail"
+    WARN = "warn"
+    SKIP = "skip"
+    NOT_RUN = "not run"
+    UNKNOWN = "unknown"
+
+
+class Meaning(str, Enum):
+    """What a problem says about the node; the value is the metric's name."""
+
+    HARDWARE = "hardware_failures"
+    SOFTWARE = "software_failures"
+    INTERNAL = "test_errors"
+    HINT = "hardware_warnings"
+    CONFIGURATION = "config_warnings"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One message, with DCGM's error id and its severity and category where the version gives them.
+
+    `severity` is a word of checks/facts/dcgm.json, "" where none was given.
+    """
+
+    message: str
+    error_id: int | None = None
+    severity: str = ""
+    category: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One test on one GPU; `gpu` is None where it is about the node as a whole. `line` counts from 1, 0: unknown."""
+
+    test: str
+    gpu: int | None
+    status: Status
+    word: str
+    problems: tuple[Problem, ...] = ()
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The whole output. `gpus` are those that it names; `broken` says where it was cut, "" if it is whole."""
+
+    version: str
+    driver: str
+    form: str
+    gpus: tuple[int, ...]
+    results: tuple[Result, ...]
+    broken: str = ""
+
+    @property
+    def major(self) -> int:
+        """2, 3 or 4."""
+        return major_of(self.version)
+
+
+# Text tables and DCGM 2 give no error id: what a message says is matched with what dcgm_errors.h calls it.
+_BY_MESSAGE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
+    (number, re.compile(pattern, re.IGNORECASE))
+    for number, pattern in (
+        (80, r"row remapping failed"),
+        (85, r"row remappings? (?:is|are) pending"),
+        (84, r"uncorrectable memory errors and \d+ rows"),
+        (4, r"volatile double-bit ECC"),
+        (5, r"single-bit ECC error\(s\) detected"),
+        (6, r"pending retired page|pending page retirement"),
+        (41, r"thermal violations? totaling"),
+        (42, r"exceeded user-specified maximum allowed temperature"),
+        (10, r"clocks? (?:event|throttling) due to thermal"),
+        (12, r"clocks? (?:event|throttling) due to power"),
+        (14, r"nvlink link \d+ is currently down"),
+        (9, r"corrupt InfoROM"),
+        (29, r"persistence mode .*disabled"),
+        (30, r"did not exceed minimum required bandwidth"),
+        (45, r"running at PCI link generation"),
+        (46, r"running at PCI link width"),
+        (52, r"faulty memory elements"),
+        (56, r"couldn't allocate at least"),
+        (58, r"memory mismatch was detected"),
+        (44, r"internal error during the test"),
+        (66, r"failed to create a CUDA context|unable to create CUDA context"),
+        (65, r"API call \S+ failed for GPU"),
+        (64, r"API call \S+ failed"),
+        (51, r"error using CUDA API"),
+        (101, r"detected XID \d+"),
+        (81, r"uncontained error"),
+        (120, r"fallen off the bus"),
+        (112, r"fabric manager \("),
+        (117, r"test .* (?:was|is) skipped"),
+    )
+)
+_HARDWARE_CATEGORIES = range(9, 16)
+# ISOLATE or RESET for these means a part as well: performance, Xids, and NVIDIA's own field diagnostic (EUD).
+_ISOLATING_CATEGORIES = (1, 2, 5, 7)
+_INTERNAL_CATEGORY = 16
+# DCGM calls a GPU that is not there, and a fabric that is not trained, configuration: no job can run on either.
+_BLOCKING = (20, 112)
+
+
+def status_of(word: str) -> Status:
+    """The status that a word stands for; "Warning" is what text tables of some versions print for Warn."""
+    plain = " ".join(word.lower().replace("_", " ").split())
+    if plain == "warning":
+        return Status.WARN
+    return next((status for status in Status if status.value == plain), Status.UNKNOWN)
+
+
+def major_of(version: str) -> int:
+    """The first number of "3.3.5". Raises DiagnosisError for a version that this program does not know."""
+    found = re.fullmatch(r"(\d+)\.\d+(?:\.\d+)*(?:[-+~].*)?", version.strip())
+    major = int(found[1]) if found else 0
+    if not 2 <= major <= dcgm_facts().newest_major:
+        newest = dcgm_facts().newest_major
+        raise DiagnosisError(
+            f"DCGM version {version!r} is none of 2 to {newest}: what its output means is unknown"
+        )
+    return major
+
+
+def severity_of(number: int, version: str) -> str:
+    """DCGM 3.3 renumbered the severities, so the same number means another thing before."""
+    minor = int(version.split(".")[1]) if version.count(".") else 0
+    old = (major_of(version), minor) < (3, 3)
+    names = dcgm_facts().severities_before_3_3 if old else dcgm_facts().severities
+    return names[number] if 0 <= number < len(names) else "unknown"
+
+
+def known(problem: Problem) -> Problem:
+    """The problem with severity and category from the table of errors, by its id or else by what it says."""
+    number = problem.error_id
+    if number is None and not problem.severity:
+        number = next((n for n, pattern in _BY_MESSAGE if pattern.search(problem.message)), None)
+    row = dcgm_facts().errors.get(str(number), ()) if number else ()
+    if len(row) != 2:
+        return problem
+    return Problem(problem.message, number, dcgm_facts().severities[row[0]], row[1])
+
+
+def meaning_of(problem: Problem, test: str) -> Meaning:
+    """What the problem says about the node; what nobody can classify counts by the kind of its test."""
+    found = known(problem)
+    severity, category = found.severity, found.category
+    if found.error_id in _BLOCKING:
+        return Meaning.SOFTWARE
+    if severity == "config":
+        return Meaning.CONFIGURATION
+    if category == _INTERNAL_CATEGORY:
+        return Meaning.INTERNAL
+    if severity == "monitor":
+        return Meaning.HINT if category in _HARDWARE_CATEGORIES else Meaning.CONFIGURATION
+    if severity in ("isolate", "reset", "triage"):
+        parts = category in _HARDWARE_CATEGORIES
+        isolating = severity != "triage" and category in _ISOLATING_CATEGORIES
+        return Meaning.HARDWARE if parts or isolating else Meaning.SOFTWARE
+    return unexplained(test)
+
+
+def unexplained(test: str) -> Meaning:
+    """What a failure without a usable reason means: a test of hardware failed, or one of software."""
+    return Meaning.SOFTWARE if dcgm_facts().is_deployment(test) else Meaning.HARDWARE
+
+
+def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
+    """Each problem of a result that was run, with its meaning. A Pass that recorded an error is no Pass."""
+    if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
+        return
+    for problem in result.problems:
+        meaning = meaning_of(problem, result.test)
+        if result.status is not Status.FAIL and not known(problem).severity:
+            meaning = Meaning.HINT  # a remark that DCGM itself did not hold against the GPU
+        number = known(problem).error_id
+        yield meaning, f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
+    if not result.problems and result.status is Status.FAIL:
+        yield unexplained(result.test), f"{result.test}: {result.word}, no reason given"
+    if not result.problems and result.status is Status.WARN:
+        yield Meaning.HINT, f"{result.test}: {result.word}, no reason given"

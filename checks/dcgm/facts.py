@@ -1,0 +1,60 @@
+"""What is known of DCGM's versions: its errors, and the tests of a level (checks/facts/dcgm.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from checks.decode import decode, parse_json
+
+PATH = Path(__file__).parents[1] / "facts" / "dcgm.json"
+
+
+@dataclass(frozen=True)
+class DcgmFacts:
+    """`errors` maps an id to (severity, category) in the numbers of 3.3 and later.
+
+    `levels` holds what each level adds. Before 4.0 the test "software" of level 1 was `deployment_before_4`,
+    and `other_deployment_before_4` where a version had them.
+    `optional` tests come with packages of their own: a Skip of one is no gap.
+    """
+
+    source: str
+    newest_major: int
+    severities: tuple[str, ...]
+    severities_before_3_3: tuple[str, ...]
+    levels: Mapping[str, tuple[str, ...]]
+    optional: tuple[str, ...]
+    deployment_before_4: tuple[str, ...]
+    other_deployment_before_4: tuple[str, ...]
+    aliases: Mapping[str, str]
+    errors: Mapping[str, tuple[int, ...]]
+
+    def expected(self, level: int, major: int) -> tuple[str, ...]:
+        """The tests that a level runs, in the names of `canonical`."""
+        names = [name for each in range(1, level + 1) for name in self.levels[str(each)]]
+        if major >= 4:
+            return tuple(names)
+        return (*self.deployment_before_4, *(name for name in names if name != "software"))
+
+    def is_deployment(self, test: str) -> bool:
+        """Whether the test looks at software alone."""
+        return test == "software" or test in self._titles
+
+    def canonical(self, title: str) -> str:
+        """One name for a test, however its version spells it."""
+        title = " ".join(title.split())
+        title = self.aliases.get(title, title)
+        return title if title in self._titles else title.lower().replace(" ", "_")
+
+    @property
+    def _titles(self) -> tuple[str, ...]:
+        return (*self.deployment_before_4, *self.other_deployment_before_4)
+
+
+@lru_cache(maxsize=1)
+def dcgm_facts() -> DcgmFacts:
+    """The facts of this version."""
+    return decode(DcgmFacts, parse_json(PATH.read_bytes(), 1 << 20))

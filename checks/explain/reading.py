@@ -1,0 +1,71 @@
+"""What an explainer makes of a tool's raw output: measurements, named as the checks that make them on a node.
+
+NotRecognised       the text is not of this kind
+Broken              it is of this kind, and cut, garbled or contradictory: nobody can tell
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from checks.model import Declared, Value
+
+
+class Kind(str, Enum):
+    """What a file can be; the value is the name on the command line."""
+
+    NCCL_TESTS = "nccl-tests"
+    NCCL_LOG = "nccl-log"
+    DCGMI = "dcgmi"
+    KERNEL_LOG = "kernel-log"
+    NVIDIA_SMI = "nvidia-smi"
+    FI_INFO = "fi-info"
+    FI_PINGPONG = "fi-pingpong"
+    NEURON_LS = "neuron-ls"
+    REPORT = "report"
+
+
+class ExplainError(Exception):
+    """The text gives no answer."""
+
+
+class NotRecognised(ExplainError):
+    """It is not of this kind."""
+
+
+class Broken(ExplainError):
+    """It is of this kind, but cannot be trusted to be whole. The message says where it breaks."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one check would have measured. The rules of the policy's line for `check` that look at a metric in
+    `metrics` are applied; a metric that only a declaration gives sense to (gpus_missing) is left out unless there
+    is one. `lines` holds, for a metric, the lines of the text that it rests on, each as "17: text".
+    """
+
+    check: str
+    metrics: Mapping[str, Value]
+    lines: Mapping[str, str] = field(default_factory=dict)
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """`title` says what the text is ("dcgmi diag -r 2 of DCGM 4.2.3, 8 GPUs, JSON"). A part that could not be
+    measured is no part: it is said in `unread`, which makes the answer "cannot tell".
+    """
+
+    kind: Kind
+    title: str
+    parts: tuple[Part, ...]
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the reader may know: what is declared, or None."""
+
+    declared: Declared | None = None

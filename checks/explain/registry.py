@@ -1,0 +1,72 @@
+"""Which module reads which kinds of output. Each has `detect` (cheap and sure) and `read`; it is imported on first use."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+
+from checks.explain.reading import Asked, Broken, ExplainError, Kind, NotRecognised, Reading
+
+# detect(text: str) -> bool; read(text: str, asked: Asked) -> Reading, which raises NotRecognised or Broken.
+# A report is no output of a tool: `prelaunch judge` reads it.
+MODULES: Mapping[str, tuple[Kind, ...]] = {
+    "checks.nccl.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
+    "checks.dcgm.explain": (Kind.DCGMI,),
+    "checks.kernel.explain": (Kind.KERNEL_LOG,),
+    "checks.gpu.explain": (Kind.NVIDIA_SMI,),
+    "checks.efa.explain": (Kind.FI_INFO, Kind.FI_PINGPONG),
+    "checks.neuron.explain": (Kind.NEURON_LS,),
+}
+
+
+STUMBLED = "the reader stumbled over it:"
+
+
+class Unrecognised(ExplainError):
+    """No reader knows the text, or several claim it. The message says what to do."""
+
+
+def module_of(kind: Kind) -> str:
+    """The module that reads this kind."""
+    return next(name for name, kinds in MODULES.items() if kind in kinds)
+
+
+def only_kind(name: str) -> Kind | None:
+    """The kind that the module reads, if it is one."""
+    return MODULES[name][0] if len(MODULES[name]) == 1 else None
+
+
+def read(name: str, text: str, asked: Asked, kind: Kind | None = None) -> Reading:
+    """The text as the module understands it, which must be `kind` if one is asked for. Raises NotRecognised, Broken.
+
+    A reader that stumbles costs this one input: whatever it raises is said as Broken.
+    """
+    try:
+        reading = _module(name).read(text, asked)
+    except ExplainError:
+        raise
+    except Exception as error:
+        raise Broken(f"{STUMBLED} {type(error).__name__}: {error}") from error
+    if not isinstance(reading, Reading):
+        raise Broken(f"{STUMBLED} it returned a {type(reading).__name__}")
+    if kind is not None and reading.kind is not kind:
+        raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
+    return reading
+
+
+def claimed_by(text: str) -> str:
+    """The one module that claims the text. Raises Unrecognised."""
+    if not text.strip():
+        raise Unrecognised("the input is empty: what should have written it wrote nothing")
+    claims = [name for name in MODULES if _module(name).detect(text)]
+    if len(claims) == 1:
+        return claims[0]
+    kinds = ", ".join(kind.value for name in claims or MODULES for kind in MODULES[name])
+    if claims:
+        raise Unrecognised(f"it could be any of {kinds}. Say which with --kind.")
+    raise Unrecognised(f"it is none of {kinds}, or its beginning was lost. Say what it is with --kind.")
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name)

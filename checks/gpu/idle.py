@@ -1,0 +1,151 @@
+"""gpu.memory, gpu.utilisation, gpu.processes: nobody else uses the GPUs before the run.
+
+Inside a container NVML shows no processes of others: an empty list alone is no proof, so memory and utilisation
+are looked at as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from checks.check import Context, Measurement, Resource, Skipped, check
+from checks.gpu import nvml
+from checks.gpu.measure import measured
+from checks.gpu.state import Gpu, account, columns, padded
+from checks.model import Part, Scope, Skip
+
+LISTS = {
+    "compute": "nvmlDeviceGetComputeRunningProcesses",
+    "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
+    "MPS": "nvmlDeviceGetMPSComputeRunningProcesses",
+}
+# The counter averages over up to a second: samples over a second see what comes and goes.
+SAMPLES = 5
+PAUSE_S = 0.25
+MIB = 1 << 20
+
+
+@check(
+    "gpu.memory",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=("memory_total_mib", "memory_used_mib", "gpus"),
+    needs="NVML (driver 510 or later)",
+    part=Part.GPU,
+    uses=(Resource.GPU,),
+)
+def memory(context: Context) -> Measurement | Skipped:
+    """Reads each GPU's memory: its size, and what is in use beyond the driver's own reserve.
+
+    Arrays in GPU order, in MiB.
+    """
+    return measured(context, ("memory_total_mib", "memory_used_mib"))
+
+
+@check(
+    "gpu.utilisation",
+    Scope.NODE,
+    timeout_s=30,
+    metrics=("utilisation_percent", "gpus"),
+    needs="NVML",
+    cost="seconds",
+    part=Part.GPU,
+    uses=(Resource.GPU,),
+)
+def utilisation(context: Context) -> Measurement | Skipped:
+    """Samples how busy each GPU is while nothing of ours runs on it: the greatest of five samples in a second.
+
+    Array in GPU order, in percent; None where a sample could not be read.
+    """
+    return sampled(context, time.sleep)
+
+
+def sampled(context: Context, wait: Callable[[float], None]) -> Measurement | Skipped:
+    """The measurement, waiting between the samples with `wait`."""
+    name = "utilisation_percent"
+    rounds: list[tuple[Gpu, ...]] = []
+    try:
+        with nvml.session() as module:
+            for sample in range(SAMPLES):
+                if sample:
+                    wait(PAUSE_S)
+                rounds.append(nvml.look(module, (name,)))
+    except nvml.NvmlMissing as error:
+        return Skipped(Skip.TOOL_MISSING, str(error))
+    if len({len(found) for found in rounds}) != 1:
+        raise nvml.NvmlError("the number of GPUs that NVML lists changed while it was asked")
+    gpus = padded(
+        [busiest(of_gpu, name) for of_gpu in zip(*rounds, strict=True)], context.declared.gpus_per_node
+    )
+    return Measurement(columns(gpus, (name,)), account(gpus, (name,)))
+
+
+def busiest(samples: Sequence[Gpu], name: str) -> Gpu:
+    """The record with the greatest sample; one that was not read leaves the field unread, since it may have been that."""
+    for sample in samples:
+        if sample.number(name) is None:
+            return sample
+    return replace(samples[0], values={**samples[0].values, name: max(_numbers(samples, name))})
+
+
+@check(
+    "gpu.processes",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=("processes", "gpus"),
+    needs="NVML",
+    part=Part.GPU,
+    uses=(Resource.GPU,),
+)
+def processes(context: Context) -> Measurement | Skipped:
+    """Counts the processes on each GPU (compute, graphics, MPS); the evidence names them.
+
+    Array in GPU order; None where a list could not be read.
+    """
+    try:
+        with nvml.session() as module:
+            found = tuple(with_processes(module, gpu) for gpu in nvml.look(module, ()))
+    except nvml.NvmlMissing as error:
+        return Skipped(Skip.TOOL_MISSING, str(error))
+    gpus = padded(found, context.declared.gpus_per_node)
+    listed = "\n".join(gpu.text("listed") for gpu in gpus if gpu.text("listed"))
+    said = "\n".join(part for part in (listed, account(gpus, ("processes",))) if part)
+    return Measurement(columns(gpus, ("processes",)), said)
+
+
+def with_processes(module: Any, gpu: Gpu) -> Gpu:
+    """The record with how many processes of others the GPU has, and what they are."""
+    seen: dict[int, str] = {}
+    unread: dict[str, str] = dict(gpu.unread)
+    for kind, call in LISTS.items():
+        try:
+            handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
+            for process in getattr(module, call)(handle):
+                seen.setdefault(int(process.pid), f"{kind}, {_used(process)}")
+        except module.NVMLError as error:
+            if kind == "MPS" and nvml.code_of(error) in (3, 13):
+                continue  # older GPUs and drivers know no MPS list; its clients are in the compute list
+            unread["processes"] = f"{kind}: {nvml.said(error)}"
+            return replace(gpu, unread=unread)
+    listed = "; ".join(f"{gpu.label}: pid {pid} {_name(pid)} ({said})" for pid, said in sorted(seen.items()))
+    return replace(gpu, values={**gpu.values, "processes": len(seen), "listed": listed})
+
+
+def _numbers(samples: Sequence[Gpu], name: str) -> list[float]:
+    return [value for sample in samples if (value := sample.number(name)) is not None]
+
+
+def _used(process: Any) -> str:
+    used = getattr(process, "usedGpuMemory", None)
+    return f"{used / MIB:.0f} MiB" if isinstance(used, int) else "memory unknown"
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "(its name is not visible here)"

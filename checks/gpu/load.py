@@ -1,0 +1,235 @@
+"""A GPU under load, and what NVML says of it meanwhile: what shows only while it works.
+
+The GPU is found by its UUID: torch counts the visible devices, NVML all of them.
+
+LoadError           the load could not be put on the GPU, or the GPU was not seen to be loaded
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from checks.check import CheckError, Context
+from checks.gpu import nvml
+from checks.gpu.fields import UNSUPPORTED, field_value
+from checks.gpu.state import Gpu, Number, sound
+
+SECONDS = 2.0
+PAUSE_S = 0.1
+# NVML's utilisation is an average over up to a second.
+WARM_UP_S = 1.0
+JOIN_S = 10.0
+# Below this the samples were not taken under load: a matrix product keeps a healthy GPU at 95 to 100 %.
+LOADED_PERCENT = 50
+ORDER, COPY_BYTES = 8192, 64 << 20
+FIELDS = (
+    "utilisation_percent",
+    "sm_clock_mhz",
+    "sm_clock_max_mhz",
+    "event_reasons",
+    "temperature_c",
+    "margin_c",
+    "memory_temperature_c",
+    "draw_w",
+    "pcie_generation",
+    "pcie_width",
+    "pcie_replays",
+)
+# Cumulative nanoseconds: fields of driver 550 and later, else nvmlDeviceGetViolationStatus (policy, in brackets).
+SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 269, 270, 271
+POLICY_THERMAL, POLICY_BOARD_LIMIT = 1, 3
+
+
+class LoadError(CheckError):
+    """There is no evidence from under load."""
+
+
+class Load(Protocol):
+    """Work for one GPU. `uuid` is as NVML prints it; `step` does some tens of milliseconds of it, and returns."""
+
+    uuid: str
+
+    def step(self) -> None:
+        """Multiply, copy, and wait for both."""
+
+
+class TorchLoad:
+    """Matrix products on the GPU, and copies to it from pinned memory at the same time."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._torch, self._device = torch, torch.device(device)
+        uuid = str(torch.cuda.get_device_properties(self._device).uuid)
+        self.uuid = f"GPU-{uuid.removeprefix('GPU-')}"
+        self._left = torch.ones((ORDER, ORDER), dtype=torch.float16, device=self._device)
+        self._host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+        self._there = torch.empty(COPY_BYTES, dtype=torch.uint8, device=self._device)
+        self._copying = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+
+    def step(self) -> None:
+        """Four products and four copies, side by side."""
+        torch = self._torch
+        with torch.cuda.device(self._device):
+            for _ in range(4):
+                torch.mm(self._left, self._left)
+                with torch.cuda.stream(self._copying):
+                    self._there.copy_(self._host, non_blocking=True)
+            torch.cuda.synchronize(self._device)
+
+
+make_load: Callable[[str], Load] = TorchLoad
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What NVML said while the GPU worked: the samples, and how far its cumulative counters went meanwhile.
+
+    `violations` is in seconds by name; one that this GPU or driver does not have is left out.
+    """
+
+    samples: tuple[Gpu, ...]
+    violations: dict[str, float]
+    steps: int
+
+    @property
+    def gpu(self) -> Gpu:
+        """Which GPU it is."""
+        return self.samples[0]
+
+    def series(self, name: str) -> tuple[Number, ...] | None:
+        """The field in every sample; None if it could not be read in one of them."""
+        found = [gpu.number(name) for gpu in self.samples]
+        known = tuple(value for value in found if value is not None)
+        return known if len(known) == len(found) else None
+
+    def account(self) -> str:
+        """The samples, a line each, and the counters."""
+        lines = []
+        for sample in self.samples:
+            said = [f"{name} {sample.values[name]}" for name in FIELDS if name in sample.values]
+            said += [f"{name}: {why}" for name, why in sample.unread.items()]
+            lines.append(", ".join(said))
+        return "\n".join((f"{self.gpu.label}, {self.steps} steps of load", f"{self.violations}", *lines))
+
+
+def under_load(context: Context) -> Loaded:
+    """Load the rank's GPU for the profile's seconds, and sample it. Raises LoadError, NvmlError, NvmlMissing."""
+    if context.place is None or not context.place.device.startswith("cuda"):
+        raise LoadError("it needs a rank with a GPU. Run it under torchrun on a node that declares GPUs.")
+    seconds = context.options.get("seconds", SECONDS)
+    with nvml.session() as module:
+        load = _loaded_on(context.place.device)
+        handle, index = find(module, load.uuid)
+        return _sampled(module, handle, index, load, seconds)
+
+
+def _loaded_on(device: str) -> Load:
+    try:
+        return make_load(device)
+    except Exception as error:  # torch and CUDA raise anything: no GPU, no memory, no CUDA in this build
+        raise LoadError(f"no load could be put on {device}: {type(error).__name__}: {error}") from error
+
+
+def find(module: Any, uuid: str) -> tuple[Any, int]:
+    """NVML's handle and index of the GPU with this UUID. Raises LoadError."""
+    seen = nvml.look(module, ("uuid",))
+    for gpu in seen:
+        if gpu.text("uuid").lower() == uuid.lower():
+            return module.nvmlDeviceGetHandleByIndex(gpu.index), gpu.index
+    listed = ", ".join(gpu.text("uuid") or gpu.label for gpu in seen)
+    raise LoadError(f"CUDA runs on {uuid}, which NVML does not list ({listed})")
+
+
+def _sampled(module: Any, handle: Any, index: int, load: Load, seconds: float) -> Loaded:
+    worker = _Worker(load)
+    worker.start()
+    samples: list[Gpu] = []
+    try:
+        worker.wait(min(WARM_UP_S, seconds))
+        before, end = _violations(module, handle), time.monotonic() + seconds
+        while not samples or time.monotonic() < end:
+            samples.append(nvml.of_handle(module, handle, index, FIELDS))
+            worker.wait(min(PAUSE_S, seconds / 4))
+        after = _violations(module, handle)
+    finally:
+        worker.stop()
+    return require_load(Loaded(tuple(samples), _steps(before, after), worker.steps))
+
+
+def require_load(seen: Loaded) -> Loaded:
+    """The same, if the GPU worked while it was sampled. Raises LoadError: without load nothing was shown."""
+    busy = seen.series("utilisation_percent")
+    if busy is None:
+        why = seen.gpu.unread.get("utilisation_percent", "not in every sample")
+        raise LoadError(f"{seen.gpu.label}: its utilisation was not read, so no load is proven: {why}")
+    if seen.steps < 1 or statistics.median(busy) < LOADED_PERCENT:
+        raise LoadError(f"{seen.gpu.label}: it was not under load: utilisation {busy} %, {seen.steps} steps")
+    return seen
+
+
+class _Worker:
+    """Runs the load in a thread until it is told to stop; what it raises ends the sampling."""
+
+    def __init__(self, load: Load) -> None:
+        self.steps = 0
+        self._load, self._stop = load, threading.Event()
+        self._failed = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.start = self._thread.start
+
+    def wait(self, seconds: float) -> None:
+        """Let it work. Raises LoadError if it does not any more."""
+        self._thread.join(seconds)
+        if not self._thread.is_alive():
+            raise LoadError(f"the load ended early: {self._failed or 'no reason known'}")
+
+    def stop(self) -> None:
+        """End it. Raises LoadError if it hangs in the GPU, or failed at the last."""
+        self._stop.set()
+        self._thread.join(JOIN_S)
+        if self._thread.is_alive():
+            raise LoadError(f"the load hangs: a step did not end within {JOIN_S:g} s")
+        if self._failed:
+            raise LoadError(f"the load failed: {self._failed}")
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._load.step()
+                self.steps += 1
+        except Exception as error:  # noqa: BLE001 - whatever CUDA raises in this thread is told in the other
+            self._failed = f"{type(error).__name__}: {error}"
+
+
+def _violations(module: Any, handle: Any) -> dict[str, int]:
+    """Nanoseconds that the GPU was slowed down since the driver was loaded, by why."""
+    found = {}
+    for name, idents, policy in (
+        ("thermal_s", (SOFTWARE_THERMAL, HARDWARE_THERMAL), POLICY_THERMAL),
+        ("power_brake_s", (POWER_BRAKE,), POLICY_BOARD_LIMIT),
+    ):
+        try:
+            values = [sound(field_value(module, handle, ident)) for ident in idents]
+        except module.NVMLError as error:
+            if nvml.code_of(error) not in (2, *UNSUPPORTED):
+                continue
+            try:
+                values = [sound(module.nvmlDeviceGetViolationStatus(handle, policy).violationTime)]
+            except module.NVMLError:
+                continue
+        whole = [value for value in values if isinstance(value, int)]
+        if len(whole) == len(values):
+            found[name] = sum(whole)
+    return found
+
+
+def _steps(before: dict[str, int], after: dict[str, int]) -> dict[str, float]:
+    """How far each counter went, in seconds; one that went backwards was reset, and says nothing."""
+    both: Sequence[str] = [name for name in before if after.get(name, -1) >= before[name]]
+    return {name: (after[name] - before[name]) / 1e9 for name in both}

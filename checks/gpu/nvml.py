@@ -1,0 +1,120 @@
+"""The producer of GPU records on a node: NVML through nvidia-ml-py, whose module is `pynvml`.
+
+NvmlMissing         neither pynvml nor the driver's library is here: a check turns it into Skipped(TOOL_MISSING)
+NvmlError           NVML is here and gives no answer; `fault` says what is broken, where its code tells
+
+An error about one field leaves that field unread; an error about one GPU leaves that GPU unread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from checks.check import CheckError
+from checks.gpu import fields, health_mask
+from checks.gpu.fields import NotPlausible
+from checks.gpu.state import Gpu, Number, pci_id, sound
+
+LIBRARY_NOT_FOUND = 12
+READERS = {**fields.READERS, **health_mask.READERS}
+WHO = ("pci",)
+# nvmlReturn_t codes of nvmlInit that say what is broken, not merely that nobody could look.
+FAULTS = {
+    8: "a GPU lacks external power",
+    9: "the driver is not loaded",
+    11: "a GPU's interrupts do not work",
+    15: "a GPU is lost",
+    18: "the driver was changed without a reboot: library and kernel module differ",
+}
+
+
+class NvmlMissing(CheckError):
+    """There is no NVML on this node."""
+
+
+class NvmlError(CheckError):
+    """NVML gave no answer."""
+
+    def __init__(self, said: str, fault: str = "") -> None:
+        super().__init__(said)
+        self.fault = fault
+
+
+@contextmanager
+def session() -> Iterator[Any]:
+    """pynvml, initialised, and let go at the end. Raises NvmlMissing, NvmlError."""
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError as error:
+        raise NvmlMissing(f"pynvml: {error}. Install nvidia-ml-py.") from error
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        if code_of(error) == LIBRARY_NOT_FOUND:
+            raise NvmlMissing(f"nvmlInit: {error}. Install the driver, or pass its libraries on.") from error
+        raise NvmlError(f"nvmlInit: {error}", FAULTS.get(code_of(error), "")) from error
+    try:
+        yield nvml
+    except nvml.NVMLError as error:
+        raise NvmlError(f"NVML: {error}") from error
+    finally:
+        with contextlib.suppress(nvml.NVMLError):  # a failure to let go changes nothing that was read
+            nvml.nvmlShutdown()
+
+
+def look(nvml: ModuleType | Any, names: Iterable[str]) -> tuple[Gpu, ...]:
+    """A record of each GPU that NVML lists, with the fields asked for. Raises NvmlError where it lists none."""
+    wanted = tuple(names)
+    count = nvml.nvmlDeviceGetCount()
+    if not isinstance(count, int) or count < 1:
+        raise NvmlError("NVML lists no GPU")
+    return tuple(look_at(nvml, index, wanted) for index in range(count))
+
+
+def look_at(nvml: ModuleType | Any, index: int, names: Iterable[str]) -> Gpu:
+    """One GPU's record; of one that does not answer, every field is unread."""
+    wanted = tuple(names)
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as error:
+        return Gpu(index, "", {}, dict.fromkeys(wanted, said(error)))
+    return of_handle(nvml, handle, index, wanted)
+
+
+def of_handle(nvml: ModuleType | Any, handle: object, index: int, names: Iterable[str]) -> Gpu:
+    """The record of the GPU with this handle."""
+    values: dict[str, Number | str] = {}
+    unread: dict[str, str] = {}
+    for name in dict.fromkeys((*WHO, *names)):
+        try:
+            value = sound(READERS[name](nvml, handle))
+        except nvml.NVMLError as error:
+            unread[name] = said(error)
+        except (
+            AttributeError,
+            NotPlausible,
+        ) as error:  # a pynvml that lacks the call, or a figure that cannot be
+            unread[name] = str(error)
+        else:
+            if value is None:
+                unread[name] = "no value"
+            else:
+                values[name] = value
+    pci = values.pop("pci", "")
+    return Gpu(index, pci_id(str(pci)), values, unread)
+
+
+def code_of(error: object) -> int:
+    """The nvmlReturn_t that the error stands for; 999 (unknown) for one without."""
+    value = getattr(error, "value", 999)
+    return value if isinstance(value, int) else 999
+
+
+def said(error: object) -> str:
+    """NVML's words and code: "GPU is lost (15)"."""
+    return f"{error} ({code_of(error)})"

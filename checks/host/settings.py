@@ -1,0 +1,238 @@
+"""Settings of NCCL, libfabric, PyTorch and the shell that are known to cripple a run or to mislead about it (pure).
+
+Sources: the NCCL user guide (environment variables, troubleshooting), aws-ofi-nccl and the AWS EFA documentation, PyTorch's
+documentation of ProcessGroupNCCL's variables, the CUDA programming guide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+SHOWN = 80
+SHM = "/dev/shm"  # noqa: S108 - the mount itself is looked at, nothing is written
+
+
+class Harm(str, Enum):
+    """What a setting does to a run: CRIPPLING stops or slows it for certain, MISLEADING may, or hides what happens."""
+
+    CRIPPLING = "crippling"
+    MISLEADING = "misleading"
+
+
+@dataclass(frozen=True)
+class World:
+    """What a setting is judged by. `efa` is None where nobody knows whether the type has it; sizes are in bytes."""
+
+    gpus: int
+    nodes: int
+    efa: bool | None
+    interfaces: Collection[str] = ()
+    kernel: tuple[int, int] = (0, 0)
+    shm_bytes: int = 1 << 60
+    memlock_bytes: int = 1 << 60
+    nofile: int = 1 << 30
+    missing_paths: Collection[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A harmful setting: "NCCL_P2P_DISABLE=1" and why."""
+
+    setting: str
+    harm: Harm
+    why: str
+
+
+Judge = Callable[[str, World], bool]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A variable, when it harms, and how."""
+
+    name: str
+    harmful: Judge
+    harm: Harm
+    why: str
+
+
+def _is(*values: str) -> Judge:
+    return lambda value, world: value.strip().lower() in values
+
+
+def _on(value: str, world: World) -> bool:
+    return value.strip().lower() in ("1", "true", "yes", "y")
+
+
+def _off(value: str, world: World) -> bool:
+    return value.strip().lower() in ("0", "false", "no", "n")
+
+
+def _any(value: str, world: World) -> bool:
+    return True
+
+
+def _both(first: Judge, second: Judge) -> Judge:
+    return lambda value, world: first(value, world) and second(value, world)
+
+
+def _efa(value: str, world: World) -> bool:
+    return world.efa is not False
+
+
+def _no_efa(value: str, world: World) -> bool:
+    return world.efa is False
+
+
+def _many_gpus(value: str, world: World) -> bool:
+    return world.gpus > 1
+
+
+def _gpus(value: str, world: World) -> bool:
+    return world.gpus > 0
+
+
+def _many_nodes(value: str, world: World) -> bool:
+    return world.nodes > 1
+
+
+def _below(least: int) -> Judge:
+    return lambda value, world: value.strip().isdigit() and int(value) < least
+
+
+def _protocols(value: str) -> set[str]:
+    names = {name.strip().lower() for name in value.lstrip("^").split(",")}
+    every = {"ll", "ll128", "simple"}
+    return every - names if value.startswith("^") else names & every
+
+
+def _without_simple(value: str, world: World) -> bool:
+    return "simple" not in _protocols(value)
+
+
+def _only_some(value: str, world: World) -> bool:
+    return "simple" in _protocols(value) and len(_protocols(value)) < 3
+
+
+def _no_such_interface(value: str, world: World) -> bool:
+    """NCCL's own syntax: a list of prefixes; "=" before it asks for whole names, "^" for all others."""
+    wanted = value.strip()
+    if wanted.startswith("^") or not world.interfaces:
+        return False
+    exact = wanted.startswith("=")
+    names = [name for name in wanted.lstrip("=").split(",") if name]
+    return not any(
+        one == name if exact else one.startswith(name) for name in names for one in world.interfaces
+    )
+
+
+def _loopback_only(value: str, world: World) -> bool:
+    return [name for name in value.strip().lstrip("=").split(",") if name] == ["lo"]
+
+
+def _missing_path(value: str, world: World) -> bool:
+    return value in world.missing_paths
+
+
+def _one_file_for_all(value: str, world: World) -> bool:
+    return not re.search(r"%[hp]", value) and value not in ("/dev/stdout", "/dev/stderr")
+
+
+def _not_enough_gpus(value: str, world: World) -> bool:
+    listed = [item for item in value.split(",") if item.strip()]
+    return world.gpus > 0 and value.strip().lower() != "all" and len(listed) < world.gpus
+
+
+def _old_fork_support(value: str, world: World) -> bool:
+    # From Linux 5.15 on the kernel copies pinned pages at fork by itself (libfabric's fi_efa(7)).
+    return world.kernel >= (5, 15) and not _off(value, world)
+
+
+C, M = Harm.CRIPPLING, Harm.MISLEADING
+KNOWN: tuple[Known, ...] = (
+    Known("NCCL_P2P_DISABLE", _both(_on, _many_gpus), C, "GPUs of a node do not use NVLink or PCIe between them"),
+    Known("NCCL_P2P_LEVEL", _both(_is("0", "loc"), _many_gpus), C, "GPUs of a node never talk to each other directly"),
+    Known("NCCL_SHM_DISABLE", _both(_on, _many_gpus), C, "ranks of a node fall back to the network between them"),
+    Known("NCCL_NET", _both(_is("socket"), _efa), C, "collectives between nodes use TCP instead of EFA"),
+    Known("NCCL_NET_PLUGIN", _both(_is("none"), _efa), C, "aws-ofi-nccl is not loaded: no EFA"),
+    Known("NCCL_NET_GDR_LEVEL", _both(_is("0", "loc"), _efa), C, "every transfer goes through the host's memory"),
+    Known("NCCL_IB_DISABLE", _on, M, "InfiniBand and RoCE are off; EFA is not touched by it"),
+    Known("NCCL_PROTO", _without_simple, C, "without the protocol Simple large messages are slow, or wrong on EFA"),
+    Known("NCCL_PROTO", _only_some, M, "NCCL cannot choose the protocol that is fastest for small messages"),
+    Known("NCCL_ALGO", _any, M, "NCCL cannot choose an algorithm: slow, or an error where it does not fit"),
+    Known("NCCL_NVLS_ENABLE", _off, M, "NVSwitch does not add up: all_reduce within a node is slower"),
+    Known("NCCL_MAX_NCHANNELS", _below(8), M, "too few channels to fill NVLink or EFA"),
+    Known("NCCL_MAX_CTAS", _below(8), M, "too few channels to fill NVLink or EFA"),
+    Known("NCCL_BUFFSIZE", _below(1 << 20), M, "small buffers bound the bandwidth (NCCL's own are 4 MiB)"),
+    Known("NCCL_SOCKET_IFNAME", _no_such_interface, C, "no interface of this node bears such a name"),
+    Known("NCCL_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "nobody reaches another node over lo"),
+    Known("GLOO_SOCKET_IFNAME", _no_such_interface, C, "no interface of this node bears such a name"),
+    Known("GLOO_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "nobody reaches another node over lo"),
+    Known("NCCL_TOPO_FILE", _missing_path, C, "the file is not there: NCCL sees another machine"),
+    Known("NCCL_DEBUG", _is("trace"), M, "every call is logged: slow"),
+    Known("NCCL_DEBUG_FILE", _missing_path, M, "its folder is not there: NCCL's own account is lost"),
+    Known("NCCL_DEBUG_FILE", _one_file_for_all, M, "without %h and %p ranks overwrite one file: the account is lost"),
+    Known("NCCL_CHECK_POINTERS", _on, M, "each call checks its pointers: slow"),
+    Known("NCCL_TUNER_PLUGIN", _both(_is("none"), _efa), M, "NCCL tunes itself for another network than EFA"),
+    Known("FI_PROVIDER", _both(lambda value, world: "efa" not in value.lower(), _efa), C, "libfabric does not use EFA"),
+    Known("FI_PROVIDER", _both(lambda value, world: "efa" in value.lower(), _no_efa), M, "this type has no EFA"),
+    Known("FI_EFA_USE_DEVICE_RDMA", _both(_off, _efa), C, "EFA copies through the host instead of using RDMA"),
+    Known("FI_EFA_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs"),
+    Known("RDMAV_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs"),
+    Known("CUDA_LAUNCH_BLOCKING", _on, C, "every kernel waits for the one before: nothing overlaps"),
+    Known("CUDA_VISIBLE_DEVICES", _not_enough_gpus, C, "fewer GPUs are visible than are declared"),
+    Known("NVIDIA_VISIBLE_DEVICES", _both(_is("", "none", "void"), _gpus), C, "no GPU is given to this container"),
+    Known("TORCH_NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
+    Known("NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
+    Known("TORCH_NCCL_ASYNC_ERROR_HANDLING", _off, M, "a collective that fails hangs for ever"),
+    Known("NCCL_ASYNC_ERROR_HANDLING", _off, M, "a collective that fails hangs for ever"),
+    Known("TORCH_NCCL_ENABLE_MONITORING", _off, M, "nobody ends a rank whose watchdog hangs"),
+    Known("TORCH_DISTRIBUTED_DEBUG", _is("detail"), M, "every collective is compared between ranks first: slow"),
+)  # fmt: skip
+
+# Bytes. A connection over shared memory takes about 10 MB; NVIDIA's guide wants at least 1 GiB for a container.
+SHM_FAIL, SHM_WARN = 256 << 20, 1 << 30
+# EFA registers the memory it sends from; the AWS EFA documentation asks for "unlimited".
+MEMLOCK = 16 << 30
+NOFILE = 65536
+
+
+def lint(variables: Mapping[str, str], world: World) -> tuple[Fault, ...]:
+    """What is harmful among the variables that are set, and in the limits."""
+    found = [
+        Fault(f"{known.name}={_shown(variables[known.name])}", known.harm, known.why)
+        for known in KNOWN
+        if known.name in variables and known.harmful(variables[known.name], world)
+    ]
+    return (*found, *_limits(world))
+
+
+def parse_file(text: str) -> dict[str, str]:
+    """The variables of an nccl.conf: NAME=VALUE lines, "#" begins a comment (NCCL user guide)."""
+    rows = (line.partition("#")[0].partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in rows if equals and name.strip()}
+
+
+def _limits(world: World) -> list[Fault]:
+    found = []
+    if world.gpus > 1 and world.shm_bytes < SHM_WARN:
+        harm = C if world.shm_bytes < SHM_FAIL else M
+        said = f"{SHM} of {world.shm_bytes >> 20} MiB"
+        found.append(
+            Fault(said, harm, "NCCL and data loaders share memory there: start it with --shm-size=8g or more")
+        )
+    if world.efa and world.memlock_bytes < MEMLOCK:
+        said = f"memlock of {world.memlock_bytes >> 10} KiB"
+        found.append(Fault(said, C, "EFA cannot register memory: ulimit -l unlimited"))
+    if world.gpus > 1 and world.nofile < NOFILE:
+        found.append(
+            Fault(f"nofile of {world.nofile}", M, "many ranks and peers run out of files: ulimit -n 1048576")
+        )
+    return found
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= SHOWN else f"{value[:SHOWN]}..."

@@ -1,0 +1,141 @@
+"""Lines of kernel logs: what the kernel said in each, and how long ago (pure).
+
+Only what the kernel said counts: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel". Text
+that a program quotes is not at the start of such a line, so it is not matched.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True)
+class Now:
+    """The reader's clocks: seconds since boot (as the kernel's stamps count), and since 1970. `boot_s` counts suspended
+    time too; without it no line is of an earlier boot.
+    """
+
+    uptime_s: float
+    epoch_s: float
+    boot_s: float = math.inf
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the kernel said. `age_s` is None without a stamp, and 0 for one that lies ahead (another boot's).
+
+    `facility` is 0 for the kernel's own, 1 for what a program wrote into /dev/kmsg; text logs do not tell.
+    `tagged`: the line's own form shows that the kernel said it; a bare line might be anybody's. `record` is the
+    sequence number of /dev/kmsg, `number` the line's place in a text.
+    """
+
+    message: str
+    age_s: float | None
+    facility: int = 0
+    tagged: bool = False
+    record: int | None = None
+    number: int = 0
+
+
+_KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ (?:kernel: (.*)|.*)")
+_ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:([.,])\d+)?(Z|[+-]\d\d:?\d\d)? (.*)")
+_CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)")
+_DMESG = re.compile(r"\[ *(\d+(?:\.\d+)?|\.\.\.)\](?:\[ *[TC]\d+\])? ?(.*)")
+_LEVEL = re.compile(r"<\d+>|[a-z]+ *:[a-z]+ *: ")
+_TAG = re.compile(r"\S+ kernel: ")
+_OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
+
+
+def read_line(raw: str, now: Now) -> Line | None:
+    """What the kernel said in a line of a text log; None for other programs' lines and blank ones."""
+    text = raw.strip()
+    if _KMSG.fullmatch(text):
+        return read_record(text, now)
+    if found := _SYSLOG.fullmatch(text):
+        return None if found[2] is None else _inner(found[2], _age_of_syslog(found[1], now), True, now)
+    if found := _ISO.fullmatch(text):
+        return _iso_line(found, now)
+    if found := _CTIME.fullmatch(text):
+        age_s = _age(_local(found[1], "%a %b %d %H:%M:%S %Y"), now.epoch_s)
+        return Line(found[2].strip(), age_s, tagged=True)
+    return _inner(text, None, False, now) if text else None
+
+
+def read_record(raw: str, now: Now) -> Line | None:
+    """The line of one record of /dev/kmsg ("6,1234,171167620236,-;NVRM: ..."); None if it is none."""
+    found = _KMSG.fullmatch(raw.partition("\n")[0])
+    if found is None:
+        return None
+    message = re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), found[4])
+    age_s = max(0.0, now.uptime_s - int(found[3]) / 1e6)
+    return Line(message.strip(), age_s, int(found[1]) >> 3, tagged=True, record=int(found[2]))
+
+
+def pci_id(text: str) -> str:
+    """One spelling of a PCI address: "00000000:B9:00", "b9:00.0" and "PCI:0000:b9:00" are "0000:b9:00.0"."""
+    found = re.search(r"(?:([0-9A-Fa-f]+):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?$", text.strip())
+    if not found:
+        return ""
+    domain = int(found[1] or "0", 16)
+    return f"{domain:04x}:{found[2].lower()}:{found[3].lower()}.{found[4] or '0'}"
+
+
+def _iso_line(found: re.Match[str], now: Now) -> Line | None:
+    try:
+        moment = datetime.fromisoformat(found[1] + _offset(found[3])).timestamp()
+    except (ValueError, OverflowError):
+        return _inner(found[4], None, False, now)
+    age_s = _age(moment, now.epoch_s)
+    if tag := _TAG.match(found[4]):
+        return _inner(found[4][tag.end() :], age_s, True, now)
+    # dmesg --time-format iso has neither host nor tag, and writes its fraction with a comma.
+    return None if _OTHER_TAG.match(found[4]) else _inner(found[4], age_s, found[2] == ",", now)
+
+
+def _offset(zone: str | None) -> str:
+    if not zone:
+        return ""
+    return "+00:00" if zone == "Z" else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+
+
+def _inner(text: str, age_s: float | None, tagged: bool, now: Now) -> Line:
+    """A line without its outer stamp. dmesg's own, if inside, is less sure than that and used without it."""
+    level = _LEVEL.match(text)
+    text = text[level.end() :] if level else text
+    found = _DMESG.fullmatch(text)
+    if not found:
+        return Line(text.strip(), age_s, tagged=tagged)
+    if age_s is None and found[1] != "...":
+        age_s = max(0.0, now.uptime_s - float(found[1]))
+    return Line(found[2].strip(), age_s, tagged=tagged or found[1] != "...")
+
+
+def _age_of_syslog(stamp: str, now: Now) -> float | None:
+    # These stamps have no year: the one that brings them nearest to now, but not ahead by more than a day.
+    year = time.localtime(now.epoch_s).tm_year
+    moment = _local(f"{year} {stamp}", "%Y %b %d %H:%M:%S")
+    if moment is not None and moment > now.epoch_s + DAY_S:
+        moment = _local(f"{year - 1} {stamp}", "%Y %b %d %H:%M:%S")
+    elif moment is not None and moment < now.epoch_s - 364 * DAY_S:
+        moment = _local(f"{year + 1} {stamp}", "%Y %b %d %H:%M:%S")
+    return _age(moment, now.epoch_s)
+
+
+@lru_cache(maxsize=4096)
+def _local(stamp: str, form: str) -> float | None:
+    try:
+        return time.mktime(time.strptime(stamp, form))  # these logs write local time
+    except (ValueError, OverflowError):
+        return None
+
+
+def _age(moment: float | None, now_s: float) -> float | None:
+    return None if moment is None else max(0.0, now_s - moment)

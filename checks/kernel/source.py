@@ -1,0 +1,310 @@
+"""The kernel's log, from $PRELAUNCH_KERNEL_LOG, /dev/kmsg, the journal or a file: what it tells, how far back, what is lost.
+
+Records stay in the ring until the next boot, so only those of the last `window_s` and of this boot count; the others are
+kept apart. A log in which the kernel says nothing at all is no evidence of a healthy one.
+
+Unusable            a source that says nothing of the kernel
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from checks import tool
+from checks.check import CheckError, Context, Skipped
+from checks.kernel.events import Event, Find
+from checks.kernel.lines import Line, Now, read_line, read_record
+from checks.model import Skip, Value
+
+KMSG = "/dev/kmsg"
+FILES = ("/var/log/messages", "/var/log/syslog", "/var/log/kern.log")
+FILE_VARIABLE = "PRELAUNCH_KERNEL_LOG"
+WINDOW_S = 86400.0
+TAIL_BYTES = 16 << 20
+BESIDE_BYTES = 2 << 20
+LINE_BYTES = 16 << 10
+JOURNAL_LINES = 3000
+# The kernel gives one record a read, at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
+RECORD_BYTES = 16 << 10
+# The clocks of log and reader are not read at one instant.
+BOOT_SLACK_S = 60.0
+# What the kernel and journald print where messages were dropped (kernel/printk, journald-kmsg.c).
+_DROPPED = re.compile(r"(?:\*\* |printk: )(\d{1,9}) (?:printk )?messages (?:suppressed|dropped)")
+_MISSED = re.compile(r"systemd-journald\[\d+\]: Missed (\d{1,9}) kernel messages")
+
+
+class Unusable(Exception):
+    """This source says nothing of the kernel; `skip` is the reason that a policy may accept."""
+
+    def __init__(self, message: str, skip: Skip = Skip.NOT_PERMITTED) -> None:
+        super().__init__(message)
+        self.skip = skip
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a source told. `covers_s` says how far back it goes; `records_lost` counts gaps between its first and last
+    record. Events are in their order: `recent` are of this boot and the window, or without a time.
+    """
+
+    source: str
+    window_s: float
+    lines_read: int
+    covers_s: float
+    records_lost: int
+    recent: tuple[Event, ...]
+    older: tuple[Event, ...]
+    earlier_boot: tuple[Event, ...]
+    notes: tuple[str, ...]
+
+    def metrics(self) -> dict[str, Value]:
+        """What every check of the kernel's log says of it."""
+        return {
+            "source": self.source,
+            "lines_read": self.lines_read,
+            "window_s": self.window_s,
+            "covers_s": self.covers_s,
+            "records_lost": self.records_lost,
+            "older_events": len(self.older),
+        }
+
+
+@dataclass
+class Reader:
+    """Takes lines, oldest first, and keeps what `find` makes of them."""
+
+    find: Find
+    now: Now
+    window_s: float
+    lines: int = 0
+    tagged: int = 0
+    lost: int = 0
+    newest_age_s: float | None = None
+    oldest_age_s: float = 0.0
+    events: list[Event] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    last_record: int | None = None
+
+    def take(self, lines: Iterable[Line]) -> None:
+        """Read them to their end."""
+        self.events += self.find(self._seen(lines))
+
+    def log(self, source: str) -> Log:
+        """What was taken."""
+        kept: tuple[list[Event], list[Event], list[Event]] = ([], [], [])
+        for event in self.events:
+            kept[self._when(event.line.age_s)].append(event)
+        if self.lost:
+            self.notes.append(f"{self.lost} records of the kernel are lost")
+        recent, older, earlier = map(tuple, kept)
+        return Log(
+            source,
+            self.window_s,
+            self.lines,
+            self.oldest_age_s,
+            self.lost,
+            recent,
+            older,
+            earlier,
+            tuple(self.notes),
+        )
+
+    def _when(self, age_s: float | None) -> int:
+        if age_s is None or age_s <= min(self.window_s, self.now.boot_s + BOOT_SLACK_S):
+            return 0
+        return 1 if age_s > self.window_s else 2
+
+    def _seen(self, lines: Iterable[Line]) -> Iterator[Line]:
+        for line in lines:
+            self.lines += 1
+            self.tagged += line.tagged
+            self._count_lost(line)
+            if line.age_s is not None:
+                self.oldest_age_s = max(self.oldest_age_s, line.age_s)
+                newest = line.age_s if self.newest_age_s is None else self.newest_age_s
+                self.newest_age_s = min(line.age_s, newest)
+            yield line
+
+    def _count_lost(self, line: Line) -> None:
+        if dropped := _DROPPED.match(line.message):
+            self.lost += int(dropped[1])
+        if line.record is None:
+            return
+        if self.last_record is None:
+            if line.record:
+                self.notes.append(f"the ring begins at record {line.record}: what came before is overwritten")
+        elif line.record != self.last_record + 1:  # going back is a text whose order is broken
+            self.lost += max(line.record - self.last_record - 1, 1)
+        self.last_record = line.record
+
+
+def read(context: Context, find: Find) -> Log | Skipped:
+    """The kernel's log as this node can read it. Raises CheckError: a source that was asked for by name cannot be used, or
+    the ring has no end.
+    """
+    now = Now(time.monotonic(), time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
+    window_s = context.options.get("window_s", WINDOW_S)
+    named = os.environ.get(FILE_VARIABLE, "")
+    if named:
+        try:
+            return read_file(Path(named), Reader(find, now, window_s), vouched=True)
+        except Unusable as reason:
+            raise CheckError(f"{reason}. Correct or unset {FILE_VARIABLE}.") from reason
+    files = tuple(Path(path) for path in FILES)
+    return first_usable(Path(KMSG), files, find, now, window_s, context.timeout_s / 3)
+
+
+def first_usable(
+    kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
+) -> Log | Skipped:
+    """The log of the first source that speaks for the kernel, or why none does. A ring is read together with the log
+    files, since some tools that announce faults (SageMaker HyperPod's) write only there.
+    """
+    refusals: list[Unusable] = []
+    files = tuple(files)
+    try:
+        ring = read_ring(kmsg, Reader(find, now, window_s), deadline_s)
+        return _with_files(ring, files, find, now)
+    except Unusable as reason:
+        refusals.append(reason)
+    try:
+        return read_journal(Reader(find, now, window_s), deadline_s)
+    except Unusable as reason:
+        refusals.append(reason)
+    for path in files:
+        try:
+            return read_file(path, Reader(find, now, window_s), vouched=False)
+        except Unusable as reason:
+            refusals.append(reason)
+    absent = all(reason.skip is Skip.TOOL_MISSING for reason in refusals)
+    return Skipped(Skip.TOOL_MISSING if absent else Skip.NOT_PERMITTED, "; ".join(map(str, refusals)))
+
+
+def read_ring(path: Path, reader: Reader, deadline_s: float) -> Log:
+    """What the kernel's ring holds. Raises Unusable, or CheckError if its end is not reached in time."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        reader.take(records(descriptor, reader.now, time.monotonic() + deadline_s))
+    except PermissionError as error:
+        raise _unusable(path, error) from error
+    finally:
+        os.close(descriptor)
+    if not reader.lines:
+        raise Unusable(f"{path} holds no record at all")
+    return reader.log(str(path))
+
+
+def records(descriptor: int, now: Now, deadline: float) -> Iterator[Line]:
+    """The ring's records to its end. Those that were overwritten meanwhile leave a gap in their numbers."""
+    while time.monotonic() < deadline:
+        try:
+            raw = os.read(descriptor, RECORD_BYTES)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            continue
+        if not raw:
+            return
+        line = read_record(raw.decode("utf-8", "replace"), now)
+        if line is not None:
+            yield line
+    raise CheckError(f"{KMSG} is written faster than it can be read: its end was not reached")
+
+
+def read_journal(reader: Reader, deadline_s: float) -> Log:
+    """What journald kept of this boot's kernel, the newest lines. Raises Unusable."""
+    argv = ("journalctl", "-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
+    try:
+        said = tool.run(argv, deadline_s)
+    except tool.ToolMissing as error:
+        raise Unusable("journalctl is not installed", Skip.TOOL_MISSING) from error
+    except tool.ToolError as error:
+        raise Unusable(str(error)) from error
+    if not said.whole or said.code:
+        raise Unusable(f"journalctl gives no whole answer: {said.account()[:300]}")
+    texts = said.stdout.splitlines()
+    if len(texts) >= JOURNAL_LINES:
+        reader.notes.append(f"only the journal's last {JOURNAL_LINES} lines were read")
+    for text in texts:
+        missed = _MISSED.search(text)
+        reader.lost += int(missed[1]) if missed else 0
+    reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
+    if not reader.tagged:
+        raise Unusable(f"the journal holds no line of the kernel's: {said.stderr.strip()[:200]}")
+    return reader.log("journal")
+
+
+def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:
+    """What the end of a log file holds. Raises Unusable.
+
+    Unless it is `vouched` for, bare lines are not taken as proof that the kernel writes here at all.
+    """
+    try:
+        with open(path, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > most:
+                reader.notes.append(f"only the last {most} of {size} bytes of {path} were read")
+                stream.seek(size - most - 1)
+                stream.readline(most)
+            raw = _whole_lines(stream, min(size, most))
+            reader.take(line for text in raw if (line := read_line(text, reader.now)) is not None)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if not (reader.lines if vouched else reader.tagged):
+        raise Unusable(f"{path} holds no line of the kernel's")
+    if reader.newest_age_s is not None and reader.newest_age_s > reader.window_s:
+        raise Unusable(
+            f"the last kernel line of {path} is {reader.newest_age_s:.0f} s old: it says nothing of now"
+        )
+    return reader.log(str(path))
+
+
+def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
+    """The ring's log and what files tell beyond it; a file that cannot be used takes nothing from the ring."""
+    known = {event.line.message for event in (*ring.recent, *ring.older)}
+    for path in files:
+        try:
+            more = read_file(path, Reader(find, now, ring.window_s), vouched=False, most=BESIDE_BYTES)
+        except Unusable:
+            continue
+        recent, older, earlier = (
+            tuple(event for event in events if event.line.message not in known)
+            for events in (more.recent, more.older, more.earlier_boot)
+        )
+        known |= {event.line.message for event in recent}
+        ring = Log(
+            f"{ring.source}, {path}",
+            ring.window_s,
+            ring.lines_read + more.lines_read,
+            ring.covers_s,
+            ring.records_lost,
+            ring.recent + recent,
+            ring.older + older,
+            ring.earlier_boot + earlier,
+            ring.notes,
+        )
+    return ring
+
+
+def _whole_lines(stream: BinaryIO, budget: int) -> Iterator[str]:
+    """Lines up to a length and, together, a size; the rest of an overlong one must not pass for a line."""
+    whole = True
+    while budget > 0 and (piece := stream.readline(LINE_BYTES)):
+        budget -= len(piece)
+        if whole:
+            yield piece.decode("utf-8", "replace")
+        whole = piece.endswith(b"\n")
+
+
+def _unusable(path: Path, error: OSError) -> Unusable:
+    missing = isinstance(error, FileNotFoundError)
+    return Unusable(f"{path}: {error.strerror}", Skip.TOOL_MISSING if missing else Skip.NOT_PERMITTED)

@@ -1,0 +1,127 @@
+"""kernel.sxid: what NVSwitches reported, each incident once though the driver prints several lines for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+
+from checks.check import Context, Measurement, Skipped, check
+from checks.decode import decode, parse_json
+from checks.kernel import source
+from checks.kernel.account import account, before_this_boot, lines_of
+from checks.kernel.events import Event, messages
+from checks.kernel.lines import Line, pci_id
+from checks.model import Scope, Value
+
+TABLE = Path(__file__).parents[1] / "facts" / "sxid.json"
+
+_SXID = re.compile(
+    r"nvidia-nvswitch\d+: SXid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,9})\b(.*))?", re.DOTALL
+)
+_WORDS = re.compile(r",\s*(Fatal|Non-fatal)\b")
+# The second and third line of an incident: they say neither how bad it is nor on which link.
+_DETAIL = re.compile(r",\s*(?:Severity \d|Data\b)")
+
+
+class Severity(str, Enum):
+    """How bad an SXid is; the value is the metric that counts it."""
+
+    FATAL = "fatal"
+    NON_FATAL = "non_fatal"
+    CORRECTED = "corrected"
+    UNREAD = "unread"
+
+
+COUNTED = (Severity.FATAL, Severity.NON_FATAL, Severity.UNREAD)
+
+
+@dataclass(frozen=True)
+class _Codes:
+    source: str
+    codes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Table:
+    fatal: _Codes
+    corrected: _Codes
+
+
+@lru_cache(maxsize=1)
+def _table() -> _Table:
+    return decode(_Table, parse_json(TABLE.read_bytes(), 1 << 20))
+
+
+def severity_of(code: int | None, rest: str) -> Severity:
+    """The driver's own word; where there is none, the table's; UNREAD where neither tells."""
+    if code is None:
+        return Severity.UNREAD
+    said = _WORDS.match(rest)
+    if said is not None and said[1] == "Fatal":
+        return Severity.FATAL
+    if said is not None:
+        return Severity.CORRECTED if code in _table().corrected.codes else Severity.NON_FATAL
+    if code in _table().fatal.codes:
+        return Severity.FATAL
+    return Severity.CORRECTED if code in _table().corrected.codes else Severity.UNREAD
+
+
+def find(lines: Iterable[Line]) -> Iterator[Event]:
+    """Every SXid line; `kind` is a Severity."""
+    for line in lines:
+        for message in messages(line):
+            if found := _SXID.match(message):
+                code = int(found[2]) if found[2] else None
+                kind = severity_of(code, found[3] or "")
+                yield Event(kind.value, line, code, pci_id(found[1] or ""), message)
+
+
+def incidents(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The events without the lines that only add detail to one that says how bad it is."""
+    told = {(event.pci, event.code) for event in events if not _is_detail(event)}
+    return tuple(event for event in events if not (_is_detail(event) and (event.pci, event.code) in told))
+
+
+def _is_detail(event: Event) -> bool:
+    found = _SXID.match(event.text)
+    return bool(found and found[3] and _DETAIL.match(found[3]))
+
+
+@check(
+    "kernel.sxid",
+    Scope.NODE,
+    timeout_s=30,
+    metrics=("covers_s", "records_lost", "earlier_boot", *(severity.value for severity in COUNTED)),
+    needs=f"{source.KMSG}, journalctl, a kernel log file, or ${source.FILE_VARIABLE}",
+    closing=True,
+)
+def sxid(context: Context) -> Measurement | Skipped:
+    """Counts what NVSwitches report in the kernel's log: fatal, not fatal, and what cannot be read.
+
+    Of this boot and the last `window_s` seconds. The driver's own word decides (Fatal, Non-fatal), and only where a line
+    has none the table checks/facts/sxid.json. `corrected`, single-bit errors, is for the record. `unread`: neither tells.
+    `earlier_boot`: fatal ones within the window before this boot.
+    """
+    log = source.read(context, find)
+    return log if isinstance(log, Skipped) else measured(log)
+
+
+def measured(log: source.Log) -> Measurement:
+    """The log's SXids by severity."""
+    seen = incidents(log.recent)
+    metrics: dict[str, Value] = {
+        **log.metrics(),
+        "earlier_boot": sum(event.kind == Severity.FATAL.value for event in incidents(log.earlier_boot)),
+        **{severity.value: sum(event.kind == severity.value for event in seen) for severity in Severity},
+    }
+    lines = {
+        severity.value: text
+        for severity in COUNTED
+        if (text := lines_of(event for event in seen if event.kind == severity.value))
+    }
+    evidence = [f"source: {log.source}", *log.notes, account(log.recent), before_this_boot(log.earlier_boot)]
+    return Measurement(metrics, "\n".join(filter(None, evidence)), lines)

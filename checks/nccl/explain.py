@@ -1,0 +1,221 @@
+"""`prelaunch explain` for the output of nccl-tests (text of every generation, -J) and for NCCL's own log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.facts.shipped import builtin
+from checks.facts.table import Instance
+from checks.model import Value
+from checks.nccl import log, results, text, written
+from checks.nccl.log import Line, Log
+from checks.nccl.results import Run, faults
+from checks.nccl.transport import crosses, evidence, measured
+
+# From here on a message shows a network's rate and no latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
+# 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
+LEAST_NETWORK_BYTES = 128 << 20
+SHOWN = 8
+_WATCHDOG = re.compile(
+    r"\[Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
+)
+
+
+def detect(text_: str) -> bool:
+    """Whether this is the output of nccl-tests, or a log of NCCL."""
+    return written.recognised(text_) or text.recognised(text_) or any(True for _ in log.lines_of(text_))
+
+
+def read(text_: str, asked: Asked) -> Reading:
+    """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
+    if written.recognised(text_):
+        try:
+            return _of_runs((written.read(text_),), log.read(""), asked, "-J")
+        except written.NotWritten as error:
+            raise Broken(f"a file of nccl-tests -J, but {error}") from error
+    found = log.read(text_)
+    if text.recognised(text_):
+        runs = text.read(text_)
+        if not any(run.rows for run in runs):
+            why = next(
+                (error for run in runs for error in run.errors),
+                "the program ended early, or the output was cut",
+            )
+            raise Broken(f"output of nccl-tests without a row of results: {why}")
+        return _of_runs(tuple(run for run in runs if run.rows), found, asked, "text")
+    if found.begun or found.channels or found.networks or found.warnings or found.versions:
+        return _of_log(found, text_, asked)
+    if any(True for _ in log.lines_of(text_)):
+        raise Broken("lines of NCCL, and none that tells what carries its data")
+    raise NotRecognised("neither output of nccl-tests nor a log of NCCL")
+
+
+def _of_runs(runs: Sequence[Run], found: Log, asked: Asked, form: str) -> Reading:
+    unread = [f"{_named(run)}: {why}" for run in runs for why in faults(run)]
+    declared = asked.declared.ranks if asked.declared else None
+    parts = [Part("nccl.tests", results.metrics(runs, declared), _lines(runs), _shown(runs))]
+    instance, nodes = _instance(asked), _nodes(runs, asked)
+    logged = bool(found.channels)
+    if logged:
+        parts.append(_transport(found, instance, nodes))
+    if nodes > 1:
+        carried, why = _network(runs, instance, nodes)
+        parts += carried
+        if not carried and not (logged and crosses(found.channels)):
+            unread.append(why)
+    ranks = {results.ranks_of(run) for run in runs}
+    said = f"nccl-tests {runs[0].version}".strip()
+    names = ", ".join(dict.fromkeys(_named(run) for run in runs))
+    title = f"{said}, {form}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
+    return Reading(Kind.NCCL_TESTS, title, tuple(parts), tuple(dict.fromkeys(unread)))
+
+
+def _of_log(found: Log, text_: str, asked: Asked) -> Reading:
+    instance = _instance(asked)
+    nodes = max(found.nodes, asked.declared.nodes if asked.declared else 1)
+    unread = list(_about_log(found, nodes))
+    if text_ and not text_.endswith("\n"):
+        unread.append("the last line has no end: the log was cut")
+    if asked.declared and found.ranks not in (0, asked.declared.ranks):
+        unread.append(f"{asked.declared.ranks} ranks are declared, the log is of {found.ranks}")
+    if instance is None:
+        unread.append("no instance type is declared: nothing says what should have carried the data")
+    parts = [_transport(found, instance, nodes)] if found.channels else []
+    version = f" {found.versions[0]}" if found.versions else ""
+    title = f"log of NCCL{version}: {found.processes} processes, {len(found.channels)} channels"
+    unread += _victims(text_)
+    return Reading(Kind.NCCL_LOG, title, tuple(parts), tuple(unread))
+
+
+def _victims(text_: str) -> list[str]:
+    """Torch's word on a collective that never ended: who reports waited, and who is silent is to be suspected."""
+    found = [(match[1], match[2]) for match in _WATCHDOG.finditer(text_)]
+    if not found:
+        return []
+    ranks = ", ".join(dict.fromkeys(rank for rank, _ in found))
+    return [f"ranks {ranks} waited in vain for others in {found[0][1]}: suspect the ranks that are not named"]
+
+
+def _about_log(found: Log, nodes: int) -> Iterator[str]:
+    if not found.begun:
+        yield "no communicator comes up in this log: it is a part of one"
+    if not found.channels:
+        yield "no line shows what a channel goes over"
+    if found.unfinished:
+        yield f"{found.unfinished} communicators began and did not come up: the log was cut, or NCCL failed"
+    if found.up < found.ranks:
+        yield f"{found.up} of {found.ranks} ranks came up in this log: give those of all processes together"
+    up = found.begun - found.unfinished
+    if found.ended < up:
+        yield f"{up - found.ended} of {up} communicators have no end here: what they connected later may be missing"
+    ends = {(c.ends, c.end) for c in found.channels if c.end}
+    halves = sum((what, "receive" if end == "send" else "send") not in ends for what, end in ends)
+    if halves:
+        yield f"{halves} channels over the network have one end here, and not the other"
+    if nodes > 1 and found.channels and not crosses(found.channels):
+        yield f"{nodes} nodes took part, and no channel leads from one to another"
+
+
+def _transport(found: Log, instance: Instance | None, nodes: int) -> Part:
+    metrics = measured(found, instance, nodes)
+    if len(found.versions) == 1:
+        metrics["nccl_version"] = found.versions[0]
+    shown = _each([channel.line for channel in found.channels])
+    network = _each([channel.line for channel in found.channels if channel.kind == "NET"])
+    lines = {
+        "channels": shown,
+        "fallback_channels": network or shown,
+        "unproven_channels": network or shown,
+        "unjudged_channels": network or shown,
+        "gpudirect_off": network,
+        "without_gpudirect": _each([c.line for c in found.channels if c.kind == "NET" and not c.gpudirect]),
+        "without_nvlink": _each([c.line for c in found.channels if c.kind == "SHM"]),
+        "nics_missing": _each(found.chosen),
+        "warnings": _each(found.warnings),
+    }
+    return Part("nccl.transport", metrics, lines, evidence(found))
+
+
+def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tuple[list[Part], str]:
+    """What crossed the network at least, or why that cannot be said.
+
+    To sum, or to gather, each node must receive the others' part of a message: that much for each message that
+    was done, whatever the algorithm.
+    """
+    if instance is None or instance.network_gbit_s is None:
+        return (
+            [],
+            "several hosts took part: without a declared type whose network is known, or NCCL's log, nothing proves it",
+        )
+    told = [(run, row) for run in runs if _part_received(run, nodes) for row in run.rows]
+    largest = max((row.size_bytes for _, row in told), default=0)
+    if largest < LEAST_NETWORK_BYTES:
+        return (
+            [],
+            f"no message of {LEAST_NETWORK_BYTES >> 20} MiB or more, of a kind that tells the network's rate",
+        )
+    rates = [
+        (8 * _part_received(run, nodes) * min(half.algbw_gbps for half in row.placements), row.line)
+        for run, row in told
+        if row.size_bytes == largest
+    ]
+    slowest, line = min(rates)
+    proven: Value = min(slowest, float(instance.network_gbit_s))
+    return [Part("nccl.inter_node", {"proven_gbit_s": proven}, {"proven_gbit_s": line}, line)], ""
+
+
+def _part_received(run: Run, nodes: int) -> float:
+    """What part of a message each node must receive; 0 where the program does not tell."""
+    summed = {row.redop for row in run.rows} == {"sum"}
+    if run.program.startswith("all_reduce") or (not run.program and summed and results.is_all_reduce(run)):
+        return 1.0
+    return (nodes - 1) / nodes if run.program.startswith(("all_gather", "reduce_scatter")) else 0.0
+
+
+def _lines(runs: Sequence[Run]) -> dict[str, str]:
+    rows = [row for run in runs for row in run.rows]
+    wrong = [row.line for row in rows if any(half.wrong for half in row.placements)]
+    unverified = [row.line for row in rows if any(half.wrong is None for half in row.placements)]
+    out = max(rows, key=lambda row: row.out_of_place.busbw_gbps).line
+    inside = max(rows, key=lambda row: row.in_place.busbw_gbps).line
+    feet = "\n".join(run.footer.line for run in runs if run.footer)
+    plans = "\n".join(run.lines["plan"] for run in runs if "plan" in run.lines)
+    ranks = "\n".join(run.lines["ranks"] for run in runs if "ranks" in run.lines) or out
+    return {
+        "wrong_elements": "\n".join(wrong[:SHOWN]) or feet,
+        "out_of_bounds": feet,
+        "rows_unverified": "\n".join(unverified[:SHOWN]) or out,
+        "rows_missing": plans or feet,
+        "below_own_minimum": feet,
+        "ranks": ranks,
+        "ranks_missing": ranks,
+        "busbw_out_of_place_gbps": out,
+        "busbw_in_place_gbps": inside,
+    }
+
+
+def _shown(runs: Sequence[Run]) -> str:
+    return "\n".join(line for made in _lines(runs).values() for line in made.splitlines()[:SHOWN])
+
+
+def _nodes(runs: Sequence[Run], asked: Asked) -> int:
+    hosts = max(len(run.hosts) for run in runs)
+    return max(hosts, asked.declared.nodes if asked.declared else 1)
+
+
+def _instance(asked: Asked) -> Instance | None:
+    return builtin().instances.get(asked.declared.instance_type) if asked.declared else None
+
+
+def _named(run: Run) -> str:
+    return run.program or "a collective that is not named"
+
+
+def _each(lines: Sequence[Line]) -> str:
+    """The first of each text, as "17: text"."""
+    first: dict[str, str] = {}
+    for line in lines:
+        first.setdefault(line.said, line.shown)
+    return "\n".join(list(first.values())[:SHOWN])

@@ -1,0 +1,105 @@
+"""neuron.ecc: uncorrected memory errors of the Neuron devices, from sysfs and the kernel's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, Part, Skipped, check
+from checks.kernel import source
+from checks.kernel.account import account
+from checks.kernel.events import Event
+from checks.model import Scope, Value
+from checks.neuron.devices import ROOT, SYSFS
+from checks.neuron.patterns import device_of, find, words_of
+
+COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
+# Not in every driver: what is repaired by a reset counts as mem_ecc_uncorrected in those without.
+REPAIRABLE = "mem_ecc_repairable_uncorrected"
+NODE = "the node"
+MOST_DEVICES = 1024
+
+
+@check(
+    "neuron.ecc",
+    Scope.NODE,
+    timeout_s=60,
+    metrics=(*COUNTERS, "repairable", "kernel_errors", "kernel_log_read"),
+    needs=f"/{SYSFS}, the kernel's log",
+    part=Part.NEURON,
+    closing=True,
+)
+def ecc(context: Context) -> Measurement | Skipped:
+    """Reads each device's counters of uncorrected ECC errors, and looks for the driver's hardware errors in the kernel's log.
+
+    The counters hold an element for each declared device, null where it cannot be read. `repairable` and
+    `kernel_errors` hold a text a device and one for the node, "" where there is nothing. `kernel_log_read` is False
+    where nobody may read the log. Raises CheckError if no device has counters.
+    """
+    declared = context.instance.neuron_devices if context.instance else 0
+    metrics, said = counters(ROOT / SYSFS, declared)
+    log = source.read(context, find)
+    events = () if isinstance(log, Skipped) else log.recent
+    size = len(_tuple(metrics, "devices")) - 1
+    metrics["kernel_errors"] = by_device(events, size)
+    metrics["kernel_log_read"] = not isinstance(log, Skipped)
+    heard = (
+        log.detail if isinstance(log, Skipped) else f"{log.source}: {log.lines_read} lines\n{account(events)}"
+    )
+    return Measurement(metrics, f"{said}\n{heard}")
+
+
+def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
+    """The counters under the folder, an element a device, and an account of them. Raises CheckError."""
+    try:
+        found = [
+            int(e.name[6:]) for e in folder.iterdir() if e.name.startswith("neuron") and e.name[6:].isdigit()
+        ]
+    except OSError as error:
+        raise CheckError(f"{folder}: {error.strerror}. Is the Neuron driver loaded?") from error
+    if not found:
+        raise CheckError(f"{folder} holds no Neuron device. Is the Neuron driver loaded?")
+    if max(found) > MOST_DEVICES:
+        raise CheckError(f"{folder} numbers a device {max(found)}: that is no Neuron driver's tree")
+    size = max(declared, max(found) + 1)
+    read = {name: tuple(value_of(folder / f"neuron{n}", name) for n in range(size)) for name in COUNTERS}
+    repairable = tuple(value_of(folder / f"neuron{n}", REPAIRABLE) for n in range(size))
+    metrics: dict[str, Value] = {
+        "devices": (*(f"device {n}" for n in range(size)), NODE),
+        **read,
+        "repairable": (*(f"{count} repairable by a reset" if count else "" for count in repairable), ""),
+    }
+    lines = [f"device {n}: " + ", ".join(f"{name} {read[name][n]}" for name in COUNTERS) for n in range(size)]
+    if None in repairable:
+        lines.append(f"{REPAIRABLE} is not counted by this driver for every device")
+    return metrics, "\n".join(lines)
+
+
+def value_of(device: Path, name: str) -> int | None:
+    """A counter: a file, or a folder with `total`, wherever the driver's version keeps it (2.31 moved many)."""
+    usual = device / "stats" / "hardware" / name
+    places = [usual] if usual.exists() else sorted(device.glob(f"*/*/{name}"))[:1]
+    for place in places:
+        try:
+            text = (place / "total" if place.is_dir() else place).read_text("ascii").strip()
+        except (OSError, ValueError):
+            return None
+        return int(text) if text.isdigit() and len(text) < 19 else None
+    return None
+
+
+def by_device(events: tuple[Event, ...], size: int) -> tuple[str, ...]:
+    """What the kernel said of each device; of one that does not exist, or none, it is about the node."""
+    said: list[list[str]] = [[] for _ in range(size + 1)]
+    for event in events:
+        number = device_of(event)
+        words = words_of(event)
+        mine = said[size if number is None or number >= size else number]
+        if words not in mine:
+            mine.append(words)
+    return tuple("; ".join(words) for words in said)
+
+
+def _tuple(metrics: Mapping[str, Value], name: str) -> tuple[object, ...]:
+    value = metrics[name]
+    return value if isinstance(value, tuple) else ()

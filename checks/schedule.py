@@ -1,0 +1,106 @@
+"""Node checks side by side: two that need one resource never together; and what that saved.
+
+Order is the catalogue's: a check starts as soon as what it needs is free and fewer than `most` run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from checks.check import Check, Resource
+from checks.model import CLUSTER, Observation, node_of
+from checks.processes import end_children
+
+MOST = 4
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One node's checks: how long they took, and how long they would have taken one after another."""
+
+    node: str
+    wall_s: float
+    in_a_row_s: float
+
+
+def run_all(
+    checks: Sequence[Check],
+    run: Callable[[Check], Observation],
+    keep: Callable[[Sequence[Observation]], None],
+    most: int = MOST,
+) -> None:
+    """Run every check; `keep` is called in this thread with each observation as it comes."""
+    waiting, running = list(checks), _Running(run)
+    busy: dict[Future[Observation], Check] = {}
+    with ThreadPoolExecutor(most) as pool:
+        try:
+            while waiting or busy:
+                while (check := next_of(waiting, busy.values(), most)) is not None:
+                    waiting.remove(check)
+                    busy[pool.submit(running, check)] = check
+                done = wait(busy, return_when=FIRST_COMPLETED).done
+                for future in done:
+                    del busy[future]
+                    keep([future.result()])
+        except KeyboardInterrupt:
+            running.end()
+            raise
+
+
+class _Running:
+    """Runs checks and knows which. An interrupt may fall between a check's start and the note of it in the caller."""
+
+    def __init__(self, run: Callable[[Check], Observation]) -> None:
+        self._run, self._ended = run, False
+        self._names: set[str] = set()
+
+    def __call__(self, check: Check) -> Observation:
+        """Run it, unless all has been ended."""
+        self._names.add(check.name)
+        try:
+            if self._ended:
+                raise CancelledError
+            return self._run(check)
+        finally:
+            self._names.discard(check.name)
+
+    def end(self) -> None:
+        """End the processes that the checks run in, for which the pool would wait, until none runs."""
+        self._ended = True
+        while self._names:
+            end_children(0.0)
+            time.sleep(LOOK_S)
+
+
+def next_of(waiting: Sequence[Check], running: Iterable[Check], most: int) -> Check | None:
+    """The first that may start beside those that run; None if none may."""
+    beside = list(running)
+    if len(beside) >= most:
+        return None
+    taken: set[Resource] = {resource for check in beside for resource in check.uses}
+    return next((check for check in waiting if not taken & set(check.uses)), None)
+
+
+def spent(rows: Iterable[Observation]) -> tuple[Spent, ...]:
+    """What the schedule took on each node. Of a rank check the longest of the node's ranks counts, in both figures."""
+    by_node: dict[str, dict[str, list[Observation]]] = {}
+    for row in rows:
+        if row.seconds > 0 and row.subject != CLUSTER:
+            by_node.setdefault(node_of(row.subject), {}).setdefault(row.check, []).append(row)
+    return tuple(_spent(node, checks) for node, checks in sorted(by_node.items()))
+
+
+def _spent(node: str, checks: dict[str, list[Observation]]) -> Spent:
+    spans = [
+        (min(row.started_s for row in rows), max(row.started_s + row.seconds for row in rows))
+        for rows in checks.values()
+    ]
+    wall, reached = 0.0, 0.0
+    for start, end in sorted(spans):  # the union: time between two checks is nobody's
+        wall += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return Spent(node, wall, sum(max(row.seconds for row in rows) for rows in checks.values()))

@@ -1,0 +1,48 @@
+"""Names and interfaces -> IP addresses. Names of a job that has just started may resolve only after a while."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+
+def resolve(name: str) -> str:
+    """An address of the name, IPv4 before IPv6; "" where there is none now."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return ""
+    ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return str(ordered[0][4][0]) if ordered else ""
+
+
+def own(name: str, interface: str) -> str:
+    """The address of this host that its peers use.
+
+    Its name's, but where /etc/hosts says loopback, the interface's: a peer would find itself there.
+    """
+    named = resolve(name)
+    if named and not _loopback(named):
+        return named
+    attached = of_interface(interface)
+    return attached if attached and not _loopback(attached) else named or attached
+
+
+def of_interface(interface: str) -> str:
+    """The IPv4 address of an interface, "" where it has none."""
+    if not interface:
+        return ""
+    request = struct.pack("256s", interface.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+        except OSError:
+            return ""
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"

@@ -1,0 +1,57 @@
+"""Where the bundle (and a pass) comes from: a file, an s3:// object, or SageMaker's input channel.
+
+FetchError      it is not there or cannot be used; the message says where it was looked for, and the remedy
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.bundle import BUNDLE_BYTES, Bundle
+from checks.decode import DecodeError
+from container.agent import s3, sagemaker
+
+PASS_BYTES = 1 << 26
+
+
+class FetchError(Exception):
+    """What the agent needs is missing or garbled."""
+
+
+def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
+    """The bundle and its bytes. Raises FetchError."""
+    found = place or _in_channels(root)
+    data = fetch(found, BUNDLE_BYTES)
+    try:
+        return bundles.load(data), data
+    except DecodeError as error:
+        raise FetchError(f"the bundle {found} cannot be used: {error}") from error
+
+
+def fetch(place: str, most: int) -> bytes:
+    """At most `most` bytes of a file or an object. Raises FetchError."""
+    try:
+        data = s3.get(place, most + 1) if s3.is_url(place) else _read(Path(place), most + 1)
+    except OSError as error:
+        raise FetchError(f"{place} cannot be read: {error.strerror or error}") from error
+    except s3.S3Error as error:
+        raise FetchError(str(error)) from error
+    if len(data) > most:
+        raise FetchError(f"{place} has more than {most} bytes")
+    return data
+
+
+def _read(path: Path, most: int) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(most)
+
+
+def _in_channels(root: Path) -> str:
+    found = sagemaker.channel_bundles(root)
+    if len(found) == 1:
+        return str(found[0])
+    said = ", ".join(str(path) for path in found) if found else f"no {root}/input/data/*/bundle.json"
+    raise FetchError(
+        f"no bundle: PRELAUNCH_BUNDLE is not set, and there is {said}. Set it, or give one channel."
+    )

@@ -1,0 +1,88 @@
+"""What SageMaker tells a training container, and where it expects answers.
+
+Source: "How Amazon SageMaker provides training information", AWS documentation: /opt/ml/input/config/*.json,
+/opt/ml/input/data/<channel>, /opt/ml/output/data, /opt/ml/output/failure (its first 1024 characters are shown).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.model import NODE_NAME
+
+ROOT = "/opt/ml"
+CONFIG_BYTES = 1 << 20
+FAILURE_CHARACTERS = 1024
+
+
+class ResourceError(Exception):
+    """resourceconfig.json is there and cannot be used. The message says why."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The hosts of the job in one order on all of them, this one's name, and the interface between them."""
+
+    current: str
+    hosts: tuple[str, ...]
+    interface: str
+    instance_type: str = ""
+
+
+def resource_path(root: Path) -> Path:
+    """Where SageMaker says which hosts there are."""
+    return root / "input" / "config" / "resourceconfig.json"
+
+
+def parse_resources(text: str) -> Resources:
+    """resourceconfig.json. Keys that are not known here are ignored: AWS adds some. Raises ResourceError."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ResourceError(f"it is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ResourceError("it is no JSON object")
+    hosts, current = value.get("hosts"), value.get("current_host")
+    if not isinstance(hosts, list) or not hosts or not all(_is_name(host) for host in hosts):
+        raise ResourceError("its hosts are no list of host names")
+    if len(set(hosts)) != len(hosts) or current not in hosts:
+        raise ResourceError(f"its current_host {current!r:.80} is not once among its hosts")
+    return Resources(
+        str(current),
+        tuple(sorted(hosts, key=_natural)),
+        str(value.get("network_interface_name") or ""),
+        str(value.get("current_instance_type") or ""),
+    )
+
+
+def hyperparameters(root: Path) -> dict[str, str]:
+    """The job's hyperparameters; none where there is no such file, or none that can be read."""
+    try:
+        value = json.loads(_read(root / "input" / "config" / "hyperparameters.json"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def channel_bundles(root: Path) -> list[Path]:
+    """Every bundle.json directly in an input channel."""
+    return sorted((root / "input" / "data").glob("*/bundle.json"))
+
+
+def _read(path: Path) -> str:
+    with open(path, "rb") as file:
+        return file.read(CONFIG_BYTES).decode()
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= 253 and re.fullmatch(NODE_NAME, value) is not None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """algo-2 before algo-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

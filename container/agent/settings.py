@@ -1,0 +1,127 @@
+"""What the agent is to do: from its arguments, else from PRELAUNCH_* in the environment, else from hyperparameters.
+
+A hyperparameter is named like its variable: `PRELAUNCH_BUNDLE`, in lower case as well. Pure.
+
+SettingsError      a value cannot be used; nothing was started. The message has the remedy
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+JOIN_S = 180.0  # containers of one job start within a few minutes of each other (judgement)
+# SageMaker kills 120 s after SIGTERM. Reports that come together late and the last upload take up to 60 of them; behind a
+# command the reports came together long ago, so that a checkpoint may take longer.
+GRACE_S, COMMAND_GRACE_S = 40.0, 75.0
+UPLOAD_S = 40.0
+PORT = 28470  # below the kernel's ephemeral ports, which begin at 32768
+
+
+class SettingsError(Exception):
+    """A setting cannot be used. The message names it and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """`bundle` "" looks in SageMaker's input channels, `upload` "" copies nowhere, `command` () only checks.
+
+    `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. The agent
+    listens on `port`, the checks on the next one, the rendezvous is the one after. `python` runs the checks, ""
+    is the agent's own.
+    """
+
+    root: Path
+    out: Path
+    bundle: str = ""
+    upload: str = ""
+    command: tuple[str, ...] = ()
+    confirm: str = ""
+    observe: bool = False
+    attempt: str = ""
+    roster: str = ""
+    node: str = ""
+    job: str = ""
+    python: str = ""
+    join_s: float = JOIN_S
+    grace_s: float = 0.0
+    upload_s: float = UPLOAD_S
+    port: int = PORT
+
+    @property
+    def patience_s(self) -> float:
+        """How long after a signal the checks or the command may take to end."""
+        return self.grace_s or (COMMAND_GRACE_S if self.command else GRACE_S)
+
+
+def make(
+    root: Path,
+    given: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    hyperparameters: Mapping[str, str],
+) -> Settings:
+    """The settings. Raises SettingsError."""
+
+    def find(name: str) -> str:
+        variable = f"PRELAUNCH_{name.upper()}"
+        places = (environment, hyperparameters)
+        found = (place.get(key) for place in places for key in (variable, variable.lower()))
+        return given.get(name) or next((value for value in found if value), "")
+
+    return Settings(
+        root=root,
+        out=Path(find("out") or root / "output" / "data"),
+        bundle=find("bundle"),
+        upload=find("upload"),
+        command=_command(find("command")),
+        confirm=find("confirm"),
+        observe=_flag("observe", find("observe")),
+        attempt=find("attempt"),
+        roster=find("roster"),
+        node=find("node"),
+        python=find("python"),
+        job=environment.get("TRAINING_JOB_NAME", ""),
+        join_s=_number("join_s", find("join_s"), JOIN_S),
+        grace_s=_number("grace_s", find("grace_s"), 0.0),
+        upload_s=_number("upload_s", find("upload_s"), UPLOAD_S),
+        port=int(_number("port", find("port"), PORT, 1, 65533)),
+    )
+
+
+def with_command(settings: Settings, command: tuple[str, ...]) -> Settings:
+    """The same with another command."""
+    return dataclasses.replace(settings, command=command)
+
+
+def _command(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        words = json.loads(text)
+    except ValueError:
+        words = None
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise SettingsError(
+            f'PRELAUNCH_COMMAND is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].'
+        )
+    return tuple(words)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("", "0", "1", "false", "true"):
+        raise SettingsError(f"PRELAUNCH_{name.upper()} is {text!r:.40}. Write 1 or 0.")
+    return text.lower() in ("1", "true")
+
+
+def _number(name: str, text: str, otherwise: float, least: float = 0.0, most: float = 86400.0) -> float:
+    try:
+        value = float(text or otherwise)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise SettingsError(
+            f"PRELAUNCH_{name.upper()} is {text!r:.40}, not a number from {least:g} to {most:g}."
+        )
+    return value

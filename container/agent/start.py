@@ -1,0 +1,88 @@
+"""What the checks are started with: roster, arguments, environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.bundle import Bundle
+from checks.roster import Member, Roster
+from container.agent import address
+from container.agent.places import Hosts
+from container.agent.roll import Roll
+from container.agent.settings import Settings
+from container.agent.signals import Signals
+
+PACKAGES = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is known before the roll call. `scratch` holds bundle.json, and pass.json where there is one."""
+
+    settings: Settings
+    signals: Signals
+    bundle: Bundle
+    hosts: Hosts
+    scratch: Path
+    has_pass: bool
+
+
+def listed_address(hosts: Hosts, name: str) -> str:
+    """Where the roster says that a host is, else what its name resolves to now, else ""."""
+    listed = hosts.roster.members if hosts.roster else ()
+    return next((member.address for member in listed if member.name == name), "") or address.resolve(name)
+
+
+def own_address(hosts: Hosts) -> str:
+    """Where the peers find this host."""
+    if hosts.roster is not None:
+        return listed_address(hosts, hosts.node)
+    return address.own(hosts.node, hosts.interface) if len(hosts.names) > 1 else "127.0.0.1"
+
+
+def agent(scene: Scene, name: str, found: str) -> Member:
+    """A host's agent. Nodes of a launcher's roster may share an address, so each has a port of its own."""
+    shift = scene.hosts.names.index(name) if scene.hosts.roster is not None else 0
+    return Member(name, found, scene.settings.port + shift)
+
+
+def roster(scene: Scene, roll: Roll) -> Roster:
+    """The launcher's, or the addresses on the roll; an absent host is looked for under its name."""
+    hosts, port = scene.hosts, scene.settings.port
+    if hosts.roster is not None:
+        return hosts.roster
+    found = {name: life.address for name, life in roll.members.items()}
+    members = tuple(
+        Member(name, found.get(name) or address.resolve(name) or name, port + 1) for name in hosts.names
+    )
+    return Roster(members, port + 2, hosts.interface)
+
+
+def arguments(scene: Scene) -> tuple[str, ...]:
+    """The checks alone, or the gate in front of the command."""
+    settings, scratch = scene.settings, scene.scratch
+    verb = "gate" if settings.command else "run"
+    common = ("--bundle", str(scratch / "bundle.json"), "--out", str(settings.out))
+    argv = [settings.python or sys.executable, "-m", "checks", verb, *common]
+    if settings.command:
+        argv += ["--confirm", str(scratch / "pass.json")] if scene.has_pass else []
+        argv += ["--observe"] if settings.observe else []
+        argv += ["--", *settings.command]
+    return tuple(argv)
+
+
+def environment(scene: Scene, token: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The container's own, and where this node is."""
+    paths = (str(PACKAGES), *inherited.get("PYTHONPATH", "").split(os.pathsep))
+    return {
+        **inherited,
+        "PRELAUNCH_ROSTER": str(scene.scratch / "roster.json"),
+        "PRELAUNCH_NODE": scene.hosts.node,
+        "PRELAUNCH_ATTEMPT": token,
+        "PRELAUNCH_SCRATCH": str(scene.scratch / "scratch"),
+        "PYTHONPATH": os.pathsep.join(path for path in dict.fromkeys(paths) if path),
+    }

@@ -1,0 +1,35 @@
+"""One child, watched: as process 1 the agent reaps every orphan, hands on signals, and ends what does not end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+from checks.processes import end_children, end_tree, leashed, reap
+from container.agent.signals import Signals
+
+POLL_S = 0.1
+KILLED_S = 15.0  # a process that stands in the kernel (state D) is not waited for any longer
+
+
+def run(argv: Sequence[str], environment: Mapping[str, str], signals: Signals, grace_s: float) -> int:
+    """The exit code of `argv`, 128 + N after signal N; ended `grace_s` after a signal. Raises OSError.
+
+    Nothing that it started runs on. The agent itself starts no other process, so that reaping all is safe.
+    """
+    child = subprocess.Popen(leashed(argv), env=environment, stdin=subprocess.DEVNULL)
+    signals.watch(child.pid)
+    code = None
+    while code is None:
+        time.sleep(POLL_S)
+        code = reap().get(child.pid)
+        late = time.monotonic() - signals.at - grace_s if signals.number else 0.0
+        if code is None and late > 0:
+            end_tree(child.pid, 0.0)
+            code = -signal.SIGKILL if late > KILLED_S else None
+    signals.watch(0)
+    child.returncode = code  # taken by reap
+    end_children(0.0)
+    return code if code >= 0 else 128 - code

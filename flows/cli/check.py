@@ -1,0 +1,100 @@
+"""`prelaunch check`: this node's checks, now; a line as each ends, then the verdict."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from checks.journal import JournalError
+from checks.model import Profile
+from checks.place import PlaceError
+from flows.cli.output import (
+    Exit,
+    OutputError,
+    add_output_arguments,
+    exit_code,
+    json_text,
+    rejection,
+    require_writable,
+    text_of,
+    write_files,
+    write_stderr,
+    write_stdout,
+)
+from flows.cli.rejected import rejected
+from tasks.inputs import InputError, declared_of, default_of, policy_of
+from tasks.nodecheck import check_node, undeclared
+from tasks.writing import write_file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--instance-type T --profile P --policy FILE --out FILE, and the outputs."""
+    parser.add_argument(
+        "--instance-type", metavar="T", help="what this machine should be, such as cpu or p5.48xlarge"
+    )
+    parser.add_argument(
+        "--profile",
+        choices=[profile.value for profile in Profile],
+        default=Profile.QUICK.value,
+        help="how deep to look (default quick)",
+    )
+    parser.add_argument(
+        "--policy", type=Path, metavar="FILE", help="TOML or JSON (default: the shipped one of the type)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the report, for judge and render"
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check and judge; the exit code is the verdict's. Ctrl-C ends every check."""
+    try:
+        if arguments.instance_type is None:
+            raise undeclared()
+        require_writable(arguments)
+        if arguments.out is not None:
+            write_file(arguments.out, None)
+        declared = declared_of(arguments.instance_type, 1)
+        named = policy_of(arguments.policy)
+        policy, chosen = (named, str(arguments.policy)) if named else default_of(arguments.instance_type)
+    except (InputError, OutputError) as error:
+        return rejected(arguments.format, error)
+    write_stderr(f"policy: {chosen}")
+    keep = partial(_keep, arguments.out)
+    profile = Profile(arguments.profile)
+    try:
+        report, verdict = check_node(declared, profile, policy, write_stderr, _colour(), keep)
+    except (JournalError, PlaceError) as error:
+        return _unfinished(arguments.format, str(error))
+    name = report.nodes[0].name if report.nodes else arguments.instance_type
+    write_stdout(text_of(report, verdict, name, arguments.format))
+    try:
+        write_files(arguments, report, verdict, name)
+    except OutputError as error:
+        write_stderr(f"prelaunch: {error}")
+    return exit_code(verdict)
+
+
+def _keep(out: Path | None, data: bytes) -> None:
+    """The report, before anything is judged. A disk that filled up meanwhile costs the file, not the answer."""
+    try:
+        if out is not None:
+            write_file(out, data.decode())
+    except OutputError as error:
+        write_stderr(f"prelaunch: {error}")
+
+
+def _colour() -> bool:
+    """Whether stderr is a terminal that wants colour (https://no-color.org)."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _unfinished(form: str, why: str) -> int:
+    if form == "json":
+        write_stdout(json_text(rejection(None, None, why)))
+    write_stderr(f"prelaunch: {why}")
+    return int(Exit.CANNOT_TELL)

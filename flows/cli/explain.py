@@ -1,0 +1,174 @@
+"""`prelaunch explain FILE...`: a tool's raw output in, findings out, each with the lines that it rests on."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from checks.explain.reading import Asked, Kind
+from checks.model import Cause, Finding, Level, Verdict
+from flows.cli.output import (
+    Exit,
+    OutputError,
+    add_output_arguments,
+    exit_code,
+    json_text,
+    rejection,
+    require_writable,
+    stdout_colour,
+    text_of,
+    verdict_json,
+    write_files,
+    write_stderr,
+    write_stdout,
+)
+from flows.cli.rejected import rejected
+from tasks.exits import worst_code
+from tasks.explaining import Explained, explained
+from tasks.inputs import InputError, declared_of, policy_of
+from tasks.render.explained import explained_text
+from tasks.writing import write_file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE... --kind K --instance-type T --nodes N --policy FILE, and the outputs."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a tool's output, or - for stdin")
+    parser.add_argument(
+        "--kind",
+        choices=[kind.value for kind in Kind],
+        help="what it is (default: it is recognised, or nobody can tell)",
+    )
+    parser.add_argument(
+        "--instance-type",
+        metavar="T",
+        help="where it comes from, so that what is missing can be told, such as p5.48xlarge",
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="of how many nodes (default 1)")
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="TOML or JSON (default: the shipped one of the declared type, else nvidia or neuron)",
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain every file; the exit code is the worst, in the order 2, 1, 3, 0."""
+    try:
+        _require_one_page(arguments)
+        require_writable(arguments)
+        policy, asked = policy_of(arguments.policy), _asked(arguments)
+    except (InputError, OutputError) as error:
+        return rejected(arguments.format, error)
+    kind = Kind(arguments.kind) if arguments.kind else None
+    results: list[Explained | InputError] = []
+    for file in arguments.files:
+        try:
+            results.append(explained(file, kind, policy, asked))
+        except InputError as error:
+            results.append(error)
+    return _show(arguments, results)
+
+
+def _asked(arguments: argparse.Namespace) -> Asked:
+    if arguments.instance_type is None:
+        if arguments.nodes is not None:
+            raise InputError("--nodes", "it means nothing without --instance-type. Give both.")
+        return Asked()
+    nodes = 1 if arguments.nodes is None else arguments.nodes
+    if not 1 <= nodes <= 100_000:
+        raise InputError("--nodes", f"{nodes} is not between 1 and 100000")
+    return Asked(declared_of(arguments.instance_type, nodes))
+
+
+def _show(arguments: argparse.Namespace, results: list[Explained | InputError]) -> int:
+    if len(results) == 1 and isinstance(results[0], InputError):
+        return rejected(arguments.format, results[0])
+    good = [result for result in results if isinstance(result, Explained)]
+    try:
+        if len(results) == 1:
+            _write_files(arguments, good[0])
+    except OutputError as error:
+        return rejected(arguments.format, error)
+    if arguments.format == "json":
+        rows = [_row(file, result) for file, result in zip(arguments.files, results, strict=True)]
+        alone = isinstance(results[0], Explained) and len(results) == 1
+        write_stdout(json_text(_alone(results[0]) if alone else {"files": rows}))  # type: ignore[arg-type]
+    else:
+        write_stdout("\n".join(_page(result, arguments.format) for result in good))
+    for result in results:
+        if isinstance(result, InputError):
+            write_stderr(f"prelaunch: {result}")
+    for chosen in dict.fromkeys(result.policy for result in good if result.policy):
+        write_stderr(f"policy: {chosen}")
+    return worst_code([exit_code(r.verdict) if isinstance(r, Explained) else Exit.REJECTED for r in results])
+
+
+def _page(result: Explained, form: str) -> str:
+    if form == "junit":
+        return text_of(result.report, _with_passes(result), result.name, form)
+    if result.report is not None:
+        return text_of(result.report, result.verdict, result.name, form)
+    if form == "markdown":
+        from tasks.render.markdown import escape
+
+        said = "\n".join(f"- {escape(line)}" for line in (result.title, *result.held, *result.left_out))
+        return f"{text_of(None, result.verdict, result.name, form)}\n{said}\n"
+    return explained_text(
+        result.verdict, result.name, result.title, result.held, result.left_out, stdout_colour()
+    )
+
+
+def _write_files(arguments: argparse.Namespace, result: Explained) -> None:
+    if arguments.junit is not None:
+        write_file(arguments.junit, _page(result, "junit"))
+    beside = argparse.Namespace(junit=None, summary=arguments.summary, html=arguments.html)
+    write_files(beside, result.report, result.verdict, result.name)
+
+
+def _with_passes(result: Explained) -> Verdict:
+    """With a finding of level PASS for each part that holds, so that JUnit has a test case of it."""
+    failed = {finding.check for finding in result.verdict.findings}
+    checks = ((held.partition(" ")[0], held) for held in result.held)
+    passed = tuple(
+        Finding(Level.PASS, Cause.EVIDENCE, check, "input", held)
+        for check, held in checks
+        if check not in failed
+    )
+    return replace(result.verdict, findings=(*result.verdict.findings, *passed))
+
+
+def _about(result: Explained) -> dict[str, object]:
+    return {
+        "file": result.file,
+        "kind": result.kind.value if result.kind else None,
+        "title": result.title,
+        "held": list(result.held),
+        "not_judged": list(result.left_out),
+    }
+
+
+def _alone(result: Explained) -> dict[str, object]:
+    return {**verdict_json(result.verdict), **_about(result)}
+
+
+def _row(file: str, result: Explained | InputError) -> dict[str, object]:
+    if isinstance(result, InputError):
+        nothing: dict[str, object] = {
+            "kind": None,
+            "title": None,
+            "held": [],
+            "not_judged": [],
+            "verdict": None,
+        }
+        said = rejection(result.file, result.path, result.message, result.nearest)
+        return {"file": file, **nothing, **said}
+    return {**_about(result), "verdict": verdict_json(result.verdict), "error": None}
+
+
+def _require_one_page(arguments: argparse.Namespace) -> None:
+    beside = (arguments.junit, arguments.summary, arguments.html)
+    if len(arguments.files) > 1 and (arguments.format == "junit" or any(beside)):
+        raise InputError(arguments.files[1], "a page is about one input. Explain them one by one.")

@@ -1,0 +1,16 @@
+"""An input that was refused before anything started: one line on stderr, the document where JSON was asked, exit code 2."""
+
+from __future__ import annotations
+
+from flows.cli.output import Exit, OutputError, json_text, rejection, write_stderr, write_stdout
+from tasks.inputs import InputError
+
+
+def rejected(form: str, error: InputError | OutputError) -> int:
+    """Say it; returns 2."""
+    path, near = (error.path, error.nearest) if isinstance(error, InputError) else (None, None)
+    if form == "json":
+        write_stdout(json_text(rejection(error.file, path, error.message, near)))
+    hint = f" Did you mean {near!r}?" if near else ""
+    write_stderr(f"prelaunch: {error}{hint}")
+    return int(Exit.REJECTED)

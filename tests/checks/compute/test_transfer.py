@@ -1,0 +1,63 @@
+"""compute.transfer: every word is compared on every link, and a GPU that is not seen is no link that works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from checks.check import CheckError, fault_of
+from checks.compute import transfer
+from checks.model import Value
+from tests.fakes import compute as fakes
+
+torch = pytest.importorskip("torch")
+
+
+def measured(targets: int = 3) -> Mapping[str, Value]:
+    return transfer.measure("cpu", ["cpu"] * targets, 1 << 16, 0.0).metrics
+
+
+def test_every_word_arrives() -> None:
+    """A link a GPU, the way there and back first, and all that the check promises."""
+    metrics = measured()
+
+    assert fault_of(transfer.transfer, metrics) == ""
+    assert metrics["links"] == ("host to GPU", "GPU to host", "to GPU 0", "to GPU 1", "to GPU 2")
+    assert metrics["wrong_words"] == (0, 0, 0, 0, 0)
+    assert metrics["gpus"] == ("GPU 0", "GPU 1", "GPU 2")
+
+
+def test_a_node_with_one_gpu_still_has_a_row() -> None:
+    """The local copy: a report holds no empty list."""
+    assert fault_of(transfer.transfer, measured(1)) == ""
+
+
+def test_the_broken_link_is_told_from_the_others() -> None:
+    """Words are counted a link."""
+    real, calls = transfer._timed, 0
+
+    def timed(source: Any, target: Any, own: str, other: str) -> float:
+        nonlocal calls
+        calls += 1
+        spent = real(source, target, own, other)
+        if calls > 3 * transfer.LEAST_REPEATS:  # past host to GPU, GPU to host, GPU 0
+            target[9] ^= 4
+        return spent
+
+    with mock.patch.object(transfer, "_timed", timed):
+        assert measured(2)["wrong_words"] == (0, 0, 0, transfer.LEAST_REPEATS)
+
+
+def test_fewer_gpus_than_declared_are_no_measurement() -> None:
+    """Links that cannot be tried are not left out in silence."""
+    with fakes.gpus(7), pytest.raises(CheckError, match="7 of 8 GPUs"):
+        transfer.visible(8)
+
+
+def test_more_gpus_than_declared_are_left_alone() -> None:
+    """They are not ours."""
+    with fakes.gpus(8):
+        assert transfer.visible(2) == ("cuda:0", "cuda:1")

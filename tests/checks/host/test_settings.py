@@ -1,0 +1,162 @@
+"""environment.lint: what a setting does, in which world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError, fault_of
+from checks.facts.table import Instance
+from checks.host import environment
+from checks.host.environment import environment_lint, has_efa, kernel_version, measured, settings
+from checks.host.settings import KNOWN, Harm, World, lint, parse_file
+
+WORLD = World(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
+
+
+def harm(world: World, variables: dict[str, str]) -> list[str]:
+    return [fault.harm.value for fault in lint(variables, world)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("NCCL_PROTO", "LL", "crippling"),
+        ("NCCL_PROTO", "LL,LL128", "crippling"),
+        ("NCCL_PROTO", "^Simple", "crippling"),
+        ("NCCL_PROTO", "nonsense", "crippling"),
+        ("NCCL_PROTO", "simple", "misleading"),
+        ("NCCL_PROTO", "^LL", "misleading"),
+        ("NCCL_PROTO", "LL,LL128,Simple", ""),
+        ("NCCL_SOCKET_IFNAME", "eth", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth0", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth", "crippling"),
+        ("NCCL_SOCKET_IFNAME", "ens,ib", "crippling"),
+        ("NCCL_SOCKET_IFNAME", "^docker,lo", ""),
+        ("NCCL_SOCKET_IFNAME", "lo", "crippling"),
+        ("FI_PROVIDER", "tcp;ofi_rxm", "crippling"),
+        ("FI_PROVIDER", "efa", ""),
+        ("NCCL_NET", "AWS Libfabric", ""),
+        ("NCCL_NET", "Socket", "crippling"),
+        ("NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", ""),
+        ("NCCL_DEBUG_FILE", "/tmp/nccl.log", "misleading"),
+        ("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7", ""),
+        ("CUDA_VISIBLE_DEVICES", "", "crippling"),
+        ("NVIDIA_VISIBLE_DEVICES", "all", ""),
+        ("NCCL_BUFFSIZE", "4194304", ""),
+        ("NCCL_BUFFSIZE", "65536", "misleading"),
+        ("NCCL_P2P_DISABLE", "0", ""),
+        ("NCCL_P2P_LEVEL", "NVL", ""),
+        ("NCCL_P2P_LEVEL", "LOC", "crippling"),
+        ("RDMAV_FORK_SAFE", "1", "misleading"),
+        ("SOME_SECRET", "hunter2", ""),
+    ],
+)
+def test_what_a_setting_does(name: str, value: str, expected: str) -> None:
+    """On two nodes of eight GPUs with EFA."""
+    assert harm(WORLD, {name: value}) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("world", "name", "value", "expected"),
+    [
+        (replace(WORLD, gpus=1), "NCCL_P2P_DISABLE", "1", []),
+        (replace(WORLD, efa=False), "NCCL_NET", "Socket", []),
+        (replace(WORLD, efa=None), "NCCL_NET", "Socket", ["crippling"]),
+        (replace(WORLD, efa=False), "FI_PROVIDER", "efa", ["misleading"]),
+        (replace(WORLD, efa=False), "FI_PROVIDER", "tcp", []),
+        (replace(WORLD, nodes=1), "NCCL_SOCKET_IFNAME", "lo", []),
+        (replace(WORLD, kernel=(5, 4)), "RDMAV_FORK_SAFE", "1", []),
+        (replace(WORLD, gpus=0), "CUDA_VISIBLE_DEVICES", "", []),
+        (replace(WORLD, missing_paths={"/t.xml"}), "NCCL_TOPO_FILE", "/t.xml", ["crippling"]),
+    ],
+)
+def test_it_depends_on_the_world(world: World, name: str, value: str, expected: list[str]) -> None:
+    """What cripples a node of many GPUs, or one with EFA, does nothing to another."""
+    assert harm(world, {name: value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("world", "expected"),
+    [
+        (replace(WORLD, shm_bytes=64 << 20), ["crippling"]),
+        (replace(WORLD, shm_bytes=512 << 20), ["misleading"]),
+        (replace(WORLD, shm_bytes=64 << 20, gpus=1), []),
+        (replace(WORLD, memlock_bytes=64 << 10), ["crippling"]),
+        (replace(WORLD, memlock_bytes=64 << 10, efa=False), []),
+        (replace(WORLD, nofile=1024), ["misleading"]),
+    ],
+)
+def test_limits(world: World, expected: list[str]) -> None:
+    """Shared memory for GPUs that share a node, locked memory for EFA, open files."""
+    assert harm(world, {}) == expected
+
+
+def test_every_variable_has_a_reason() -> None:
+    """And no value of another variable is ever shown."""
+    assert all(known.why and known.name for known in KNOWN)
+    assert lint({"AWS_SECRET_ACCESS_KEY": "hunter2", "HF_TOKEN": "x"}, WORLD) == ()
+
+
+def test_a_long_value_is_cut() -> None:
+    """It is shown to be recognised, not to be copied."""
+    assert len(lint({"NCCL_ALGO": "x" * 5000}, WORLD)[0].setting) < 120
+
+
+def test_nccls_file_is_read() -> None:
+    """Comments, blanks, and lines that set nothing."""
+    assert parse_file("# x\nNCCL_ALGO = Ring # why\n\nNCCL_PROTO=LL\nnonsense\n=1\n") == {
+        "NCCL_ALGO": "Ring",
+        "NCCL_PROTO": "LL",
+    }
+
+
+def test_the_environment_outranks_nccls_file(tmp_path: Path) -> None:
+    """As NCCL itself has it."""
+    (tmp_path / ".nccl.conf").write_text("NCCL_ALGO=Ring\nNCCL_PROTO=LL\n")
+    variables, files = settings({"NCCL_ALGO": "Tree"}, tmp_path)
+
+    assert (variables["NCCL_ALGO"], variables["NCCL_PROTO"]) == ("Tree", "LL")
+    assert str(tmp_path / ".nccl.conf") in files
+
+
+def test_a_file_that_cannot_be_read_is_no_measurement(tmp_path: Path) -> None:
+    """NCCL might read it, with whatever it holds."""
+    (tmp_path / ".nccl.conf").mkdir()
+
+    with pytest.raises(CheckError, match="cannot be read"):
+        settings({}, tmp_path)
+    with pytest.raises(CheckError, match="not there"):
+        settings({"NCCL_CONF_FILE": str(tmp_path / "none")}, tmp_path)
+
+
+def test_the_instance_table_tells_of_efa() -> None:
+    """Or nobody knows."""
+    row = Instance(gpus=8, gpu="H100", source="x")
+
+    assert [
+        has_efa(made) for made in (None, row, replace(row, efa_devices=0), replace(row, efa_devices=32))
+    ] == [
+        None,
+        None,
+        False,
+        True,
+    ]
+
+
+def test_the_kernels_version() -> None:
+    """Of any distribution; another form is an error."""
+    assert kernel_version("6.1.119-129.201.amzn2023.x86_64") == (6, 1)
+    with pytest.raises(CheckError):
+        kernel_version("unknown")
+
+
+def test_nothing_found_is_still_a_measurement() -> None:
+    """An empty list would be none."""
+    result = measured((), (), WORLD)
+
+    assert result.metrics == {"settings": ("none",), "crippling": (0,), "misleading": (0,)}
+    assert fault_of(environment_lint, result.metrics) == ""
+    assert {harm.value for harm in Harm} < set(environment.environment_lint.metrics)

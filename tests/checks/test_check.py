@@ -1,0 +1,90 @@
+"""Where a check applies, and where its own process imports it from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from checks.catalog import CATALOG
+from checks.check import CatalogError, imported
+from checks.facts.table import Instance, lacks
+from checks.model import Declared, Part, Profile, Scope, Skip
+from tests.sample_reports import toy_check
+
+CPU = Declared("cpu", 1, 0, 1)
+P5 = Declared("p5.48xlarge", 1, 8, 8)
+NOTHING = Instance(0, "", "test", efa_devices=0, neuron_devices=0, nvlinks=0)
+EVERYTHING = Instance(8, "H100", "test", efa_devices=32, neuron_devices=16, nvlinks=18)
+UNKNOWN = Instance(8, "H100", "test")
+
+
+@pytest.mark.parametrize(
+    ("part", "declared", "instance", "expected"),
+    [
+        (Part.ANY, CPU, None, None),
+        (Part.GPU, CPU, NOTHING, Skip.NO_GPU_DECLARED),
+        (Part.GPU, P5, None, None),
+        (Part.NO_GPU, P5, EVERYTHING, Skip.GPU_DECLARED),
+        (Part.NO_GPU, CPU, NOTHING, None),
+        (Part.NVLINK, CPU, NOTHING, Skip.NO_GPU_DECLARED),
+        (Part.NVLINK, P5, replace(EVERYTHING, nvlinks=0), Skip.NO_NVLINK_ON_TYPE),
+        (Part.NVLINK, P5, EVERYTHING, None),
+        (Part.EFA, P5, replace(EVERYTHING, efa_devices=0), Skip.NO_EFA_ON_TYPE),
+        (Part.EFA, P5, EVERYTHING, None),
+        (Part.NEURON, CPU, NOTHING, Skip.NO_NEURON_ON_TYPE),
+        (Part.NEURON, CPU, EVERYTHING, None),
+    ],
+)
+def test_what_is_not_declared_is_not_asked_for(
+    part: Part, declared: Declared, instance: Instance | None, expected: Skip | None
+) -> None:
+    """The reason names the part."""
+    assert lacks(part, declared, instance) is expected
+
+
+@pytest.mark.parametrize("part", [Part.NVLINK, Part.EFA])
+@pytest.mark.parametrize("instance", [UNKNOWN, None])
+def test_what_nobody_knows_has_to_be_measured(part: Part, instance: Instance | None) -> None:
+    """A table that does not say is no excuse."""
+    assert lacks(part, P5, instance) is None
+
+
+def test_a_part_that_is_not_there_comes_before_the_profile() -> None:
+    """A laptop's policy has no line for a GPU check, in whatever profile."""
+    check = replace(toy_check(), part=Part.GPU, profiles=(Profile.DEEP,))
+
+    assert check.skip_for(CPU, Profile.QUICK, NOTHING) is Skip.NO_GPU_DECLARED
+    assert check.skip_for(P5, Profile.QUICK, EVERYTHING) is Skip.NOT_IN_PROFILE
+    assert check.skip_for(P5, Profile.DEEP, EVERYTHING) is None
+
+
+def test_every_node_check_is_found_by_its_path() -> None:
+    """Its process imports that one module, not the catalogue."""
+    strays = [
+        check.name for check in CATALOG if check.scope is Scope.NODE and imported(check.path) is not check
+    ]
+
+    assert not strays
+
+
+@pytest.mark.parametrize(
+    "path", ["no.such.module:x", "checks.model:Level", "checks.model:nothing", "checks.model"]
+)
+def test_what_is_no_check_is_refused(path: str) -> None:
+    """By name, whatever its module does."""
+    with pytest.raises(CatalogError, match="check '"):
+        imported(path)
+
+
+def test_the_process_of_one_check_does_not_import_the_others() -> None:
+    """Sixty modules for each of thirty processes a node would cost more than the checks."""
+    code = (
+        "import sys, checks.one\n"
+        "from checks.check import imported\n"
+        "imported('checks.system:clock')\n"
+        "sys.exit('checks.catalog' in sys.modules or 'checks.gpu' in sys.modules)"
+    )
+    assert subprocess.run((sys.executable, "-c", code), check=False, timeout=30).returncode == 0

@@ -1,0 +1,190 @@
+"""Agents as SageMaker starts them: a process each, with an /opt/ml of its own, in front of fake or real checks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.catalog import CATALOG
+from checks.check import Check
+from checks.facts.shipped import builtin
+from checks.facts.table import lacks
+from checks.model import Cause, Declared, Profile, Report
+from checks.policy import CheckPolicy, OnWarn, Policy, Rule
+from checks.report import load
+
+ROOT = Path(__file__).resolve().parents[2]
+FAKE = Path(__file__).with_name("fake_checks.py")
+GATE = "gate-of-a-container"
+JUDGED = "system.identity"
+TIMEOUT_S = 60.0
+
+
+def make_bundle(nodes: int = 1, network_s: float = 4.0, stage_s: float = 8.0, judged: bool = True) -> bytes:
+    """A bundle whose policy asks one thing at most: that the first metric of one check is 1."""
+    declared = Declared("cpu", nodes, 0, 1)
+    lines = {check.name: _line(check) for check in CATALOG if lacks(check.part, declared, None) is None}
+    held = next(check for check in CATALOG if check.name == JUDGED)
+    rule = Rule(held.metrics[0], "the test", equals=1, cause=Cause.HARDWARE, remedy="none")
+    lines[JUDGED] = dataclasses.replace(_line(held), rules=(rule,) if judged else ())
+    policy = Policy("container-test", ("cpu",), OnWarn.GO, 1.0, lines)
+    return bundles.dump(
+        bundles.make(GATE, declared, Profile.QUICK, policy, builtin(), network_s=network_s, stage_s=stage_s)
+    )
+
+
+def _line(check: Check) -> CheckPolicy:
+    return CheckPolicy(
+        profiles=check.profiles, part=check.part, min_nodes=check.min_nodes, min_ranks=check.min_ranks
+    )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an agent ended, and what it left below its root."""
+
+    code: int
+    root: Path
+    log: str
+
+    @property
+    def out(self) -> Path:
+        """Where SageMaker collects output."""
+        return self.root / "output" / "data"
+
+    @property
+    def failure(self) -> str:
+        """The failure file, "" where there is none."""
+        path = self.root / "output" / "failure"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The agent's own record of its last life."""
+        paths = sorted(self.out.glob("*/agent/*.json"), key=lambda path: path.stat().st_mtime_ns)
+        found: dict[str, object] = json.loads(paths[-1].read_bytes())
+        return found
+
+    @property
+    def merged(self) -> Report:
+        """health_check_metrics.json."""
+        return load((self.out / "health_check_metrics.json").read_bytes())
+
+
+def fake_python(folder: Path) -> Path:
+    """The interpreter that plays the checks."""
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def make_root(folder: Path, bundle: bytes | None, hosts: Sequence[str] = (), current: str = "") -> Path:
+    """What SageMaker prepares: the bundle in an input channel, and who takes part."""
+    root = folder / f"ml-{current or 'only'}"
+    (root / "input" / "config").mkdir(parents=True)
+    if bundle is not None:
+        (root / "input" / "data" / "prelaunch").mkdir(parents=True)
+        (root / "input" / "data" / "prelaunch" / "bundle.json").write_bytes(bundle)
+    if hosts:
+        config = {
+            "current_host": current,
+            "hosts": list(hosts),
+            "network_interface_name": "lo",
+            "topology": None,
+        }
+        (root / "input" / "config" / "resourceconfig.json").write_text(json.dumps(config))
+    return root
+
+
+class Agent:
+    """A running agent; `with` ends it. Its log goes to a file beside its root."""
+
+    def __init__(
+        self,
+        root: Path,
+        *arguments: str,
+        python: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        self.root, self._log = root, root.with_suffix(".log")
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("PRELAUNCH_")}
+        own = {"PRELAUNCH_PYTHON": str(python)} if python else {}
+        with open(self._log, "wb") as log:
+            self.process = subprocess.Popen(
+                (*wrapper, sys.executable, "-m", "container.agent", *(arguments or ("train",))),
+                cwd=ROOT,
+                env={
+                    **inherited,
+                    "PYTHONPATH": str(ROOT),
+                    "PRELAUNCH_ROOT": str(root),
+                    **own,
+                    **(environment or {}),
+                },
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def wait(self) -> Ended:
+        """Its end."""
+        code = self.process.wait(TIMEOUT_S)
+        log = self._log.read_text(errors="replace")
+        print(f"--- {self.root.name} ended with {code}\n{log}")
+        return Ended(code, self.root, log)
+
+    def terminate(self, number: int = signal.SIGTERM) -> None:
+        """As SageMaker does when a job is stopped."""
+        self.process.send_signal(number)
+
+    def until(self, pattern: str) -> Path:
+        """The first file below its root that matches, waited for."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            if found := sorted(self.root.glob(pattern)):
+                return found[0]
+            assert self.process.poll() is None, self._log.read_text(errors="replace")
+            time.sleep(0.05)
+        raise AssertionError(f"no {pattern} below {self.root}: {self._log.read_text(errors='replace')}")
+
+
+def run(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
+    """Start an agent and wait for its end."""
+    with Agent(root, *arguments, python=python, environment=environment) as agent:
+        return agent.wait()
+
+
+def free_port() -> int:
+    """A port with two free ones behind it, on every loopback address; another one at each call."""
+    for port in random.sample(range(20000, 28000, 3), 100):
+        try:
+            for shift in range(3):
+                socket.create_server(("", port + shift)).close()
+        except OSError:
+            continue
+        return port
+    raise AssertionError("no three free ports")

@@ -1,0 +1,105 @@
+"""A fake interpreter: `-m checks run` and `-m checks gate` make a report up instead of measuring.
+
+FAKE says what it plays: healthy | wrong (a check that the policy fails) | silent (no report, exit code 7) |
+hang (an incomplete report, then nothing until SIGTERM) | stubborn (the same, and SIGTERM is ignored) | orphan
+(healthy, and leaves a process behind). FAKE_<NODE> with "-" and "." as "_" says it for one node. `gate` starts the
+command unless it plays wrong or silent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from checks import place
+from checks.journal import now, write_whole
+from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
+from checks.place import Station
+from checks.report import NodeReport, dump_plain
+from checks.system import identity_of_node
+
+NO_GO, CANNOT_TELL = 1, 3
+
+
+def main() -> int:
+    """Play the part."""
+    node, out = os.environ["PRELAUNCH_NODE"], Path(option("--out"))
+    attempt = out / os.environ["PRELAUNCH_ATTEMPT"]
+    own = "FAKE_" + node.upper().translate(str.maketrans("-.", "__"))
+    part = os.environ.get(own) or os.environ.get("FAKE", "healthy")
+    station = place.open_station(
+        Path(option("--bundle")),
+        Path(os.environ["PRELAUNCH_ROSTER"]),
+        node,
+        Path(os.environ["PRELAUNCH_SCRATCH"]),
+    )
+    write_whole(out / "rosters" / f"{node}.json", dump_plain(station.roster))
+    if part == "silent":
+        return 7
+    if part in ("hang", "stubborn"):
+        if part == "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        write_report(station, attempt, part)
+        write_whole(out / "hanging" / node, b"")
+        time.sleep(600)
+    write_report(station, attempt, part)
+    if part == "orphan":
+        subprocess.Popen((sys.executable, "-c", "import time; time.sleep(600)"), start_new_session=True)
+    return gate(attempt, node, part) if sys.argv[3] == "gate" else 0
+
+
+def gate(attempt: Path, node: str, part: str) -> int:
+    """What the gate leaves, and the command."""
+    write_whole(attempt / "verdicts" / f"{node}.json", b"{}\n")
+    if part == "wrong":
+        write_whole(attempt / "failure" / node, b"no_go: it is played to be wrong\n")
+        return NO_GO
+    write_whole(attempt / "started" / node, b"")
+    command = sys.argv[sys.argv.index("--") + 1 :]
+    return os.execvp(command[0], command)
+
+
+def write_report(station: Station, attempt: Path, part: str) -> None:
+    """Every planned check of this node has measured something; played wrong, 2 where 1 is wanted."""
+    per, node = station.bundle.declared.ranks_per_node, station.node
+    ranks = [
+        rank_subject(node, rank) for rank in range(station.node_rank * per, (station.node_rank + 1) * per)
+    ]
+    peers = tuple(member.name for member in station.roster.members if member.name != node)
+    known: dict[str, Value] = {"peers": peers, "rendezvous": "ok", "other_catalogues": 0}
+    known["failures"] = tuple("ok" for _ in peers)
+    for name in ("bandwidth_gbps", "latency_us", "connect_ms"):
+        known[name] = tuple(1.0 for _ in peers)
+    value = 2 if part == "wrong" else 1
+    rows = []
+    for planned in (row for row in station.plan if row.skip is None):
+        for subject in ranks if planned.scope is Scope.RANK else [node]:
+            metrics = {name: known.get(name, value) for name in planned.metrics}
+            rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))
+    whole = part not in ("hang", "stubborn")
+    me = Node(node, station.node_rank, attempt.name, station.bundle.catalogue, whole, identity_of_node())
+    bundle = station.bundle
+    report = NodeReport(
+        SCHEMA_VERSION,
+        bundle.gate_id,
+        now(),
+        bundle.profile,
+        bundle.declared,
+        station.plan,
+        me,
+        tuple(rows if whole else rows[:1]),
+    )
+    write_whole(attempt / "nodes" / f"{node}.json", dump_plain(report))
+
+
+def option(name: str) -> str:
+    """The word after an option."""
+    return sys.argv[sys.argv.index(name) + 1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

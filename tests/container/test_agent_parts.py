@@ -1,0 +1,123 @@
+"""The agent's pure parts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from container.agent import address, s3, settings
+from container.agent.mirror import Mirror
+from container.agent.sagemaker import ResourceError, parse_resources
+from container.agent.settings import SettingsError
+
+
+def resources(**changed: object) -> str:
+    """resourceconfig.json of two hosts."""
+    return json.dumps({"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], **changed})
+
+
+def test_hosts_are_in_one_order_everywhere() -> None:
+    """By number: the order in the file differs from host to host, and algo-10 comes after algo-9."""
+    found = parse_resources(resources(hosts=["algo-10", "algo-2", "algo-1"], network_interface_name="eth0"))
+
+    assert (("algo-1", "algo-2", "algo-10"), "algo-2", "eth0") == (
+        found.hosts,
+        found.current,
+        found.interface,
+    )
+
+
+def test_keys_that_aws_adds_do_no_harm() -> None:
+    """`topology` came in 2025."""
+    assert "" == parse_resources(resources(topology=None, more={"x": 1})).interface
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}"]
+    + [
+        resources(hosts=hosts)
+        for hosts in ([], "algo-2", ["algo-1"], ["algo-2", "algo-2"], ["algo-2", "a b"], [1])
+    ]
+    + [resources(current_host=None)],
+)
+def test_a_resource_file_that_does_not_name_the_hosts_is_refused(text: str) -> None:
+    """Half a list would make half a job look whole."""
+    with pytest.raises(ResourceError):
+        parse_resources(text)
+
+
+def test_arguments_before_environment_before_hyperparameters() -> None:
+    """The nearest to the caller wins; an empty one is none."""
+    found = settings.make(
+        Path("/opt/ml"),
+        {"bundle": "argument", "upload": None},
+        {"PRELAUNCH_BUNDLE": "environment", "PRELAUNCH_UPLOAD": "environment", "PRELAUNCH_CONFIRM": ""},
+        {"PRELAUNCH_UPLOAD": "hyperparameter", "prelaunch_confirm": "hyperparameter"},
+    )
+
+    assert ("argument", "environment", "hyperparameter") == (found.bundle, found.upload, found.confirm)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("COMMAND", "train.py"),
+        ("COMMAND", "[]"),
+        ("COMMAND", "[1]"),
+        ("OBSERVE", "perhaps"),
+        ("PORT", "0"),
+        ("PORT", "99999"),
+        ("JOIN_S", "-1"),
+        ("JOIN_S", "nan"),
+        ("GRACE_S", "soon"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_refused(name: str, value: str) -> None:
+    """By its name."""
+    with pytest.raises(SettingsError, match=f"PRELAUNCH_{name}"):
+        settings.make(Path("/opt/ml"), {}, {f"PRELAUNCH_{name}": value}, {})
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3:///key", "https://bucket/key"])
+def test_a_place_that_is_no_bucket_is_refused(url: str) -> None:
+    """Before anything is asked."""
+    with pytest.raises(s3.S3Error):
+        s3.split(url)
+
+
+def test_an_interface_that_is_not_there_has_no_address() -> None:
+    """And a name that does not resolve has none either."""
+    assert ("127.0.0.1", "", "") == (
+        address.of_interface("lo"),
+        address.of_interface("no-such-0"),
+        address.resolve("no-such-host.invalid"),
+    )
+
+
+def test_a_mirror_copies_whole_files_and_follows_nothing(tmp_path: Path) -> None:
+    """A link could show a secret, a FIFO would stop it, and what begins with a dot is half written."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "nodes").mkdir(parents=True)
+    (source / "nodes" / "a.json").write_text("whole")
+    (source / "nodes" / ".a.json.tmp").write_text("ha")
+    (source / "link").symlink_to("/etc/passwd")
+    os.mkfifo(source / "fifo")
+    problem = Mirror(source, str(target)).close(10.0)
+
+    assert ("", ["nodes/a.json"]) == (
+        problem,
+        [str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()],
+    )
+
+
+def test_a_mirror_that_cannot_write_says_so(tmp_path: Path) -> None:
+    """Nobody may believe that the report arrived."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a").touch()
+    (tmp_path / "file").touch()
+
+    assert "a: " in Mirror(tmp_path / "source", str(tmp_path / "file" / "x")).close(10.0)

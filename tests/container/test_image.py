@@ -1,0 +1,262 @@
+"""The Dockerfile, its pins and its scripts: linted, and run as far as they go without internet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTAINER = ROOT / "container"
+DOCKERFILE = (CONTAINER / "Dockerfile").read_text()
+PINS: dict[str, Any] = tomllib.loads((CONTAINER / "pins.toml").read_text())
+ARTEFACTS = {name: table for name, table in PINS.items() if name != "image"}
+ACCOUNT = ("--account", "123456789012", "--region", "us-west-2")
+
+
+def tool(name: str) -> str:
+    """A linter of this environment."""
+    found = Path(sys.executable).with_name(name)
+    if not found.exists():
+        pytest.skip(f"not installed: {name}. Remedy: make setup")
+    return str(found)
+
+
+def create_image(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """container/create-image.sh."""
+    return subprocess.run(
+        (CONTAINER / "create-image.sh", *words),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "AWS_REGION": "", **environment},
+    )
+
+
+def fake(folder: Path, name: str, script: str) -> None:
+    """An executable that writes its arguments to folder/calls, then does what the script says."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f'#!/bin/bash\necho "{name} $*" >>"{folder}/calls"\n{script}\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def test_hadolint_finds_nothing() -> None:
+    """With nothing ignored but what the Dockerfile itself says, with its reason."""
+    done = subprocess.run(
+        (tool("hadolint"), CONTAINER / "Dockerfile"), capture_output=True, text=True, check=False
+    )
+
+    assert (0, "") == (done.returncode, done.stdout)
+
+
+def test_shellcheck_finds_nothing() -> None:
+    """In every script of the container."""
+    scripts = sorted(CONTAINER.glob("*.sh"))
+    done = subprocess.run((tool("shellcheck"), *scripts), capture_output=True, text=True, check=False)
+
+    assert (0, "", True) == (done.returncode, done.stdout, len(scripts) > 1)
+
+
+def test_every_pin_is_a_checksum_or_empty() -> None:
+    """Nothing in between looks like a pin and is none."""
+    digests = {name: table["digest"] for name, table in PINS["image"].items()}
+    sums = {name: table["sha256"] for name, table in ARTEFACTS.items()}
+
+    assert {} == {
+        name: text for name, text in digests.items() if not re.fullmatch(r"(sha256:[0-9a-f]{64})?", text)
+    }
+    assert {} == {name: text for name, text in sums.items() if not re.fullmatch(r"([0-9a-f]{64})?", text)}
+    assert {} == {name: table for name, table in ARTEFACTS.items() if table["version"] not in table["url"]}
+
+
+def test_every_pin_is_checked_and_used_by_the_build() -> None:
+    """A line in the pins that the Dockerfile ignores would pin nothing."""
+    for name in ARTEFACTS:
+        upper = name.upper()
+        assert {f"ARG {upper}_URL", f"ARG {upper}_SHA256"} <= set(DOCKERFILE.splitlines())
+        assert f'fetch.sh {name} "${{{upper}_URL}}" "${{{upper}_SHA256}}"' in DOCKERFILE
+        assert f'"{name}=${{{upper}_SHA256}}"' in DOCKERFILE
+
+
+def test_the_entrypoint_is_process_1_itself() -> None:
+    """Exec form, no shell and no init between SageMaker's SIGTERM and the agent."""
+    entrypoints = [line for line in DOCKERFILE.splitlines() if line.startswith("ENTRYPOINT")]
+
+    assert ['ENTRYPOINT ["python3", "-m", "container.agent"]'] * 2 == entrypoints
+    assert "tini" not in DOCKERFILE
+
+
+def test_the_agents_libraries_are_those_of_this_repository() -> None:
+    """One boto3, here and in the image, by version."""
+    wanted = re.findall(
+        r"^(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}$", (CONTAINER / "requirements.txt").read_text(), re.M
+    )
+    pinned = (ROOT / "constraints.txt").read_text().splitlines()
+
+    assert "boto3" in dict(wanted)
+    assert [] == [f"{name}=={version}" for name, version in wanted if f"{name}=={version}" not in pinned]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--no-such-option", "x"),
+        ("x", "1", "2"),
+        ("--target", "other", "x"),
+        ("--base", "other", "x"),
+        ("--engine", "rkt", "x"),
+        ("--pins", "/nowhere", "x"),
+        ("UPPER",),
+        ("x", "a/b"),
+        ("x", "--region"),
+        ("--dry-run", "x"),
+    ],
+    ids=" ".join,
+)
+def test_bad_arguments_are_exit_code_2(words: tuple[str, ...]) -> None:
+    """Rejected before anything is touched; no region is one of them."""
+    done = create_image(*words)
+
+    assert (2, "") == (done.returncode, done.stdout)
+
+
+def test_a_dry_run_prints_the_commands_and_runs_none(tmp_path: Path) -> None:
+    """Build, repository, login with the password on stdin, push: in this order."""
+    for name in ("docker", "aws", "curl"):
+        fake(tmp_path / "bin", name, "exit 99")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    done = create_image("--dry-run", *ACCOUNT, "--base", "scratch", "prelaunch", "7", PATH=path)
+    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+    build, repository, login, push, reference = done.stdout.splitlines()
+
+    assert (0, False) == (done.returncode, (tmp_path / "bin" / "calls").exists())
+    assert (
+        build.startswith("env DOCKER_BUILDKIT=1 docker build ") and f"--tag {registry}/prelaunch:7" in build
+    )
+    assert all(
+        f"--build-arg {name.upper()}_SHA256={table['sha256']} " in build for name, table in ARTEFACTS.items()
+    )
+    assert repository == (
+        "aws ecr describe-repositories --repository-names prelaunch --region us-west-2"
+        " || aws ecr create-repository --repository-name prelaunch --region us-west-2"
+    )
+    assert login == (
+        "aws ecr get-login-password --region us-west-2"
+        f" | docker login --username AWS --password-stdin {registry}"
+    )
+    assert (push, reference) == (f"docker push {registry}/prelaunch:7", f"{registry}/prelaunch:7")
+
+
+def test_a_build_with_an_empty_pin_is_refused(tmp_path: Path) -> None:
+    """Before an engine is asked."""
+    pins = tmp_path / "pins.toml"
+    pins.write_text(re.sub(r'(?<=^sha256 = )".*"', '""', (CONTAINER / "pins.toml").read_text(), flags=re.M))
+    fake(tmp_path / "bin", "buildah", "exit 0")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    words = ("--pins", str(pins), "--engine", "buildah", "--no-push", "--base-image", "localhost/x", "x")
+    done = create_image(*words, PATH=path)
+
+    assert (1, False) == (done.returncode, (tmp_path / "bin" / "calls").exists())
+    assert "efa.sha256" in done.stderr and "--record" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "created"),
+    [
+        ("exit 0", 0),
+        ("echo RepositoryNotFoundException >&2; exit 254", 1),
+        ("echo AccessDenied >&2; exit 254", None),
+    ],
+    ids=["there", "missing", "refused"],
+)
+def test_the_repository_is_created_only_where_it_is_missing(
+    tmp_path: Path, answer: str, created: int | None
+) -> None:
+    """An answer that says nothing about the repository is not taken for "missing". No password is shown."""
+    log = tmp_path / "bin" / "calls"
+    fake(tmp_path / "bin", "podman", f'[[ $1 != login ]] || cat >"{tmp_path}/password"')
+    script = f"case $2 in describe-repositories) {answer} ;; get-login-password) echo s3cret ;; esac"
+    fake(tmp_path / "bin", "aws", script)
+    words = ("--engine", "podman", "--target", "checks", "--base-image", "localhost/x", *ACCOUNT, "prelaunch")
+    done = create_image(*words, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    calls = log.read_text()
+
+    assert created == (None if done.returncode else calls.count("create-repository"))
+    assert "s3cret" not in done.stdout + done.stderr + calls
+    assert ("podman push" in calls, (tmp_path / "password").exists()) == ((created is not None,) * 2)
+
+
+@pytest.mark.needs("curl")
+def test_record_fills_what_is_empty_and_nothing_else(tmp_path: Path) -> None:
+    """The checksum is that of what was downloaded; what cannot be had stays empty and is exit code 1."""
+    (tmp_path / "file").write_bytes(b"dcgm")
+    pins = tmp_path / "pins.toml"
+    sections = dict.fromkeys(("efa", "ofi_nccl", "nccl_tests"), ("f" * 64, f"file://{tmp_path}/none"))
+    sections |= {"dcgm_core": ("", f"file://{tmp_path}/file"), "dcgm_cuda": ("", f"file://{tmp_path}/none")}
+    text = [f'[{name}]\nurl = "{url}"\nsha256 = "{pin}"\n' for name, (pin, url) in sections.items()]
+    pins.write_text("# why\n" + "\n".join(text))
+    done = create_image("--record", "--pins", str(pins), "--base-image", "localhost/x")
+    found = {name: table["sha256"] for name, table in tomllib.loads(pins.read_text()).items()}
+    wanted = {name: pin for name, (pin, _) in sections.items()}
+
+    assert 1 == done.returncode and "dcgm_cuda" in done.stderr
+    assert wanted | {"dcgm_core": hashlib.sha256(b"dcgm").hexdigest()} == found
+    assert pins.read_text().startswith("# why\n")
+
+
+def test_record_takes_the_bases_digest_from_the_engine(tmp_path: Path) -> None:
+    """What was pulled is what is pinned."""
+    digest = "sha256:" + "a" * 64
+    pins = tmp_path / "pins.toml"
+    pins.write_text('[image.checks]\nname = "docker.io/library/python"\ntag = "3"\ndigest = ""\n')
+    fake(tmp_path / "bin", "podman", f"[[ $1 != image ]] || echo docker.io/library/python@{digest}")
+    words = ("--record", "--engine", "podman", "--target", "checks", "--pins", str(pins))
+    done = create_image(*words, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+    assert (0, digest) == (done.returncode, tomllib.loads(pins.read_text())["image"]["checks"]["digest"])
+
+
+@pytest.mark.needs("curl")
+@pytest.mark.parametrize(
+    ("pin", "said"),
+    [
+        ("", "no sha256"),
+        ("abc", "no sha256"),
+        ("0" * 64, "not the pinned"),
+        (hashlib.sha256(b"x").hexdigest(), ""),
+    ],
+    ids=["empty", "cut", "another", "right"],
+)
+def test_only_what_is_pinned_is_kept(tmp_path: Path, pin: str, said: str) -> None:
+    """What has another checksum is removed, so that no later step can use it."""
+    (tmp_path / "source").write_bytes(b"x")
+    words = ("thing", f"file://{tmp_path}/source", pin, str(tmp_path / "kept"))
+    done = subprocess.run((CONTAINER / "fetch.sh", *words), capture_output=True, text=True, check=False)
+
+    assert (bool(said), said in done.stderr) == (done.returncode != 0, True)
+    assert (not said) == (tmp_path / "kept").exists()
+
+
+def test_the_build_sees_no_more_than_it_copies() -> None:
+    """Neither .git nor a recording travels to the builder."""
+    allowed = {
+        line[1:]
+        for line in (CONTAINER / "Dockerfile.dockerignore").read_text().splitlines()
+        if line[:1] == "!"
+    }
+    copied = set(re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.M))
+
+    assert {word for line in copied for word in line.split()} == allowed
+    assert all((ROOT / path).exists() for path in allowed) and shutil.which("bash")

@@ -1,0 +1,173 @@
+"""The `checks` image, really built on a minimal Debian, and its entrypoint, really run in it. No container engine's
+daemon: debootstrap makes the base, buildah the rest. The base is kept in build/, because it takes most of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.report import load
+from tests.container.agents import make_bundle
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = ROOT / "build" / "debian-bookworm-python3.tar"
+BASE_IMAGE = "localhost/prelaunch-test-base:1"
+NOT_NEEDED = (
+    "debootstrap",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+)
+
+pytestmark = [pytest.mark.root, pytest.mark.needs("buildah", "debootstrap"), pytest.mark.timeout(600)]
+
+
+class Builder:
+    """buildah with a store of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        config = folder / "storage.conf"
+        config.write_text(
+            f'[storage]\ndriver = "vfs"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/graph"\n'
+        )
+        self.environment = {
+            **os.environ,
+            "CONTAINERS_STORAGE_CONF": str(config),
+            "BUILDAH_ISOLATION": "chroot",
+        }
+
+    def __call__(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+        """One command, whatever its exit code."""
+        done = subprocess.run(
+            argv, env=self.environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        print(f"--- {argv} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        return done
+
+    def succeed(self, *argv: str | Path) -> str:
+        """The last line of what it printed; it must succeed."""
+        done = self(*argv)
+        assert 0 == done.returncode, done.stderr
+        return done.stdout.strip().rpartition("\n")[2]
+
+
+def make_base(folder: Path) -> None:
+    """Debian's required packages and python3, as a tar file."""
+    tree = folder / "debian"
+    # Unpacked and not configured: an image needs no accounts of its own, and it takes half the time.
+    argv = ("debootstrap", "--foreign", "--variant=minbase", "--include=python3", "bookworm", tree)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
+    if done.returncode:
+        pytest.skip(f"debootstrap cannot make a Debian here: {done.stdout[-300:]}{done.stderr[-300:]}")
+    for name in (tree / "debootstrap" / "base").read_text().split():
+        for package in (tree / "var/cache/apt/archives").glob(f"{name}_*.deb"):
+            unpack(package, tree)
+    if (tree / "proc").is_symlink():  # to the host's, where debootstrap itself ran in a container
+        (tree / "proc").unlink()
+        (tree / "proc").mkdir()
+    for name in NOT_NEEDED:
+        shutil.rmtree(tree / name, ignore_errors=True)
+    BASE.parent.mkdir(exist_ok=True)
+    partial = BASE.with_suffix(f".{os.getpid()}")
+    subprocess.run(("tar", "-C", tree, "-cf", partial, "."), check=True)
+    partial.replace(BASE)
+    shutil.rmtree(tree)
+
+
+def unpack(package: Path, tree: Path) -> None:
+    """The package's files; /lib stays the link to /usr/lib that debootstrap made."""
+    archive = package.with_suffix(".tar")
+    with open(archive, "wb") as file:
+        subprocess.run(("dpkg-deb", "--fsys-tarfile", package), stdout=file, check=True)
+    subprocess.run(("tar", "-C", tree, "--keep-directory-symlink", "-xf", archive), check=True)
+    archive.unlink()
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """With the base image in its store."""
+    folder = tmp_path_factory.mktemp("buildah")
+    if not BASE.exists():
+        make_base(folder)
+    made = Builder(folder)
+    container = made.succeed("buildah", "from", "scratch")
+    made.succeed("buildah", "add", "--quiet", container, BASE, "/")
+    made.succeed("buildah", "commit", "--quiet", "--rm", container, BASE_IMAGE)
+    yield made
+    made("buildah", "rm", "--all")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def container(builder: Builder) -> str:
+    """A container of the image that create-image.sh built."""
+    words = ("--engine", "buildah", "--target", "checks", "--no-push", "--base-image", BASE_IMAGE)
+    reference = builder.succeed(ROOT / "container" / "create-image.sh", *words, "prelaunch-checks", "test")
+    return builder.succeed("buildah", "from", reference)
+
+
+def entrypoint(builder: Builder, container: str) -> list[str]:
+    """What the image says it starts."""
+    done = builder("buildah", "inspect", container)
+    config = json.loads(done.stdout)["OCIv1"]["config"]
+    assert ["train"] == config["Cmd"]
+    words: list[str] = config["Entrypoint"]
+    return words
+
+
+def test_the_checks_are_listed_in_the_image(builder: Builder, container: str) -> None:
+    """With Debian's Python, and nothing installed beside."""
+    done = builder("buildah", "run", container, "--", *entrypoint(builder, container), "checks", "list")
+
+    found = builder("buildah", "run", container, "--", "find", "/opt/prelaunch", "-name", "__pycache__")
+
+    assert (0, True) == (done.returncode, "system.identity" in done.stdout)
+    assert (0, "") == (found.returncode, found.stdout)
+
+
+def test_train_leaves_a_whole_report(builder: Builder, container: str, tmp_path: Path) -> None:
+    """Node checks measure without PyTorch; what needs it is said to be missing, so that nobody can tell."""
+    channel = tmp_path / "input" / "data" / "prelaunch"
+    channel.mkdir(parents=True)
+    (channel / "bundle.json").write_bytes(make_bundle(judged=False))
+    words = ("--volume", f"{tmp_path}:/opt/ml", container, "--", *entrypoint(builder, container), "train")
+    done = builder("buildah", "run", *words)
+    report = load((tmp_path / "output" / "data" / "health_check_metrics.json").read_bytes())
+    measured = {row.check for row in report.observations if row.outcome.value == "MEASURED"}
+
+    assert 0 != done.returncode and (tmp_path / "output" / "failure").read_text().startswith("cannot_tell")
+    assert (True, True) == (report.nodes[0].complete, {"system.identity", "system.clock"} <= measured)
+    assert not {row for row in measured if row.startswith(("collective.", "training."))}
+
+
+def test_train_without_a_bundle_leaves_its_reason(builder: Builder, container: str, tmp_path: Path) -> None:
+    """The failure file and the agent's record."""
+    words = ("--volume", f"{tmp_path}:/opt/ml", container, "--", *entrypoint(builder, container), "train")
+    done = builder("buildah", "run", *words)
+
+    assert 0 != done.returncode and "no bundle" in (tmp_path / "output" / "failure").read_text()
+    assert 1 == len(list(tmp_path.glob("output/data/*/agent/*.json")))
+
+
+@pytest.mark.parametrize("base", ["aws", "scratch"])
+def test_a_build_by_hand_without_pins_fails_and_says_which(builder: Builder, base: str) -> None:
+    """Whoever goes round create-image.sh meets the same rule, before anything is downloaded."""
+    files = (
+        "--file",
+        ROOT / "container/Dockerfile",
+        "--ignorefile",
+        ROOT / "container/Dockerfile.dockerignore",
+    )
+    arguments = ("--build-arg", f"BASE={base}", "--build-arg", f"BASE_IMAGE={BASE_IMAGE}")
+    done = builder("buildah", "build", *files, "--target", "image", *arguments, ROOT)
+
+    assert 0 != done.returncode and "efa has no sha256 in container/pins.toml" in done.stdout + done.stderr

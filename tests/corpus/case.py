@@ -1,0 +1,108 @@
+"""The fault corpus: for every check, what it makes of a healthy, a faulty and an unmeasurable machine.
+
+Each family has a file here, `tests/corpus/<family>_cases.py`, with CASES and, where it has recordings, RECORDINGS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from checks.check import Check, Context, RankPlace
+from checks.explain.reading import Kind
+from checks.facts.shipped import builtin
+from checks.model import Cause, Declared, Level, Observation, Profile
+from checks.probe import probe
+from checks.roster import Member, Roster
+
+RECORDINGS_FOLDER = Path(__file__).parents[1] / "recordings"
+
+
+class Sort(StrEnum):
+    """What the machine is like."""
+
+    HEALTHY = "healthy"
+    FAULTY = "faulty"
+    UNMEASURABLE = "unmeasurable"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One machine. `observe(tmp_path)` makes the check's observations, through the check's own body wherever it can:
+    with a fake module, fake executables on PATH, a tree of files, or a real process.
+
+    Judged by the shipped policy that names `instance_type`: HEALTHY must be PASS; FAULTY must not be PASS and must hold
+    a finding with the cause `cause` and the level `level`, whose message or evidence contains `names`; UNMEASURABLE
+    must not be PASS, and every finding must have the cause EVIDENCE.
+    """
+
+    check: str
+    sort: Sort
+    name: str
+    observe: Callable[[Path], Sequence[Observation]]
+    instance_type: str = "p5.48xlarge"
+    nodes: int = 1
+    profile: Profile = Profile.STANDARD
+    level: Level = Level.FAIL
+    cause: Cause = Cause.HARDWARE
+    names: str = ""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A file under tests/recordings that `prelaunch explain` reads; the walker mutates it: each line deleted, cut at
+    each tenth. No mutation may be PASS unless the deleted line matches one of `irrelevant` (regular expression -> why
+    the line carries no evidence). `level` is that of the whole file, with `instance_type` declared unless "".
+    """
+
+    path: str
+    kind: Kind
+    level: Level
+    instance_type: str = ""
+    nodes: int = 1
+    irrelevant: dict[str, str] = field(default_factory=dict)
+
+
+def declared(instance_type: str, nodes: int = 1) -> Declared:
+    """A declaration as the table implies it: a rank a GPU, or one."""
+    instance = builtin().instances[instance_type]
+    return Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1))
+
+
+def context(
+    check: Check,
+    tmp_path: Path,
+    instance_type: str = "p5.48xlarge",
+    nodes: int = 1,
+    *,
+    profile: Profile = Profile.STANDARD,
+    place: RankPlace | None = None,
+    options: dict[str, float] | None = None,
+    before: dict[str, object] | None = None,
+) -> Context:
+    """A context as the runner would make it, without a gate."""
+    from checks.profiles import options as of_profile
+
+    members = tuple(Member(f"node-{index}", "127.0.0.1", 1) for index in range(nodes))
+    return Context(
+        gate="corpus",
+        catalogue="",
+        declared=declared(instance_type, nodes),
+        profile=profile,
+        node="node-0",
+        node_rank=0,
+        roster=Roster(members, 1, "lo"),
+        scratch=tmp_path,
+        timeout_s=check.timeout_s,
+        options=of_profile(check.name, profile, options or {}),
+        place=place,
+        instance=builtin().instances.get(instance_type),
+        before=before,
+    )
+
+
+def observed(check: Check, made: Context, subject: str = "node-0") -> tuple[Observation]:
+    """The check's own observation of this context."""
+    return (probe(check, made, subject),)

@@ -1,0 +1,121 @@
+"""nccl.* and collective.*: worlds whose collectives lie, crawl or break.
+
+The collectives are real, over gloo, with a simulated clock (tests/fakes/nccl_world.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+from checks import catalog
+from checks.check import Check, RankPlace
+from checks.decode import decode
+from checks.model import Cause, Declared, Level, Observation
+from checks.nccl import collectives
+from tests.corpus.case import Case, Sort, context, observed
+from tests.fakes import nccl_world
+
+Observe = Callable[[Path], Sequence[Observation]]
+INTER, INTRA = "nccl.inter_node", "nccl.intra_node"
+
+
+def found(name: str) -> Check:
+    """The catalogue's line."""
+    return next(check for check in catalog.CATALOG if check.name == name)
+
+
+def world(name: str, sabotage: str, change: Mapping[str, object] | None = None) -> Observe:
+    """The two ranks' observations of a collective; `change` replaces metrics."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        rows = [decode(Observation, row) for row in nccl_world.observations(tmp_path, name, sabotage)]
+        return [replace(row, metrics={**row.metrics, **(change or {})}) for row in rows]  # type: ignore[dict-item]
+
+    return observe
+
+
+def alone(name: str) -> Observe:
+    """The check outside of torchrun."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        made = context(found(name), tmp_path, place=RankPlace(0, 0, 16, "cpu"), nodes=2)
+        return observed(found(name), made, "node-0/rank-0")
+
+    return observe
+
+
+def four_nodes(name: str, slow: int) -> Observe:
+    """The two ranks' observations on four nodes, of which one is at half speed."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        rows = world(name, "healthy")(tmp_path)
+        peak = rows[0].metrics["busbw_peak_gbps"]
+        assert isinstance(peak, float)
+        return [
+            replace(
+                rows[rank % 2],
+                subject=f"node-{rank // 2}/rank-{rank}",
+                metrics={
+                    **rows[rank % 2].metrics,
+                    "busbw_peak_gbps": peak * (0.45 if rank // 2 == slow else 1),
+                },
+            )
+            for rank in range(8)
+        ]
+
+    return observe
+
+
+def of_collective(name: str) -> Iterator[Case]:
+    """What every collective must show of every world."""
+    nodes = 2 if name == INTER else 1
+    kind = "p5.48xlarge" if name.startswith("nccl.") else "cpu"
+
+    def case(sort: Sort, sabotage: str, observe: Observe, **of: object) -> Case:
+        return Case(name, sort, sabotage, observe, kind, nodes, **of)  # type: ignore[arg-type]
+
+    yield case(Sort.HEALTHY, "sound", world(name, "healthy"))
+    for lie in ("doubled", "swapped", "nothing", "nan", "one_element"):
+        yield case(Sort.FAULTY, lie, world(name, lie), names="rank-1")
+    yield case(
+        Sort.FAULTY,
+        "slow",
+        world(name, "slow"),
+        cause=Cause.CONFIGURATION,
+        names="gbit_s" if nodes > 1 else "busbw",
+    )
+    yield case(Sort.UNMEASURABLE, "peer_lost", world(name, "raises"))
+    yield case(Sort.UNMEASURABLE, "another_group", world(name, "two_groups"))
+    yield case(Sort.UNMEASURABLE, "no_group", alone(name))
+    yield case(Sort.UNMEASURABLE, "sizes_left_out", world(name, "healthy", {"sizes_left_out": 2}))
+
+
+def of_parts() -> Iterator[Case]:
+    """Within nodes and between them."""
+    slow = {"level": Level.WARN, "names": "node-2"}
+    yield Case(INTRA, Sort.FAULTY, "one_node_slow", four_nodes(INTRA, 2), nodes=4, **slow)  # type: ignore[arg-type]
+    yield Case(INTER, Sort.FAULTY, "one_rail_slow", four_nodes(INTER, 2), nodes=4, **slow)  # type: ignore[arg-type]
+    yield Case(INTRA, Sort.UNMEASURABLE, "one_gpu_a_node", one_gpu_a_node, "p5.4xlarge", nodes=2)
+    # The instance table has no network rate for this type: nothing to hold it to is no health.
+    yield Case(
+        INTER,
+        Sort.UNMEASURABLE,
+        "no_rate_in_table",
+        world(INTER, "healthy"),
+        "p5.4xlarge",
+        nodes=2,
+    )
+
+
+def one_gpu_a_node(tmp_path: Path) -> Sequence[Observation]:
+    """The body before it calls for a group: it needs none to see that it has no neighbour."""
+    check = collectives.intra_node
+    made = replace(context(check, tmp_path, "p5.4xlarge", 2), declared=Declared("p5.4xlarge", 2, 1, 1))
+    with mock.patch.object(collectives, "whole_world"):
+        return [*observed(check, made, "node-0/rank-0"), *observed(check, made, "node-1/rank-1")]
+
+
+CASES: list[Case] = [*(case for name in nccl_world.CHECKS for case in of_collective(name)), *of_parts()]

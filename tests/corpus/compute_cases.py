@@ -1,0 +1,211 @@
+"""compute.gemm, compute.sdc, compute.overlap and training.step on sound, faulty and unmeasurable devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from checks.compute import gemm, overlap, sdc, training_step
+from checks.model import Cause, Level, Observation, rank_subject
+from tests.corpus.compute_machines import (
+    EVERY,
+    GROUP,
+    LOST,
+    OUT_OF_MEMORY,
+    P5,
+    PEER,
+    Made,
+    World,
+    blind,
+    eight,
+    faulty,
+    healthy,
+    no_cuda,
+    one,
+    patched,
+    slower,
+    stopped_clock,
+    without_place,
+    wrong,
+)
+from tests.fakes import compute as fakes
+
+GEMM = [
+    healthy(gemm.gemm, "this CPU", one(gemm.gemm)),
+    healthy(gemm.gemm, "eight GPUs, every precision", eight(gemm.gemm, worlds=[EVERY]), P5),
+    faulty(gemm.gemm, "a stuck element", one(gemm.gemm, [wrong(fakes.off_by_one)]), "wrong_elements"),
+    faulty(gemm.gemm, "one element once", one(gemm.gemm, [wrong(fakes.once(3))]), "wrong_elements is 1"),
+    faulty(gemm.gemm, "nothing computed", one(gemm.gemm, [wrong(fakes.zeros)]), "wrong_checksums"),
+    faulty(gemm.gemm, "NaN", one(gemm.gemm, [wrong(fakes.not_a_number)]), "wrong_elements"),
+    faulty(
+        gemm.gemm, "wrong in every precision", eight(gemm.gemm, {}, [EVERY, wrong(fakes.zeros)]),
+        "wrong_elements", instance_type=P5,
+    ),
+    faulty(
+        gemm.gemm, "one GPU 12 % slower in bf16",
+        eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.88, 2), [EVERY]),
+        f"rank-5 bf16: sustained_tflops is 0.88 {PEER}", instance_type=P5,
+    ),
+    faulty(
+        gemm.gemm, "one GPU 7 % slower",
+        eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.93), [EVERY]),
+        "rank-5", instance_type=P5, level=Level.WARN,
+    ),
+    faulty(
+        gemm.gemm, "emulated", one(gemm.gemm, metrics={"gflops": 0.4}), "gflops is 0.4",
+        cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        gemm.gemm, "all GPUs crawl",
+        eight(gemm.gemm, {"tflops": (0.4, 0.4, 0.4, 0.4)}, [EVERY]), "bf16: tflops is 0.4",
+        instance_type=P5, cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        gemm.gemm, "faster than the silicon", one(gemm.gemm, [patched(gemm, "limit_tflops", lambda name: 1e-6)]),
+        "above_peak", cause=Cause.EVIDENCE,
+    ),
+    blind(gemm.gemm, "out of memory", one(gemm.gemm, [patched(gemm, "make_problem", OUT_OF_MEMORY)])),
+    blind(gemm.gemm, "the device is lost", one(gemm.gemm, [patched(gemm, "_multiply", LOST)])),
+    blind(gemm.gemm, "a clock that stands still", one(gemm.gemm, [stopped_clock])),
+    blind(
+        gemm.gemm, "a precision without a rate",
+        eight(gemm.gemm, {"sustained_tflops": (50.0, 370.0, None, 700.0)}, [EVERY]), instance_type=P5,
+    ),
+    no_cuda(gemm.gemm), without_place(gemm.gemm),
+]  # fmt: skip
+
+
+def nodes(*digests: str) -> Made:
+    """A rank a node, each with its digest."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        (row,) = one(sdc.sdc)(tmp_path)
+        return [
+            replace(row, subject=rank_subject(f"node-{i}", i), metrics={**row.metrics, "digest": digest})
+            for i, digest in enumerate(digests)
+        ]
+
+    return observe
+
+
+SDC = [
+    healthy(sdc.sdc, "this CPU", one(sdc.sdc)),
+    healthy(sdc.sdc, "eight GPUs, every precision", eight(sdc.sdc, worlds=[EVERY]), P5),
+    faulty(
+        sdc.sdc, "stuck: the same wrong answer every time", one(sdc.sdc, [wrong(fakes.off_by_one)]),
+        "fp32 orthogonal 0 is",
+    ),
+    faulty(sdc.sdc, "one element once", one(sdc.sdc, [wrong(fakes.once(2))]), "unsteady_repeats is 1"),
+    faulty(sdc.sdc, "NaN", one(sdc.sdc, [wrong(fakes.not_a_number)]), "wrong_elements"),
+    faulty(sdc.sdc, "nothing computed", one(sdc.sdc, [wrong(fakes.zeros)]), "wrong_elements"),
+    faulty(sdc.sdc, "rows swapped", one(sdc.sdc, [wrong(lambda r, call: r.flip(0))]), "wrong_elements"),
+    faulty(
+        sdc.sdc, "stuck in every precision", eight(sdc.sdc, {}, [EVERY, wrong(fakes.off_by_one)]),
+        "bf16 orthogonal 0 is", instance_type=P5,
+    ),
+    faulty(
+        sdc.sdc, "one GPU's digest is another", eight(sdc.sdc, {"digest": "0" * 64}, [EVERY]),
+        "node-0/rank-5 digest is 0000", instance_type=P5,
+    ),
+    healthy(sdc.sdc, "nodes agree", nodes("a", "a", "a")),
+    faulty(sdc.sdc, "one node of three differs", nodes("a", "b", "a"), "node-1/rank-1 digest is b"),
+    faulty(sdc.sdc, "two nodes differ, either may be it", nodes("a", "b"), "cluster digest differs, and no value"),
+    blind(sdc.sdc, "out of memory", one(sdc.sdc, [patched(sdc, "_burst", OUT_OF_MEMORY)])),
+    blind(sdc.sdc, "the device is lost", one(sdc.sdc, [patched(sdc, "_look", LOST)])),
+    blind(
+        sdc.sdc, "a problem without an answer", one(sdc.sdc, metrics={"wrong_elements": (0, None, 0, 0)})
+    ),
+    no_cuda(sdc.sdc), without_place(sdc.sdc),
+]  # fmt: skip
+
+
+def _sums(change: Callable[[Any], None]) -> World:
+    """The sum over the ranks, changed after it arrived."""
+    real = overlap._begin_sum
+
+    def begin(tensor: Any) -> Callable[[], object]:
+        pending = real(tensor)
+
+        def finish() -> None:
+            pending()
+            change(tensor)
+
+        return finish
+
+    return patched(overlap, "_begin_sum", begin)
+
+
+def _add_one(tensor: Any) -> None:
+    tensor[-1] += 1
+
+
+OVERLAP = [
+    healthy(overlap.overlap, "a group", one(overlap.overlap, [GROUP])),
+    healthy(overlap.overlap, "eight GPUs", eight(overlap.overlap, {}, [GROUP]), P5),
+    faulty(
+        overlap.overlap, "a product is wrong beside a sum",
+        one(overlap.overlap, [GROUP, wrong(fakes.off_by_one)]), "wrong_products",
+    ),
+    faulty(
+        overlap.overlap, "a sum is wrong beside a product", one(overlap.overlap, [GROUP, _sums(_add_one)]),
+        "wrong_sums",
+    ),
+    faulty(
+        overlap.overlap, "one GPU slower once it communicates",
+        eight(overlap.overlap, {"overlap_gflops": 500_000.0}, [GROUP]), f"rank-5 overlap_gflops is 0.7812 {PEER}",
+        instance_type=P5,
+    ),
+    faulty(
+        overlap.overlap, "computing and communicating in each other's way",
+        eight(overlap.overlap, {"of_sequential": 3.5}, [GROUP]), "of_sequential is 3.5",
+        instance_type=P5, cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        overlap.overlap, "a rank that hardly runs", one(overlap.overlap, [GROUP], metrics={"of_sequential": 31.0}),
+        "of_sequential", cause=Cause.CONFIGURATION,
+    ),
+    blind(overlap.overlap, "no group", one(overlap.overlap)),
+    blind(overlap.overlap, "the group is lost", one(overlap.overlap, [GROUP, patched(overlap, "_begin_sum", LOST)])),
+    blind(overlap.overlap, "a clock that stands still", one(overlap.overlap, [GROUP, patched(overlap, "_alone", lambda *a: 0.0)])),
+    no_cuda(overlap.overlap), without_place(overlap.overlap),
+]  # fmt: skip
+
+
+STEP = training_step.step
+TRAINING = [
+    healthy(STEP, "this CPU", one(STEP)),
+    healthy(STEP, "eight GPUs", eight(STEP), P5),
+    faulty(STEP, "NaN", one(STEP, [wrong(fakes.not_a_number)]), "nonfinite_losses: fp32 is"),
+    faulty(
+        STEP, "no learning", one(STEP, [patched(training_step, "LEARNING_RATE", 0.0)]), "fp32: loss_ratio is 1",
+        cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        STEP, "nothing computed", one(STEP, [wrong(fakes.zeros)]), "loss_ratio is 1", cause=Cause.CONFIGURATION
+    ),
+    faulty(STEP, "no two runs alike", one(STEP, [wrong(fakes.noisy)]), "unequal_losses: fp32 is", level=Level.WARN),
+    faulty(
+        STEP, "emulated", one(STEP, metrics={"tokens_per_s": (300.0, 290.0)}), "fp32: tokens_per_s is 300",
+        cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        STEP, "one GPU 20 % slower", eight(STEP, slower(STEP, "tokens_per_s", 0.8)),
+        f"rank-5 bf16: tokens_per_s is 0.8 {PEER}", instance_type=P5,
+    ),
+    faulty(
+        STEP, "faster than the silicon", one(STEP, [patched(training_step, "limit_tflops", lambda name: 1e-6)]),
+        "above_peak is 2", cause=Cause.EVIDENCE,
+    ),
+    blind(STEP, "out of memory", one(STEP, [patched(training_step, "make_weights", OUT_OF_MEMORY)])),
+    blind(
+        STEP, "a clock that stands still",
+        one(STEP, [stopped_clock]),
+    ),
+    blind(STEP, "the device is lost", one(STEP, [patched(training_step, "one_step", LOST)])),
+    no_cuda(STEP), without_place(STEP),
+]  # fmt: skip
+
+
+CASES = [*GEMM, *SDC, *OVERLAP, *TRAINING]

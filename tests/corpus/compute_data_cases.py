@@ -1,0 +1,189 @@
+"""compute.memory_bandwidth and compute.transfer on sound, faulty and unmeasurable memory and links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from checks.compute import device, memory, transfer, words
+from checks.model import Cause, Level, Observation, Value, rank_subject
+from tests.corpus.compute_machines import (
+    GPUS,
+    LOST,
+    OUT_OF_MEMORY,
+    P5,
+    PEER,
+    Made,
+    World,
+    blind,
+    eight,
+    faulty,
+    healthy,
+    no_cuda,
+    one,
+    patched,
+    without_place,
+    world,
+)
+from tests.fakes import compute as fakes
+
+
+def _untouched(run: Callable[[], None], name: str) -> float:
+    return 0.001
+
+
+def _slow(run: Callable[[], None], name: str) -> float:
+    run()
+    return 0.1
+
+
+def _flips_a_word() -> AbstractContextManager[object]:
+    """Memory that does not hold what was written: one bit of one word is stuck at 1."""
+    import torch
+
+    healthy = torch.Tensor.bitwise_not_
+
+    def bitwise_not_(self: Any) -> Any:
+        healthy(self)
+        self[76] |= 1
+        return self
+
+    return mock.patch.object(torch.Tensor, "bitwise_not_", bitwise_not_)
+
+
+def _adds_wrongly() -> AbstractContextManager[object]:
+    import torch
+
+    healthy = torch.add
+
+    def add(first: Any, second: Any, *, alpha: Any, out: Any) -> Any:
+        healthy(first, second, alpha=alpha, out=out)
+        out[5] += 1
+        return out
+
+    return mock.patch.object(torch, "add", add)
+
+
+def _memory_p5(odd: Mapping[str, Value]) -> Made:
+    return eight(memory.memory_bandwidth, odd)
+
+
+BANDWIDTH = memory.memory_bandwidth
+MEMORY = [
+    healthy(BANDWIDTH, "this machine's memory", one(BANDWIDTH)),
+    healthy(BANDWIDTH, "eight GPUs", _memory_p5({}), P5),
+    faulty(
+        BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory, "_timed", _untouched)]), "wrong_words"
+    ),
+    faulty(BANDWIDTH, "a word does not hold", one(BANDWIDTH, [world(_flips_a_word)]), "wrong_words"),
+    faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]), "wrong_words is 2"),
+    faulty(
+        BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory, "_timed", _slow)]), "copy_gbps",
+        cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        BANDWIDTH, "one GPU's HBM 15 % slower", _memory_p5({"copy_gbps": 2465.0}),
+        f"rank-5 copy_gbps is 0.85 {PEER}", instance_type=P5,
+    ),
+    faulty(
+        BANDWIDTH, "one GPU's triad 7 % slower", _memory_p5({"triad_gbps": 2790.0}), "rank-5",
+        instance_type=P5, level=Level.WARN,
+    ),
+    blind(BANDWIDTH, "out of memory", one(BANDWIDTH, [patched(words, "make", OUT_OF_MEMORY)])),
+    blind(BANDWIDTH, "too little is free", one(
+        BANDWIDTH,
+        [patched(device, "is_cuda", lambda name: True), patched(device, "require", lambda name: None),
+         lambda tmp_path: mock.patch("torch.cuda.empty_cache", lambda: None),
+         lambda tmp_path: mock.patch("torch.cuda.mem_get_info", lambda name: (1_000_000_000, 85_000_000_000))],
+        fakes.GPU, P5), instance_type=P5),
+    blind(BANDWIDTH, "a clock that stands still", one(BANDWIDTH, [patched(memory, "_timed", lambda run, name: run() or 0.0)])),
+    no_cuda(BANDWIDTH), without_place(BANDWIDTH),
+]  # fmt: skip
+
+
+def _sent(change: Callable[[Any], None], factor: float = 1.0) -> World:
+    """A link over which every copy is changed, or slower."""
+    real = transfer._timed
+
+    def timed(source: Any, target: Any, own: str, other: str) -> float:
+        spent = real(source, target, own, other)
+        change(target)
+        return spent * factor
+
+    return patched(transfer, "_timed", timed)
+
+
+def _flip(target: Any) -> None:
+    target[target.numel() // 2] ^= 1 << 20
+
+
+def _shift(target: Any) -> None:
+    target.copy_(target.roll(1))
+
+
+def _keep(target: Any) -> None:
+    """Changes nothing."""
+
+
+def links(*worlds: World) -> Made:
+    return one(transfer.transfer, [GPUS, *worlds], fakes.GPU, P5)
+
+
+def one_link(worst: float) -> Made:
+    """Eight ranks, the third of which reaches GPU 6 at another rate."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        (row,) = links()(tmp_path)
+        rows = []
+        for rank in range(8):
+            to = [1300.0 if index == rank else 390.0 for index in range(8)]
+            to[6] = worst if rank == 2 else to[6]
+            metrics = {**row.metrics, "h2d_gbps": 54.0, "d2h_gbps": 53.0, "p2p_gbps": tuple(to)}
+            rows.append(replace(row, metrics=metrics, subject=rank_subject("node-0", rank)))
+        return rows
+
+    return observe
+
+
+TRANSFER = [
+    healthy(transfer.transfer, "every link", links(), P5),
+    healthy(transfer.transfer, "eight ranks", one_link(385.0), P5),
+    faulty(transfer.transfer, "one bit of one word", links(_sent(_flip)), "host to GPU is", instance_type=P5),
+    faulty(transfer.transfer, "shifted by a word", links(_sent(_shift)), "to GPU 3 is", instance_type=P5),
+    faulty(
+        transfer.transfer, "nothing arrives", links(patched(transfer, "_timed", lambda *a: 0.001)),
+        "GPU to host is", instance_type=P5,
+    ),
+    faulty(
+        transfer.transfer, "a link of two lanes", links(_sent(_keep, 10_000.0)), "h2d_gbps is",
+        instance_type=P5,
+    ),
+    faulty(
+        transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"rank-2 GPU 6: p2p_gbps is 0.3077 {PEER}",
+        instance_type=P5,
+    ),
+    blind(
+        transfer.transfer, "seven of eight GPUs", one(transfer.transfer, [world(lambda: fakes.gpus(7))], fakes.GPU, P5),
+        instance_type=P5,
+    ),
+    blind(
+        transfer.transfer, "a rank on the CPU", one(transfer.transfer, [], fakes.CPU, P5), instance_type=P5
+    ),
+    blind(transfer.transfer, "out of memory", links(patched(words, "make", OUT_OF_MEMORY)), instance_type=P5),
+    blind(
+        transfer.transfer, "a clock that stands still", links(patched(transfer, "_timed", lambda *a: 0.0)),
+        instance_type=P5,
+    ),
+    blind(transfer.transfer, "the device is lost", links(patched(transfer, "_timed", LOST)), instance_type=P5),
+    no_cuda(transfer.transfer),
+    blind(
+        transfer.transfer, "outside of torchrun", one(transfer.transfer, [], None, P5), instance_type=P5
+    ),
+]  # fmt: skip
+
+
+CASES = [*MEMORY, *TRANSFER]

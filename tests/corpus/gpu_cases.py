@@ -1,0 +1,111 @@
+"""gpu.*: what every check of a node's GPUs makes of whole nodes and of those that cannot be asked; recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checks import gpu
+from checks.explain.reading import Kind
+from checks.model import Level
+from tests.corpus.case import Case, Recording
+from tests.corpus.gpu_machines import (
+    A100,
+    B200,
+    DENIED,
+    LOST,
+    MISSING,
+    OLD,
+    T4,
+    UNSUPPORTED,
+    blind,
+    error,
+    hanging,
+    healthy,
+    node,
+    without_pynvml,
+)
+
+NODE_CHECKS = {
+    gpu.memory: "nvmlDeviceGetMemoryInfo_v2",
+    gpu.utilisation: "nvmlDeviceGetUtilizationRates",
+    gpu.processes: "nvmlDeviceGetComputeRunningProcesses",
+    gpu.modes: "nvmlDeviceGetComputeMode",
+    gpu.power: "nvmlDeviceGetEnforcedPowerLimit",
+    gpu.fabric: "nvmlDeviceGetGpuFabricInfo",
+    gpu.ecc: "nvmlDeviceGetSramEccErrorStatus",
+    gpu.row_remap: "nvmlDeviceGetRemappedRows",
+    gpu.recovery_action: "field:230",
+}
+
+
+def _every() -> Iterator[Case]:
+    """What every check of a node's GPUs must make of a whole node, and of one that cannot be asked."""
+    for check, call in NODE_CHECKS.items():
+        yield healthy(check, "8 x H100", node(check))
+        yield blind(check, "no pynvml", without_pynvml(check))
+        yield blind(check, "no NVML library", node(check, told={"node/nvmlInit": error(MISSING)}))
+        yield blind(check, "NVML does not start", node(check, told={"node/nvmlInit": error(999)}))
+        yield blind(check, "NVML lists no GPU", node(check, gpus=0))
+        yield blind(check, "NVML lists 7 of 8", node(check, gpus=7))
+        yield blind(check, "one GPU is lost", node(check, told={"3/*": error(LOST)}))
+        yield blind(check, "not permitted", node(check, told={f"*/{call}": error(DENIED)}))
+        yield blind(check, "not supported here", node(check, told={f"*/{call}": error(UNSUPPORTED)}))
+        yield blind(check, "driver too old", node(check, told={f"6/{call}": error(OLD)}))
+        yield blind(check, "deprecated by driver 595", node(check, told={f"6/{call}": error(26)}))
+    for check in (
+        gpu.memory,
+        gpu.utilisation,
+        gpu.processes,
+        gpu.power,
+        gpu.ecc,
+        gpu.row_remap,
+        gpu.recovery_action,
+    ):
+        yield healthy(check, "8 x B200", node(check, "B200"), B200)
+        yield healthy(check, "4 x T4", node(check, "T4"), T4)
+        yield healthy(check, "8 x A100", node(check, "A100"), A100)
+    yield blind(gpu.ecc, "the driver hangs", hanging(gpu.ecc))
+
+
+CASES = list(_every())
+AT_REST = "what a GPU at rest does says nothing of what it does under load"
+NOT_JUDGED = "no check judges it"
+ANOTHER = "another line of the GPU says it"
+IRRELEVANT = {
+    r"<\?xml|<!DOCTYPE": "the format, which the elements show",
+    r"<timestamp>|<product_brand>|<product_architecture>|<minor_number>|<serial>": NOT_JUDGED,
+    r"<pci_(bus|device|domain|bus_id)>": ANOTHER,
+    r"<(max|current)_link_gen>|<replay_counter>|<performance_state>|<sm_clock>": AT_REST,
+    r"<clocks_event_reason_\w+>(Not )?Active<": AT_REST,
+    r"<max_link_width>": "what the slot could do; the instance table says what it must",
+    r"<reserved>|<free>": ANOTHER,
+    r"<memory_util>|<(requested|max)_power_limit>": NOT_JUDGED,
+    r"^None$": "the list of MIG devices, which the MIG mode says",
+    r">N/A<": "what the model does not have is no evidence",
+}
+H100_IRRELEVANT = {
+    r"<(average|instant)_power_draw>": "one of both says it",
+    r"<state>|<status>": "the declared type has no NVLink, and so no fabric",
+    r"<sram_(l2|sm|microcontroller|pcie|other)>": "where the errors were that another line counts",
+    r"<row_remapper_histogram_(max|high|partial)>": "banks with spare rows left",
+    r"<gpu_temp_\w+_threshold>": "the margin, on a GPU that has T.LIMIT, is measured from it",
+}
+T4_IRRELEVANT = {r"<gpu_temp_(max|slow)_threshold>": "the greatest operating temperature is less"}
+RECORDINGS = [
+    Recording(
+        "gpu/h100_healthy.xml",
+        Kind.NVIDIA_SMI,
+        Level.PASS,
+        "p5.4xlarge",
+        irrelevant={**IRRELEVANT, **H100_IRRELEVANT},
+    ),
+    Recording(
+        "gpu/t4_healthy.xml",
+        Kind.NVIDIA_SMI,
+        Level.PASS,
+        "g4dn.xlarge",
+        irrelevant={**IRRELEVANT, **T4_IRRELEVANT},
+    ),
+    Recording("gpu/h100_faults.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.48xlarge"),
+    Recording("gpu/h100_reset_required.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.4xlarge"),
+]

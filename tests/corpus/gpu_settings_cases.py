@@ -1,0 +1,250 @@
+"""gpu.memory, utilisation, processes, power, modes, fabric: strangers, settings, the fabric's bits."""
+
+from __future__ import annotations
+
+import os
+
+from checks import gpu
+from tests.corpus.gpu_machines import (
+    A100,
+    APPLICATION,
+    B200,
+    CONFIGURATION,
+    DENIED,
+    MIB,
+    OLD,
+    T4,
+    UNSUPPORTED,
+    WARN,
+    WATTS,
+    blind,
+    error,
+    faulty,
+    healthy,
+    node,
+)
+
+IDLE = [
+    healthy(gpu.memory, "a few MiB", node(gpu.memory, told={"2/nvmlDeviceGetMemoryInfo_v2:used": 12 * MIB})),
+    faulty(
+        gpu.memory,
+        "a stranger's context",
+        node(gpu.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 41_000 * MIB}),
+        "GPU 5 (0000:a8:00.0): memory_used_mib",
+        cause=APPLICATION,
+    ),
+    faulty(
+        gpu.memory,
+        "something small",
+        node(gpu.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 100 * MIB}),
+        "GPU 5",
+        WARN,
+        APPLICATION,
+    ),
+    faulty(
+        gpu.memory,
+        "a stack of memory is missing",
+        node(gpu.memory, told={"5/nvmlDeviceGetMemoryInfo:total": 65_247 * MIB}),
+        "GPU 5 (0000:a8:00.0): memory_total_mib",
+    ),
+    faulty(
+        gpu.utilisation,
+        "a stranger works",
+        node(gpu.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 97}),
+        "GPU 1 (0000:64:00.0): utilisation_percent is 97",
+        cause=APPLICATION,
+    ),
+    blind(
+        gpu.utilisation,
+        "all ones",
+        node(gpu.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 0xFFFFFFFF}),
+    ),
+    faulty(
+        gpu.processes,
+        "a stranger's process",
+        node(gpu.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[os.getppid(), 4096 * MIB]]}),
+        f"pid {os.getppid()}",
+        cause=APPLICATION,
+    ),
+    faulty(
+        gpu.processes,
+        "memory of a process is not told",
+        node(gpu.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[99_999_999, None]]}),
+        "memory unknown",
+        cause=APPLICATION,
+    ),
+    faulty(
+        gpu.processes,
+        "a display",
+        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 5 * MIB]]}),
+        "graphics",
+        cause=APPLICATION,
+    ),
+    faulty(
+        gpu.processes,
+        "a client of MPS",
+        node(gpu.processes, told={"0/nvmlDeviceGetMPSComputeRunningProcesses": [[99_999_997, 5 * MIB]]}),
+        "MPS",
+        cause=APPLICATION,
+    ),
+    healthy(
+        gpu.processes,
+        "a driver without an MPS list",
+        node(gpu.processes, told={"*/nvmlDeviceGetMPSComputeRunningProcesses": error(OLD)}),
+    ),
+    blind(
+        gpu.processes,
+        "graphics list refused",
+        node(gpu.processes, told={"4/nvmlDeviceGetGraphicsRunningProcesses": error(DENIED)}),
+    ),
+]
+
+SETTINGS = [
+    healthy(gpu.modes, "4 x T4", node(gpu.modes, "T4"), T4),
+    faulty(
+        gpu.modes,
+        "persistence off",
+        node(gpu.modes, told={"2/nvmlDeviceGetPersistenceMode": 0}),
+        "GPU 2",
+        WARN,
+        CONFIGURATION,
+    ),
+    faulty(
+        gpu.modes,
+        "MIG on",
+        node(gpu.modes, told={"2/nvmlDeviceGetMigMode": [1, 1]}),
+        "mig_current",
+        cause=CONFIGURATION,
+    ),
+    faulty(
+        gpu.modes,
+        "MIG pending",
+        node(gpu.modes, told={"2/nvmlDeviceGetMigMode": [0, 1]}),
+        "mig_pending",
+        WARN,
+        CONFIGURATION,
+    ),
+    faulty(
+        gpu.modes,
+        "exclusive",
+        node(gpu.modes, told={"2/nvmlDeviceGetComputeMode": 3}),
+        "compute_mode",
+        cause=CONFIGURATION,
+    ),
+    faulty(
+        gpu.modes,
+        "prohibited",
+        node(gpu.modes, told={"2/nvmlDeviceGetComputeMode": 2}),
+        "is 2",
+        cause=CONFIGURATION,
+    ),
+    blind(
+        gpu.modes,
+        "MIG is not told by an H100",
+        node(gpu.modes, told={"*/nvmlDeviceGetMigMode": error(UNSUPPORTED)}),
+    ),
+    faulty(
+        gpu.power,
+        "capped a little",
+        node(gpu.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 600 * WATTS}),
+        "GPU 5 (0000:a8:00.0): limit_ratio",
+        WARN,
+        CONFIGURATION,
+    ),
+    faulty(
+        gpu.power,
+        "capped by half",
+        node(gpu.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 350 * WATTS}),
+        "GPU 5",
+        cause=CONFIGURATION,
+    ),
+    blind(gpu.power, "no default", node(gpu.power, told={"5/nvmlDeviceGetPowerManagementDefaultLimit": 0})),
+    blind(gpu.power, "draws nothing", node(gpu.power, told={"5/nvmlDeviceGetPowerUsage": 0})),
+]
+
+FABRIC = "nvmlDeviceGetGpuFabricInfo"
+FABRIC_CASES = [
+    healthy(gpu.fabric, "8 x B200, a mask that is not 0", node(gpu.fabric, "B200"), B200),
+    healthy(gpu.fabric, "8 x A100, which have none", node(gpu.fabric, "A100"), A100),
+    healthy(
+        gpu.fabric,
+        "all bits say no fault",
+        node(gpu.fabric, told={f"*/{FABRIC}": {"status": 0, "healthMask": 0x51AA}}),
+    ),
+    faulty(
+        gpu.fabric,
+        "not started",
+        node(gpu.fabric, told={f"*/{FABRIC}": {"status": 0, "state": 1}}),
+        "fabric_state",
+        cause=CONFIGURATION,
+    ),
+    faulty(
+        gpu.fabric,
+        "in progress",
+        node(gpu.fabric, told={f"4/{FABRIC}": {"status": 27, "state": 2}}),
+        "GPU 4 (0000:97:00.0) is 2",
+        cause=CONFIGURATION,
+    ),
+    faulty(
+        gpu.fabric,
+        "joined with an error",
+        node(gpu.fabric, told={f"4/{FABRIC}": {"status": 999}}),
+        "fabric_status",
+        cause=CONFIGURATION,
+    ),
+    *(
+        faulty(
+            gpu.fabric, name, node(gpu.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}), name
+        )
+        for name, mask in {
+            "degraded_bandwidth": 0xA9,
+            "route_recovery": 0xA6,
+            "route_unhealthy": 0x9A,
+            "access_timeout": 0x6A,
+        }.items()
+    ),
+    *(
+        faulty(
+            gpu.fabric,
+            name,
+            node(gpu.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
+            name.split()[0],
+            cause=CONFIGURATION,
+        )
+        for name, mask in {
+            "misconfiguration (too few links)": 0x5AA,
+            "misconfiguration (no partition)": 0x4AA,
+            "partition_missing": 0x20AA,
+            "manager_disconnected": 0x80AA,
+        }.items()
+    ),
+    faulty(
+        gpu.fabric,
+        "unhealthy",
+        node(gpu.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 2}}),
+        "is 2",
+        kind=B200,
+    ),
+    faulty(
+        gpu.fabric,
+        "limited capacity",
+        node(gpu.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 3}}),
+        "is 3",
+        kind=B200,
+    ),
+    blind(
+        gpu.fabric,
+        "a B200 without a summary",
+        node(gpu.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 0}}),
+        B200,
+    ),
+    blind(gpu.fabric, "a state of no meaning", node(gpu.fabric, told={f"4/{FABRIC}": {"state": 0}})),
+    blind(
+        gpu.fabric,
+        "a B200's driver that knows version 2 alone",
+        node(gpu.fabric, "B200", told={"*/nvmlDeviceGetGpuFabricInfoV:3": error(25)}),
+        B200,
+    ),
+]
+
+CASES = [*IDLE, *SETTINGS, *FABRIC_CASES]

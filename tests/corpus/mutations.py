@@ -1,0 +1,50 @@
+"""What can happen to a recording on its way: a line is lost, or the rest of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+TENTHS = 10
+MOST_LINES = 400
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A recording without the lines `lost` (whole or in part); `what` says it for a person."""
+
+    what: str
+    text: str
+    lost: tuple[str, ...]
+
+
+def mutants(text: str) -> Iterator[Mutant]:
+    """Each line deleted, then the file cut at each tenth of its bytes."""
+    lines = text.splitlines(keepends=True)
+    for index in chosen(lines):
+        rest = "".join(lines[:index] + lines[index + 1 :])
+        yield Mutant(f"without line {index + 1}: {lines[index].strip():.80}", rest, (lines[index].strip(),))
+    data = text.encode()
+    for tenth in range(TENTHS):
+        kept = data[: len(data) * tenth // TENTHS].decode("utf-8", "ignore")
+        whole = kept.count("\n")
+        lost = tuple(line.strip() for line in lines[whole:])
+        yield Mutant(f"cut at {tenth}/10, in line {whole + 1}", kept, lost)
+
+
+def chosen(lines: Sequence[str]) -> Sequence[int]:
+    """All lines of a file of up to 400. Of a longer one the first and the last of those that differ in their numbers
+    alone (a file of eight GPUs says everything eight times), and of these again 400 at equal distances.
+    """
+    if len(lines) <= MOST_LINES:
+        return range(len(lines))
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        shape = re.sub(r"(0x)?[0-9a-f]*[0-9][0-9a-f]*", "0", line.lower())
+        first.setdefault(shape, index)
+        last[shape] = index
+    found = sorted({*first.values(), *last.values()})
+    step = max(1.0, len(found) / MOST_LINES)
+    return [found[int(place * step)] for place in range(min(len(found), MOST_LINES))]

@@ -1,0 +1,349 @@
+"""network.mtu, network.names, network.counters: networks that are well, that are not, and that say nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.exchange import PING_BYTES, Responder
+from checks.model import Cause, Level, Observation, Outcome
+from checks.net import counters as counters_module
+from checks.net import mtu as mtu_module
+from checks.net.counters import counters
+from checks.net.mtu import Row, measurement, mtu
+from checks.net.names import names
+from checks.roster import Member, Roster
+from tests.corpus.case import Case, Sort, context, observed
+
+Observe = Callable[[Path], Sequence[Observation]]
+Answers = Mapping[str, Sequence[str] | int]
+HEALTHY, FAULTY, UNMEASURABLE = Sort.HEALTHY, Sort.FAULTY, Sort.UNMEASURABLE
+CONFIG = Cause.CONFIGURATION
+WARN = Level.WARN
+
+# ---------------------------------------------------------------- network.mtu
+
+
+@contextmanager
+def echoing() -> Iterator[int]:
+    """A peer whose responder works; its port."""
+    responder = Responder("corpus", "node-1", "")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    responder.listen("127.0.0.1", port)
+    yield port
+    responder.close()
+
+
+@contextmanager
+def behaving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A peer that treats each connection so."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                link, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(link,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield int(server.getsockname()[1])
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+
+
+def swallows_large(link: socket.socket) -> None:
+    """As a path does that drops full-size packets and says nothing: small messages are echoed."""
+    with link:
+        link.recv(1 << 16)
+        link.sendall(b'{"go": true}\n')
+        while 0 < len(data := link.recv(1 << 20)) <= PING_BYTES:
+            link.sendall(data)
+        with suppress(ConnectionResetError):
+            link.recv(1)  # nothing comes back until the other side gives up
+
+
+def silent(link: socket.socket) -> None:
+    """Accepts, and never says a word."""
+    with link:
+        while link.recv(1 << 16):
+            pass
+
+
+def rude(link: socket.socket) -> None:
+    """Answers with something else."""
+    with link:
+        link.recv(1 << 16)
+        link.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def closed() -> Iterator[int]:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        yield int(probe.getsockname()[1])
+
+
+def probed(*peers: Callable[[], AbstractContextManager[int]], info: bytes | None = None) -> Observe:
+    """network.mtu towards these peers; `info`: what the kernel says of every connection."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+            ports = [stack.enter_context(peer()) for peer in peers]
+            if info is not None:
+                patch.setattr(mtu_module, "_info", lambda link: info)
+            members = [Member("node-0", "127.0.0.1", 1)]
+            members += [Member(f"node-{i}", "127.0.0.1", port) for i, port in enumerate(ports, 1)]
+            made = context(mtu, tmp_path, nodes=len(members), options={"stall_s": 0.3})
+            return observed(mtu, replace(made, roster=Roster(tuple(members), 1, "lo")))
+
+    return observe
+
+
+def found(*nodes: Sequence[Row]) -> Observe:
+    """The check's own measurement of what each node's probes gave."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        made = []
+        for index, rows in enumerate(nodes):
+            metrics = measurement([f"peer-{i}" for i in range(len(rows))], rows)
+            made.append(
+                Observation("network.mtu", f"node-{index}", Outcome.MEASURED, 0.1, dict(metrics.metrics))
+            )
+        return made
+
+    return observe
+
+
+def _mtu(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
+    return Case("network.mtu", sort, name, observe, nodes=2, **more)  # type: ignore[arg-type]
+
+
+JUMBO, PLAIN = Row("ok", 9001, 9001), Row("ok", 1500, 1500)
+nobody = contextmanager(closed)
+
+
+def swallower() -> AbstractContextManager[int]:
+    return behaving(swallows_large)
+
+
+MTU = [
+    _mtu(HEALTHY, "two peers", probed(echoing, echoing)),
+    _mtu(HEALTHY, "jumbo frames everywhere", found([JUMBO], [JUMBO])),
+    _mtu(FAULTY, "large packets vanish", probed(swallower), cause=CONFIG, names="node-1 is 1"),
+    _mtu(
+        FAULTY,
+        "they vanish towards one of two",
+        probed(echoing, swallower),
+        cause=CONFIG,
+        names="node-2 is 1",
+    ),
+    _mtu(
+        FAULTY,
+        "the path is narrower",
+        found([Row("ok", 9001, 1500)], [JUMBO]),
+        cause=CONFIG,
+        level=WARN,
+        names="is 7501",
+    ),
+    _mtu(
+        FAULTY,
+        "one node of three with plain frames",
+        found([JUMBO], [PLAIN], [JUMBO]),
+        cause=CONFIG,
+        names="interface_mtu_bytes is 1500",
+    ),
+    _mtu(FAULTY, "no jumbo frames", found([PLAIN], [PLAIN]), cause=CONFIG, level=WARN, names="below 9001"),
+    _mtu(UNMEASURABLE, "nobody listens", probed(nobody)),
+    _mtu(UNMEASURABLE, "one of two does not listen", probed(echoing, nobody)),
+    _mtu(UNMEASURABLE, "a peer that says nothing", probed(lambda: behaving(silent))),
+    _mtu(UNMEASURABLE, "a peer that is something else", probed(lambda: behaving(rude))),
+    _mtu(UNMEASURABLE, "a kernel without tcp_info", probed(echoing, info=b"\0" * 20 + b"\x40")),
+]
+
+# ---------------------------------------------------------------- network.names
+
+MEMBERS = (Member("algo-1", "10.0.0.11", 1), Member("algo-2", "10.0.0.12", 1))
+GOOD: Answers = {
+    "algo-1": ["10.0.0.11"],
+    "algo-2": ["10.0.0.12"],
+    "10.0.0.11": ["ip-10-0-0-11.internal"],
+    "10.0.0.12": ["ip-10-0-0-12.internal"],
+    "ip-10-0-0-11.internal": ["10.0.0.11"],
+    "ip-10-0-0-12.internal": ["10.0.0.12"],
+}
+
+
+def resolved(answers: Answers, members: Sequence[Member] = MEMBERS, hangs: str = "") -> Observe:
+    """network.names with a resolver that knows this; a number is its error, `hangs` a name that it never answers."""
+
+    def told(name: str) -> list[str]:
+        if name == hangs:
+            threading.Event().wait(1.0)
+        answer = answers.get(name, socket.EAI_NONAME)
+        if isinstance(answer, int):
+            raise socket.gaierror(answer, "as told")
+        return list(answer)
+
+    def forward(name: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in told(name)]
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(socket, "getaddrinfo", forward)
+            patch.setattr(socket, "getnameinfo", lambda place, _flags: (told(place[0])[0], "0"))
+            made = context(names, tmp_path, nodes=len(members), options={"lookup_s": 0.2})
+            return observed(names, replace(made, roster=Roster(tuple(members), 1, "")))
+
+    return observe
+
+
+def _names(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
+    return Case("network.names", sort, name, observe, cause=CONFIG, **more)  # type: ignore[arg-type]
+
+
+SHARED = (MEMBERS[0], replace(MEMBERS[1], address="10.0.0.11"))
+NAMES = [
+    _names(HEALTHY, "both ways", resolved(GOOD)),
+    _names(HEALTHY, "addresses without names", resolved({k: v for k, v in GOOD.items() if k[0] == "a"})),
+    _names(
+        FAULTY,
+        "a name that leads elsewhere",
+        resolved({**GOOD, "algo-2": ["10.0.0.99"]}),
+        names="leads to 10.0.0.99",
+    ),
+    _names(
+        FAULTY,
+        "the own name leads to 127.0.1.1",
+        resolved({**GOOD, "algo-1": ["127.0.1.1"]}),
+        names="127.0.1.1",
+    ),
+    _names(
+        FAULTY,
+        "two members with one address",
+        resolved({**GOOD, "algo-2": ["10.0.0.11"]}, SHARED),
+        names="shared_addresses is 2",
+    ),
+    _names(
+        FAULTY,
+        "a name that does not exist",
+        resolved({**GOOD, "algo-2": socket.EAI_NONAME}),
+        level=WARN,
+        names="algo-2 10.0.0.12: the name does not exist",
+    ),
+    _names(
+        FAULTY,
+        "a stale reverse entry",
+        resolved({**GOOD, "ip-10-0-0-12.internal": ["10.0.0.77"]}),
+        level=WARN,
+        names="which leads to 10.0.0.77",
+    ),
+    _names(UNMEASURABLE, "the resolver cannot be reached", resolved({**GOOD, "algo-1": socket.EAI_AGAIN})),
+    _names(
+        UNMEASURABLE, "the reverse zone cannot be reached", resolved({**GOOD, "10.0.0.12": socket.EAI_FAIL})
+    ),
+    _names(UNMEASURABLE, "the resolver hangs", resolved(GOOD, hangs="algo-2")),
+]
+
+# ---------------------------------------------------------------- network.counters
+
+HEAD = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+"""
+START = {"rx_bytes": 900, "rx_errors": 4, "rx_dropped": 20, "tx_bytes": 800, "tx_errors": 0, "tx_dropped": 0}
+ALLOWED = {"bw_in_allowance_exceeded": 70, "pps_allowance_exceeded": 0, "conntrack_allowance_available": 500}
+
+
+def dev(values: Mapping[str, int], name: str = "ens32") -> str:
+    """/proc/net/dev with the loopback interface and this one."""
+    v = {**START, **values}
+    row = f"{v['rx_bytes']} 9 {v['rx_errors']} {v['rx_dropped']} 0 0 0 0 {v['tx_bytes']} 8 {v['tx_errors']} {v['tx_dropped']} 0 0 0 0"
+    return f"{HEAD}    lo: 10 1 0 0 0 0 0 0 10 1 0 0 0 0 0 0\n{name}: {row}\n"
+
+
+def counted(
+    grown: Mapping[str, int] | None = None,
+    driver: Mapping[str, int] | None = ALLOWED,
+    more: Mapping[str, int] | None = None,
+    last: str | None = None,
+    looked: bool = True,
+    kind: str = "p5.48xlarge",
+) -> Observe:
+    """network.counters where the interface's and the driver's counters grow meanwhile; `last`: the second text."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        made = context(counters, tmp_path, kind)
+        file = tmp_path / "dev"
+        now = dict(driver or {})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(counters_module, "DEV", file)
+            patch.setattr(counters_module, "interface_of", lambda address: "ens32")
+            patch.setattr(counters_module, "default_interfaces", lambda: ("ens32",))
+            patch.setattr(
+                counters_module, "driver_counters", lambda name: dict(now) if name == "ens32" else {}
+            )
+            made = replace(made, roster=replace(made.roster, interface="ens32"))
+            file.write_text(dev({}))
+            before = dict(counters.before(made)) if looked and counters.before is not None else None
+            after = {key: START[key] + value for key, value in (grown or {}).items()}
+            file.write_text(dev(after) if last is None else last)
+            now.update({key: now[key] + value for key, value in (more or {}).items()})
+            return observed(counters, replace(made, before=before))
+
+    return observe
+
+
+def _counters(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
+    return Case("network.counters", sort, name, observe, **{"level": WARN, "cause": CONFIG, **more})  # type: ignore[arg-type]
+
+
+COUNTED = [
+    _counters(HEALTHY, "nothing but traffic", counted({"rx_bytes": 5000, "tx_bytes": 5000})),
+    _counters(
+        HEALTHY,
+        "a few drops, fewer connections left",
+        counted({"rx_dropped": 3}, more={"conntrack_allowance_available": -40}),
+    ),
+    _counters(HEALTHY, "no EC2 declared", counted({}, driver={}, kind="cpu"), instance_type="cpu"),
+    _counters(
+        FAULTY,
+        "received with errors",
+        counted({"rx_errors": 2}),
+        cause=Cause.HARDWARE,
+        names="ens32: rx_errors is 2",
+    ),
+    _counters(
+        FAULTY,
+        "sent with errors",
+        counted({"tx_errors": 1}),
+        cause=Cause.HARDWARE,
+        names="ens32: tx_errors is 1",
+    ),
+    _counters(FAULTY, "drops", counted({"rx_dropped": 2000}), names="rx_dropped is 2000"),
+    _counters(
+        FAULTY,
+        "the bandwidth allowance is exceeded",
+        counted({}, more={"bw_in_allowance_exceeded": 9}),
+        names="bw_in_allowance_exceeded 70 -> 79",
+    ),
+    _counters(UNMEASURABLE, "no first look", counted(looked=False)),
+    _counters(UNMEASURABLE, "a counter went backwards", counted({"rx_errors": -1})),
+    _counters(
+        UNMEASURABLE, "an allowance counter went backwards", counted(more={"bw_in_allowance_exceeded": -70})
+    ),
+    _counters(UNMEASURABLE, "the interface is gone", counted(last=dev({}, "ens99"))),
+    _counters(UNMEASURABLE, "the text is cut", counted(last=dev({})[:-9])),
+    _counters(UNMEASURABLE, "the text is empty", counted(last="")),
+    _counters(UNMEASURABLE, "another driver on a type with ENA", counted(driver={})),
+]
+
+CASES = [*MTU, *NAMES, *COUNTED]

@@ -1,0 +1,281 @@
+"""neuron.*: a tree of /dev and /sys, a kernel's log, and fakes of neuron-ls and nccom-test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from unittest import mock
+
+from checks.check import Check
+from checks.explain.reading import Kind
+from checks.kernel import source
+from checks.model import Cause, Level, Observation
+from checks.neuron import collectives, devices, ecc
+from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
+from tests.fakes.tools import Reply, install, on_path
+
+FOLDER = RECORDINGS_FOLDER / "neuron"
+TRN1, SMALL, TRN2 = "trn1.32xlarge", "trn1.2xlarge", "trn2.48xlarge"
+HW_ERR = (
+    "NEURON_HW_ERR={kind} instance-id=i-0f00dfeed00000001 hostname=ip-10-9-8-7 nd-id={device} nc-id=1 "
+    "serial-num=5eed5eed5eed action=TERMINATE_INSTANCE"
+)
+Made = Callable[[Path], Sequence[Observation]]
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / name).read_text()
+
+
+def tree(
+    root: Path,
+    count: int = 16,
+    counts: Mapping[tuple[int, str], str] | None = None,
+    folder: str = "stats/hardware",
+    without: Sequence[int] = (),
+) -> None:
+    """/dev and /sys of a node with so many devices; `counts` are those of its counters that are not 0."""
+    (root / "dev").mkdir(parents=True, exist_ok=True)
+    (root / devices.SYSFS).mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        (root / "dev" / f"neuron{number}").touch()
+        place = root / devices.SYSFS / f"neuron{number}" / folder
+        place.mkdir(parents=True, exist_ok=True)
+        for name in () if number in without else (*ecc.COUNTERS, ecc.REPAIRABLE):
+            (place / name).write_text(f"{(counts or {}).get((number, name), '0')}\n")
+
+
+def node(
+    check: Check,
+    tools: Mapping[str, Sequence[Reply]],
+    *,
+    make: Callable[[Path], object] = tree,
+    instance_type: str = TRN1,
+    said: Sequence[str] = ("neuron: module loaded",),
+    log: bool = True,
+    options: dict[str, float] | None = None,
+) -> Made:
+    """The check's own body on a node made of this tree, these tools and this kernel's log."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        root, folder, path = tmp_path / "root", tmp_path / "tools", tmp_path / "kern.log"
+        make(root)
+        folder.mkdir(exist_ok=True)
+        for name, replies in tools.items():
+            install(folder, name, replies)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+        path.write_text("".join(f"{stamp} ip-10-9-8-7 kernel: {line}\n" for line in said))
+        with ExitStack() as stack:
+            for module in (devices, ecc):
+                stack.enter_context(mock.patch.object(module, "ROOT", root))
+            if log:
+                stack.enter_context(mock.patch.dict("os.environ", {source.FILE_VARIABLE: str(path)}))
+            else:
+                stack.enter_context(mock.patch.object(source, "KMSG", str(tmp_path / "none")))
+                stack.enter_context(mock.patch.object(source, "FILES", ()))
+            stack.enter_context(on_path(folder, alone=not tools or not log))
+            return observed(check, context(check, tmp_path, instance_type, options=options))
+
+    return observe
+
+
+def listed(name: str, count: int = 16, instance_type: str = TRN1, code: int = 0, part: float = 1.0) -> Made:
+    reply = Reply(text_of(name), "-j", code=code, part=part)
+    return node(
+        devices.devices, {"neuron-ls": [reply]}, make=lambda r: tree(r, count), instance_type=instance_type
+    )
+
+
+def counted(
+    make: Callable[[Path], object] = tree, said: Sequence[str] = ("neuron: module loaded",), log: bool = True
+) -> Made:
+    return node(ecc.ecc, {}, make=make, said=said, log=log)
+
+
+def ran(
+    *replies: Reply,
+    ls: str = "ls_trn1.json",
+    instance_type: str = TRN1,
+    operations: float = 1,
+    deadline_s: float = 5.0,
+    missing: bool = False,
+) -> Made:
+    tools: dict[str, Sequence[Reply]] = {"neuron-ls": [Reply(text_of(ls), "-j")]}
+    if not missing:
+        tools["nccom-test"] = replies
+    options = {"operations": operations, "deadline_s": deadline_s}
+    return node(collectives.collectives, tools, instance_type=instance_type, options=options)
+
+
+def faulty(
+    check: str,
+    name: str,
+    observe: Made,
+    names: str,
+    cause: Cause = Cause.HARDWARE,
+    level: Level = Level.FAIL,
+    instance_type: str = TRN1,
+) -> Case:
+    return Case(check, Sort.FAULTY, name, observe, instance_type, level=level, cause=cause, names=names)
+
+
+def unmeasurable(check: str, name: str, observe: Made) -> Case:
+    return Case(check, Sort.UNMEASURABLE, name, observe, TRN1)
+
+
+def healthy(check: str, name: str, observe: Made, instance_type: str = TRN1) -> Case:
+    return Case(check, Sort.HEALTHY, name, observe, instance_type)
+
+
+DEVICES, ECC, COLLECTIVES = "neuron.devices", "neuron.ecc", "neuron.collectives"
+CONFIGURATION = Cause.CONFIGURATION
+CASES: list[Case] = [
+    healthy(DEVICES, "trn1.32xlarge", listed("ls_trn1.json")),
+    healthy(DEVICES, "trn1.2xlarge", listed("ls_trn1_2xlarge.json", 1, SMALL), SMALL),
+    healthy(DEVICES, "trn2.48xlarge", listed("ls_trn2.json", 16, TRN2), TRN2),
+    faulty(DEVICES, "a device is gone", listed("ls_trn1_fifteen.json", 15), "devices_found is 15"),
+    faulty(DEVICES, "gone for neuron-ls alone", listed("ls_trn1_last_gone.json", 16), "devices_found is 15"),
+    faulty(DEVICES, "gone in /dev alone", listed("ls_trn1.json", 15), "devices_found is 15"),
+    faulty(
+        DEVICES,
+        "none at all, and neuron-ls fails",
+        listed("nccom_no_driver.txt", 0, code=1),
+        "devices_found is 0",
+    ),
+    faulty(
+        DEVICES, "a core is gone", listed("ls_trn1_one_core.json"), "device 9 (0000:19:1c.0) is 1; 15 are 2"
+    ),
+    faulty(DEVICES, "a link is down", listed("ls_trn1_link_down.json"), "device 2 (0000:12:1c.0) is 1"),
+    faulty(DEVICES, "half a link", listed("ls_trn1_half_link.json"), "links_one_way: device 6"),
+    faulty(DEVICES, "other processes", listed("ls_trn1_busy.json"), "device 4", Cause.APPLICATION),
+    faulty(
+        DEVICES,
+        "trn1 where trn2 is declared",
+        listed("ls_trn1.json", 16, TRN2),
+        "cores is 2, the instance type has 8",
+        CONFIGURATION,
+        instance_type=TRN2,
+    ),
+    unmeasurable(DEVICES, "neuron-ls is not installed", node(devices.devices, {})),
+    unmeasurable(DEVICES, "neuron-ls fails", listed("nccom_no_driver.txt", code=1)),
+    unmeasurable(DEVICES, "neuron-ls fails after its output", listed("ls_trn1.json", code=1)),
+    unmeasurable(DEVICES, "cut output", listed("ls_trn1.json", part=0.7)),
+    unmeasurable(DEVICES, "an empty list", node(devices.devices, {"neuron-ls": [Reply("[]\n")]})),
+    unmeasurable(DEVICES, "killed", node(devices.devices, {"neuron-ls": [Reply(signal=9)]})),
+    healthy(ECC, "no error", counted()),
+    healthy(ECC, "counters elsewhere", counted(lambda r: tree(r, folder="hardware/ecc"))),
+    faulty(
+        ECC, "memory", counted(lambda r: tree(r, counts={(11, "mem_ecc_uncorrected"): "2"})), "device 11 is 2"
+    ),
+    faulty(
+        ECC, "sram", counted(lambda r: tree(r, counts={(0, "sram_ecc_uncorrected"): "1"})), "device 0 is 1"
+    ),
+    faulty(
+        ECC,
+        "repairable",
+        counted(lambda r: tree(r, counts={(3, "mem_ecc_repairable_uncorrected"): "1"})),
+        "device 3 is 1 repairable",
+        level=Level.WARN,
+    ),
+    *(
+        faulty(
+            ECC, f"kernel: {kind}", counted(said=[HW_ERR.format(kind=kind, device=6)]), f"device 6 is {kind}"
+        )
+        for kind in (
+            "SRAM_UNCORRECTABLE_ERROR",
+            "NC_UNCORRECTABLE_ERROR",
+            "HBM_UNCORRECTABLE_ERROR",
+            "DMA_ERROR",
+        )
+    ),
+    unmeasurable(ECC, "no driver", counted(lambda r: None)),
+    unmeasurable(ECC, "a device without counters", counted(lambda r: tree(r, without=(5,)))),
+    unmeasurable(ECC, "a device is not there", counted(lambda r: tree(r, 15))),
+    unmeasurable(ECC, "garbage", counted(lambda r: tree(r, counts={(1, "mem_ecc_uncorrected"): "-1"}))),
+    unmeasurable(ECC, "no kernel log", counted(log=False)),
+    healthy(COLLECTIVES, "all-reduce", ran(Reply(text_of("nccom_allr.txt")))),
+    healthy(
+        COLLECTIVES,
+        "on logical cores",
+        ran(Reply(text_of("nccom_allr.txt"), "-r 64"), ls="ls_trn2.json", instance_type=TRN2),
+        TRN2,
+    ),
+    faulty(
+        COLLECTIVES,
+        "wrong results",
+        ran(Reply(text_of("nccom_allr_wrong.txt"), code=1)),
+        "Data mismatch at rank 5",
+    ),
+    faulty(
+        COLLECTIVES,
+        "sizes failed",
+        ran(Reply(text_of("nccom_allr_failure.txt"), code=1)),
+        "neuron-bench",
+        CONFIGURATION,
+    ),
+    faulty(
+        COLLECTIVES,
+        "exit code 0 all the same",
+        ran(Reply(text_of("nccom_allr_failure.txt"))),
+        "neuron-bench",
+        CONFIGURATION,
+    ),
+    faulty(
+        COLLECTIVES, "slow", ran(Reply(text_of("nccom_allr_slow.txt"))), "allr: busbw_gbps is", CONFIGURATION
+    ),
+    faulty(
+        COLLECTIVES,
+        "the second operation",
+        ran(Reply(text_of("nccom_allr.txt"), "allr"), Reply(text_of("nccom_allr_slow.txt")), operations=2),
+        "allg: busbw_gbps is",
+        CONFIGURATION,
+    ),
+    unmeasurable(COLLECTIVES, "no driver", ran(Reply(text_of("nccom_no_driver.txt"), code=1))),
+    unmeasurable(COLLECTIVES, "cut", ran(Reply(text_of("nccom_allr.txt"), part=0.6))),
+    unmeasurable(
+        COLLECTIVES,
+        "figures that contradict each other",
+        ran(Reply(text_of("nccom_allr.txt").replace("4194304", "1048576", 1))),
+    ),
+    unmeasurable(
+        COLLECTIVES,
+        "a size is missing",
+        ran(
+            Reply(
+                "".join(line for line in text_of("nccom_allr.txt").splitlines(True) if "4194304 " not in line)
+            )
+        ),
+    ),
+    unmeasurable(COLLECTIVES, "nan", ran(Reply(text_of("nccom_allr.txt").replace("2105", " nan")))),
+    unmeasurable(COLLECTIVES, "exit code without a failure", ran(Reply(text_of("nccom_allr.txt"), code=1))),
+    unmeasurable(COLLECTIVES, "hangs", ran(Reply(seconds=3600), deadline_s=0.5)),
+    unmeasurable(COLLECTIVES, "nccom-test is not installed", ran(missing=True)),
+    unmeasurable(COLLECTIVES, "neuron-ls is not installed", node(collectives.collectives, {})),
+]
+RULES = {r"^\+[-+]+\+$": "a rule; without the last one the table is cut"}
+SAYS_NOTHING = {
+    r'^"cpu_affinity"': "where the device hangs; no rule looks at it",
+    r'^"numa_node"': "where the device hangs; no rule looks at it",
+}
+
+
+def _recorded(
+    path: str, level: Level, instance_type: str = TRN1, irrelevant: dict[str, str] | None = None
+) -> Recording:
+    return Recording(f"neuron/{path}", Kind.NEURON_LS, level, instance_type, irrelevant=irrelevant or {})
+
+
+RECORDINGS: list[Recording] = [
+    _recorded("ls_trn1.json", Level.PASS, TRN1, SAYS_NOTHING),
+    _recorded("ls_trn1_2xlarge.json", Level.PASS, SMALL, SAYS_NOTHING),
+    _recorded("ls_trn1_link_down.json", Level.FAIL),
+    _recorded("ls_trn1_busy.json", Level.FAIL, ""),
+    _recorded("ls_trn1.txt", Level.PASS, TRN1, RULES),
+    _recorded("ls_trn1.txt", Level.PASS, "", RULES),
+    _recorded("ls_trn1_busy.txt", Level.FAIL),
+    _recorded("monitor_trn1.json", Level.PASS),
+    _recorded("monitor_ecc.json", Level.FAIL),
+    _recorded("monitor_error.json", Level.FAIL, ""),
+]

@@ -1,0 +1,48 @@
+"""Every case of the fault corpus: healthy passes, faulty and unmeasurable never do."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checks import catalog
+from checks.model import Cause, Level, worst
+from tests.corpus.case import Case, Sort
+from tests.corpus.judging import verdict_of
+
+FAMILIES = sorted(path.stem for path in Path(__file__).parent.glob("*_cases.py"))
+CASES: list[Case] = [
+    case for family in FAMILIES for case in importlib.import_module(f"tests.corpus.{family}").CASES
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.sort.value}-{case.name}")
+def test_the_case_is_judged_as_it_should(
+    case: Case, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Healthy is PASS; faulty has its finding; unmeasurable is never PASS, and blames no hardware."""
+    verdict = verdict_of(case, tuple(case.observe(tmp_path)))
+    said = "\n".join(
+        f"{f.level.value} {f.cause.value} {f.message}\n{f.evidence[:500]}" for f in verdict.findings
+    )
+    level = worst([finding.level for finding in verdict.findings])
+    record_property("corpus", [case.check, case.sort.value, level.value])
+    if case.sort is Sort.HEALTHY:
+        assert level is Level.PASS, said
+        return
+    assert level is not Level.PASS, "it would have passed"
+    if case.sort is Sort.UNMEASURABLE:
+        assert {finding.cause for finding in verdict.findings} == {Cause.EVIDENCE}, said
+        return
+    fitting = [f for f in verdict.findings if (f.level, f.cause) == (case.level, case.cause)]
+    assert any(case.names in f"{f.subject} {f.message} {f.evidence}" for f in fitting), said
+
+
+def test_every_check_has_its_three_cases() -> None:
+    """A name of `checks list` without a healthy, a faulty or an unmeasurable case is a gap."""
+    have = {(case.check, case.sort) for case in CASES}
+    gaps = [f"{c.name}: {sort.value}" for c in catalog.CATALOG for sort in Sort if (c.name, sort) not in have]
+    assert not gaps, "\n".join(gaps)

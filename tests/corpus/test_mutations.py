@@ -1,0 +1,112 @@
+"""Every recording that `prelaunch explain` reads, whole and mutated: what lost a line is no pass, unless the line said nothing."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checks.explain import judge
+from checks.explain.reading import Asked, Kind
+from checks.explain.registry import STUMBLED, claimed_by, module_of
+from checks.model import Level
+from checks.policy import Policy
+from tasks.explaining import explained_text
+from tasks.inputs import default_of
+from tests.corpus.case import RECORDINGS_FOLDER, Recording, declared
+from tests.corpus.mutations import Mutant, chosen, mutants
+
+FAMILIES = sorted(path.stem for path in Path(__file__).parent.glob("*_cases.py"))
+RECORDINGS: list[Recording] = [
+    recording
+    for family in FAMILIES
+    for recording in getattr(importlib.import_module(f"tests.corpus.{family}"), "RECORDINGS", ())
+]
+POLICIES: dict[str, Policy] = {}
+TYPICAL = {Kind.NEURON_LS: "trn2.48xlarge"}
+
+
+def _level(recording: Recording, data: bytes) -> Level:
+    """The level that its kind's own reader gives it: recognising it could only refuse more."""
+    said = recording.instance_type
+    asked = Asked(declared(said, recording.nodes)) if said else Asked()
+    policy = _policy(said or TYPICAL.get(recording.kind, "p5.48xlarge"))
+    found = explained_text("-", "recording", data, recording.kind, policy, asked)
+    stumbled = [f.message for f in found.verdict.findings if STUMBLED in f.message]
+    assert not stumbled, "a reader says where a text breaks; it does not break itself"
+    return found.verdict.level
+
+
+def _policy(instance_type: str) -> Policy:
+    if instance_type not in POLICIES:
+        POLICIES[instance_type] = default_of(instance_type)[0]
+    return POLICIES[instance_type]
+
+
+def _text(recording: Recording) -> str:
+    return (
+        (RECORDINGS_FOLDER / recording.path)
+        .read_bytes()
+        .decode("utf-8", "backslashreplace")
+        .replace("\r\n", "\n")
+    )
+
+
+def _name(recording: Recording) -> str:
+    return f"{recording.path}-{recording.instance_type or 'undeclared'}"
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=_name)
+def test_the_whole_recording_is_judged_as_it_says(recording: Recording) -> None:
+    """It is recognised as its kind, and has its level."""
+    data = (RECORDINGS_FOLDER / recording.path).read_bytes()
+
+    assert module_of(recording.kind) == claimed_by(_text(recording))
+    assert recording.level is _level(recording, data)
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=_name)
+def test_a_mutated_recording_never_passes(
+    recording: Recording, record_property: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for lines that are stated to carry no evidence; and no such statement is stale."""
+    # The policy's digest takes nine tenths of the time, and no part in the level.
+    monkeypatch.setattr(judge, "dump_plain", lambda policy: b"")
+    made = list(mutants(_text(recording)))
+    passed = [mutant for mutant in made if _level(recording, mutant.text.encode()) is Level.PASS]
+    wrong = [mutant.what for mutant in passed if not _excused(mutant, recording)]
+    record_property("mutations", [len(made), len(wrong), len(passed) - len(wrong)])
+
+    assert not wrong, f"{len(wrong)} of {len(made)} pass:\n" + "\n".join(wrong[:40])
+    used = {line for mutant in passed for line in mutant.lost}
+    stale = [why for why in recording.irrelevant if not any(re.search(why, line) for line in used)]
+    assert [] == stale, "no mutation needs these excuses"
+
+
+def _excused(mutant: Mutant, recording: Recording) -> bool:
+    return all(any(re.search(pattern, line) for pattern in recording.irrelevant) for line in mutant.lost)
+
+
+def test_every_line_of_a_short_file_is_deleted_once() -> None:
+    """And it is cut at each tenth, at its very beginning too."""
+    made = list(mutants("one\ntwo\nthree\n"))
+
+    assert ["two\nthree\n", "one\nthree\n", "one\ntwo\n"] == [mutant.text for mutant in made[:3]]
+    assert (10, "", ("one", "two", "three")) == (len(made[3:]), made[3].text, made[3].lost)
+
+
+def test_a_cut_within_a_line_loses_that_line() -> None:
+    """What is left of it is no evidence."""
+    half = next(mutant for mutant in mutants("12345\n6789\n") if mutant.text == "123")
+
+    assert ("12345", "6789") == half.lost
+
+
+def test_of_a_long_file_each_shape_is_deleted_first_and_last() -> None:
+    """Eight GPUs say everything eight times."""
+    lines = [line for gpu in range(100) for line in (f"<gpu {gpu}>\n", *(f"a{gpu}\n",) * 5)]
+
+    assert [0, 1, 594, 599] == list(chosen(lines))

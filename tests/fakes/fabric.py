@@ -1,0 +1,135 @@
+"""A fake EFA node: fi_info replays a recording, fi_pingpong really listens and connects, /sys counts what it sends.
+
+Each domain has a mode: "ok"; "shm" (nothing goes over the device); "acks" (one message is not acknowledged); "short" (the
+table of a datagram endpoint); "cut", "garbage"; "hang"; "4126"; "gone" (fi_getinfo -61 on the server); "refuse" (exit 1).
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.fakes.tools import Reply, install
+
+TABLE = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+64      10      =10      1.2k        0.02s      0.05    1211.35       0.00
+256     10      =10      5k          0.00s     11.18      22.90       0.04
+1k      10      =10      20k         0.00s     44.23      23.15       0.04
+4k      10      =10      80k         0.00s    166.17      24.65       0.04
+64k     10      =10      1.2m        0.00s    741.36      88.40       0.01
+1m      10      =10      20m         0.01s   2669.83     392.75       0.00
+"""
+SENT_BYTES = 22370560
+COUNTERS = {
+    "tx_bytes": 7000000,
+    "rx_bytes": 6000000,
+    "rx_drops": 3,
+    "rdma_read_wr_err": 0,
+    "rdma_write_wr_err": 0,
+    "unresponsive_remote_events": 2,
+    "impaired_remote_conn_events": 0,
+    "retrans_timeout_events": 0,
+    "retrans_pkts": 11,
+    "lifespan": 12,
+}
+
+_BODY = """#!{python} -S
+# A fake fi_pingpong for Prelaunch's tests.
+import json, os, socket, sys, time
+told = json.load(open({told!r}))
+words = sys.argv[1:]
+options = {{word: words[i + 1] for i, word in enumerate(words[:-1]) if word in ("-e", "-p", "-d", "-B", "-P")}}
+mode = told["modes"].get(options.get("-d", ""), "ok")
+table = told["table"]
+def count():
+    path = os.path.join(told["sysfs"], options.get("-d", "").replace("-rdm", ""), "ports/1/hw_counters/tx_bytes")
+    if os.path.exists(path):
+        sent = int(open(path).read()) + told["bytes"]
+        open(path + ".new", "w").write(str(sent))
+        os.replace(path + ".new", path)
+if "-B" in options:
+    server = socket.create_server(("", int(options["-B"])))
+    link, _ = server.accept()
+    said = link.recv(1)
+    if mode == "gone":
+        sys.exit("fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)")
+    if not said:
+        sys.exit("ctrl/read: no data or remote connection closed")
+    if mode == "hang":
+        time.sleep(3600)
+    link.sendall(b"!")
+    sys.stdout.write(table)
+    sys.exit(0)
+link = socket.create_connection((words[-1], int(options["-P"])))
+link.sendall(b"?")
+if not link.recv(1):
+    sys.stderr.write("[error] util/pingpong.c:568 : ctrl/read: no data or remote connection closed\\n")
+    sys.exit(103)
+if mode == "4126":
+    sys.exit("fi_cq_readerr 4126 Unresponsive receiver (reachable by EFA device but handshake failed)")
+if mode == "refuse":
+    sys.exit("[error] util/pingpong.c:1399: fi_domain: Cannot allocate memory")
+if mode not in ("shm",):
+    count()
+lines = table.splitlines(True)
+if mode == "acks":
+    table = table.replace("64k     10      =10", "64k     10      9  ")
+if mode == "short":
+    table = "".join(lines[:5])
+if mode == "cut":
+    table = table[: len(table) * 6 // 10]
+if mode == "garbage":
+    table = table.replace("24.65", "2x.65")
+sys.stdout.write(table)
+"""
+
+
+def install_fabric(
+    folder: Path, fi_info: str, modes: Mapping[str, str] | None = None, sysfs: Path | None = None
+) -> None:
+    """Put fi_info (of libfabric 1.22) and fi_pingpong into the folder."""
+    version = Reply("fi_info: 1.22.0\nlibfabric: 1.22.0\nlibfabric api: 1.22\n", asked="--version")
+    install(folder, "fi_info", [version, Reply(fi_info, asked="-p efa")])
+    told = folder / ".fi_pingpong.json"
+    told.write_text(
+        json.dumps(
+            {"modes": dict(modes or {}), "table": TABLE, "bytes": SENT_BYTES, "sysfs": str(sysfs or "/none")}
+        )
+    )
+    path = folder / "fi_pingpong"
+    path.write_text(_BODY.format(python=sys.executable, told=str(told)))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def make_sysfs(
+    root: Path,
+    devices: Sequence[str],
+    states: Mapping[str, str] | None = None,
+    counters: Mapping[str, int] | None = None,
+) -> Path:
+    """A tree as /sys/class/infiniband has it: the devices, port 1 active unless `states` says otherwise."""
+    for name in devices:
+        folder = root / name
+        (folder / "device/driver/module").mkdir(parents=True, exist_ok=True)
+        (folder / "device/vendor").write_text("0x1d0f\n")
+        (folder / "device/driver/module/version").write_text("2.13.0g\n")
+        (folder / "ports/1/hw_counters").mkdir(parents=True, exist_ok=True)
+        (folder / "ports/1/state").write_text((states or {}).get(name, "4: ACTIVE") + "\n")
+        for key, value in (COUNTERS if counters is None else counters).items():
+            (folder / "ports/1/hw_counters" / key).write_text(f"{value}\n")
+    return root
+
+
+def endpoints(devices: Sequence[str], blocks: int = 2) -> str:
+    """What fi_info -p efa prints for these devices: 1, 2 or 3 endpoints each, as the generations of libfabric do."""
+    kinds = [("efa-direct", "rdm", "RDM"), ("efa", "rdm", "RDM"), ("efa", "dgrm", "DGRAM")]
+    chosen = {1: kinds[1:2], 2: kinds[1:], 3: kinds}[blocks]
+    return "".join(
+        f"provider: efa\n    fabric: {fabric}\n    domain: {name}-{suffix}\n    version: 122.0\n"
+        f"    type: FI_EP_{kind}\n    protocol: FI_PROTO_EFA\n"
+        for name in devices
+        for fabric, suffix, kind in chosen
+    )

@@ -1,0 +1,160 @@
+"""A node with GPUs that are not there: NVML, CUDA and the kernel's files agree, but for what is dialled.
+
+For this process and for the children that it starts: a folder on PYTHONPATH holds pynvml.py, and a sitecustomize.py
+that stands in for libcuda.so.1 (dials "cuda": how many, or {"error": code}, {"hang": seconds}).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.fakes.gpu_models import MODELS
+
+FAKE = Path(__file__).with_name("pynvml_fake.py")
+
+_SITE = """# A stand-in for CUDA's driver library, for Prelaunch's tests; and where the kernel's files of GPUs are looked for.
+import ctypes, importlib.abc, importlib.machinery, json, os, pathlib, sys, time, uuid
+import pynvml
+
+DIALS = json.load(open(os.environ["FAKE_NVML"]))
+TOLD = DIALS.get("cuda", DIALS.get("gpus", 8))
+REAL = ctypes.CDLL
+
+
+class Cuda:
+    def shown(self):
+        named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return list(range(TOLD)) if named is None else [int(n) for n in named.split(",") if n.strip()]
+
+    def cuInit(self, flags):
+        if isinstance(TOLD, dict):
+            time.sleep(TOLD.get("hang", 0))
+            return TOLD["error"]
+        return 0 if TOLD else 100
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = len(self.shown())
+        return 0
+
+    def cuDeviceGet(self, device, index):
+        device._obj.value = self.shown()[index]
+        return 0
+
+    def cuDeviceGetUuid(self, raw, device):
+        raw._obj[:] = uuid.UUID(pynvml.uuid_of(device.value).removeprefix("GPU-")).bytes
+        return 0
+
+
+class Stand(REAL):
+    def __new__(cls, name=None, *rest, **more):
+        return Cuda() if name == "libcuda.so.1" else REAL(name, *rest, **more)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "checks.gpu.found":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            module.ROOT = pathlib.Path(os.environ["FAKE_GPU_ROOT"])
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+ctypes.CDLL = Stand
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def tree(root: Path, proc: int | None, dev: int) -> Path:
+    """A root in which the driver lists `proc` GPUs (None: no driver), and /dev has `dev`."""
+    fake = module()
+    (root / "dev").mkdir(parents=True)
+    for name in ("nvidiactl", "nvidia-uvm", "nvidia-caps", *(f"nvidia{index}" for index in range(dev))):
+        (root / "dev" / name).touch()
+    if proc is not None:
+        (root / "proc/driver/nvidia/gpus").mkdir(parents=True)
+    for index in range(proc or 0):
+        folder = root / "proc/driver/nvidia/gpus" / fake.pci_of(index)[4:].lower()
+        folder.mkdir()
+        (folder / "information").write_text(
+            f"Model: \t\t test\nGPU UUID: \t {fake.uuid_of(index)}\n", encoding="utf-8"
+        )
+    return root
+
+
+def module(**dials: Any) -> Any:
+    """A fresh stand-in for pynvml with these dials."""
+    spec = importlib.util.spec_from_file_location("pynvml", FAKE)
+    assert spec is not None and spec.loader is not None
+    made: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    made.turn(**_whole(dials))
+    return made
+
+
+@contextmanager
+def nvml(fake: ModuleType | None) -> Iterator[None]:
+    """The module is what `import pynvml` finds in this process; None: it is not installed."""
+    with _patched(sys.modules, "pynvml", fake):
+        yield
+
+
+def environment(folder: Path, *, proc: int | None = 8, dev: int = 8, **dials: Any) -> dict[str, str]:
+    """What a child needs in its environment to believe that it runs on the node; the files lie in the folder."""
+    path = folder / "python"
+    path.mkdir(parents=True)
+    shutil.copy(FAKE, path / "pynvml.py")
+    (path / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
+    (path / "dials.json").write_text(json.dumps(_whole(dials)), encoding="utf-8")
+    tree(folder / "root", proc, dev)
+    found = os.environ.get("PYTHONPATH")
+    return {
+        "PYTHONPATH": os.pathsep.join((str(path), *([found] if found else ()))),
+        "FAKE_NVML": str(path / "dials.json"),
+        "FAKE_GPU_ROOT": str(folder / "root"),
+    }
+
+
+@contextmanager
+def gpu_node(folder: Path, *, proc: int | None = 8, dev: int = 8, **dials: Any) -> Iterator[Path]:
+    """This process and its children believe that they run on the node; yields its root."""
+    added = environment(folder, proc=proc, dev=dev, **dials)
+    old = {name: os.environ.get(name) for name in added}
+    os.environ.update(added)
+    try:
+        with nvml(module(**dials)):
+            yield folder / "root"
+    finally:
+        for name, value in old.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _whole(dials: dict[str, Any]) -> dict[str, Any]:
+    """The dials with what they leave out, and the model's figures."""
+    return {"gpus": 8, **dials, "spec": MODELS[dials.get("model", "H100")]}
+
+
+@contextmanager
+def _patched(table: dict[str, Any], name: str, value: Any) -> Iterator[None]:
+    missing = object()
+    old = table.get(name, missing)
+    table[name] = value
+    try:
+        yield
+    finally:
+        if old is missing:
+            del table[name]
+        else:
+            table[name] = old

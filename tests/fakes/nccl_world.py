@@ -1,0 +1,199 @@
+"""A world of two real ranks (gloo over loopback) whose clock is simulated: what NVIDIA's GPUs would take.
+
+The data really travels, and results are really compared; only the time of a run is that of a link of `gbps`. As a script
+this is one rank, and imports nothing of `tests`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).parents[2]
+RANKS = 2
+WORLD_S = 100.0
+LATENCY_S = 2e-7
+OPTIONS = {"min_bytes": 1024.0, "max_bytes": 65536.0, "budget_s": 2.0}
+# The function of torch.distributed that each collective calls.
+CHECKS = {
+    "nccl.all_reduce": "all_reduce",
+    "nccl.intra_node": "all_reduce",
+    "nccl.inter_node": "all_reduce",
+    "nccl.all_gather": "all_gather",
+    "nccl.reduce_scatter": "reduce_scatter_single",
+    "nccl.alltoall": "all_to_all_single",
+    "nccl.sendrecv": "batch_isend_irecv",
+    "collective.all_reduce": "all_reduce",
+    "collective.all_gather": "all_gather",
+}
+SABOTAGES = ("healthy", "slow", "doubled", "one_element", "swapped", "nothing", "nan", "raises", "two_groups")
+
+
+def observations(tmp_path: Path, name: str, sabotage: str) -> list[dict[str, Any]]:
+    """What each rank's check observed, as a report holds it; one world a test session, whoever asks first."""
+    root = next((p for p in tmp_path.parents if re.fullmatch(r"pytest-\d+", p.name)), tmp_path.parent)
+    kept = root / "nccl_world.json"
+    with open(root / "nccl_world.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_text(json.dumps(_run(root)))
+    rows: list[dict[str, Any]] = json.loads(kept.read_text())[f"{name}/{sabotage}"]
+    return rows
+
+
+def _run(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)}
+    store = folder / f"nccl_world.{os.getpid()}.store"
+    started = [
+        subprocess.Popen(
+            (sys.executable, "-W", "ignore", __file__, str(store), str(rank)),
+            env=env,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        outputs = [process.communicate(timeout=WORLD_S)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    said = [json.loads(output.splitlines()[-1]) for output in outputs]
+    return {key: [of_rank[key] for of_rank in said] for key in said[0]}
+
+
+def main(argv: Sequence[str]) -> None:
+    import torch.distributed as dist
+
+    store, rank = argv[0], int(argv[1])
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS, timeout=timedelta(seconds=20)
+    )
+    found = {
+        f"{name}/{sabotage}": _observed(name, sabotage, rank) for name in CHECKS for sabotage in SABOTAGES
+    }
+    print(json.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _observed(name: str, sabotage: str, rank: int) -> Any:
+    from checks.catalog import CATALOG
+    from checks.probe import probe
+    from checks.report import plain
+
+    check = next(check for check in CATALOG if check.name == name)
+    nodes = RANKS if name == "nccl.inter_node" else 1
+    node = rank if nodes > 1 else 0
+    with _clock(0.01 if sabotage == "slow" else 60.0), _sabotaged(CHECKS[name], sabotage, rank):
+        row = probe(check, _context(check, rank, nodes, sabotage), f"node-{node}/rank-{rank}")
+    return plain(row)
+
+
+def _context(check: Any, rank: int, nodes: int, sabotage: str) -> Any:
+    from checks.check import Context, RankPlace
+    from checks.facts.shipped import builtin
+    from checks.model import Declared, Profile
+    from checks.roster import Roster
+
+    world = 2 * RANKS if sabotage == "two_groups" else RANKS
+    return Context(
+        gate="corpus",
+        catalogue="",
+        declared=Declared("p5.48xlarge", nodes, RANKS // nodes, RANKS // nodes),
+        profile=Profile.QUICK,
+        node=f"node-{rank}",
+        node_rank=rank,
+        roster=Roster((), 1, ""),
+        scratch=Path("/nonexistent"),
+        timeout_s=check.timeout_s,
+        options=OPTIONS,
+        place=RankPlace(rank, rank, world, "cpu"),
+        instance=builtin().instances["p5.48xlarge"],
+    )
+
+
+@contextmanager
+def _clock(gbps: float) -> Iterator[None]:
+    """Each run takes what a link of `gbps` (10^9 bytes/s) takes; the run itself is real."""
+    from checks import sweep
+
+    real = sweep._time_once
+
+    def simulated(kind: Any, own: Any, result: Any, world: Any) -> float:
+        real(kind, own, result, world)
+        return float(LATENCY_S + 4 * max(own.numel(), result.numel()) / gbps / 1e9)
+
+    with mock.patch.object(sweep, "_time_once", simulated):
+        yield
+
+
+@contextmanager
+def _sabotaged(called: str, sabotage: str, rank: int) -> Iterator[None]:
+    import torch.distributed as dist
+
+    change = CHANGES.get(sabotage)
+    real = getattr(dist, called)
+
+    def changed(first: Any, *args: Any, **kwargs: Any) -> Any:
+        if sabotage == "raises":
+            raise RuntimeError("NCCL error: remote process exited or there was a network error")
+        before = _received(first)
+        kept = before.clone()
+        done = real(first, *args, **kwargs)
+        for request in done or ():
+            request.wait()  # gloo's can be waited for once
+        if sabotage == "nothing":
+            before.copy_(kept)
+        elif change is not None and (rank == 1 or sabotage != "one_element"):
+            change(before)
+        return []
+
+    with mock.patch.object(dist, called, changed):
+        yield
+
+
+def _received(first: Any) -> Any:
+    """Where the result arrives: of all_gather a list of rows of one tensor, of sendrecv the second operation's."""
+    if not isinstance(first, list):
+        return first
+    return first[1].tensor if hasattr(first[1], "tensor") else first[1]
+
+
+def _add_one(result: Any) -> None:
+    result.view(-1)[-1] += 1
+
+
+def _double(result: Any) -> None:
+    result *= 2
+
+
+def _swap(result: Any) -> None:
+    result.copy_(result.roll(1))
+
+
+def _nan(result: Any) -> None:
+    result.view(-1)[0] = float("nan")
+
+
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "doubled": _double,
+    "one_element": _add_one,
+    "swapped": _swap,
+    "nan": _nan,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

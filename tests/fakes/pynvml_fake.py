@@ -1,0 +1,400 @@
+"""A stand-in for `pynvml` (nvidia-ml-py 13) that behaves: a node of GPUs, healthy but for what its dials say.
+
+It stands by itself, so that a copy of this file named pynvml.py can be imported by child processes. The dials are a
+JSON object: of the file that the environment's FAKE_NVML names, or set with `turn`.
+
+    {"gpus": 8, "spec": {...}, "answers": {"5/nvmlDeviceGetRemappedRows": [0, 1, 1, 0]}}
+
+"spec" is a model of tests/fakes/gpu_models.py. An answer's key is GPU/call, with
+":argument" for each further argument; GPU and call may be "*". A value of
+{"error": CODE} is raised, {"hang": SECONDS} waits first. Field values are "field:ID" or "field:ID:SCOPE".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+NVML_TEMPERATURE_GPU = 0
+NVML_TEMPERATURE_THRESHOLD_GPU_MAX = 3
+NVML_CLOCK_SM = 1
+NVML_FEATURE_ENABLED = 1
+NVML_NVLINK_MAX_LINKS = 36
+NVML_NVLINK_ERROR_DL_REPLAY = 0
+NVML_NVLINK_ERROR_DL_RECOVERY = 1
+NVML_NVLINK_ERROR_DL_CRC_FLIT = 2
+NVML_NVLINK_ERROR_DL_CRC_DATA = 3
+NVML_VALUE_TYPE_UNSIGNED_LONG_LONG = 3
+nvmlMemory_v2 = 0x02000028
+nvmlGpuFabricInfo_v2 = 0x02000024
+nvmlGpuFabricInfo_v3 = 0x03000028
+nvmlEccSramErrorStatus_v1 = 0x01000068
+
+WORDS = {
+    1: "Uninitialized", 2: "Invalid Argument", 3: "Not Supported", 4: "Insufficient Permissions", 9: "Driver Not Loaded",
+    10: "Timeout", 12: "NVML Shared Library Not Found", 13: "Function Not Found", 15: "GPU is lost",
+    16: "GPU requires restart", 18: "RM has detected an NVML/RM version mismatch.", 25: "Argument version mismatch",
+    26: "Requested functionality has been deprecated", 999: "Unknown Error",
+}  # fmt: skip
+MIB = 1 << 20
+
+
+class NVMLError(Exception):
+    """As the real one: equal by value, and so not hashable."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+    def __str__(self) -> str:
+        return WORDS.get(self.value, f"NVML Error with code {self.value}")
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == other.value)  # type: ignore[attr-defined]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class c_nvmlGpuFabricInfo_t(ctypes.Structure):
+    _fields_ = (
+        ("clusterUuid", ctypes.c_uint8 * 16),
+        ("status", ctypes.c_uint),
+        ("cliqueId", ctypes.c_uint32),
+        ("state", ctypes.c_uint),
+    )
+
+
+class c_nvmlGpuFabricInfo_v2_t(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint), *c_nvmlGpuFabricInfo_t._fields_, ("healthMask", ctypes.c_uint32))
+
+    def __init__(self) -> None:
+        super().__init__(version=nvmlGpuFabricInfo_v2)
+
+
+class c_nvmlGpuFabricInfo_v3_t(ctypes.Structure):
+    _fields_ = (*c_nvmlGpuFabricInfo_v2_t._fields_, ("healthSummary", ctypes.c_uint8))
+
+    def __init__(self) -> None:
+        super().__init__(version=nvmlGpuFabricInfo_v3)
+
+
+class c_nvmlEccSramErrorStatus_v1_t(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        *(
+            (f"{when}{kind}", ctypes.c_ulonglong)
+            for when in ("aggregate", "volatile")
+            for kind in ("UncParity", "UncSecDed", "Cor")
+        ),
+        *(
+            (f"aggregateUncBucket{place}", ctypes.c_ulonglong)
+            for place in ("L2", "Sm", "Pcie", "Mcu", "Other")
+        ),
+        ("bThresholdExceeded", ctypes.c_uint),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(version=nvmlEccSramErrorStatus_v1)
+
+
+_dials: dict[str, Any] = {}
+_open = False
+
+
+def turn(**dials: Any) -> None:
+    """Set the dials; those that are not named are as on a healthy node."""
+    _dials.clear()
+    _dials.update(dials)
+
+
+def busy(on: bool) -> None:
+    """Whether the GPUs work."""
+    _dials["busy"] = on
+
+
+def _dial(name: str, default: Any) -> Any:
+    if not _dials and os.environ.get("FAKE_NVML"):
+        with open(os.environ["FAKE_NVML"], encoding="utf-8") as file:
+            _dials.update(json.load(file))
+    return _dials.get(name, default)
+
+
+def _model() -> dict[str, Any]:
+    found: dict[str, Any] = _dial("spec", {})
+    return found
+
+
+def _said(gpu: int | str, call: str, default: Any) -> Any:
+    """The dialled answer of the GPU, of all GPUs, of all calls; else the healthy one. Raises NVMLError."""
+    answers = _dial("answers", {})
+    names = [call]
+    while ":" in names[-1]:
+        names.append(names[-1].rpartition(":")[0])
+    keys = (*(f"{who}/{name}" for who in (gpu, "*") for name in names), f"{gpu}/*")
+    found = next((answers[key] for key in keys if key in answers), default)
+    if isinstance(found, dict) and "hang" in found:
+        time.sleep(found["hang"])
+    if isinstance(found, dict) and "error" in found:
+        raise NVMLError(found["error"])
+    return found
+
+
+def _needs(feature: str, value: Any) -> Any:
+    """The value, where the model has the feature; else what NVML answers."""
+    return value if _model().get(feature) else {"error": 3}
+
+
+def nvmlDeviceGetUUID(gpu: int) -> Any:
+    return _said(gpu, "nvmlDeviceGetUUID", uuid_of(gpu))
+
+
+def nvmlDeviceGetSerial(gpu: int) -> Any:
+    return _said(gpu, "nvmlDeviceGetSerial", f"16540240{gpu:05d}")
+
+
+def _call(name: str, healthy: Callable[[], Any]) -> Callable[[int], Any]:
+    """A call that takes a GPU alone."""
+
+    def call(gpu: int) -> Any:
+        return _said(gpu, name, healthy())
+
+    return call
+
+
+nvmlDeviceGetName = _call("nvmlDeviceGetName", lambda: _model()["name"])
+nvmlDeviceGetVbiosVersion = _call("nvmlDeviceGetVbiosVersion", lambda: _model()["vbios"])
+nvmlDeviceGetMarginTemperature = _call(
+    "nvmlDeviceGetMarginTemperature", lambda: _needs("margin", _model().get("margin"))
+)
+nvmlDeviceGetPowerUsage = _call(
+    "nvmlDeviceGetPowerUsage", lambda: 652_300 if _dial("busy", False) else 69_800
+)
+nvmlDeviceGetEnforcedPowerLimit = _call("nvmlDeviceGetEnforcedPowerLimit", lambda: _model()["watts"] * 1000)
+nvmlDeviceGetPowerManagementDefaultLimit = _call(
+    "nvmlDeviceGetPowerManagementDefaultLimit", lambda: _model()["watts"] * 1000
+)
+nvmlDeviceGetCurrentClocksEventReasons = _call(
+    "nvmlDeviceGetCurrentClocksEventReasons", lambda: 0x4 if _dial("busy", False) else 0x1
+)
+OLDER = "nvmlDeviceGetCurrentClocksThrottleReasons"
+nvmlDeviceGetCurrentClocksThrottleReasons = _call(OLDER, lambda: 0x4 if _dial("busy", False) else 0x1)
+nvmlDeviceGetCurrPcieLinkWidth = _call("nvmlDeviceGetCurrPcieLinkWidth", lambda: _model()["width"])
+nvmlDeviceGetEccMode = _call("nvmlDeviceGetEccMode", lambda: [1, 1])
+nvmlDeviceGetRepairStatus = _call("nvmlDeviceGetRepairStatus", lambda: _needs("repair", [0, 0]))
+nvmlDeviceGetPersistenceMode = _call("nvmlDeviceGetPersistenceMode", lambda: 1)
+nvmlDeviceGetMigMode = _call("nvmlDeviceGetMigMode", lambda: _needs("mig", [0, 0]))
+nvmlDeviceGetComputeMode = _call("nvmlDeviceGetComputeMode", lambda: 0)
+
+
+def nvmlInit() -> None:
+    global _open
+    _said("node", "nvmlInit", None)
+    _open = True
+
+
+def nvmlShutdown() -> None:
+    global _open
+    _said("node", "nvmlShutdown", None)
+    _open = False
+
+
+def nvmlSystemGetDriverVersion() -> Any:
+    return _said("node", "nvmlSystemGetDriverVersion", "580.105.08")
+
+
+def nvmlSystemGetCudaDriverVersion_v2() -> Any:
+    return _said("node", "nvmlSystemGetCudaDriverVersion_v2", 13000)
+
+
+def nvmlDeviceGetCount() -> Any:
+    if not _open:
+        raise NVMLError(1)
+    return _said("node", "nvmlDeviceGetCount", _dial("gpus", 8))
+
+
+def nvmlDeviceGetHandleByIndex(index: int) -> int:
+    _said(index, "nvmlDeviceGetHandleByIndex", index)
+    return index
+
+
+def uuid_of(gpu: int) -> str:
+    """The UUID of the healthy node's GPU."""
+    return f"GPU-7c1d{gpu:04x}-59aa-4e02-8d11-3f0c5be2a{gpu:03x}"
+
+
+def pci_of(gpu: int) -> str:
+    """The PCI address of the healthy node's GPU, as NVML prints it."""
+    return f"00000000:{0x53 + 0x11 * gpu:02X}:00.0"
+
+
+def nvmlDeviceGetPciInfo(gpu: int) -> Any:
+    return SimpleNamespace(busId=_said(gpu, "nvmlDeviceGetPciInfo", pci_of(gpu)))
+
+
+def nvmlDeviceGetMemoryInfo(gpu: int, version: int | None = None) -> Any:
+    total, reserved = _model()["total"] * MIB, _model()["reserved"] * MIB
+    total = _said(gpu, "nvmlDeviceGetMemoryInfo:total", total)
+    if version is None:
+        return SimpleNamespace(total=total, used=reserved, free=total - reserved)
+    used = _said(gpu, "nvmlDeviceGetMemoryInfo_v2:used", 0)
+    return SimpleNamespace(
+        version=version, total=total, reserved=reserved, used=used, free=total - reserved - used
+    )
+
+
+def nvmlDeviceGetUtilizationRates(gpu: int) -> Any:
+    return SimpleNamespace(
+        gpu=_said(gpu, "nvmlDeviceGetUtilizationRates", 99 if _dial("busy", False) else 0), memory=0
+    )
+
+
+def _listing(call: str) -> Callable[[int], Any]:
+    def processes(gpu: int) -> Any:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in _said(gpu, call, [])]
+
+    return processes
+
+
+nvmlDeviceGetComputeRunningProcesses = _listing("nvmlDeviceGetComputeRunningProcesses")
+nvmlDeviceGetGraphicsRunningProcesses = _listing("nvmlDeviceGetGraphicsRunningProcesses")
+nvmlDeviceGetMPSComputeRunningProcesses = _listing("nvmlDeviceGetMPSComputeRunningProcesses")
+
+
+def nvmlDeviceGetTemperatureV(gpu: int, sensor: int) -> Any:
+    return _said(gpu, "nvmlDeviceGetTemperatureV", 61 if _dial("busy", False) else 31)
+
+
+def nvmlDeviceGetTemperature(gpu: int, sensor: int) -> Any:
+    return _said(gpu, "nvmlDeviceGetTemperature", 61 if _dial("busy", False) else 31)
+
+
+def nvmlDeviceGetTemperatureThreshold(gpu: int, threshold: int) -> Any:
+    return _said(gpu, f"nvmlDeviceGetTemperatureThreshold:{threshold}", _model().get("max_c", {"error": 3}))
+
+
+def nvmlDeviceGetClockInfo(gpu: int, clock: int) -> Any:
+    share = 0.84 if _dial("busy", False) else 0.17
+    return _said(gpu, f"nvmlDeviceGetClockInfo:{clock}", int(_model()["sm"] * share))
+
+
+def nvmlDeviceGetMaxClockInfo(gpu: int, clock: int) -> Any:
+    return _said(gpu, f"nvmlDeviceGetMaxClockInfo:{clock}", _model()["sm"])
+
+
+def nvmlDeviceGetViolationStatus(gpu: int, policy: int) -> Any:
+    time_ns = _said(gpu, f"nvmlDeviceGetViolationStatus:{policy}", 0)
+    return SimpleNamespace(referenceTime=0, violationTime=time_ns)
+
+
+def nvmlDeviceGetCurrPcieLinkGeneration(gpu: int) -> Any:
+    return _said(
+        gpu, "nvmlDeviceGetCurrPcieLinkGeneration", _model()["generation"] if _dial("busy", False) else 1
+    )
+
+
+def nvmlDeviceGetPcieReplayCounter(gpu: int) -> Any:
+    found = _said(gpu, "nvmlDeviceGetPcieReplayCounter", [150])
+    return found.pop(0) if len(found) > 1 else found[0]
+
+
+def nvmlDeviceGetMemoryErrorCounter(gpu: int, uncorrected: int, aggregate: int, location: int) -> Any:
+    default: Any = 0 if location in (2, 7) else {"error": 3}
+    return _said(gpu, f"nvmlDeviceGetMemoryErrorCounter:{uncorrected}:{aggregate}:{location}", default)
+
+
+def nvmlDeviceGetTotalEccErrors(gpu: int, uncorrected: int, aggregate: int) -> Any:
+    return _said(gpu, f"nvmlDeviceGetTotalEccErrors:{uncorrected}:{aggregate}", 0)
+
+
+def nvmlDeviceGetSramEccErrorStatus(gpu: int, status: Any) -> int:
+    found = _said(gpu, "nvmlDeviceGetSramEccErrorStatus", _needs("sram", {"volatileCor": 0}))
+    for name, value in found.items():
+        setattr(status._obj, name, value)
+    return 0
+
+
+def nvmlDeviceGetRemappedRows(gpu: int) -> Any:
+    return tuple(_said(gpu, "nvmlDeviceGetRemappedRows", _needs("remap", [0, 0, 0, 0])))
+
+
+def nvmlDeviceGetRowRemapperHistogram(gpu: int) -> Any:
+    banks = {"max": 2560, "high": 0, "partial": 0, "low": 0, "none": 0}
+    return SimpleNamespace(
+        **{**banks, **_said(gpu, "nvmlDeviceGetRowRemapperHistogram", _needs("remap", {"max": 2560}))}
+    )
+
+
+def nvmlDeviceGetRetiredPages(gpu: int, cause: int) -> Any:
+    default = {"error": 3} if _model().get("remap") else []
+    return list(_said(gpu, f"nvmlDeviceGetRetiredPages:{cause}", default))
+
+
+def nvmlDeviceGetRetiredPagesPendingStatus(gpu: int) -> Any:
+    default = {"error": 3} if _model().get("remap") else 0
+    return _said(gpu, "nvmlDeviceGetRetiredPagesPendingStatus", default)
+
+
+def nvmlDeviceGetNvLinkState(gpu: int, link: int) -> Any:
+    links = _model()["links"]
+    return _said(gpu, f"nvmlDeviceGetNvLinkState:{link}", 1 if link < links else {"error": 2 if links else 3})
+
+
+def nvmlDeviceGetNvLinkErrorCounter(gpu: int, link: int, counter: int) -> Any:
+    default: Any = 0 if _model().get("nvlink", 0) < 4 else {"error": 3}
+    return _said(gpu, f"nvmlDeviceGetNvLinkErrorCounter:{link}:{counter}", default)
+
+
+def nvmlDeviceGetGpuFabricInfoV(gpu: int, info: Any) -> int:
+    version = 3 if isinstance(info._obj, c_nvmlGpuFabricInfo_v3_t) else 2
+    _said(gpu, f"nvmlDeviceGetGpuFabricInfoV:{version}", None)
+    return _fill(gpu, info._obj)
+
+
+def nvmlDeviceGetGpuFabricInfo(gpu: int, info: Any) -> int:
+    return _fill(gpu, info._obj)
+
+
+def _fill(gpu: int, info: Any) -> int:
+    model = _model()
+    healthy = {
+        "state": model.get("fabric"),
+        "healthMask": model.get("mask"),
+        "healthSummary": model.get("summary"),
+    }
+    found = _said(gpu, "nvmlDeviceGetGpuFabricInfo", _needs("fabric", {"status": 0}))
+    for name, value in {**healthy, **found}.items():
+        if hasattr(info, name):
+            setattr(info, name, value)
+    return 0
+
+
+def nvmlDeviceGetFieldValues(gpu: int, asked: list[Any]) -> list[Any]:
+    return [_field(gpu, *(one if isinstance(one, tuple) else (one, None))) for one in asked]
+
+
+def _field(gpu: int, ident: int, scope: int | None) -> Any:
+    """As the real one: it succeeds as a whole, and each value says by itself whether it was read; else it is 0."""
+    name = f"field:{ident}" if scope is None else f"field:{ident}:{scope}"
+    try:
+        value, code = _said(gpu, name, _fields().get(ident, {"error": 3})), 0
+    except NVMLError as error:
+        value, code = 0, error.value
+    if isinstance(value, float):
+        return SimpleNamespace(nvmlReturn=code, valueType=0, value=SimpleNamespace(dVal=value))
+    kind = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+    return SimpleNamespace(nvmlReturn=code, valueType=kind, value=SimpleNamespace(ullVal=value))
+
+
+def _fields() -> dict[int, Any]:
+    """The fields that a healthy GPU of the model has."""
+    generation = _model().get("nvlink", 0)
+    links = {4: (161, 162, 163), 5: (206, 207, 208, 211, 215)}.get(generation, ())
+    found: dict[int, Any] = {**dict.fromkeys(links, 0), **dict.fromkeys((230, 269, 270, 271), 0)}
+    if _model().get("hbm"):
+        found[82] = 58 if _dial("busy", False) else 37
+    return found

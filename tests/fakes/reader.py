@@ -1,0 +1,24 @@
+"""A made-up tool's output and its reader: "fake tool", then "metric value" a line, then "end". For tests alone."""
+
+from __future__ import annotations
+
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+
+
+def detect(text: str) -> bool:
+    """By the first line."""
+    return text.startswith("fake tool")
+
+
+def read(text: str, asked: Asked) -> Reading:
+    """One part, `dcgm.diag`, of all values; a text without its last line is cut."""
+    lines = text.splitlines()
+    if not detect(text):
+        raise NotRecognised("its first line is another")
+    if lines[-1:] != ["end"]:
+        raise Broken(f"it ends at line {len(lines)}, before its end")
+    pairs = [line.split() for line in lines[1:-1]]
+    numbers = {name: int(value) for name, value in pairs}
+    shown = {name: f"{at}: {name} {value}" for at, (name, value) in enumerate(pairs, 2)}
+    gpus = asked.declared.gpus_per_node if asked.declared else "any"
+    return Reading(Kind.DCGMI, f"fake tool of {gpus} GPUs", (Part("dcgm.diag", numbers, shown),))

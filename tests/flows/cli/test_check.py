@@ -1,0 +1,109 @@
+"""`prelaunch check`: this node's checks, without an engine; interrupted, it leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from checks.report import load
+from flows.cli import check
+from flows.cli.main import main
+from tasks.nodecheck import undeclared
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = """
+import sys
+from flows.cli.main import main
+code = main(sys.argv[1:])
+loaded = [name for name in ("prefect", "torch", "boto3") if name in sys.modules]
+sys.exit(f"imported {loaded}" if loaded else code)
+"""
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    argv = (sys.executable, "-c", SCRIPT, "check", *words)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def test_this_machine_is_checked(tmp_path: Path) -> None:
+    """A line a check on stderr, the verdict on stdout, the report in a file, and no Prefect."""
+    out = tmp_path / "report.json"
+    child = start("--instance-type", "cpu", "--out", str(out), "--format", "json")
+    said, ticks = child.communicate(timeout=110)
+    report, verdict = load(out.read_bytes()), json.loads(said)
+    planned = {line.check for line in report.plan if line.skip is None}
+
+    assert {0: "go", 1: "no_go", 3: "cannot_tell"}[child.returncode] == verdict["answer"], ticks
+    assert planned == set(re.findall(r"^. +\d+/\d+ (\S+)", ticks, re.MULTILINE))
+    assert {"observed": 1, "declared": 1} == verdict["coverage"]["ranks"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_it_ends_every_check(number: signal.Signals, code: int) -> None:
+    """At once, whatever deadlines they have; no process of it lives on."""
+    child = start("--instance-type", "cpu", "--profile", "deep")
+    assert child.stderr is not None
+    for line in child.stderr:
+        if " 1/" in line:
+            break
+    child.send_signal(number)
+    begun = time.monotonic()
+    child.communicate(timeout=60)
+
+    assert code == child.returncode
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--instance-type: say what this machine should be"),
+        (["--instance-type", "p5.48xlrge"], "Did you mean 'p5.48xlarge'?"),
+        (["--instance-type", "cpu", "--out", "/nowhere/report.json"], "/nowhere/report.json"),
+        (["--instance-type", "cpu", "--html", "/nowhere/page.html"], "/nowhere/page.html"),
+        (["--instance-type", "cpu", "--policy", "/nowhere.toml"], "/nowhere.toml"),
+    ],
+)
+def test_a_wrong_request_is_rejected_before_anything_runs(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2, and one document where JSON was asked."""
+    monkeypatch.setattr(check, "check_node", lambda *_: pytest.fail("it ran"))
+    before = signal.getsignal(signal.SIGTERM)
+    code = main(["check", *words, "--format", "json"])
+    signal.signal(signal.SIGTERM, before)
+    told = capsys.readouterr()
+
+    assert (2, {"error"}) == (code, set(json.loads(told.out)))
+    assert said in told.err
+
+
+@pytest.mark.parametrize(
+    ("product", "seen", "near"),
+    [
+        ("p5.48xlarge\n", "p5.48xlarge", "p5.48xlarge"),
+        ("p5.48xlarg\n", "p5.48xlarg", "p5.48xlarge"),
+        ("PowerEdge XE9680\n", "PowerEdge XE9680", None),
+        (None, "", None),
+    ],
+)
+def test_what_the_firmware_says_is_a_hint(
+    tmp_path: Path, product: str | None, seen: str, near: str | None
+) -> None:
+    """It is shown, and never taken for a declaration."""
+    if product is not None:
+        (tmp_path / "product_name").write_text(product)
+    error = undeclared(tmp_path / "product_name")
+
+    assert near == error.nearest
+    assert seen in error.message and ("firmware" in error.message) is bool(seen)

@@ -1,0 +1,274 @@
+"""`prelaunch explain`: 0 only for what is recognised, whole and healthy; one document on stdout for every code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from checks.explain import registry
+from checks.explain.reading import Kind
+from checks.report import dump
+from flows.cli.main import main
+from tests.sample_reports import healthy, wrong_sums
+
+POLICY = """
+name = "x"
+instance_types = ["p5.48xlarge"]
+on_warn = "go"
+max_unfit_fraction = 0.25
+[checks."dcgm.diag"]
+rules = [
+  { metric = "wrong", equals = 0, source = "s", remedy = "Replace it." },
+  { metric = "links", fact = "nvlinks", source = "s" },
+]
+"""
+GOOD, BAD, CUT = "fake tool\nwrong 0\nend\n", "fake tool\nwrong 7\nend\n", "fake tool\nwrong 0\n"
+KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests"}
+ABOUT = {"file", "kind", "title", "held", "not_judged"}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What one run of the command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The one JSON document on stdout."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
+    """The command in this process, with one reader and one policy; texts are written to files 0.txt, 1.txt ..."""
+    monkeypatch.setattr(registry, "MODULES", {"tests.fakes.reader": (Kind.DCGMI,)})
+    (tmp_path / "policy.toml").write_text(POLICY)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def runner(*words: object, texts: tuple[str | bytes, ...] = ()) -> Ended:
+        files = []
+        by = () if "--policy" in words else ("--policy", str(tmp_path / "policy.toml"))
+        for number, text in enumerate(texts):
+            files.append(str(tmp_path / f"{number}.txt"))
+            Path(files[-1]).write_bytes(text.encode() if isinstance(text, str) else text)
+        code = main(["explain", *files, *map(str, words), *by])
+        out, err = capfdbinary.readouterr()
+        return Ended(code, out.decode(), err.decode())
+
+    yield runner
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "answer"), [(GOOD, 0, "go"), (BAD, 1, "no_go"), (CUT, 3, "cannot_tell")]
+)
+def test_the_exit_code_is_the_answer(run: Run, text: str, code: int, answer: str) -> None:
+    """And the document is the verdict, with what the input is."""
+    ended = run("--format", "json", texts=(text,))
+
+    assert (code, answer) == (ended.code, ended.document["answer"])
+    assert KEYS | ABOUT == set(ended.document)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b" \n\n", b"hello world\n", b"\x7fELF\x02\x01\0\0\0", b"fake tool\nwrong 0\n\0\nend\n", b"\xff\xfe\x00f"],
+    ids=["empty", "blank", "unknown", "binary", "a zero byte in it", "UTF-16"],
+)  # fmt: skip
+def test_what_is_no_output_of_a_tool_is_no_pass(run: Run, data: bytes) -> None:
+    """Nobody can tell, and one finding says why."""
+    ended = run("--format", "json", texts=(data,))
+
+    assert 3 == ended.code
+    assert ["EVIDENCE"] == [f["cause"] for f in ended.document["findings"]]  # type: ignore[attr-defined]
+
+
+def test_a_kind_that_is_given_is_not_guessed(run: Run) -> None:
+    """A text that is of another kind is not judged as what it happens to look like."""
+    ended = run("--kind", "dcgmi", texts=("another tool\nwrong 0\nend\n",))
+
+    assert 3 == ended.code
+    assert "it is no output of dcgmi: its first line is another" in ended.out
+
+
+def test_a_text_that_several_readers_claim_is_not_guessed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kinds are named, and --kind decides."""
+    both = {"tests.fakes.reader": (Kind.DCGMI,), "tests.fakes.other": (Kind.NEURON_LS,)}
+    monkeypatch.setattr(registry, "MODULES", both)
+    monkeypatch.setitem(sys.modules, "tests.fakes.other", sys.modules["tests.fakes.reader"])
+
+    assert 3 == (ended := run(texts=(GOOD,))).code
+    assert "it could be any of dcgmi, neuron-ls. Say which with --kind." in ended.out
+    assert 0 == run("--kind", "dcgmi", texts=(GOOD,)).code
+
+
+def test_a_reader_that_stumbles_is_no_pass(run: Run) -> None:
+    """Whatever it raises costs this input alone."""
+    ended = run("--format", "json", texts=("fake tool\nwrong zero\nend\n", GOOD))
+
+    assert 3 == ended.code
+    assert "ValueError" in ended.out
+    assert [3, 0] == [{"go": 0}.get(row["verdict"]["answer"], 3) for row in ended.document["files"]]  # type: ignore[attr-defined]
+
+
+def test_the_text_names_the_lines(run: Run) -> None:
+    """What it is, the finding, its line with its number, and what to do."""
+    ended = run(texts=(BAD,))
+    lines = ended.out.splitlines()
+
+    assert lines[0].startswith("NO-GO ") and lines[0].endswith("0.txt: fake tool of any GPUs")
+    assert [
+        "FAIL HARDWARE dcgm.diag: wrong is 7, it must be 0",
+        "  | 2: wrong 7",
+        "  do: Replace it.",
+    ] == lines[3:6]
+
+
+def test_what_was_not_judged_is_said(run: Run) -> None:
+    """A fact without a declaration, in text and JSON."""
+    text = "fake tool\nwrong 0\nlinks 18\nend\n"
+    said = "dcgm.diag links: not judged without --instance-type"
+
+    assert f"not judged: {said}\n" in run(texts=(text,)).out
+    assert [said] == run("--format", "json", texts=(text,)).document["not_judged"]
+
+
+def test_a_declaration_is_judged(run: Run) -> None:
+    """17 of 18 links are a fault only for a type that has 18."""
+    text = "fake tool\nwrong 0\nlinks 17\nend\n"
+
+    assert 0 == run(texts=(text,)).code
+    assert 1 == (ended := run("--instance-type", "p5.48xlarge", "--nodes", 2, texts=(text,))).code
+    assert "fake tool of 8 GPUs" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--instance-type", "p5.48xlrge"], "Did you mean 'p5.48xlarge'?"),
+        (["--nodes", "2"], "--instance-type"),
+        (["--instance-type", "p5.48xlarge", "--nodes", "0"], "--nodes"),
+        (["--kind", "nvidia"], "--kind"),
+        (["--policy", "/nowhere.toml"], "/nowhere.toml"),
+        (["/nowhere.txt"], "/nowhere.txt"),
+        (["--junit", "/nowhere/x.xml"], "/nowhere/x.xml"),
+    ],
+)
+def test_a_wrong_request_is_rejected(run: Run, words: list[str], said: str) -> None:
+    """2, one line, and a document where JSON was asked."""
+    texts = () if words[0].startswith("/") else (GOOD,)
+    ended = run("--format", "json", *words, texts=texts)
+
+    assert 2 == ended.code
+    assert {"error"} == set(ended.document)
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("texts", "code"), [((GOOD, GOOD), 0), ((GOOD, CUT), 3), ((CUT, BAD), 1), ((BAD, GOOD), 1)]
+)
+def test_of_several_files_the_worst_decides(run: Run, texts: tuple[str, ...], code: int) -> None:
+    """In the order 2, 1, 3, 0; each file has its row."""
+    ended = run("--format", "json", texts=texts)
+    rows = ended.document["files"]
+
+    assert code == ended.code
+    assert isinstance(rows, list)
+    assert [ABOUT | {"verdict", "error"}] * 2 == [set(row) for row in rows]
+
+
+def test_a_file_that_is_not_there_outranks_all(run: Run) -> None:
+    """2, and the others are explained all the same."""
+    ended = run("/nowhere.txt", "--format", "json", texts=(BAD,))
+    rows = ended.document["files"]
+
+    assert 2 == ended.code
+    assert isinstance(rows, list)
+    assert ["no_go", None] == [row["verdict"] and row["verdict"]["answer"] for row in rows[::-1]][::-1]
+
+
+def test_stdin_is_a_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by a dash."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BAD.encode())))
+
+    assert 1 == run("-").code
+
+
+def test_a_report_is_judged(run: Run, tmp_path: Path) -> None:
+    """Recognised by itself; a cut one is no pass."""
+    data = dump(wrong_sums(healthy()))
+    whole, cut = (run("--format", "json", texts=(part,)) for part in (data, data[: len(data) // 2]))
+
+    assert ("report", "report") == (whole.document["kind"], cut.document["kind"])
+    assert (3, "cannot_tell") == (cut.code, cut.document["answer"])
+    assert 0 != whole.code
+
+
+@pytest.mark.parametrize(("text", "failures", "errors"), [(GOOD, 0, 0), (BAD, 1, 0), (CUT, 0, 1)])
+def test_junit_has_a_case_for_what_holds_too(run: Run, text: str, failures: int, errors: int) -> None:
+    """And failures or errors for what does not."""
+    suite = xml.fromstring(run("--format", "junit", texts=(text,)).out)
+
+    assert ("1", str(failures), str(errors)) == (
+        suite.get("tests"),
+        suite.get("failures"),
+        suite.get("errors"),
+    )
+
+
+def test_pages_are_written_beside(run: Run, tmp_path: Path) -> None:
+    """JUnit, Markdown and HTML."""
+    names = ("--junit", "--summary", "--html")
+    ended = run(*(word for n in names for word in (n, tmp_path / n[2:])), texts=(BAD,))
+
+    assert 1 == ended.code
+    assert all("wrong is 7" in (tmp_path / name[2:]).read_text() for name in names)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_what_a_file_says_is_inert(run: Run, form: str) -> None:
+    """No escape sequence of a file reaches the terminal."""
+    ended = run("--format", form, texts=("fake tool\n\x1b[31mwrong 1\nend\n", BAD))
+
+    assert "\x1b" not in ended.out + ended.err
+
+
+def test_lines_end_as_they_may(run: Run) -> None:
+    """A file that went through Windows says the same."""
+    assert 0 == run(texts=("\ufeff" + GOOD.replace("\n", "\r\n"),)).code
+
+
+def test_it_works_without_an_engine(tmp_path: Path) -> None:
+    """No Prefect, torch, rich or pydantic is imported, whatever the text is."""
+    (tmp_path / "x.txt").write_text("hello\n")
+    script = (
+        "import sys; from flows.cli.main import main; code = main(sys.argv[1:]);"
+        "found = {'prefect', 'torch', 'rich', 'boto3', 'pydantic', 'numpy'} & set(sys.modules);"
+        "sys.exit(f'imported {found}' if found else code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    argv = (sys.executable, "-c", script, "explain", str(tmp_path / "x.txt"))
+    ended = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False, timeout=60)
+
+    assert 3 == ended.returncode, ended.stderr
+    assert "policy: nvidia" in ended.stderr
