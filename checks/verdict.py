@@ -28,6 +28,8 @@ from checks.policy import OnWarn, Policy
 from checks.report import digest, dump, dump_plain
 from checks.version import ENGINE
 
+# Of equal level a broken part comes first; what was not seen comes last.
+CAUSES = (Cause.HARDWARE, Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE)
 NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
 
 
@@ -96,7 +98,7 @@ def _is_node(subject: str) -> bool:
 
 
 def _severity(finding: Finding) -> tuple[object, ...]:
-    return (-finding.level.rank, finding.cause is Cause.EVIDENCE, finding.check != "report")
+    return (-finding.level.rank, CAUSES.index(finding.cause), finding.check != "report")
 
 
 class _Order:

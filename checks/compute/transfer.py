@@ -11,6 +11,7 @@ from checks.check import CheckError, Context, Measurement, Part, check
 from checks.compute import device as devices
 from checks.compute import words
 from checks.compute.device import is_cuda, wait
+from checks.facts.table import Instance
 from checks.model import Scope
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 BUFFER_MIB = 64
+NVSWITCH_LINKS = 12
+LEAST_PEERS = (
+    4  # a policy's min_peers: on a node of fewer GPUs too few ranks reach any one of them to be compared
+)
 SECONDS, LEAST_REPEATS = 0.1, 3
 
 
@@ -43,9 +48,11 @@ def transfer(context: Context) -> Measurement:
     """Sends words from pinned memory to the rank's GPU, back, and on to every GPU of the node; all are compared.
 
     Rates in 10^9 bytes/s, the best of single copies: all ranks send at once, and two may meet on one link.
-    `p2p_gbps` is the rank's row of the node's matrix, one for each of `gpus`, its own included (a local copy);
-    `peer_access` is 1 where the driver lets the two talk directly, 0 where it goes through the host. `wrong_words`
-    counts 32-bit words for each of `links`. Raises CheckError if torch sees fewer GPUs than are declared.
+    `p2p_gbps` is the rank's row of the node's matrix, one for each of `gpus`, the others (alone on its node: its own
+    copy, since a copy within a GPU is no peer of one between two); where they are joined in part (V100) or few, the
+    slowest of those reached directly and of the rest. `peer_access`, for each GPU, is 1 where the driver lets the two talk
+    directly, 0 where it goes through the host. `wrong_words` counts 32-bit words for each of `links`. Raises CheckError
+    if torch sees fewer GPUs than are declared.
     """
     place, options = devices.place_of(context, "compute.transfer"), context.options
     if not is_cuda(place.device):
@@ -53,7 +60,9 @@ def transfer(context: Context) -> Measurement:
     others = visible(context.declared.gpus_per_node)
     size = int(options.get("buffer_mib", BUFFER_MIB)) * MIB
     with devices.released(place.device):
-        return measure(place.device, others, size, options.get("seconds", SECONDS))
+        return measure(
+            place.device, others, size, options.get("seconds", SECONDS), joined_in_part(context.instance)
+        )
 
 
 def visible(declared: int) -> tuple[str, ...]:
@@ -68,21 +77,30 @@ def visible(declared: int) -> tuple[str, ...]:
     return tuple(f"cuda:{index}" for index in range(declared))
 
 
-def measure(device: str, targets: Sequence[str], buffer_bytes: int, seconds: float) -> Measurement:
+def joined_in_part(instance: Instance | None) -> bool:
+    """Whether some pairs have NVLinks, one or two, and others none: before NVSwitch, which A100s of 12 links brought."""
+    return instance is not None and 0 < (instance.nvlinks or 0) < NVSWITCH_LINKS
+
+
+def measure(
+    device: str, targets: Sequence[str], buffer_bytes: int, seconds: float, in_part: bool = False
+) -> Measurement:
     """The measurement from a torch device to others, in about `seconds` a direction."""
     count = buffer_bytes // words.WORD_BYTES
     down, up = to_device(device, count, seconds), from_device(device, count, seconds)
     links = [between(device, target, count, seconds) for target in targets]
     access = [reachable(device, target) for target in targets]
     names = tuple(f"GPU {index}" for index in range(len(targets)))
+    own = targets.index(device) if device in targets else -1
+    rates = between_gpus([link.gbps for link in links], access, own, in_part)
     return Measurement(
         {
             "wrong_words": (down.wrong, up.wrong, *(link.wrong for link in links)),
             "h2d_gbps": down.gbps,
             "d2h_gbps": up.gbps,
             "links": ("host to GPU", "GPU to host", *(f"to {name}" for name in names)),
-            "p2p_gbps": tuple(link.gbps for link in links),
-            "gpus": names,
+            "p2p_gbps": tuple(rates.values()),
+            "gpus": tuple(rates),
             "peer_access": tuple(access),
         },
         "\n".join(
@@ -98,6 +116,18 @@ def measure(device: str, targets: Sequence[str], buffer_bytes: int, seconds: flo
             ]
         ),
     )
+
+
+def between_gpus(gbps: Sequence[float], access: Sequence[int], own: int, in_part: bool) -> dict[str, float]:
+    """The rates that can be compared with those of other ranks, by what they are called."""
+    others = [index for index in range(len(gbps)) if index != own]
+    if not others or not (in_part or len(others) < LEAST_PEERS):
+        return {f"GPU {index}": gbps[index] for index in others or [own]}
+    found: dict[str, float] = {}
+    for index in others:
+        way = f"the slowest GPU reached {'directly' if access[index] else 'through the host'}"
+        found[way] = min(gbps[index], found.get(way, gbps[index]))
+    return found
 
 
 def to_device(device: str, count: int, seconds: float) -> Link:

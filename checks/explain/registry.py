@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 
 from checks.explain.reading import Asked, Broken, ExplainError, Kind, NotRecognised, Reading
+from checks.explain.several import unread_beside
 
 # detect(text: str) -> bool; read(text: str, asked: Asked) -> Reading, which raises NotRecognised or Broken.
 # A report is no output of a tool: `prelaunch judge` reads it.
@@ -52,7 +54,8 @@ def read(name: str, text: str, asked: Asked, kind: Kind | None = None) -> Readin
         raise Broken(f"{STUMBLED} it returned a {type(reading).__name__}")
     if kind is not None and reading.kind is not kind:
         raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
-    return reading
+    beside = unread_beside(text, name)
+    return replace(reading, unread=(*reading.unread, beside)) if beside else reading
 
 
 def claimed_by(text: str) -> str:

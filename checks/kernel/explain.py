@@ -41,8 +41,6 @@ FAMILIES = (
 
 def detect(text: str) -> bool:
     """Whether the text is a kernel's log: some line's own form says that the kernel wrote it."""
-    if text.lstrip()[:1] in ("{", ""):
-        return False
     now = Now(UPTIME_S, time.time())
     raw = text.splitlines()
     return any(_speaks(line) for part in raw[:LOOKED_AT] if (line := read_line(part, now)) is not None)

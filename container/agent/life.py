@@ -15,7 +15,7 @@ from checks.journal import now, write_whole
 from checks.processes import become_subreaper
 from checks.report import dump_plain
 from checks.roster import Member
-from container.agent import fetch, leave, places, roll, start, supervise
+from container.agent import fetch, hostengine, leave, places, roll, start, supervise
 from container.agent.leave import Record, say
 from container.agent.mirror import Mirror
 from container.agent.roll import Desk, Life, Roll
@@ -109,6 +109,8 @@ def _check(scene: Scene, attempt: Attempt) -> Ended:
     signals, settlement = scene.signals, Settlement(attempt)
     write_whole(scene.scratch / "roster.json", dump_plain(start.roster(scene, attempt.roll)))
     environment = start.environment(scene, attempt.token, os.environ)
+    if done := hostengine.ensure(scene.bundle.declared.gpus_per_node):
+        say(done)
     try:
         code = supervise.run(start.arguments(scene), environment, signals, scene.settings.patience_s)
     except OSError as error:

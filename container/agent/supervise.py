@@ -17,7 +17,8 @@ KILLED_S = 15.0  # a process that stands in the kernel (state D) is not waited f
 def run(argv: Sequence[str], environment: Mapping[str, str], signals: Signals, grace_s: float) -> int:
     """The exit code of `argv`, 128 + N after signal N; ended `grace_s` after a signal. Raises OSError.
 
-    Nothing that it started runs on. The agent itself starts no other process, so that reaping all is safe.
+    Nothing that it started runs on, nor the agent's host engine, the only other process that the agent starts: reaping
+    all is safe.
     """
     child = subprocess.Popen(leashed(argv), env=environment, stdin=subprocess.DEVNULL)
     signals.watch(child.pid)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from checks.localise import LINK
 from checks.model import CLUSTER, Cause, Finding, Level, Verdict
@@ -12,11 +13,13 @@ from tasks.render.clean import one_line
 NAMED = 6
 WORDS = {Level.PASS: "PASS", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 CANNOT_TELL = "CANNOT TELL"
+_UNREAD = "not measured: "
+_ONE_UNREAD = re.compile(r"(?P<what>.*\w) (?P<why>(?:is|has) .*)")
 
 
 @dataclass(frozen=True)
 class Group:
-    """One message and everybody that it is about, in the verdict's order."""
+    """One message and everybody that it is about, in the verdict's order; `also`: other checks that say the same."""
 
     level: Level
     cause: Cause
@@ -25,6 +28,18 @@ class Group:
     remedy: str
     subjects: tuple[str, ...]
     evidence: tuple[tuple[str, str], ...]
+    also: tuple[str, ...] = ()
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The check, and those that say the same."""
+        return (self.check, *self.also)
+
+    @property
+    def where(self) -> str:
+        """Short: "gpu.memory", "gpu.memory and 9 more checks"."""
+        more = f" and {len(self.also)} more check{'s' if len(self.also) > 1 else ''}" if self.also else ""
+        return f"{one_line(self.check, 80)}{more}"
 
     @property
     def who(self) -> str:
@@ -55,11 +70,58 @@ def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
     return tuple(_group(members) for members in found.values())
 
 
+def told(findings: Sequence[Finding]) -> tuple[Group, ...]:
+    """Groups for a page: what could not be measured for one reason, or of one check, is one of them.
+
+    A machine without a driver leaves a finding a check, a GPU that is lost one a metric: a list that hides the rest.
+    """
+    by_check = _joined(group(findings), lambda item: (item.check,), _one_check)
+    return _joined(by_check, lambda item: (item.message,), _one_reason)
+
+
 def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
     """What to do. While the image or the policy is the suspect, no machine is to be touched for it."""
     if verdict.suspect_policy and item.cause is Cause.HARDWARE:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
     return item.remedy
+
+
+def _joined(
+    groups: Iterable[Group],
+    key: Callable[[Group], tuple[str, ...]],
+    join: Callable[[Sequence[Group]], Group],
+) -> tuple[Group, ...]:
+    found: dict[object, list[Group]] = {}
+    for place, item in enumerate(groups):
+        fits = item.cause is Cause.EVIDENCE and item.message.startswith(_UNREAD)
+        same = (item.level, item.remedy, item.subjects, *key(item)) if fits else place
+        found.setdefault(same, []).append(item)
+    return tuple(members[0] if len(members) == 1 else join(members) for members in found.values())
+
+
+def _one_check(members: Sequence[Group]) -> Group:
+    """Metrics with one reason are named together: "not measured: links, errors (has no value for everything)"."""
+    whys: dict[str, list[str]] = {}
+    for item in members:
+        said = item.message.removeprefix(_UNREAD)
+        parts = _ONE_UNREAD.fullmatch(said)
+        whys.setdefault(parts["why"] if parts else "", []).append(parts["what"] if parts else said)
+    texts = [f"{', '.join(whats)} ({why})" if why else "; ".join(whats) for why, whats in whys.items()]
+    return replace(members[0], message=_UNREAD + "; ".join(texts), evidence=_evidence(members))
+
+
+def _one_reason(members: Sequence[Group]) -> Group:
+    return replace(
+        members[0], also=tuple(item.check for item in members[1:]), evidence=_evidence(members)
+    )
+
+
+def _evidence(members: Sequence[Group]) -> tuple[tuple[str, str], ...]:
+    """All of it, and what several rest on once: a line for each subject."""
+    texts: dict[str, dict[str, None]] = {}
+    for subject, text in (pair for item in members for pair in item.evidence):
+        texts.setdefault(subject, {})[text.rstrip("\n")] = None
+    return tuple((subject, "\n".join(found)) for subject, found in texts.items())
 
 
 def _group(members: Sequence[Finding]) -> Group:

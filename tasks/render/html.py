@@ -14,7 +14,7 @@ from pathlib import Path
 from checks.model import CLUSTER, Answer, Node, Report, Scope, Verdict
 from tasks.render.clean import clean, one_line
 from tasks.render.curve import chart
-from tasks.render.grouping import group, remedy_of
+from tasks.render.grouping import remedy_of, told
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
 from tasks.render.matrix import CheckLine, Line, State, check_lines, node_lines
 from tasks.render.pairtable import pair_table
@@ -61,7 +61,7 @@ def html(report: Report | None, verdict: Verdict, name: str) -> str:
 
 
 def _values(report: Report | None, verdict: Verdict, name: str) -> dict[str, object]:
-    groups = group(verdict.findings)
+    groups = told(verdict.findings)
     return {
         "name": one_line(name, 80),
         "said": headline(verdict, name).removeprefix(f"{answer_word(verdict)} "),
@@ -114,12 +114,12 @@ def _cards(verdict: Verdict) -> list[FindingCard]:
             word=item.word,
             cause=item.cause.value,
             names=item.names,
-            check=one_line(item.check, 120),
+            check=one_line(", ".join(item.checks), 1200),
             message=one_line(item.message, 600),
             remedy=one_line(remedy_of(item, verdict), 600),
             evidence=tuple((one_line(subject, 120), clean(text)) for subject, text in item.evidence[:4]),
         )
-        for item in group(verdict.findings)[:FINDINGS]
+        for item in told(verdict.findings)[:FINDINGS]
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from checks.model import Report, Verdict
 from tasks.render.clean import clean, one_line
-from tasks.render.grouping import Group, group, remedy_of
+from tasks.render.grouping import Group, remedy_of, told
 from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.matrix import State, check_lines, node_lines
 from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
@@ -21,7 +21,7 @@ _RUNS = re.compile(r"`+")
 
 def markdown(report: Report | None, verdict: Verdict, name: str) -> str:
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
-    groups = group(verdict.findings)
+    groups = told(verdict.findings)
     parts = [f"# {escape(headline(verdict, name))}", escape(explanation(verdict))]
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     if groups:
@@ -55,7 +55,10 @@ def _entity(found: re.Match[str]) -> str:
 
 
 def _findings(groups: tuple[Group, ...]) -> str:
-    rows = [(item.word, item.cause.value, item.names, item.check, item.message) for item in groups[:FINDINGS]]
+    rows = [
+        (item.word, item.cause.value, item.names, ", ".join(item.checks), item.message)
+        for item in groups[:FINDINGS]
+    ]
     text = _table(("Level", "Cause", "Who", "Check", "What"), rows)
     return (
         f"{text}\n\n{len(groups) - FINDINGS} more findings are in the report."
@@ -69,7 +72,7 @@ def _evidence(groups: tuple[Group, ...], verdict: Verdict) -> list[str]:
     for item in groups[:FINDINGS]:
         remedy = remedy_of(item, verdict)
         if remedy:
-            parts.append(f"**{escape(item.who)}, {escape(item.check)}**: {escape(remedy)}")
+            parts.append(f"**{escape(item.who)}, {escape(item.where)}**: {escape(remedy)}")
         if item.evidence:
             subject, text = item.evidence[0]
             parts.append(f"Evidence of {escape(subject)}:\n\n{fenced(text[:EVIDENCE])}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
 from tasks.render.clean import clean, one_line
-from tasks.render.grouping import Group, group, remedy_of
+from tasks.render.grouping import Group, remedy_of, told
 from tasks.render.headline import explanation, headline
 from tasks.render.matrix import State, check_lines
 from tasks.render.timeline import left_out, schedule_text
@@ -47,7 +47,7 @@ def terminal(
     )  # fmt: skip
     console.print(Text(headline(verdict, name), style=_ANSWERS[verdict.answer]), soft_wrap=True)
     console.print(Text(explanation(verdict)))
-    groups = group(verdict.findings)
+    groups = told(verdict.findings)
     if groups:
         _show_findings(console, groups, verdict, width)
     if report is not None:
@@ -72,9 +72,9 @@ def _show_findings(console: Console, groups: tuple[Group, ...], verdict: Verdict
         console.print(_findings(shown))
     for item in shown:
         if width < NARROW:
-            head = f"{item.word} {item.cause.value}  {item.names}  {one_line(item.check, 80)}"
+            head = f"{item.word} {item.cause.value}  {item.names}  {', '.join(one_line(check, 80) for check in item.checks)}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
-            console.print(Text(f"  {one_line(item.message)}"))
+            console.print(Text(f"  {one_line(item.message, 600)}"))
         _show_detail(console, item, remedy_of(item, verdict), width)
     if len(groups) > len(shown):
         console.print(Text(f"{len(groups) - len(shown)} more findings: see --format json or --html."))
@@ -88,7 +88,7 @@ def _show_detail(console: Console, item: Group, remedy: str, width: int) -> None
     if not remedy and not lines:
         return
     if width >= NARROW:
-        console.print(Text(f"{item.names}, {one_line(item.check, 80)}:", style="bold"))
+        console.print(Text(f"{item.names}, {item.where}:", style="bold"))
     if remedy:
         console.print(Padding(Text(f"do: {one_line(remedy)}"), (0, 0, 0, 2)))
     for line in lines[:EVIDENCE_LINES]:
@@ -107,7 +107,8 @@ def _findings(groups: tuple[Group, ...]) -> Table:
         table.add_column(title, ratio=ratio, overflow="fold")
     for item in groups:
         level = Text(item.word, style=_COLOURS[_state(item)])
-        cells = (item.cause.value, item.names, one_line(item.check, 80), one_line(item.message))
+        checks = "\n".join(one_line(check, 80) for check in item.checks)
+        cells = (item.cause.value, item.names, checks, one_line(item.message, 600))
         table.add_row(level, *(Text(cell) for cell in cells))
     return table
 

@@ -11,6 +11,7 @@ from unittest import mock
 
 from checks.compute import device, memory, transfer, words
 from checks.model import Cause, Level, Observation, Value, rank_subject
+from tests.corpus.case import Sort
 from tests.corpus.compute_machines import (
     GPUS,
     LOST,
@@ -20,6 +21,7 @@ from tests.corpus.compute_machines import (
     Made,
     World,
     blind,
+    case,
     eight,
     faulty,
     healthy,
@@ -142,8 +144,55 @@ def one_link(worst: float) -> Made:
         for rank in range(8):
             to = [1300.0 if index == rank else 390.0 for index in range(8)]
             to[6] = worst if rank == 2 else to[6]
-            metrics = {**row.metrics, "h2d_gbps": 54.0, "d2h_gbps": 53.0, "p2p_gbps": tuple(to)}
-            rows.append(replace(row, metrics=metrics, subject=rank_subject("node-0", rank)))
+            rows.append(_with_rates(row, "node-0", rank, to, [1] * 8, in_part=False))
+        return rows
+
+    return observe
+
+
+def _with_rates(
+    row: Observation, node: str, rank: int, to: list[float], access: list[int], in_part: bool
+) -> Observation:
+    """The row of a rank that reaches each GPU of its node at these rates."""
+    rates = transfer.between_gpus(to, access, rank % len(to), in_part)
+    metrics: dict[str, Value] = {"p2p_gbps": tuple(rates.values()), "gpus": tuple(rates)}
+    metrics |= {"h2d_gbps": 54.0, "d2h_gbps": 53.0, "peer_access": tuple(access)}
+    return replace(row, metrics={**row.metrics, **metrics}, subject=rank_subject(node, rank))
+
+
+def two_pairs(tmp_path: Path) -> Sequence[Observation]:
+    """Two nodes of two GPUs each, which are joined by PCIe alone."""
+    (row,) = links()(tmp_path)
+    return [
+        _with_rates(
+            row,
+            f"node-{rank // 2}",
+            rank,
+            [700.0 if at == rank % 2 else 25.0 for at in (0, 1)],
+            [1, 1],
+            False,
+        )
+        for rank in range(4)
+    ]
+
+
+def cube_mesh(worst: float) -> Made:
+    """The eight V100 of a p3.16xlarge: two NVLinks, one, or none between two of them; rank 2 reaches GPU 3 at `worst`."""
+    twice = {(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)}
+    once = {(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)}
+
+    def rate(pair: tuple[int, int]) -> float:
+        return 48.0 if pair in twice else 24.0 if pair in once else 9.0
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        (row,) = links()(tmp_path)
+        rows = []
+        for rank in range(8):
+            pairs = [(min(rank, at), max(rank, at)) for at in range(8)]
+            to = [360.0 if at == rank else rate(pair) for at, pair in enumerate(pairs)]
+            to[3] = worst if rank == 2 else to[3]
+            access = [int(at == rank or rate(pair) > 9) for at, pair in enumerate(pairs)]
+            rows.append(_with_rates(row, "node-0", rank, to, access, in_part=True))
         return rows
 
     return observe
@@ -152,6 +201,15 @@ def one_link(worst: float) -> Made:
 TRANSFER = [
     healthy(transfer.transfer, "every link", links(), P5),
     healthy(transfer.transfer, "eight ranks", one_link(385.0), P5),
+    case(
+        transfer.transfer, Sort.HEALTHY, "two nodes of two GPUs without NVLink", two_pairs,
+        instance_type="g7e.12xlarge", nodes=2,
+    ),
+    healthy(transfer.transfer, "V100s, which are joined in part", cube_mesh(48.0), "p3.16xlarge"),
+    faulty(
+        transfer.transfer, "a slow NVLink of a V100", cube_mesh(10.0), "reached directly: p2p_gbps is 0.4167",
+        instance_type="p3.16xlarge",
+    ),
     faulty(transfer.transfer, "one bit of one word", links(_sent(_flip)), "host to GPU is", instance_type=P5),
     faulty(transfer.transfer, "shifted by a word", links(_sent(_shift)), "to GPU 3 is", instance_type=P5),
     faulty(

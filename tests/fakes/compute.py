@@ -94,8 +94,8 @@ def gpus(count: int) -> Iterator[None]:
 
     real = transfer.measure
 
-    def measure(own: str, targets: Any, size: int, seconds: float) -> Measurement:
-        return real("cpu", ["cpu" for _ in targets], size, seconds)
+    def measure(own: str, targets: Any, size: int, seconds: float, in_part: bool) -> Measurement:
+        return real("cpu", ["cpu" for _ in targets], size, seconds, in_part)
 
     with (
         mock.patch.object(device, "require", lambda name: None),

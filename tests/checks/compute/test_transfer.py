@@ -10,6 +10,7 @@ import pytest
 
 from checks.check import CheckError, fault_of
 from checks.compute import transfer
+from checks.facts.shipped import builtin
 from checks.model import Value
 from tests.fakes import compute as fakes
 
@@ -27,12 +28,41 @@ def test_every_word_arrives() -> None:
     assert fault_of(transfer.transfer, metrics) == ""
     assert metrics["links"] == ("host to GPU", "GPU to host", "to GPU 0", "to GPU 1", "to GPU 2")
     assert metrics["wrong_words"] == (0, 0, 0, 0, 0)
-    assert metrics["gpus"] == ("GPU 0", "GPU 1", "GPU 2")
+    assert metrics["gpus"] == ("the slowest GPU reached directly",)
+    assert metrics["peer_access"] == (1, 1, 1)
 
 
 def test_a_node_with_one_gpu_still_has_a_row() -> None:
     """The local copy: a report holds no empty list."""
     assert fault_of(transfer.transfer, measured(1)) == ""
+
+
+def test_a_copy_within_the_gpu_is_no_peer() -> None:
+    """Several times faster than any link, it made the only link of a node of two GPUs an outlier."""
+    assert transfer.between_gpus([700.0, 25.0], [1, 0], 0, False) == {
+        "the slowest GPU reached through the host": 25.0
+    }
+    assert list(transfer.between_gpus([9.0] * 5, [1] * 5, 2, False)) == ["GPU 0", "GPU 1", "GPU 3", "GPU 4"]
+    assert transfer.between_gpus([700.0], [1], 0, False) == {"GPU 0": 700.0}
+
+
+def test_gpus_that_are_joined_in_part_are_compared_by_their_slowest_links() -> None:
+    """A V100 of p3.16xlarge reaches two GPUs over two NVLinks, two over one, and three through the host."""
+    row = transfer.between_gpus([360, 24, 24, 48, 48, 9, 9.5, 9], [1, 1, 1, 1, 1, 0, 0, 0], 0, True)
+
+    assert row == {
+        "the slowest GPU reached directly": 24,
+        "the slowest GPU reached through the host": 9,
+    }
+
+
+def test_only_gpus_without_a_switch_are_joined_in_part() -> None:
+    """As the instance table counts their NVLinks."""
+    instances = builtin().instances
+    in_part = {name for name, instance in instances.items() if transfer.joined_in_part(instance)}
+
+    assert in_part == {"p3.8xlarge", "p3.16xlarge", "p3dn.24xlarge"}
+    assert not transfer.joined_in_part(None)
 
 
 def test_the_broken_link_is_told_from_the_others() -> None:

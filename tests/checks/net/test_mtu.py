@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
 import subprocess
 import sys
@@ -123,12 +124,12 @@ def _info(segment: int, route: int, options: int = 1) -> bytes:
 @pytest.mark.parametrize(
     ("segment", "route", "options", "family", "path"),
     [
-        (1448, 1500, 1, mtu.socket.AF_INET, 1500),
-        (1460, 1500, 0, mtu.socket.AF_INET, 1500),
-        (1428, 1500, 1, mtu.socket.AF_INET6, 1500),
-        (1448, 9001, 1, mtu.socket.AF_INET, 1500),
-        (8949, 9001, 1, mtu.socket.AF_INET, 9001),
-        (32741, 65536, 1, mtu.socket.AF_INET, 65535),
+        (1448, 1500, 1, socket.AF_INET, 1500),
+        (1460, 1500, 0, socket.AF_INET, 1500),
+        (1428, 1500, 1, socket.AF_INET6, 1500),
+        (1448, 9001, 1, socket.AF_INET, 1500),
+        (8949, 9001, 1, socket.AF_INET, 9001),
+        (32741, 65536, 1, socket.AF_INET, 65535),
     ],
 )
 def test_the_path_is_the_narrower_of_route_and_segment(
@@ -141,7 +142,7 @@ def test_the_path_is_the_narrower_of_route_and_segment(
 def test_a_kernel_that_says_too_little_cannot_be_believed() -> None:
     """An old one's tcp_info is shorter."""
     with pytest.raises(CheckError, match="tcp_info"):
-        mtu.path_mtu(bytes(40), mtu.socket.AF_INET)
+        mtu.path_mtu(bytes(40), socket.AF_INET)
 
 
 def test_a_narrowed_path_is_no_gain_on_the_loopback_interface() -> None:

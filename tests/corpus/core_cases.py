@@ -1,0 +1,290 @@
+"""system.*, network.reachability and network.pairs, training.smoke and training.ddp: what the house stands on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from checks import adjtimex, machine, network, pairs, system, training
+from checks.check import Check, Context, Measurement, RankPlace
+from checks.exchange import Responder
+from checks.model import Cause, Level, Observation, Outcome, Value
+from checks.probe import probe
+from checks.roster import Member, Roster
+from tests.checks.proc_trees import PROC, memory_v2, tree, v2
+from tests.checks.test_exchange import free_port
+from tests.checks.worlds import run_world
+from tests.corpus.case import Case, Sort, context, observed
+
+Observe = Callable[[Path], Sequence[Observation]]
+RANK = RankPlace(0, 0, 1, "cpu")
+MACHINE = {
+    **PROC,
+    "proc/sys/kernel/random/boot_id": "5c1d9a3e-77f0-4a43-9f0b-0e5d7a0b6a11\n",
+    "etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+    "proc/cpuinfo": "processor : 0\nmodel name : Toy CPU 9000\n",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
+}
+DRIVER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Tue Jan  7 00:00:00 UTC 2025\n"
+
+
+def at_root(check: Check, files: Mapping[str, str], without: str = "", subject: str = "node-0") -> Observe:
+    """The check on a machine that is a tree of files."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        kept = {
+            name: text
+            for name, text in {**MACHINE, **v2("/", {"cgroup.procs": ""}), **files}.items()
+            if name != without
+        }
+        root = tree(tmp_path / subject, kept)
+        with mock.patch.object(system, "ROOT", root):
+            return observed(check, context(check, tmp_path, "cpu"), subject)
+
+    return observe
+
+
+def nodes(check: Check, *each: Mapping[str, str]) -> Observe:
+    """The same check on several nodes."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        made = (at_root(check, files, subject=f"node-{index}")(tmp_path) for index, files in enumerate(each))
+        return tuple(row for rows in made for row in rows)
+
+    return observe
+
+
+def clock(state: adjtimex.ClockState | OSError, year: int = 2026, rate: float = 1.0) -> Observe:
+    """system.clock where the kernel says this of its clock."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        root = tree(tmp_path / "root", MACHINE)
+        with ExitStack() as stack:
+            answer: dict[str, Any] = (
+                {"side_effect": state} if isinstance(state, OSError) else {"return_value": state}
+            )
+            stack.enter_context(mock.patch.object(adjtimex, "read_state", **answer))
+            stack.enter_context(mock.patch.object(system, "ROOT", root))
+            stack.enter_context(mock.patch.object(system, "_wall_rate", return_value=rate))
+            [row] = observed(system.clock, context(system.clock, tmp_path, "cpu"))
+        if row.outcome is Outcome.MEASURED:
+            row = replace(row, metrics={**row.metrics, "year": year})
+        return (row,)
+
+    return observe
+
+
+@contextmanager
+def responders(count: int, catalogue: str = "", silent: Sequence[int] = ()) -> Iterator[Roster]:
+    """A roster of real responders on loopback; the silent ones do not listen."""
+    members = tuple(Member(f"node-{index}", "127.0.0.1", free_port()) for index in range(count))
+    roster = Roster(members, free_port(), "lo")
+    opened = []
+    try:
+        for index, member in enumerate(members):
+            made = Responder("corpus", member.name, "" if index == 0 else catalogue)
+            opened.append(made)
+            if index not in silent:
+                made.listen(member.address, member.probe_port)
+                if index == 0:
+                    made.listen(member.address, roster.rendezvous_port)
+        yield roster
+    finally:
+        for made in opened:
+            made.close()
+
+
+def among(
+    check: Check,
+    catalogue: str = "",
+    silent: Sequence[int] = (),
+    change: Mapping[str, Mapping[str, Value]] | None = None,
+) -> Observe:
+    """What every node of three sees of the others; `change` replaces metrics by node."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        rows = []
+        with responders(3, catalogue, silent) as roster:
+            for index, member in enumerate(roster.members):
+                made: Context = replace(
+                    context(check, tmp_path, "cpu", 3),
+                    roster=roster,
+                    node=member.name,
+                    node_rank=index,
+                    timeout_s=1.0,
+                    options={"seconds": 0.02, "max_bytes": 1 << 20, "pings": 4, "deadline_s": 0.4},
+                )
+                row = probe(check, made, member.name)
+                metrics = {**row.metrics, **(change or {}).get(member.name, {})}
+                rows.append(replace(row, metrics=metrics if row.outcome is Outcome.MEASURED else {}))
+        return rows
+
+    return observe
+
+
+def smoke(break_it: Callable[[], Any] | None = None) -> Observe:
+    """training.smoke, with something broken."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        made = context(training.smoke, tmp_path, "cpu", place=RANK, options={"steps": 30})
+        with ExitStack() as stack:
+            if break_it is not None:
+                stack.enter_context(break_it())
+            return observed(training.smoke, made, "node-0/rank-0")
+
+    return observe
+
+
+SABOTAGES = ("healthy", "doubled", "drift", "learning_rate_0")
+
+
+def together(sabotage: str, change: Mapping[str, Value] | None = None) -> Observe:
+    """training.ddp on two real ranks; one world a test session serves all cases."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        said = _world(tmp_path)[f"ddp/{sabotage}"]
+        return [
+            Observation(
+                "training.ddp", f"node-0/rank-{rank}", Outcome.MEASURED, 1.0,
+                {**{name: value for name, value in metrics.items() if name != "fault"}, **(change or {})},
+            )
+            for rank, metrics in enumerate(said)
+        ]  # fmt: skip
+
+    return observe
+
+
+def _world(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
+    root = next((p for p in tmp_path.parents if re.fullmatch(r"pytest-\d+", p.name)), tmp_path.parent)
+    kept = root / "ddp_world.json"
+    with open(root / "ddp_world.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            folder = tmp_path / "world"
+            folder.mkdir()
+            kept.write_text(json.dumps(run_world(folder, 2, [("ddp", name) for name in SABOTAGES])))
+    found: dict[str, list[dict[str, Any]]] = json.loads(kept.read_text())
+    return found
+
+
+def without_group(tmp_path: Path) -> Sequence[Observation]:
+    """training.ddp outside of torchrun."""
+    made = context(training.ddp, tmp_path, "cpu", place=RankPlace(0, 0, 2, "cpu"))
+    return observed(training.ddp, made, "node-0/rank-0")
+
+
+def raising(check: Check, error: Exception) -> Observe:
+    """The check's body breaks in the middle."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        def body(made: Context) -> Measurement:
+            raise error
+
+        return observed(replace(check, body=body), context(check, tmp_path, "cpu"))
+
+    return observe
+
+
+def case(check: Check, sort: Sort, name: str, observe: Observe, **of: Any) -> Case:
+    """A case of a machine declared as `cpu`."""
+    return Case(check.name, sort, name, observe, "cpu", **of)
+
+
+IDENTITY, RESOURCES, CLOCK = system.identity, system.resources, system.clock
+REACH, PAIRS, SMOKE, DDP = network.reachability, pairs.pairs, training.smoke, training.ddp
+OF_CONFIGURATION: dict[str, Any] = {"cause": Cause.CONFIGURATION}
+LITTLE = {f"sys/fs/cgroup/{name}": text for name, text in memory_v2("", str(1 << 30), 900 << 20, 0).items()}
+SYNCHRONISED = adjtimex.ClockState(True, 0.0001, 0.01)
+SLOW = {f"node-{index}": {"bandwidth_gbps": (0.01, 0.01)} for index in range(3)}
+HOLE = {"node-1": {"bandwidth_gbps": (4.0, None)}}
+
+CASES = (
+    case(IDENTITY, Sort.HEALTHY, "an ordinary machine", at_root(IDENTITY, {})),
+    case(IDENTITY, Sort.HEALTHY, "two alike", nodes(IDENTITY, {}, {}), nodes=2),
+    case(
+        IDENTITY, Sort.FAULTY, "a driver that was not rolled out everywhere",
+        nodes(IDENTITY, *({f"{machine.NVIDIA}/version": DRIVER.format(v)} for v in ("570.86.15", "570.86.15", "550.54.14"))),
+        nodes=3, names="550.54.14", **OF_CONFIGURATION,
+    ),
+    case(
+        IDENTITY, Sort.FAULTY, "another processor",
+        nodes(IDENTITY, {}, {}, {"proc/cpuinfo": "model name : Other CPU\n"}),
+        nodes=3, level=Level.WARN, names="Other CPU", **OF_CONFIGURATION,
+    ),
+    *(
+        case(IDENTITY, Sort.UNMEASURABLE, f"no {name}", at_root(IDENTITY, {}, without=name))
+        for name in ("proc/sys/kernel/random/boot_id", "etc/os-release", "proc/cpuinfo")
+    ),
+    case(RESOURCES, Sort.HEALTHY, "an ordinary container", at_root(RESOURCES, {})),
+    case(
+        RESOURCES, Sort.FAULTY, "a cgroup with little memory left",
+        at_root(RESOURCES, LITTLE), names="memory_available_bytes", **OF_CONFIGURATION,
+    ),
+    case(
+        RESOURCES, Sort.FAULTY, "few processes allowed",
+        at_root(RESOURCES, {"proc/sys/kernel/pid_max": "200\n"}), names="pids_limit", **OF_CONFIGURATION,
+    ),
+    *(
+        case(RESOURCES, Sort.UNMEASURABLE, f"no {name}", at_root(RESOURCES, {}, without=name))
+        for name in ("proc/meminfo", "proc/vmstat", "proc/self/mountinfo")
+    ),
+    case(
+        RESOURCES, Sort.UNMEASURABLE, "a table of words",
+        at_root(RESOURCES, {"proc/meminfo": "MemTotal: many kB\n"}),
+    ),
+    case(CLOCK, Sort.HEALTHY, "synchronised", clock(SYNCHRONISED)),
+    case(
+        CLOCK, Sort.FAULTY, "it jumps",
+        clock(SYNCHRONISED, rate=1.5), names="wall_rate", **OF_CONFIGURATION,
+    ),
+    case(
+        CLOCK, Sort.FAULTY, "it was never set",
+        clock(SYNCHRONISED, year=1970), names="year", **OF_CONFIGURATION,
+    ),
+    case(CLOCK, Sort.UNMEASURABLE, "not permitted", clock(PermissionError(1, "Operation not permitted"))),
+    case(CLOCK, Sort.UNMEASURABLE, "no such call", clock(OSError(38, "Function not implemented"))),
+    case(CLOCK, Sort.UNMEASURABLE, "NaN", clock(SYNCHRONISED, rate=float("nan"))),
+    case(REACH, Sort.HEALTHY, "three nodes", among(REACH), nodes=3),
+    case(
+        REACH, Sort.FAULTY, "a node with other checks",
+        among(REACH, catalogue="other"), nodes=3, names="other_catalogues", **OF_CONFIGURATION,
+    ),
+    case(REACH, Sort.UNMEASURABLE, "a node does not answer", among(REACH, silent=(2,)), nodes=3),
+    case(REACH, Sort.FAULTY, "the rendezvous is closed", among(REACH, silent=(0,)), nodes=3, names="rendezvous", **OF_CONFIGURATION),
+    case(PAIRS, Sort.HEALTHY, "three nodes", among(PAIRS), nodes=3),
+    case(
+        PAIRS, Sort.FAULTY, "everything is slow",
+        among(PAIRS, change=SLOW), nodes=3, names="0.01",     ),
+    case(PAIRS, Sort.UNMEASURABLE, "nobody answers", among(PAIRS, silent=(0, 1, 2)), nodes=3),
+    case(PAIRS, Sort.UNMEASURABLE, "one does not answer", among(PAIRS, silent=(2,)), nodes=3),
+    case(PAIRS, Sort.UNMEASURABLE, "a pair without a figure", among(PAIRS, change=HOLE), nodes=3),
+    case(SMOKE, Sort.HEALTHY, "it learns", smoke()),
+    case(
+        SMOKE, Sort.FAULTY, "the optimiser has no effect",
+        smoke(lambda: mock.patch.object(training, "LEARNING_RATE", 0.0)), names="loss_ratio", **OF_CONFIGURATION,
+    ),
+    case(
+        SMOKE, Sort.UNMEASURABLE, "the loss is not a number",
+        smoke(lambda: mock.patch.object(training, "_loss", return_value=float("nan"))),
+    ),
+    case(
+        SMOKE, Sort.UNMEASURABLE, "torch cannot be imported",
+        raising(SMOKE, ImportError("No module named 'torch'")),
+    ),
+    case(DDP, Sort.HEALTHY, "two ranks agree", together("healthy")),
+    case(DDP, Sort.FAULTY, "gradients are not the average", together("doubled"), names="gradient_error"),
+    case(DDP, Sort.FAULTY, "one rank's weights drift", together("drift"), names="weights_digest"),
+    case(
+        DDP, Sort.FAULTY, "nothing is learnt",
+        together("learning_rate_0"), names="loss_ratio", **OF_CONFIGURATION,
+    ),
+    case(DDP, Sort.UNMEASURABLE, "no process group", without_group),
+    case(DDP, Sort.UNMEASURABLE, "no digest on one rank", together("healthy", {"weights_digest": ()})),
+)  # fmt: skip
