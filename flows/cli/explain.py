@@ -17,6 +17,7 @@ from flows.cli.output import (
     rejection,
     require_writable,
     stdout_colour,
+    stdout_width,
     text_of,
     verdict_json,
     write_files,
@@ -27,7 +28,7 @@ from flows.cli.rejected import rejected
 from tasks.exits import worst_code
 from tasks.explaining import Explained, explained
 from tasks.inputs import InputError, declared_of, policy_of
-from tasks.render.explained import explained_text
+from tasks.render.explained import explained_text, not_judged
 from tasks.writing import write_file
 
 
@@ -37,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind",
         choices=[kind.value for kind in Kind],
-        help="what it is (default: it is recognised, or nobody can tell)",
+        metavar="K",
+        help=f"what it is: {', '.join(kind.value for kind in Kind)} (default: it is recognised, or nobody can tell)",
     )
     parser.add_argument(
         "--instance-type",
@@ -114,10 +116,18 @@ def _page(result: Explained, form: str) -> str:
     if form == "markdown":
         from tasks.render.markdown import escape
 
-        said = "\n".join(f"- {escape(line)}" for line in (result.title, *result.held, *result.left_out))
+        held = [f"Held to the policy: {', '.join(result.held)}"] if result.held else []
+        rest = [f"Not judged: {line}" for line in not_judged(result.left_out)]
+        said = "\n".join(f"- {escape(line, 2000)}" for line in (f"Input: {result.title}", *held, *rest))
         return f"{text_of(None, result.verdict, result.name, form)}\n{said}\n"
     return explained_text(
-        result.verdict, result.name, result.title, result.held, result.left_out, stdout_colour()
+        result.verdict,
+        result.name,
+        result.title,
+        result.held,
+        result.left_out,
+        stdout_colour(),
+        stdout_width(),
     )
 
 

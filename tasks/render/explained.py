@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from checks.model import Answer, Cause, Level, Verdict
 from tasks.render.clean import clean, one_line
-from tasks.render.grouping import Group, group
+from tasks.render.grouping import Group, gathered
 from tasks.render.headline import WORDS, explanation
 
 LINES = 12
@@ -20,18 +21,38 @@ def explained_text(
     held: Sequence[str] = (),
     left_out: Sequence[str] = (),
     colour: bool = False,
+    width: int = 120,
 ) -> str:
-    """The answer and what the input is on the first line; then why; then what was held to which rules."""
+    """The answer and what the input is on the first line, whole; then why; then what was held to which rules.
+
+    Lines of the input are never folded, so that they can be searched for.
+    """
     head = _paint(WORDS[verdict.answer], _BOLD[verdict.answer], colour)
-    lines = [f"{head} {one_line(name, 200)}: {one_line(title)}", _meaning(verdict)]
-    for item in group(verdict.findings):
-        lines += ["", *_finding(item, colour)]
+    lines = [f"{head} {one_line(name, 200)}: {one_line(title)}", *_folded(_meaning(verdict), width, "")]
+    for item in gathered(verdict.findings):
+        lines += ["", *_finding(item, colour, width)]
     if held or left_out:
         lines.append("")
     if held:
-        lines.append(f"held to the policy: {', '.join(held)}")
-    lines += [f"not judged: {one_line(why)}" for why in left_out]
+        lines += _folded(f"held to the policy: {', '.join(held)}", width)
+    for said in not_judged(left_out):
+        lines += _folded(f"not judged: {said}", width)
     return "\n".join(lines) + "\n"
+
+
+def not_judged(left_out: Sequence[str]) -> list[str]:
+    """What was left out for one reason, said once: "gpu.inventory models, vbios: it compares nodes ..."."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for line in left_out:
+        name, _, why = line.partition(": ")
+        check, _, metric = name.partition(" ")
+        found.setdefault(why, {}).setdefault(check, []).append(metric)
+    return [
+        one_line(
+            "; ".join(f"{check} {', '.join(names)}" for check, names in checks.items()) + f": {why}", 4000
+        )
+        for why, checks in found.items()
+    ]
 
 
 def _meaning(verdict: Verdict) -> str:
@@ -43,19 +64,27 @@ def _meaning(verdict: Verdict) -> str:
     return explanation(verdict)
 
 
-def _finding(item: Group, colour: bool) -> list[str]:
+def _finding(item: Group, colour: bool, width: int) -> list[str]:
     tone = {Level.FAIL: "31", Level.WARN: "33", Level.PASS: "32"}[item.level]
     if item.level is Level.FAIL and item.cause is Cause.EVIDENCE:
         tone = "35"
-    head = _paint(f"{item.word} {item.cause.value}", tone, colour)
-    lines = [f"{head} {one_line(item.check, 80)}: {one_line(item.message, 600)}"]
+    head = f"{item.word} {item.cause.value}"
+    checks = one_line(", ".join(item.checks), 600)
+    first, *rest = _folded(f"{head} {checks}: {one_line(item.message, 600)}", width)
+    lines = [_paint(head, tone, colour) + first.removeprefix(head), *rest]
     raw = [line for _, evidence in item.evidence[:1] for line in clean(evidence).splitlines()]
     lines += [f"  | {one_line(line)}" for line in raw[:LINES]]
     if len(raw) > LINES:
         lines.append(f"  | ({len(raw) - LINES} more lines: see --format json)")
     if item.remedy:
-        lines.append(f"  do: {one_line(item.remedy, 600)}")
+        lines += _folded(f"  do: {one_line(item.remedy, 600)}", width, "      ")
     return lines
+
+
+def _folded(text: str, width: int, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [text]
 
 
 def _paint(text: str, code: str, colour: bool) -> str:

@@ -14,7 +14,7 @@ NAMED = 6
 WORDS = {Level.PASS: "PASS", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 CANNOT_TELL = "CANNOT TELL"
 _UNREAD = "not measured: "
-_ONE_UNREAD = re.compile(r"(?P<what>.*\w) (?P<why>(?:is|has) .*)")
+_ONE_UNREAD = re.compile(r"(?P<what>.+?) (?P<why>(?:is|has) .*)")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
     return tuple(_group(members) for members in found.values())
 
 
-def told(findings: Sequence[Finding]) -> tuple[Group, ...]:
+def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
     """Groups for a page: what could not be measured for one reason, or of one check, is one of them.
 
     A machine without a driver leaves a finding a check, a GPU that is lost one a metric: a list that hides the rest.
@@ -111,9 +111,7 @@ def _one_check(members: Sequence[Group]) -> Group:
 
 
 def _one_reason(members: Sequence[Group]) -> Group:
-    return replace(
-        members[0], also=tuple(item.check for item in members[1:]), evidence=_evidence(members)
-    )
+    return replace(members[0], also=tuple(item.check for item in members[1:]), evidence=_evidence(members))
 
 
 def _evidence(members: Sequence[Group]) -> tuple[tuple[str, str], ...]:

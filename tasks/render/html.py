@@ -14,9 +14,9 @@ from pathlib import Path
 from checks.model import CLUSTER, Answer, Node, Report, Scope, Verdict
 from tasks.render.clean import clean, one_line
 from tasks.render.curve import chart
-from tasks.render.grouping import remedy_of, told
+from tasks.render.grouping import gathered, remedy_of
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
-from tasks.render.matrix import CheckLine, Line, State, check_lines, node_lines
+from tasks.render.matrix import CheckLine, State, check_lines, node_lines
 from tasks.render.pairtable import pair_table
 from tasks.render.timeline import left_out, timeline
 
@@ -61,7 +61,7 @@ def html(report: Report | None, verdict: Verdict, name: str) -> str:
 
 
 def _values(report: Report | None, verdict: Verdict, name: str) -> dict[str, object]:
-    groups = told(verdict.findings)
+    groups = gathered(verdict.findings)
     return {
         "name": one_line(name, 80),
         "said": headline(verdict, name).removeprefix(f"{answer_word(verdict)} "),
@@ -80,14 +80,15 @@ def _values(report: Report | None, verdict: Verdict, name: str) -> dict[str, obj
 
 def _of_report(report: Report, verdict: Verdict) -> dict[str, object]:
     lines, checks = node_lines(report, verdict), check_lines(report, verdict)
+    columns = _worst_first(checks)
     shown = [line for line in lines if line.name != CLUSTER or line.rank is not None][:NODES]
     nodes = {node.name: node for node in report.nodes}
     cluster = [line for line in lines if line.name == CLUSTER and line.rank is None]
     return {
         "lines": [*cluster, *shown],
         "hidden_nodes": len(lines) - len(cluster) - len(shown),
-        "columns": [line for line in checks if _of_nodes(line)],
-        "cells": {line.name: _cells(line, checks) for line in lines},
+        "columns": [checks[place] for place in columns],
+        "cells": {line.name: [line.cells[place] for place in columns] for line in lines},
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
         "left_out": left_out(checks),
         "timeline": timeline(report),
@@ -102,8 +103,10 @@ def _of_nodes(line: CheckLine) -> bool:
     return line.planned.skip is None and line.planned.scope is not Scope.CLUSTER
 
 
-def _cells(line: Line, checks: tuple[CheckLine, ...]) -> list[State]:
-    return [cell for cell, check in zip(line.cells, checks, strict=True) if _of_nodes(check)]
+def _worst_first(checks: tuple[CheckLine, ...]) -> list[int]:
+    """The places of the checks that have a column: of sixty, those that failed are not to be scrolled for."""
+    places = [place for place, check in enumerate(checks) if _of_nodes(check)]
+    return sorted(places, key=lambda place: -checks[place].state)
 
 
 def _cards(verdict: Verdict) -> list[FindingCard]:
@@ -119,7 +122,7 @@ def _cards(verdict: Verdict) -> list[FindingCard]:
             remedy=one_line(remedy_of(item, verdict), 600),
             evidence=tuple((one_line(subject, 120), clean(text)) for subject, text in item.evidence[:4]),
         )
-        for item in told(verdict.findings)[:FINDINGS]
+        for item in gathered(verdict.findings)[:FINDINGS]
     ]
 
 

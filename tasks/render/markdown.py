@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from checks.model import Report, Verdict
 from tasks.render.clean import clean, one_line
-from tasks.render.grouping import Group, remedy_of, told
+from tasks.render.grouping import Group, gathered, remedy_of
 from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.matrix import State, check_lines, node_lines
 from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
@@ -21,7 +21,7 @@ _RUNS = re.compile(r"`+")
 
 def markdown(report: Report | None, verdict: Verdict, name: str) -> str:
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
-    groups = told(verdict.findings)
+    groups = gathered(verdict.findings)
     parts = [f"# {escape(headline(verdict, name))}", escape(explanation(verdict))]
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     if groups:

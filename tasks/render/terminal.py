@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
 from tasks.render.clean import clean, one_line
-from tasks.render.grouping import Group, remedy_of, told
+from tasks.render.grouping import Group, gathered, remedy_of
 from tasks.render.headline import explanation, headline
 from tasks.render.matrix import State, check_lines
 from tasks.render.timeline import left_out, schedule_text
@@ -47,7 +47,7 @@ def terminal(
     )  # fmt: skip
     console.print(Text(headline(verdict, name), style=_ANSWERS[verdict.answer]), soft_wrap=True)
     console.print(Text(explanation(verdict)))
-    groups = told(verdict.findings)
+    groups = gathered(verdict.findings)
     if groups:
         _show_findings(console, groups, verdict, width)
     if report is not None:
@@ -72,7 +72,8 @@ def _show_findings(console: Console, groups: tuple[Group, ...], verdict: Verdict
         console.print(_findings(shown))
     for item in shown:
         if width < NARROW:
-            head = f"{item.word} {item.cause.value}  {item.names}  {', '.join(one_line(check, 80) for check in item.checks)}"
+            checks = one_line(", ".join(item.checks), 1200)
+            head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
             console.print(Text(f"  {one_line(item.message, 600)}"))
         _show_detail(console, item, remedy_of(item, verdict), width)

@@ -83,6 +83,18 @@ def other(name: str, process: str = "ip-10-1-8-3:2201") -> Callable[[], str]:
     return lambda: log_as_own(name, process)
 
 
+def after_another_run(text: Callable[[], str], earlier: Callable[[], str], instance_type: str) -> Observe:
+    """The check in a folder where an earlier run of two nodes left its log."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        old = tmp_path / f"nccl.{debug.process().split(':')[0]}.1.log"
+        old.write_text(earlier(), encoding="utf-8")
+        os.utime(old, (1e9, 1e9))
+        return logged(text, instance_type, 2)(tmp_path)
+
+    return observe
+
+
 def drifted(tmp_path: Path) -> Sequence[Observation]:
     """Three nodes' ranks, of which one has another NCCL."""
     texts = [efa(), efa(), efa(lambda text: text.replace("2.27.5", "2.26.2"))]
@@ -147,6 +159,8 @@ def of_transport() -> Iterator[Case]:
     yield case(Sort.UNMEASURABLE, "no_channels", logged(efa(without(" via "))))
     yield case(Sort.UNMEASURABLE, "level_warn", logged(efa(without("INFO"))))
     yield case(Sort.UNMEASURABLE, "no_way_out", logged(nvlink, "p5.48xlarge", 2), kind="p5.48xlarge")
+    stale = after_another_run(nvlink, lambda: recorded("log_efa.txt"), "p5.48xlarge")
+    yield case(Sort.UNMEASURABLE, "no_way_out_but_in_an_old_log", stale, kind="p5.48xlarge")
     yield case(Sort.UNMEASURABLE, "no_provider", logged(efa(without("Selected provider"))))
 
 

@@ -136,10 +136,16 @@ def test_a_rank_sets_it_before_nccl_begins(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("chosen", "kept"),
-    [("/var/log/nccl.%p", True), ("/dev/stdout", False), ("/dev/stderr", False), ("", False)],
+    [
+        ("/var/log/nccl.%p", True),
+        ("/var/log/nccl.log", False),
+        ("/dev/stdout", False),
+        ("/dev/stderr", False),
+        ("", False),
+    ],
 )
 def test_a_users_own_file_is_read_and_a_terminal_is_not(chosen: str, kept: bool, tmp_path: Path) -> None:
-    """What went to a terminal cannot be read back."""
+    """What went to a terminal cannot be read back, nor what each rank of a node wrote over the others'."""
     assert kept is (chosen == debug.environment({"NCCL_DEBUG_FILE": chosen}, tmp_path)["NCCL_DEBUG_FILE"])
 
 
@@ -152,6 +158,29 @@ def test_the_files_of_all_processes_of_the_node_are_read(tmp_path: Path) -> None
         said = debug.texts(os.environ)
 
     assert (True, True, False) == (f"{host}.{pid}" in said, f"{host}.7" in said, "elsewhere" in said)
+
+
+def test_the_logs_of_earlier_runs_are_left_alone(tmp_path: Path) -> None:
+    """In a folder that the user chose: that a channel led to another node last week proves nothing today."""
+    host, pid = debug.process().split(":")
+    own, beside, old = (tmp_path / f"n.{host}.{number}.log" for number in (pid, "7", "8"))
+    for path in (own, beside, old):
+        path.write_text(f"{path.name}\n")
+    then = own.stat().st_mtime - 86_400
+    os.utime(old, (then, then))
+    with logging_to(str(tmp_path / "n.%h.%p.log")):
+        said = debug.texts(os.environ)
+
+    assert (own.name in said, beside.name in said, old.name in said) == (True, True, False)
+
+
+def test_logs_of_others_alone_are_no_proof(tmp_path: Path) -> None:
+    """This rank's process left none: what its neighbours, or earlier runs, wrote is not about its channels."""
+    host, _ = debug.process().split(":")
+    (tmp_path / f"n.{host}.7.log").write_text("nothing of ours\n")
+
+    with logging_to(str(tmp_path / "n.%h.%p.log")), pytest.raises(CheckError, match="left no log"):
+        debug.texts(os.environ)
 
 
 def test_a_log_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
