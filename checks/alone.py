@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import socket
-import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -24,6 +23,7 @@ from checks.place import PlaceError, open_station
 from checks.policy import Policy
 from checks.report import dump, dump_plain, load, plain
 from checks.roster import Member, Roster
+from checks.say import say
 from checks.verdict import decide, unreadable
 
 POLICIES = Path(__file__).parent / "policies"
@@ -78,7 +78,7 @@ def read_policy(path: Path | None, instance_type: str) -> Policy:
         except (DecodeError, ValueError) as error:
             raise PlaceError(f"{file}: {error}") from error
         if path is not None or instance_type in found.instance_types:
-            print(f"policy: {found.name} ({file})", file=sys.stderr)
+            say(f"policy: {found.name} ({file})")
             return found
     raise PlaceError(f"no shipped policy was written for {instance_type}. Give --policy FILE.")
 

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import sys
+import textwrap
+import traceback
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 from checks import catalog
 from checks.check import Check
 from checks.model import Profile
+from checks.say import say
 
 if TYPE_CHECKING:
     from checks.place import Station
@@ -31,16 +34,19 @@ def main(argv: list[str]) -> int:
     try:
         code: int = arguments.verb(arguments)
     except PlaceError as error:
-        print(f"checks: {error}", file=sys.stderr)
+        say(f"checks: {error}")
         return EXIT_REJECTED
     except Interrupted as signalled:
-        print("checks: interrupted; nothing of it runs on.", file=sys.stderr)
+        say("checks: interrupted; nothing of it runs on.")
         return 128 + signalled.number
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CANNOT_TELL
     except OSError as error:
-        print(f"checks: {error.filename or arguments}: {error.strerror}", file=sys.stderr)
+        say(f"checks: {error.filename or arguments}: {error.strerror}")
+        return EXIT_CANNOT_TELL
+    except Exception:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
+        say(f"checks: an error of the checks themselves, so they cannot tell:\n{traceback.format_exc()}")
         return EXIT_CANNOT_TELL
     return code
 
@@ -60,7 +66,9 @@ def _interrupted(number: int, frame: object) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m checks", description="Health checks of this node.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    listing = verbs.add_parser("list", help="the checks: name, scope, cost, what each needs")
+    listing = verbs.add_parser(
+        "list", help="the checks: name, of each what, cost, what each observes [what it needs]"
+    )
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.set_defaults(verb=_list)
     running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
@@ -99,9 +107,19 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print(json.dumps([_row(check) for check in catalog.CATALOG]))
         return EXIT_OK
+    width = os.get_terminal_size().columns if sys.stdout.isatty() else 0
     for check in catalog.CATALOG:
-        print(f"{check.name:<24} {check.scope.value:<8} {check.cost:<8} {check.needs:<28} {check.summary}")
+        print(_line(check, width))
     return EXIT_OK
+
+
+def _line(check: Check, width: int) -> str:
+    """Its columns; in a terminal `width` columns wide the summary is folded below itself, else it is one line."""
+    head = f"{check.name:<24} {check.scope.value:<4} {check.cost:<7} "
+    said = f"{check.summary} [{check.needs}]"
+    if width <= len(head) + 20:
+        return head + said
+    return head + f"\n{' ' * len(head)}".join(textwrap.wrap(said, width - len(head)))
 
 
 def _row(check: Check) -> dict[str, object]:
@@ -128,7 +146,7 @@ def _run(arguments: argparse.Namespace) -> int:
             return alone.run(arguments)
         runner.run(_station(arguments), attempt(), arguments.out)
     except JournalError as error:
-        print(f"checks: {error}", file=sys.stderr)
+        say(f"checks: {error}")
         return EXIT_CANNOT_TELL
     return EXIT_OK
 
@@ -144,21 +162,21 @@ def _gate(arguments: argparse.Namespace) -> int:
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        print("checks gate: no command. Give it after --.", file=sys.stderr)
+        say("checks gate: no command. Give it after --.")
         return EXIT_REJECTED
     station, token = _station(arguments), attempt()
     answer = gate.gate(station, token, arguments.out, arguments.confirm)
     if isinstance(answer, gate.Refusal):
-        print(f"checks gate: {answer.reason}", file=sys.stderr)
+        say(f"checks gate: {answer.reason}")
         gate.write_failure(station, token, arguments.out, answer)
         if not arguments.observe:
             return answer.code
-        print("checks gate: observe mode, the command starts all the same", file=sys.stderr)
+        say("checks gate: observe mode, the command starts all the same")
         answer = gate.Go(None)
     try:
         gate.start(station, token, arguments.out, command, answer)
     except OSError as error:
-        print(f"checks gate: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        say(f"checks gate: {command[0]} cannot be started: {error.strerror}")
     return 127
 
 

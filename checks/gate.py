@@ -28,6 +28,7 @@ from checks.processes import become_subreaper, end_children
 from checks.rankstage import interface_environment
 from checks.report import digest, dump_plain
 from checks.runner import open_responder, run_beside
+from checks.say import say
 from checks.verdict import decide
 
 EXIT_REFUSED = 1
@@ -95,20 +96,20 @@ def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -
             out / attempt / "failure" / station.node, refusal.reason.encode("utf-8", "replace") + b"\n"
         )
     except OSError as error:
-        print(f"the failure file cannot be written: {error}", file=sys.stderr)
+        say(f"the failure file cannot be written: {error}")
 
 
 def _confirmed(station: Station, responder: Responder, confirm: Path) -> Path | None:
     """The pass, if every host is the machine that was proven; None means: check again, here."""
     differences = confirm_here(confirm, station.node, station.bundle.declared.gpus_per_node)
     for line in differences:
-        print(f"{station.node}: {line}", file=sys.stderr)
+        say(f"{station.node}: {line}")
     why = Board(station, responder).agree(
         "confirmed", f"{station.node}: {'; '.join(differences)}" if differences else ""
     )
     if not why:
         return confirm
-    print(f"not the machines that were proven ({why}): checking again in place", file=sys.stderr)
+    say(f"not the machines that were proven ({why}): checking again in place")
     return None
 
 

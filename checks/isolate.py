@@ -16,6 +16,7 @@ from checks.decode import DecodeError, decode, parse_json
 from checks.model import Observation
 from checks.probe import errored
 from checks.processes import end_tree
+from checks.say import silence
 
 OUTPUT_BYTES = 1 << 20
 RESULT_BYTES = 8 << 20
@@ -45,9 +46,17 @@ class Output:
                 kept = data[: max(room, 0)]
                 self.kept += kept
                 self.dropped += len(data) - len(kept)
-                if self._copy_to is not None and kept:
-                    self._copy_to.write(kept)
-                    self._copy_to.flush()
+                self._copy(kept)
+
+    def _copy(self, data: bytes) -> None:
+        try:
+            if self._copy_to is not None and data:
+                self._copy_to.write(data)
+                self._copy_to.flush()
+        except (OSError, ValueError):  # a full disk or a closed pipe there must not stop the writer here
+            if self._copy_to is sys.stderr.buffer:
+                silence()
+            self._copy_to = None
 
 
 def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:

@@ -14,7 +14,7 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.DEEP: {"seconds": 60.0},
     },
     "memory.stress": {
-        Profile.STANDARD: {"seconds": 5.0, "share": 0.1, "max_bytes": 4096 * MIB},
+        Profile.STANDARD: {"seconds": 5.0, "share": 0.1, "max_bytes": 1024 * MIB},
         Profile.DEEP: {"seconds": 60.0, "share": 0.4, "max_bytes": 65536 * MIB},
     },
     "disk.io": {

@@ -7,7 +7,6 @@ peer names nobody.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from checks.place import PEER_CHECKS, Station, before_path
 from checks.probe import errored
 from checks.processes import become_subreaper, end_children
 from checks.report import NodeReport
+from checks.say import say
 
 RankStage = Callable[[Station, "Keeper", str], str]
 Tick = Callable[[Observation], None]
@@ -149,7 +149,10 @@ def _isolated(station: Station, opened: float, check: Check) -> Observation:
     result = station.scratch / f"{check.name}.json"
     argv = ("-m", "checks.one", check.name, check.path, *_files(station), str(result))
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
-    row = isolated(check.name, station.node, argv, result, station.timeout_s(check))
+    try:
+        row = isolated(check.name, station.node, argv, result, station.timeout_s(check))
+    except (OSError, RuntimeError) as error:  # no thread or no file can be had: this costs one check
+        row = errored(check.name, station.node, f"its process could not be run: {error}", 0.0)
     # Its process's start and end count: that is what one after another would cost.
     return replace(row, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
 
@@ -218,4 +221,4 @@ def _opening(station: Station, attempt: str) -> NodeReport:
 
 def _log(message: str) -> None:
     if message:
-        print(f"{time.strftime('%H:%M:%S')} {message}", file=sys.stderr, flush=True)
+        say(f"{time.strftime('%H:%M:%S')} {message}")

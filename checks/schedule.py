@@ -33,9 +33,13 @@ def run_all(
     keep: Callable[[Sequence[Observation]], None],
     most: int = MOST,
 ) -> None:
-    """Run every check; `keep` is called in this thread with each observation as it comes."""
+    """Run every check; `keep` is called in this thread with each observation as it comes.
+
+    What `run` or `keep` raises of one check is raised when the others have been kept.
+    """
     waiting, running = list(checks), _Running(run)
     busy: dict[Future[Observation], Check] = {}
+    failed: list[Exception] = []
     with ThreadPoolExecutor(most) as pool:
         try:
             while waiting or busy:
@@ -45,10 +49,15 @@ def run_all(
                 done = wait(busy, return_when=FIRST_COMPLETED).done
                 for future in done:
                     del busy[future]
-                    keep([future.result()])
+                    try:
+                        keep([future.result()])
+                    except Exception as error:  # noqa: BLE001 - it is raised below
+                        failed.append(error)
         except KeyboardInterrupt:
             running.end()
             raise
+    if failed:
+        raise failed[0]
 
 
 class _Running:

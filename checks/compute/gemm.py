@@ -76,6 +76,7 @@ class Score:
         "tflops",
         "sustained_tflops",
         "above_peak",
+        "of_peak",
         "size",
         "repeats",
     ),
@@ -90,6 +91,7 @@ def gemm(context: Context) -> Measurement:
     `tflops` of the fastest product (or batch), `sustained_tflops` over all the time after the warm-up. `gflops`
     is the best of float32, in 10^9. bfloat16 and float16 elements are wrong beyond 2^-7 and 2^-10 of their value.
     `above_peak` counts rates beyond what the device can do by its maker's word: they were mistimed, or not computed.
+    `of_peak` is the best sustained rate as a fraction of that; where nobody knows it, of the fastest known device's.
     """
     device = devices.place_of(context, "compute.gemm").device
     size, options = SIZES["cuda" if is_cuda(device) else "cpu"], context.options
@@ -114,6 +116,7 @@ def measure(device: str, size: int, seconds: float, warmup_s: float = 0.0) -> Me
             "tflops": tuple(best),
             "sustained_tflops": tuple(sustained),
             "above_peak": sum(rate > limit for rate in (*best, *sustained)),
+            "of_peak": max(sustained) / limit,
             "size": size,
             "repeats": sum(score.repeats for score in scores),
         },

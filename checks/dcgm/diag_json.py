@@ -29,6 +29,8 @@ ROOT_4, ROOT_3 = "DCGM Diagnostic", "DCGM GPU Diagnostic"
 MAX_BYTES = 8 << 20
 NOT_STATED = "2.0"
 MOST_GPUS = 4096
+# What tells of a result: under a key that is not read here, it would pass unread.
+_TELLING = frozenset(("status", "error_id", "error_severity", "warning", "warnings"))
 
 
 def document(text: str) -> dict[str, object]:
@@ -104,7 +106,9 @@ def _listed(whole: Mapping[str, object]) -> Iterator[int]:
 
 
 def _results(root: Mapping[str, object], version: str, lines: Mapping[int, int]) -> Iterator[Result]:
+    _require_read(root, "the document", "test_categories")
     for category in _list(root, "test_categories", "the document"):
+        _require_read(_mapping(category, "a category"), "a category", "tests")
         for test in _list(_mapping(category, "a category"), "tests", "a category"):
             if test is None:  # DCGM 4 writes null for a test that the group has no entity for
                 continue
@@ -119,6 +123,7 @@ def _of_test(
     name: str, test: Mapping[str, object], version: str, lines: Mapping[int, int]
 ) -> Iterator[Result]:
     rows = [_mapping(row, name) for row in _list(test, "results", name)]
+    _require_read(test, name, "results", "test_summary")
     seen: set[int | None] = set()
     told: set[str] = set()
     failing = False
@@ -169,6 +174,7 @@ def _blamed(gpu: object) -> int | None:
 
 
 def _result(name: str, gpu: int | None, row: Mapping[str, object], version: str, line: int) -> Result:
+    _require_read(row, name, "warnings", "info")
     word = row.get("status")
     if not isinstance(word, str):
         raise DiagnosisError(f"a result of {name} for {_who(gpu)} has no status")
@@ -180,7 +186,9 @@ def _problems(warnings: object, version: str) -> Iterator[Problem]:
         if warnings.strip():
             yield Problem(" ".join(warnings.split()))
         return
-    for warning in warnings if isinstance(warnings, list) else []:
+    if warnings is not None and not isinstance(warnings, list):
+        raise DiagnosisError(f"warnings of another shape: {warnings!r:.80}")
+    for warning in warnings or []:
         if isinstance(warning, str):
             yield Problem(" ".join(warning.split()))
             continue
@@ -213,6 +221,13 @@ def _owners(value: object) -> Iterator[int]:
     elif isinstance(value, list):
         for inner in value:
             yield from _owners(inner)
+
+
+def _require_read(part: Mapping[str, object], where: str, *read: str) -> None:
+    """Raise DiagnosisError where results stand in a place of which this program does not know."""
+    for key, value in part.items():
+        if key not in read and isinstance(value, (dict, list)) and _TELLING & set(_keys(value)):
+            raise DiagnosisError(f"{where} has results in {key!r:.40}, which is of no known version")
 
 
 def _mapping(value: object, where: str) -> Mapping[str, object]:

@@ -57,10 +57,13 @@ def parse(text: str) -> Diagnosis:
     if header is None and first is None:
         raise DiagnosisError(f"no table: {' '.join(text.split())[:200] or 'it printed nothing'}")
     reader = _Reader()
+    last = len(lines)
     for index in range(min(at for at in (header, first) if at is not None), len(lines)):
         if not _take(reader, lines, index):
+            last = index
             break
-    return _diagnosis(reader, header is not None)
+    more = next((index for index in range(last, len(lines)) if _ROW.match(lines[index])), None)
+    return _diagnosis(reader, header is not None, more)
 
 
 def _take(reader: _Reader, lines: list[str], index: int) -> bool:
@@ -127,13 +130,14 @@ def _continue(reader: _Reader, right: str, line: int) -> None:
         test.statuses.append((right.strip(), right.strip(), line))  # no known word: it cannot be a pass
 
 
-def _diagnosis(reader: _Reader, headed: bool) -> Diagnosis:
+def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
     version = reader.about.get(_VERSION, "")
     devices = [part for part in reader.about.get(_DEVICES, "").split(",") if part.strip()]
     faults = [] if headed else ["its header is missing"]
     faults += [] if reader.ended else ["its last line is missing"]
     faults += [] if version else ["it does not state DCGM's version"]
     faults += [] if devices else ["it does not list the GPUs"]
+    faults += [] if more is None else [f"line {more + 1} is a row after its end"]
     if version:
         major_of(version)
     results = tuple(result for test in reader.tests for result in _results(test, len(devices), version))

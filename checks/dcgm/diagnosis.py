@@ -119,8 +119,9 @@ _HARDWARE_CATEGORIES = range(9, 16)
 # ISOLATE or RESET for these means a part as well: performance, Xids, and NVIDIA's own field diagnostic (EUD).
 _ISOLATING_CATEGORIES = (1, 2, 5, 7)
 _INTERNAL_CATEGORY = 16
-# DCGM calls a GPU that is not there, and a fabric that is not trained, configuration: no job can run on either.
-_BLOCKING = (20, 112)
+# DCGM calls a GPU that is not there, and a fabric that is not trained, configuration, and only watches what CUDA refuses
+# (51, an uncorrected ECC error among it) and a fabric manager that has not begun (108): no job can run on any of them.
+_BLOCKING = (20, 51, 108, 112)
 
 
 def status_of(word: str) -> Status:

@@ -106,7 +106,8 @@ def _from_table(lines: Sequence[str]) -> tuple[dict[str, _Node], str]:
         if _RULE.match(lines[index]):
             if "=" in lines[index]:
                 continue
-            return root.children, ""
+            more = next((at for at in range(index, len(lines)) if _ROW.match(lines[at])), None)
+            return root.children, "" if more is None else f"line {more + 1} is a row after its end"
         row = _ROW.match(lines[index])
         if row is None:
             return root.children, f"line {index + 1} is no row of the table"

@@ -24,6 +24,7 @@ LISTS = {
     "MPS": "nvmlDeviceGetMPSComputeRunningProcesses",
 }
 # The counter averages over up to a second: samples over a second see what comes and goes.
+SETTLE_S = 1.0
 SAMPLES = 5
 PAUSE_S = 0.25
 MIB = 1 << 20
@@ -70,6 +71,7 @@ def sampled(context: Context, wait: Callable[[float], None]) -> Measurement | Sk
     rounds: list[tuple[Gpu, ...]] = []
     try:
         with nvml.session() as module:
+            wait(SETTLE_S)  # what ran here before (DCGM's diagnostic, our own) is still in the average
             for sample in range(SAMPLES):
                 if sample:
                     wait(PAUSE_S)

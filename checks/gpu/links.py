@@ -22,6 +22,9 @@ INVALID_ARGUMENT, NOT_SUPPORTED = 2, 3
 # NVLink 5: malformed packets, buffer overruns, receive errors, local link integrity; all link recovery events.
 PACKET_FIELDS = (206, 207, 208, 211)
 RECOVERY_EVENTS = 215
+MOST_LINKS = (
+    18  # of Hopper and Blackwell; a pynvml older than they are says 12, and six links of each would be lost
+)
 REPLAY, RECOVERY, CRC = 161, 162, 163
 KINDS = ("link_errors", "link_recoveries", "link_replays")
 METRICS = ("links_active", "link_errors_per_s", "link_recoveries", "link_replays", "gpus")
@@ -105,7 +108,8 @@ def look(module: Any) -> tuple[Links, ...]:
 def _links(module: Any, gpu: Gpu) -> Links:
     try:
         handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
-        active = tuple(link for link in range(module.NVML_NVLINK_MAX_LINKS) if _is_up(module, handle, link))
+        most = max(MOST_LINKS, module.NVML_NVLINK_MAX_LINKS)
+        active = tuple(link for link in range(most) if _is_up(module, handle, link))
     except module.NVMLError as error:
         return Links(gpu, said=nvml.said(error))
     counters: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}

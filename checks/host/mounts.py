@@ -126,12 +126,16 @@ def parse(text: str) -> tuple[Mount, ...]:
 
 
 def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    """One mount a device, of those with something behind them; the last that lies on a place hides the others."""
+    """One mount a device, a writable one where there is any, of those with something behind them; the last that lies on
+    a place hides the others.
+    """
     visible = {mount.point: mount for mount in mounts}
     chosen: dict[tuple[str, str], Mount] = {}
     for mount in visible.values():
         if mount.point == "/" or mount.kind not in PSEUDO:
-            chosen.setdefault((mount.device, mount.source), mount)
+            one = chosen.setdefault((mount.device, mount.source), mount)
+            if mount.writable and not one.writable:  # a bind that was read-only from the start shows nothing
+                chosen[mount.device, mount.source] = mount
     if not chosen:
         raise CheckError("no filesystem is mounted, not even /")
     return tuple(chosen.values())

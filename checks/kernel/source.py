@@ -246,7 +246,8 @@ def read_journal(reader: Reader, deadline_s: float) -> Log:
 def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:
     """What the end of a log file holds. Raises Unusable.
 
-    Unless it is `vouched` for, bare lines are not taken as proof that the kernel writes here at all.
+    Unless it is `vouched` for, bare lines are not taken as proof that the kernel writes here at all; not even then are
+    those in which no fault is seen: a form that is not known (RFC 5424, JSON, a compressed file) would hide all of them.
     """
     try:
         with open(path, "rb") as stream:
@@ -259,8 +260,8 @@ def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES)
             reader.take(line for text in raw if (line := read_line(text, reader.now)) is not None)
     except OSError as error:
         raise _unusable(path, error) from error
-    if not (reader.lines if vouched else reader.tagged):
-        raise Unusable(f"{path} holds no line of the kernel's")
+    if not (reader.tagged or (vouched and reader.events)):
+        raise Unusable(f"{path} holds no line of the kernel's in a form that is known")
     if reader.newest_age_s is not None and reader.newest_age_s > reader.window_s:
         raise Unusable(
             f"the last kernel line of {path} is {reader.newest_age_s:.0f} s old: it says nothing of now"
@@ -270,17 +271,19 @@ def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES)
 
 def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
     """The ring's log and what files tell beyond it; a file that cannot be used takes nothing from the ring."""
-    known = {event.line.message for event in (*ring.recent, *ring.older)}
     for path in files:
         try:
             more = read_file(path, Reader(find, now, ring.window_s), vouched=False, most=BESIDE_BYTES)
         except Unusable:
             continue
         recent, older, earlier = (
-            tuple(event for event in events if event.line.message not in known)
-            for events in (more.recent, more.older, more.earlier_boot)
+            _beyond(known, events)
+            for known, events in (
+                (ring.recent, more.recent),
+                (ring.older, more.older),
+                (ring.earlier_boot, more.earlier_boot),
+            )
         )
-        known |= {event.line.message for event in recent}
         ring = Log(
             f"{ring.source}, {path}",
             ring.window_s,
@@ -293,6 +296,12 @@ def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
             ring.notes,
         )
     return ring
+
+
+def _beyond(known: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...]:
+    """The events that are not known yet. What is old in the ring may have happened again, in the same words."""
+    told = {event.line.message for event in known}
+    return tuple(event for event in events if event.line.message not in told)
 
 
 def _whole_lines(stream: BinaryIO, budget: int) -> Iterator[str]:

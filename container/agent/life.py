@@ -50,14 +50,19 @@ def live(settings: Settings, signals: Signals) -> int:
         _remove(stale)  # of a life before this one
     number = uuid.uuid4().hex
     record = Record(UNKNOWN, number, settings.node or os.uname().nodename, now())
-    scratch = Path(tempfile.mkdtemp(prefix="prelaunch-agent-"))
+    scratch: Path | None = None
     try:
+        scratch = Path(tempfile.mkdtemp(prefix="prelaunch-agent-"))
         return _leave(settings, signals, *_live(settings, signals, record, scratch))
     except OSError as error:
         said = f"cannot_tell: {error.filename or 'the agent'}: {error.strerror or error}"
         return _leave(settings, signals, record, None, Ended(EXIT_CANNOT_TELL, said))
+    except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
+        said = f"cannot_tell: an error of the agent itself: {type(error).__name__}: {error}"
+        return _leave(settings, signals, record, None, Ended(EXIT_CANNOT_TELL, said))
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _live(
@@ -98,6 +103,7 @@ def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Recor
     attempt = Attempt(
         scene.bundle, record.attempt, hosts.node, hosts.names, agents, desk, called, settings.out
     )
+    _forget(attempt, hosts.is_first)
     leave.write_record(attempt.folder, record)
     mirror = Mirror(attempt.folder, _destination(settings, record))
     if scene.signals.number:
@@ -196,6 +202,15 @@ def _last_words(code: int, signals: Signals, attempt: Attempt) -> str:
         return f"its agent was ended by {signals.name}"
     started = (attempt.folder / "started" / attempt.node).exists()
     return f"its checks ended with exit code {code}" if code and not started else ""
+
+
+def _forget(attempt: Attempt, first: bool) -> None:
+    """A launcher may give a container that starts again the token of its life before: what that one left proves nothing."""
+    folder, node = attempt.folder, attempt.node
+    own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
+    own += [folder / "started" / node, folder / "failure" / node]
+    for stale in (*own, folder / NAME) if first else own:
+        _remove(stale)
 
 
 def _destination(settings: Settings, record: Record) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from checks.decode import nearest
@@ -50,7 +51,11 @@ def _instance(name: str) -> Instance:
     known = builtin().instances
     if name not in known:
         near = nearest(name, list(known))
-        raise InputError("facts", f"nothing is known of instance type {name:.64}", "instance_types", near)
+        alike = [other for other in known if other.startswith(name[:2])] or list(known)
+        said = f"nothing is known of instance type {name:.64}" + (
+            "" if near else f". Known: {', '.join(alike)}."
+        )
+        raise InputError("facts", said, "instance_types", near)
     return known[name]
 
 
@@ -79,20 +84,37 @@ def _lines(name: str, instance: Instance, policy: Policy | None) -> list[str]:
     lines += ["", f"Policy {policy.name}: a WARN means {policy.on_warn.value}."]
     for check, line in policy.checks.items():
         lines += ["", f"{check} ({'required' if line.required else 'optional'})"]
-        lines += [text for rule in line.rules for text in _rule(rule)] or [
+        lines += [text for rule in line.rules for text in _rule(rule, instance)] or [
             "  held to nothing but being measured"
         ]
         lines += [f"  option {key} = {value:g}" for key, value in line.options.items()]
     return lines
 
 
-def _rule(rule: Rule) -> tuple[str, str]:
-    held = [f"{word} {getattr(rule, name):g}" for name, word in _BOUNDS if getattr(rule, name) is not None]
+def _rule(rule: Rule, instance: Instance) -> tuple[str, str]:
+    bounds = [(word, getattr(rule, name)) for name, word in _BOUNDS]
+    held = [f"{word} {_number(value)}" for word, value in bounds if value is not None]
     if rule.equals is not None:
-        held.append(f"{rule.level} unless {rule.equals!r}")
+        held.append(f"{rule.level} unless {json.dumps(rule.equals)}")
     if rule.same:
         held.append(f"{rule.level} unless the same everywhere")
+    if rule.uniform:
+        held.append(f"{rule.level} unless alike within the node")
+    if rule.fact:
+        held.append(_fact(rule, getattr(instance, rule.fact)))
     over = {"subject": "", "cluster": " (over the cluster)", "peers": " (times the peers' median)"}[
         rule.over.value
     ]
     return f"  {rule.metric}: {', '.join(held)}{over}", f"    source: {rule.source}"
+
+
+def _fact(rule: Rule, expected: object) -> str:
+    if not isinstance(expected, int):
+        return f"WARN: the table does not say what {rule.fact} is"
+    share = f" by more than {rule.tolerance:.0%}" if rule.tolerance else ""
+    return f"{rule.level} below {_number(expected)}{share}, WARN above ({rule.fact})"
+
+
+def _number(value: float) -> str:
+    """Whole numbers are written out: 2,000,000,000 and not 2e+09."""
+    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e17 else f"{value:g}"

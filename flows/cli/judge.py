@@ -24,8 +24,8 @@ from tasks.exits import worst_code
 from tasks.inputs import InputError, JudgedFile, judged, policy_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """REPORT... --policy FILE, and the outputs."""
+def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
+    """REPORT... --policy FILE, and the outputs, with `form` for stdout where none is asked for."""
     parser.add_argument(
         "reports", nargs="+", metavar="REPORT", help="a file, a folder that holds one, - for stdin"
     )
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="TOML or JSON (default: the shipped one of the declared type)",
     )
-    add_output_arguments(parser)
+    add_output_arguments(parser, form)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from checks.model import Report, Verdict
+from checks.say import silence
 from tasks.exits import Exit as Exit
 from tasks.exits import exit_code as exit_code
 from tasks.render.document import verdict_json as verdict_json
@@ -35,9 +36,9 @@ def json_text(document: Mapping[str, object]) -> str:
     return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+def add_output_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
     """--format for stdout; --junit, --summary and --html for files beside it."""
-    parser.add_argument("--format", choices=FORMATS, default="text", help="what stdout gets (default text)")
+    parser.add_argument("--format", choices=FORMATS, default=form, help=f"what stdout gets (default {form})")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="also write a Markdown summary")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report")
@@ -109,8 +110,8 @@ def write_stderr(text: str) -> None:
     try:
         encoding = sys.stderr.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)
-    except (BrokenPipeError, ValueError):
-        return  # nobody listens
+    except (OSError, ValueError):  # nobody listens, or the disk behind it is full
+        silence()
 
 
 def quiet_stdout() -> None:

@@ -9,8 +9,7 @@ from flows.cli import judge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """As judge, of one report, with Markdown as stdout's default."""
-    judge.add_arguments(parser)
-    parser.set_defaults(format="markdown")
+    judge.add_arguments(parser, "markdown")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -64,6 +64,7 @@ def terminal(
 
 
 def _show_findings(console: Console, groups: tuple[Group, ...], verdict: Verdict, width: int) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     console.print()
@@ -75,7 +76,7 @@ def _show_findings(console: Console, groups: tuple[Group, ...], verdict: Verdict
             checks = one_line(", ".join(item.checks), 1200)
             head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
-            console.print(Text(f"  {one_line(item.message, 600)}"))
+            console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
         _show_detail(console, item, remedy_of(item, verdict), width)
     if len(groups) > len(shown):
         console.print(Text(f"{len(groups) - len(shown)} more findings: see --format json or --html."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -80,3 +81,40 @@ def test_the_time_saved_is_the_overlap() -> None:
     assert first.node == "node-0"
     assert [round(first.wall_s, 6), round(first.in_a_row_s, 6)] == [12.5, 16.0]
     assert second == schedule.Spent("node-1", 3.0, 3.0)
+
+
+def test_what_one_check_raises_does_not_cost_the_others() -> None:
+    """A crash of the caller's own is raised when the rows of all others have been kept."""
+    kept: list[Observation] = []
+
+    def run(check: Check) -> Observation:
+        if check.name == "bad.one":
+            raise RuntimeError("can't start new thread")
+        return _row(check.name, "node-0", 0.0, 0.0)
+
+    with pytest.raises(RuntimeError):
+        schedule.run_all(
+            [_check(name) for name in ("bad.one", "a.b", "c.d", "e.f")], run, kept.extend, most=2
+        )
+
+    assert ["a.b", "c.d", "e.f"] == sorted(row.check for row in kept)
+
+
+def test_a_row_that_cannot_be_kept_does_not_cost_the_others() -> None:
+    """Whoever is told of each check stumbles once."""
+    kept: list[str] = []
+
+    def keep(rows: Sequence[Observation]) -> None:
+        kept.extend(row.check for row in rows)
+        if "a.b" in kept[-1:]:
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        schedule.run_all(
+            [_check(name) for name in ("a.b", "c.d", "e.f")],
+            lambda check: _row(check.name, "node-0", 0.0, 0.0),
+            keep,
+            most=1,
+        )
+
+    assert ["a.b", "c.d", "e.f"] == kept

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from checks import bundle as bundles
+from checks.facts.shipped import builtin
+from checks.model import Answer
+from checks.verdict import decide
+from container.agent.life import live
+from container.agent.settings import make
+from container.agent.signals import Signals
 from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run
 
 
@@ -275,3 +282,42 @@ def test_the_real_gate_starts_the_command(tmp_path: Path) -> None:
 
     assert (6, True) == (ended.code, "trained 1 " in ended.log), ended.failure
     assert ended.merged.nodes[0].complete
+
+
+@pytest.mark.parametrize(("part", "code"), [("silent", 7), ("wrong", 1)])
+def test_a_token_that_is_given_again_brings_no_report_back(tmp_path: Path, part: str, code: int) -> None:
+    """A launcher starts the container again under one token: the go of its first life is not the second's."""
+    member = {"name": "n-0", "address": "127.0.0.1", "probe_port": 4001}
+    roster = {"members": [member], "rendezvous_port": 4002, "interface": "lo"}
+    (tmp_path / "roster.json").write_text(json.dumps(roster))
+    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
+    given = {
+        "PRELAUNCH_ROSTER": str(tmp_path / "roster.json"),
+        "PRELAUNCH_NODE": "n-0",
+        "PRELAUNCH_ATTEMPT": "t1",
+    }
+    lives = []
+    for played in ("healthy", part):
+        environment = {**given, "FAKE": played}
+        with Agent(root, "gate", "--", "true", python=python, environment=environment) as agent:
+            lives.append(agent.wait())
+
+    assert (0, code) == (lives[0].code, lives[1].code)
+    assert "the command was not started" in lives[1].failure
+    assert Answer.GO is not decide(lives[1].merged, bundles.load(make_bundle()).policy, builtin()).answer
+
+
+def test_an_agent_without_a_folder_for_scratch_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container whose disk is full or cannot be written at all, but for SageMaker's folders."""
+
+    def none(*given: object, **named: object) -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("container.agent.life.tempfile.mkdtemp", none)
+    monkeypatch.setattr("container.agent.life.become_subreaper", lambda: None)
+    root = make_root(tmp_path, make_bundle())
+    code = live(make(root, {}, {}, {}), Signals())
+
+    assert (3, True) == (code, "No usable temporary" in (root / "output" / "failure").read_text())

@@ -47,8 +47,8 @@ def alone(name: str) -> Observe:
     return observe
 
 
-def four_nodes(name: str, slow: int) -> Observe:
-    """The two ranks' observations on four nodes, of which one is at half speed."""
+def four_nodes(name: str, slow: int, part: float = 0.45) -> Observe:
+    """The two ranks' observations on four nodes, of which one reaches this part of the others' speed."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         rows = world(name, "healthy")(tmp_path)
@@ -60,7 +60,7 @@ def four_nodes(name: str, slow: int) -> Observe:
                 subject=f"node-{rank // 2}/rank-{rank}",
                 metrics={
                     **rows[rank % 2].metrics,
-                    "busbw_peak_gbps": peak * (0.45 if rank // 2 == slow else 1),
+                    "busbw_peak_gbps": peak * (part if rank // 2 == slow else 1),
                 },
             )
             for rank in range(8)
@@ -98,6 +98,9 @@ def of_parts() -> Iterator[Case]:
     slow = {"level": Level.WARN, "names": "node-2"}
     yield Case(INTRA, Sort.FAULTY, "one_node_slow", four_nodes(INTRA, 2), nodes=4, **slow)  # type: ignore[arg-type]
     yield Case(INTER, Sort.FAULTY, "one_rail_slow", four_nodes(INTER, 2), nodes=4, **slow)  # type: ignore[arg-type]
+    crawls = {"level": Level.FAIL, "names": "node-2"}
+    yield Case(INTRA, Sort.FAULTY, "one_node_crawls", four_nodes(INTRA, 2, 0.3), nodes=4, **crawls)  # type: ignore[arg-type]
+    yield Case(INTER, Sort.FAULTY, "one_rail_crawls", four_nodes(INTER, 2, 0.2), nodes=4, **crawls)  # type: ignore[arg-type]
     yield Case(INTRA, Sort.UNMEASURABLE, "one_gpu_a_node", one_gpu_a_node, "p5.4xlarge", nodes=2)
     # The instance table has no network rate for this type: nothing to hold it to is no health.
     yield Case(

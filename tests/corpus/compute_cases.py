@@ -63,6 +63,11 @@ GEMM = [
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
+        gemm.gemm, "all GPUs alike at a twentieth of their rate",
+        eight(gemm.gemm, {"of_peak": 0.036}, [EVERY], which=0), "of_peak is 0.036",
+        instance_type=P5, cause=Cause.CONFIGURATION,
+    ),
+    faulty(
         gemm.gemm, "faster than the silicon", one(gemm.gemm, [patched(gemm, "limit_tflops", lambda name: 1e-6)]),
         "above_peak", cause=Cause.EVIDENCE,
     ),

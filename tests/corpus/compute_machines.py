@@ -39,6 +39,7 @@ H100: dict[str, dict[str, Value]] = {
         "tflops": (51.0, 390.0, 770.0, 760.0),
         "sustained_tflops": (50.0, 370.0, 710.0, 700.0),
         "above_peak": 0,
+        "of_peak": 0.72,
     },
     "compute.memory_bandwidth": {"copy_gbps": 2900.0, "triad_gbps": 3000.0},
     "compute.overlap": {"overlap_gflops": 640_000.0, "of_sequential": 0.8},

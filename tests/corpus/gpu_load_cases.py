@@ -94,6 +94,12 @@ LOADED = [
     healthy(gpu.clocks, "a T4", rank(gpu.clocks, "T4", number=1), T4),
     healthy(
         gpu.clocks,
+        "a T4 at its power limit",
+        rank(gpu.clocks, "T4", number=1, told={"*/nvmlDeviceGetClockInfo:1": 620}),
+        T4,
+    ),
+    healthy(
+        gpu.clocks,
         "a driver without the newer counters",
         rank(gpu.clocks, told={f"*/field:{ident}": error(UNSUPPORTED) for ident in (269, 270, 271)}),
     ),

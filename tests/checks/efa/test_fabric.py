@@ -20,7 +20,7 @@ from checks.probe import probe
 from checks.roster import Member, Roster
 from checks.tool import Said
 from tests.corpus.case import context
-from tests.corpus.efa_cases import listen
+from tests.corpus.efa_traffic_cases import listen
 from tests.fakes.fabric import TABLE, endpoints, install_fabric
 from tests.fakes.tools import on_path
 

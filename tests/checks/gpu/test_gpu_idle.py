@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.check import Measurement
 from checks.gpu import idle, nvml
 from checks.gpu.idle import busiest, with_processes
 from checks.gpu.state import Gpu
@@ -55,3 +56,19 @@ def test_the_number_of_gpus_must_not_change_meanwhile(
     why = pytest.raises(nvml.NvmlError, match="changed")
     with gpu_node.nvml(fake), why:
         idle.sampled(context(idle.utilisation, tmp_path), lambda _: None)
+
+
+def test_what_ran_before_is_no_stranger(tmp_path: Path) -> None:
+    """The counter is an average over up to a second, and DCGM's diagnostic ends just before."""
+    fake, waited = gpu_node.module(busy=True), 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal waited
+        waited += seconds
+        fake.busy(waited < 1.0)
+
+    with gpu_node.nvml(fake):
+        seen = idle.sampled(context(idle.utilisation, tmp_path), wait)
+
+    assert isinstance(seen, Measurement)
+    assert (0,) * 8 == seen.metrics[NAME]

@@ -68,3 +68,13 @@ def test_links_that_may_not_be_asked_are_not_known() -> None:
     fake = gpu_node.module(gpus=1, answers={"0/nvmlDeviceGetNvLinkState:3": {"error": 4}})
     with gpu_node.nvml(fake), nvml.session() as module:
         assert look(module)[0].active is None
+
+
+def test_an_old_pynvml_hides_no_links() -> None:
+    """Its NVML_NVLINK_MAX_LINKS is 12, from before Hopper: an H100 has 18, and none of them is down."""
+    fake = gpu_node.module()
+    fake.NVML_NVLINK_MAX_LINKS = 12
+    with gpu_node.nvml(fake), nvml.session() as module:
+        seen = look(module)
+
+    assert {18} == {len(one.active or ()) for one in seen}

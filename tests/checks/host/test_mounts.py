@@ -139,3 +139,17 @@ def test_a_mount_that_hangs_is_named_and_blocks_nobody(tmp_path: Path) -> None:
     assert outcome == "MEASURED"
     assert hung == {f"{point} (fuse, prelaunch-test)"}
     assert seconds < 15
+
+
+def test_a_read_only_bind_does_not_hide_that_the_filesystem_turned_read_only() -> None:
+    """A container gets its input read-only and its output for writing from one disk, which ext4 has shut."""
+    chosen = to_ask(
+        parse(
+            "22 1 0:20 / / rw,relatime - overlay overlay rw\n"
+            "30 22 259:1 /in /opt/ml/input ro,relatime - ext4 /dev/nvme1n1 ro,errors=remount-ro\n"
+            "31 22 259:1 /out /opt/ml/output rw,relatime - ext4 /dev/nvme1n1 ro,errors=remount-ro\n"
+        )
+    )
+    seen = measured(chosen, [Asked(0, mount.point != "/", 0.01) for mount in chosen], root=True)
+
+    assert (0, 1) == seen.metrics["read_only"]

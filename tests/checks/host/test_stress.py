@@ -10,6 +10,7 @@ from checks.check import CheckError, Measurement, fault_of
 from checks.host import cpu, memory
 from checks.host.stress import parse
 from tests.corpus.case import context
+from tests.fakes.tools import Reply, install, on_path
 
 RECORDINGS = Path(__file__).parents[2] / "recordings/host"
 MEMINFO = "MemTotal: 16000000 kB\nMemAvailable: {} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
@@ -127,3 +128,22 @@ def test_a_real_run_of_the_memory(tmp_path: Path) -> None:
     assert fault_of(memory.memory_stress, result.metrics) == ""
     assert result.metrics["failures"] == 0
     assert int(str(result.metrics["rounds"])) > 0
+
+
+def test_a_busy_host_gets_more_time_for_its_round(tmp_path: Path) -> None:
+    """No round within the time is a slow host, not a measurement: it is run again, for longer, while time is left."""
+    none = (
+        "stress-ng: info: [7] dispatching hogs: 2 vm\nstress-ng: metrc: [7] vm 0 1.00 1.9 0.1 0.0 0.0 0.0\n"
+    )
+    one = none.replace("vm 0 1.00", "vm 2 3.00")
+    end = "stress-ng: info: [7] successful run completed in 1.00s\n"
+    install(
+        tmp_path,
+        "stress-ng",
+        [Reply(none + end, asked="--timeout 1s"), Reply(one + end, asked="--timeout 3s")],
+    )
+    with on_path(tmp_path):
+        ran, _ = memory.run_a_round(("--vm", "2"), 1.0, 60.0)
+        short, _ = memory.run_a_round(("--vm", "2"), 1.0, 10.0)
+
+    assert (ran.operations, short.operations) == (2, 0)

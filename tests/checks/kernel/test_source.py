@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from checks.check import CheckError, Measurement, Skipped
 from checks.kernel import hardware, source, xid
-from checks.kernel.lines import Now, read_line
+from checks.kernel.lines import Now, read_line, read_record
 from checks.kernel.source import WINDOW_S, Log, Reader, Unusable, first_usable, read_file, read_journal
 from checks.model import Skip
 from tests.checks.kernel.world import NOW, SYSLOG, XID, log_of
@@ -269,3 +270,36 @@ def test_the_real_ring_is_read_to_its_end() -> None:
     assert mine[0].age_s < 5
     assert list(hardware.find(mine)) == []
     assert real.lost == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        gzip.compress(f"Jan 13 12:34:56 host kernel: {XID}\n".encode() * 50),
+        f"<4>1 2025-01-13T12:34:56.1+00:00 host kernel - - - {XID}\n".encode(),
+        f'{{"MESSAGE": "{XID}", "SYSLOG_IDENTIFIER": "kernel"}}\n'.encode(),
+        f"Jan 13 12:34:56 host kernel: {XID}\n".encode("utf-16"),
+        f"2025-01-13 12:34:56 host kernel: {XID}\n".encode(),
+        b"The node is healthy.\n",
+    ],
+    ids=["compressed", "RFC 5424", "JSON", "UTF-16", "another stamp", "prose"],
+)
+def test_a_log_of_a_form_that_is_not_known_is_no_evidence(tmp_path: Path, data: bytes) -> None:
+    """Even where it was named: each of them holds a fault that nobody would see."""
+    path = tmp_path / "named"
+    path.write_bytes(data)
+
+    with pytest.raises(Unusable, match="in a form that is known"):
+        read_file(path, reader(), vouched=True)
+
+
+def test_a_fault_of_today_is_not_taken_for_the_same_words_of_last_week(tmp_path: Path) -> None:
+    """The ring still holds an old Xid; a tool that writes to the file alone reports it again."""
+    path = tmp_path / "messages"
+    path.write_text(f"[ 399990.0] {XID}\n", encoding="utf-8")
+    late = Now(400_000.0, 1_736_772_000.0)
+    ring = Reader(xid.find, late, WINDOW_S)
+    ring.take(line for text in (f"6,0,1000000,-;{XID}",) if (line := read_record(text, late)) is not None)
+    both = source._with_files(ring.log("/dev/kmsg"), [path], xid.find, late)
+
+    assert (1, 1) == (len(both.recent), len(both.older))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -192,6 +193,23 @@ def test_facts_of_an_unknown_type_name_the_nearest() -> None:
     ended = _run("facts", "p5.48xlarg", "--format", "json")
 
     assert (2, "p5.48xlarge") == (ended.returncode, json.loads(ended.stdout)["error"]["nearest"])
+
+
+def test_facts_of_a_type_that_is_like_none_name_those_that_begin_alike() -> None:
+    """ "p5" is several; the two characters are enough to tell them."""
+    ended = _run("facts", "p5")
+
+    assert 2 == ended.returncode
+    assert "Known: p5.48xlarge, p5" in ended.stderr and "g4dn" not in ended.stderr
+
+
+@pytest.mark.parametrize("kind", ["p5.48xlarge", "trn1.32xlarge", "cpu"])
+def test_facts_say_of_every_rule_what_it_holds_to(kind: str) -> None:
+    """Also where the bound is the type's own row, or that all are alike; no number is written as 2e+09."""
+    rules = [line for line in _run("facts", kind).stdout.splitlines() if re.match("  [a-z_0-9]+: ", line)]
+
+    assert rules and all(re.search(": (FAIL|WARN) ", line) for line in rules), rules
+    assert not any("e+" in line for line in rules)
 
 
 def test_a_type_without_a_policy_says_so() -> None:

@@ -15,7 +15,8 @@ from checks.model import Answer, Cause, Finding, Level, Report, Verdict
 from checks.policy import OnWarn
 from checks.verdict import unreadable
 from tasks.render.clean import clean, one_line
-from tasks.render.grouping import group
+from tasks.render.explained import explained_text, not_judged
+from tasks.render.grouping import gathered, group
 from tasks.render.headline import explanation, headline
 from tasks.render.html import html
 from tasks.render.junit import junit
@@ -141,6 +142,101 @@ def test_findings_that_differ_in_their_subject_are_said_once() -> None:
     assert ["3 ranks", "node-1"] == [item.who for item in groups]
     assert "node-0/rank-0, node-0/rank-1, node-0/rank-2" == groups[0].names
     assert ("node-0/rank-1", "e1") in groups[0].evidence
+
+
+def _unread(check: str, message: str, evidence: str = "", level: Level = Level.FAIL) -> Finding:
+    return Finding(level, Cause.EVIDENCE, check, "node-0", f"not measured: {message}", evidence, "Look.")
+
+
+def test_one_reason_why_nothing_was_measured_is_said_once() -> None:
+    """Of several checks, with the name of each, and what each rests on."""
+    findings = [_unread("gpu.memory", "no driver", "a\n"), _unread("gpu.power", "no driver", "a\nb")]
+    (item,) = gathered(findings)
+
+    assert ("gpu.memory", "gpu.power") == item.checks
+    assert "gpu.memory and 1 more check" == item.where
+    assert (("node-0", "a\na\nb"),) == item.evidence
+
+
+def test_what_could_not_be_read_of_one_check_is_said_once() -> None:
+    """Metrics with one reason stand together; every metric and every reason is there."""
+    (item,) = gathered(
+        [
+            _unread("gpu.ecc", "sram has no value for everything"),
+            _unread("gpu.ecc", "GPU 1: dram is None, not a number that can be compared"),
+            _unread("gpu.ecc", "links has no value for everything"),
+            _unread("gpu.ecc", "cut"),
+        ]
+    )
+
+    assert (
+        "not measured: sram, links (has no value for everything); "
+        "GPU 1: dram (is None, not a number that can be compared); cut"
+    ) == item.message
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(_unread("gpu.power", "no driver"), subject="node-1"),
+        replace(_unread("gpu.power", "no driver"), cause=Cause.HARDWARE),
+        replace(_unread("gpu.power", "no driver"), remedy="Install it."),
+        replace(_unread("gpu.power", "no driver"), message="no driver"),
+        _unread("gpu.power", "no driver", level=Level.WARN),
+        _unread("gpu.power", "no permission"),
+    ],
+)
+def test_what_differs_in_more_is_said_apart(other: Finding) -> None:
+    """Another machine, cause, remedy, level or reason is another finding."""
+    assert 2 == len(gathered([_unread("gpu.memory", "no driver"), other]))
+
+
+def test_every_page_names_every_check_that_was_not_measured() -> None:
+    """Also where they are one finding."""
+    checks = ("gpu.memory", "gpu.power", "gpu.ecc")
+    verdict = replace(UNREADABLE, findings=tuple(_unread(check, "no driver") for check in checks))
+
+    for page in (*_pages(None, verdict).values(), terminal(None, verdict, "x", width=80)):
+        assert all(check in page.replace("<wbr>", "") for check in checks)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_a_tool_said_keeps_to_the_width_but_for_its_lines(width: int) -> None:
+    """They are whole, to be searched for; so is the first line."""
+    line = "17: " + "x " * 120
+    finding = replace(_unread("gpu.ecc", "word " * 60, line), remedy="Do " * 60)
+    verdict = replace(UNREADABLE, findings=(finding,))
+    first, *rest = explained_text(
+        verdict, "f", "t " * 100, ["gpu.ecc (1 rule)"] * 20, width=width
+    ).splitlines()
+
+    assert first.startswith("CANNOT TELL f: t t")
+    assert [f"  | {line.strip()}"] == [said for said in rest if len(said) > width]
+
+
+def test_what_was_not_judged_for_one_reason_is_said_once() -> None:
+    """With the metrics of each check, and none forgotten."""
+    said = [
+        "gpu.ecc a: it is not there",
+        "gpu.ecc b: it is not there",
+        "gpu.fabric c: it is not there",
+        "x y: no",
+    ]
+
+    assert ["gpu.ecc a, b; gpu.fabric c: it is not there", "x y: no"] == not_judged(said)
+
+
+def test_the_worst_check_has_the_first_column() -> None:
+    """Of sixty columns most are beyond the edge of the screen; each cell stays under its check."""
+    report = wrong_sums(healthy(2, 2), "node-1/rank-3")
+    page = html(report, verdict_of(report), "local")
+    grid = page[page.index('class="grid states"') :]
+    header, row = re.findall(r"<tr>(.*?)</tr>", grid, re.DOTALL)[:2]
+    names = [re.sub(r"<[^>]*>", "", name) for name in re.findall(r"<th.*?</th>", header)]
+
+    assert "collective.all_reduce" == names[2]
+    assert "node-1" in row and "fail" in re.findall(r"<td.*?</td>", row)[1]
+    assert "pass" in re.findall(r"<td.*?</td>", row)[2]
 
 
 @pytest.mark.parametrize("width", [60, 80, 99, 100, 140, 200])
