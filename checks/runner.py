@@ -93,7 +93,13 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
     responder.close(station.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in station.planned()):
         keep(_skip_ranks(station, why) if why else [])
-        ended = stage(station, keep, why)
+        try:
+            ended = stage(station, keep, why)
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # what the closing checks saw before must not be lost with it
+            ended = f"{rankstage.ALL} could not be run: {error}"
         _log(ended)
         keep(_not_reached(station, keep, ended) if ended.startswith(rankstage.ALL) else [])
     schedule.run_all([check for check in closing if not check.serial], run, keep)

@@ -19,6 +19,7 @@ INPUT_BYTES = 64 << 20
 # The shipped policy that holds output of this kind where no type is declared.
 OF_KIND = {Kind.NEURON_LS: "neuron.toml"}
 OTHERWISE = "nvidia.toml"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _REPORT = re.compile(r'\s*\{\s*"(attempt|declared)"\s*:')
 
 
@@ -80,8 +81,8 @@ def is_report(text: str) -> bool:
 
 
 def _text(data: bytes) -> str:
-    """Bytes that are no UTF-8 are written out as \\\\xff: a reader stumbles over them only where they matter."""
-    return data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n")
+    """Bytes that are no UTF-8 are written out as \\\\xff: a reader stumbles over them only where they matter. Colours go."""
+    return _COLOUR.sub("", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n"))
 
 
 def _require_text(data: bytes, text: str) -> None:

@@ -40,7 +40,7 @@ class Instance:
 class NotApplicable:
     """A metric that a GPU model does not have, so that its absence is no gap in the evidence.
 
-    `model` begins the name that the instance table gives ("A10G", "H100"); `check` and `metric` as in the catalogue.
+    `model` is the first words of the name that the instance table gives ("A10G", "H100"); `check` and `metric` as in the catalogue.
     """
 
     model: str
@@ -62,7 +62,12 @@ class Facts:
         known = self.instances.get(instance_type)
         model = known.gpu if known else ""
         rows = (row for row in self.not_applicable if row.check == check)
-        return frozenset(row.metric for row in rows if model and model.startswith(row.model))
+        return frozenset(row.metric for row in rows if is_model(model, row.model))
+
+
+def is_model(name: str, model: str) -> bool:
+    """Whether the table's name is of the model: "A100-SXM4-40GB" is an A100, and an "L40S" is no L4."""
+    return name.startswith(model) and not name[len(model) : len(model) + 1].isalnum()
 
 
 @dataclass(frozen=True)

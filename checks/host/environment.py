@@ -18,6 +18,9 @@ INTERFACES = Path("/sys/class/net")
 FILE_VARIABLE = "NCCL_CONF_FILE"
 PATHS = ("NCCL_TOPO_FILE", "NCCL_DEBUG_FILE")
 NONE = "none"
+STATUS, UID_MAP = Path("/proc/self/status"), Path("/proc/self/uid_map")
+CAP_IPC_LOCK = 14  # include/uapi/linux/capability.h
+UNLIMITED = 1 << 60
 
 
 @check(
@@ -71,12 +74,24 @@ def world_of(context: Context, variables: Mapping[str, str]) -> World:
         interfaces=interfaces,
         kernel=kernel_version(platform.release()),
         shm_bytes=shm.f_blocks * shm.f_frsize,
-        memlock_bytes=_soft(resource.RLIMIT_MEMLOCK),
+        memlock_bytes=UNLIMITED if may_lock(STATUS, UID_MAP) else _soft(resource.RLIMIT_MEMLOCK),
         nofile=_soft(resource.RLIMIT_NOFILE),
         missing_paths=frozenset(
             value for name in PATHS if (value := variables.get(name)) and _missing(name, value)
         ),
     )
+
+
+def may_lock(status: Path, uid_map: Path) -> bool:
+    """Whether RLIMIT_MEMLOCK does not bind this process: with CAP_IPC_LOCK of the first user namespace
+    (Linux, drivers/infiniband/core/umem.c: capable(CAP_IPC_LOCK)).
+    """
+    try:
+        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+        whole = uid_map.read_text().split() == ["0", "0", "4294967295"]
+    except OSError:
+        return False
+    return whole and found is not None and bool(int(found[1], 16) >> CAP_IPC_LOCK & 1)
 
 
 def has_efa(instance: Instance | None) -> bool | None:
@@ -110,4 +125,4 @@ def _missing(name: str, value: str) -> bool:
 
 def _soft(limit: int) -> int:
     soft, _ = resource.getrlimit(limit)
-    return 1 << 60 if soft == resource.RLIM_INFINITY else soft
+    return UNLIMITED if soft == resource.RLIM_INFINITY else soft

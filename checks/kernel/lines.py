@@ -44,6 +44,8 @@ class Line:
     number: int = 0
 
 
+# journalctl, dmesg and grep colour what they show; in a file it would stand before the words that decide.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ (?:kernel: (.*)|.*)")
 _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:([.,])\d+)?(Z|[+-]\d\d:?\d\d)? (.*)")
@@ -56,7 +58,7 @@ _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
 
 def read_line(raw: str, now: Now) -> Line | None:
     """What the kernel said in a line of a text log; None for other programs' lines and blank ones."""
-    text = raw.strip()
+    text = _COLOUR.sub("", raw).strip()
     if _KMSG.fullmatch(text):
         return read_record(text, now)
     if found := _SYSLOG.fullmatch(text):

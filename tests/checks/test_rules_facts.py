@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from checks.catalog import CATALOG
 from checks.decode import DecodeError
 from checks.facts.shipped import builtin
-from checks.facts.table import Instance
+from checks.facts.table import Instance, is_model
 from checks.model import Cause, Finding, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Rule, load
 from checks.rules import Known, apply
@@ -115,5 +116,30 @@ def test_every_fact_has_a_source() -> None:
 
     assert all(instance.source.strip() for instance in facts.instances.values())
     assert all(row.source.strip() for row in facts.not_applicable)
-    assert all(any(m.startswith(row.model) for m in models) for row in facts.not_applicable)
+    assert all(any(is_model(m, row.model) for m in models) for row in facts.not_applicable)
     assert len(set(facts.not_applicable)) == len(facts.not_applicable)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "same"),
+    [
+        ("A100-SXM4-40GB", "A100", True),
+        ("H100 80GB HBM3", "H100", True),
+        ("L4", "L4", True),
+        ("L40S", "L4", False),
+        ("T4G", "T4", False),
+        ("GB200", "B200", False),
+        ("", "T4", False),
+    ],
+)
+def test_a_model_is_whole_words(name: str, model: str, same: bool) -> None:
+    """A row for one model excuses no other whose name begins alike."""
+    assert is_model(name, model) is same
+
+
+def test_what_is_listed_as_absent_is_a_metric_of_a_check() -> None:
+    """A row for nothing is a spelling mistake that excuses nothing, or one day something else."""
+    metrics = {(check.name, metric) for check in CATALOG for metric in check.metrics}
+    strays = [row for row in builtin().not_applicable if (row.check, row.metric) not in metrics]
+
+    assert not strays

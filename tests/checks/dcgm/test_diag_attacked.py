@@ -41,7 +41,7 @@ def changed(change: Change) -> str:
 )
 def test_results_in_a_place_that_is_not_known_are_not_passed_over(change: Change) -> None:
     """Every status that is read says Pass: a later version may have moved the others."""
-    with pytest.raises(DiagnosisError, match="no known version|another shape"):
+    with pytest.raises(DiagnosisError, match=r"no known version|another shape"):
         diag_json.parse(changed(change))
 
 

@@ -52,3 +52,15 @@ def test_rows_after_a_tables_end_are_not_passed_over() -> None:
 
 def _code(text: str) -> int:
     return int(exit_code(explained_text("-", "-", text.encode(), None, None, Asked()).verdict))
+
+
+@pytest.mark.parametrize(
+    "name", ["kernel/dmesg_off_bus.txt", "kernel/journal_memory.txt", "dcgm/diag_44_r2_fail.txt"]
+)
+def test_colours_hide_nothing(name: str) -> None:
+    """journalctl shows errors in red, grep what it found: the escapes stand before the words that decide."""
+    text = (RECORDINGS / name).read_text()
+    for word in ("NVRM", "EDAC", "mce", "Fail"):
+        text = text.replace(word, f"\x1b[0;1;31m{word}\x1b[0m\x1b[K")
+
+    assert _code(text) == 1

@@ -10,7 +10,14 @@ import pytest
 from checks.check import CheckError, fault_of
 from checks.facts.table import Instance
 from checks.host import environment
-from checks.host.environment import environment_lint, has_efa, kernel_version, measured, settings
+from checks.host.environment import (
+    environment_lint,
+    has_efa,
+    kernel_version,
+    may_lock,
+    measured,
+    settings,
+)
 from checks.host.settings import KNOWN, Harm, World, lint, parse_file
 
 WORLD = World(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
@@ -160,3 +167,22 @@ def test_nothing_found_is_still_a_measurement() -> None:
     assert result.metrics == {"settings": ("none",), "crippling": (0,), "misleading": (0,)}
     assert fault_of(environment_lint, result.metrics) == ""
     assert {harm.value for harm in Harm} < set(environment.environment_lint.metrics)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "mapped", "expected"),
+    [
+        ("000001ffffffffff", "0 0 4294967295", True),
+        ("00000000a80425fb", "0 0 4294967295", False),
+        ("000001ffffffffff", "0 100000 65536", False),
+    ],
+    ids=["root of the host", "root of a container", "root of a user namespace"],
+)
+def test_memlock_does_not_bind_who_may_lock(
+    tmp_path: Path, capabilities: str, mapped: str, expected: bool
+) -> None:
+    """A root shell on a host has 8 MiB and registers what it likes: it must not be refused for ever."""
+    (tmp_path / "status").write_text(f"Name:\tpython3\nCapEff:\t{capabilities}\nCapBnd:\t{capabilities}\n")
+    (tmp_path / "uid_map").write_text(f"         {mapped}\n")
+
+    assert expected is may_lock(tmp_path / "status", tmp_path / "uid_map")

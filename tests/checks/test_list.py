@@ -1,0 +1,47 @@
+"""`python -m checks list`: a line a check for programs, folded to the terminal for people."""
+
+from __future__ import annotations
+
+import os
+import pty
+import struct
+import subprocess
+import sys
+from fcntl import ioctl
+from termios import TIOCSWINSZ
+
+import pytest
+
+from checks.catalog import CATALOG
+
+LIST = (sys.executable, "-m", "checks", "list")
+
+
+def test_a_pipe_gets_a_line_a_check() -> None:
+    """Whatever its length: it is searched, not read."""
+    lines = subprocess.run(LIST, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+
+    assert [check.name for check in CATALOG] == [line.split()[0] for line in lines]
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_terminal_gets_lines_of_its_width(width: int) -> None:
+    """Every check begins a line, and no line is broken by the terminal."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    with subprocess.Popen(LIST, stdout=theirs) as process:
+        os.close(theirs)
+        said = b"".join(iter(lambda: _chunk(ours), b"")).decode()
+    os.close(ours)
+    lines = said.splitlines()
+
+    assert 0 == process.returncode
+    assert max(map(len, lines)) <= width
+    assert [check.name for check in CATALOG] == [line.split()[0] for line in lines if line[0] != " "]
+
+
+def _chunk(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux: the other end was closed
+        return b""
