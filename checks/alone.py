@@ -18,7 +18,7 @@ from checks.facts.shipped import builtin
 from checks.facts.table import Facts
 from checks.journal import now, write_whole
 from checks.merge import merge
-from checks.model import Answer, Declared, Profile, Verdict
+from checks.model import Answer, Declared, Finding, Profile, Verdict
 from checks.place import PlaceError, open_station
 from checks.policy import Policy
 from checks.report import dump, dump_plain, load, plain
@@ -27,6 +27,7 @@ from checks.say import say
 from checks.verdict import decide, unreadable
 
 POLICIES = Path(__file__).parent / "policies"
+WORDS = {Answer.GO: "GO", Answer.NO_GO: "NO-GO", Answer.ASK: "ASK", Answer.CANNOT_TELL: "CANNOT TELL"}
 EXIT_CODES = {Answer.GO: 0, Answer.NO_GO: 1, Answer.ASK: 1, Answer.CANNOT_TELL: 3}
 
 
@@ -84,17 +85,19 @@ def read_policy(path: Path | None, instance_type: str) -> Policy:
 
 
 def show(verdict: Verdict, form: str) -> int:
-    """Print a verdict; returns its exit code."""
+    """Print a verdict, as text a line for each check and cause; returns its exit code."""
     if form == "json":
         print(json.dumps(plain(verdict), sort_keys=True))
         return EXIT_CODES[verdict.answer]
     c = verdict.coverage
     seen = f"{c.nodes.observed} of {c.nodes.required} nodes, {c.checks.observed} of {c.checks.required} observations"
-    print(f"{verdict.level.value} {verdict.answer.value}: {seen}")
+    print(f"{WORDS[verdict.answer]}: {seen} ({verdict.level.value})")
+    told: dict[tuple[str, ...], list[Finding]] = {}
     for finding in verdict.findings:
-        print(
-            f"{finding.level.value} {finding.cause.value} {finding.subject} {finding.check}: {finding.message!a}"
-        )
+        told.setdefault((finding.level.value, finding.cause.value, finding.check), []).append(finding)
+    for (level, cause, check), found in told.items():
+        more = f" (and {len(found) - 1} more of this check)" if len(found) > 1 else ""
+        print(f"{level} {cause} {found[0].subject} {check}: {found[0].message!a}{more}")
     return EXIT_CODES[verdict.answer]
 
 

@@ -30,6 +30,11 @@ from checks.model import (
 from checks.policy import CheckPolicy, Policy
 
 AGAIN = "Run the gate again; if it stays, look at this node's log."
+MEND = {
+    Skip.TOOL_MISSING: "Install it on every node (container/Dockerfile has all of them), or accept the skip in the policy.",
+    Skip.NOT_PERMITTED: "Run the checks with the permission that the reason names, or accept the skip in the policy.",
+    Skip.PREREQUISITE: "Mend what it stands on, then run the gate again.",
+}
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,8 @@ def _about_check(
         elif row.outcome is Outcome.SKIPPED and row.skip in line.accept_skips:
             yield _missing(planned.check, subject, f"not measured: {_why(row)}", "", Level.WARN, row.evidence)
         elif defect := _defect(row, planned):
-            yield _missing(planned.check, subject, f"not measured: {defect}", AGAIN, level, row.evidence)
+            remedy = AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
+            yield _missing(planned.check, subject, f"not measured: {defect}", remedy, level, row.evidence)
         else:
             yield from _holes(row, line, absent)
 

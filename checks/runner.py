@@ -83,7 +83,7 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
     quiet = [check for check in opening if not check.serial and check not in reach]
     serial = [check for check in opening if check.serial and check not in reach]
     run = partial(_isolated, station, keep.opened)
-    _look_before(station, closing)
+    failed = _look_before(station, closing)
     schedule.run_all([*reach, *quiet], run, keep)
     board = Board(station, responder)
     why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet))
@@ -102,9 +102,18 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
             ended = f"{rankstage.ALL} could not be run: {error}"
         _log(ended)
         keep(_not_reached(station, keep, ended) if ended.startswith(rankstage.ALL) else [])
-    schedule.run_all([check for check in closing if not check.serial], run, keep)
+    close = partial(_closed, run, failed)
+    schedule.run_all([check for check in closing if not check.serial], close, keep)
     for check in closing:
-        keep([run(check)] if check.serial else [])
+        keep([close(check)] if check.serial else [])
+
+
+def _closed(run: Callable[[Check], Observation], failed: dict[str, str], check: Check) -> Observation:
+    """A closing check's observation; one that cannot compare says why its first look failed."""
+    row = run(check)
+    if row.outcome is not Outcome.ERRORED or check.name not in failed:
+        return row
+    return replace(row, reason=f"{row.reason} (its first look: {failed[check.name]})"[:1000])
 
 
 class Keeper:
@@ -127,8 +136,8 @@ class Keeper:
             self._tick(row)  # type: ignore[misc]
 
 
-def _look_before(station: Station, closing: Iterable[Check]) -> None:
-    """What closing checks compare with, each in scratch/<name>.before.json; one that fails leaves none, and says so."""
+def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
+    """What closing checks compare with, each in scratch/<name>.before.json. Returns why a check has none."""
     looking = [check for check in closing if check.before is not None]
     for check in looking:
         before_path(station.scratch, check.name).unlink(missing_ok=True)
@@ -138,12 +147,16 @@ def _look_before(station: Station, closing: Iterable[Check]) -> None:
         argv = ("-m", "checks.one", "--before", check.name, check.path, *_files(station), str(path))
         return isolated(check.name, station.node, argv, path.with_suffix(".row"), station.timeout_s(check))
 
-    def say(rows: Iterable[Observation]) -> None:
+    failed: dict[str, str] = {}
+
+    def note(rows: Iterable[Observation]) -> None:
         for row in rows:
             if not before_path(station.scratch, row.check).exists():
-                _log(f"{row.check}: its first look failed: {row.reason} {row.evidence[-1000:]}")
+                said = row.evidence.strip().splitlines()[-1:]  # of a traceback, the error itself
+                failed[row.check] = (said[0] if said else row.reason)[:500]
 
-    schedule.run_all(looking, look, say)
+    schedule.run_all(looking, look, note)
+    return failed
 
 
 def _longest(station: Station, checks: Iterable[Check]) -> float:

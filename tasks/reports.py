@@ -50,12 +50,15 @@ def read_files(folder: Path, attempt: str) -> dict[str, bytes]:
 def tally(bundle: Bundle, files: Mapping[str, bytes]) -> Tally:
     """Counts for people; nothing is decided upon them."""
     declared = bundle.declared
-    planned = [row for row in plan_of(bundle)[1] if row.skip is None]
+    checks, plan = plan_of(bundle)
+    planned = [row for row in plan if row.skip is None]
+    last = {check.name for check in checks if check.closing}
     per = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}
     reports = [report for data in files.values() if (report := _load(data)) is not None]
     rows = [row for report in reports for row in report.observations]
     seen = {row.check for row in rows}
-    waiting = [row.check for row in planned if row.check not in seen]
+    turns = sorted(planned, key=lambda row: (row.check in last, row.scope is Scope.RANK))
+    waiting = [row.check for row in turns if row.check not in seen]
     doing = waiting[0] if rows and waiting else ""
     ended = sum(report.node.complete for report in reports)
     return Tally(len(rows), sum(per[row.scope] for row in planned), len(reports), ended, doing)

@@ -62,10 +62,10 @@ class Facts:
         known = self.instances.get(instance_type)
         model = known.gpu if known else ""
         rows = (row for row in self.not_applicable if row.check == check)
-        return frozenset(row.metric for row in rows if is_model(model, row.model))
+        return frozenset(row.metric for row in rows if is_of_model(model, row.model))
 
 
-def is_model(name: str, model: str) -> bool:
+def is_of_model(name: str, model: str) -> bool:
     """Whether the table's name is of the model: "A100-SXM4-40GB" is an A100, and an "L40S" is no L4."""
     return name.startswith(model) and not name[len(model) : len(model) + 1].isalnum()
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
 from checks.facts.shipped import builtin
-from checks.facts.table import is_model, lacks
+from checks.facts.table import is_of_model, lacks
 from checks.gpu.health import ECC, REMAP, RETIRED, retired
 from checks.gpu.health_mask import FIELDS as FABRIC
 from checks.gpu.names import bare, is_model
@@ -182,7 +182,7 @@ def _absent(check: str, metric: str, value: Value, gpus: Sequence[Gpu]) -> bool:
         return False
     models = [row.model for row in builtin().not_applicable if (row.check, row.metric) == (check, metric)]
     names = [bare(gpu.text("model")) for gpu in gpus]
-    return all(any(is_model(name, model) for model in models) for name in names)
+    return all(any(is_of_model(name, model) for model in models) for name in names)
 
 
 def _lines(gpus: Sequence[Gpu], metric: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from checks.catalog import CATALOG
 from checks.decode import DecodeError
 from checks.facts.shipped import builtin
-from checks.facts.table import Instance, is_model
+from checks.facts.table import Instance, is_of_model
 from checks.model import Cause, Finding, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Rule, load
 from checks.rules import Known, apply
@@ -116,7 +116,7 @@ def test_every_fact_has_a_source() -> None:
 
     assert all(instance.source.strip() for instance in facts.instances.values())
     assert all(row.source.strip() for row in facts.not_applicable)
-    assert all(any(is_model(m, row.model) for m in models) for row in facts.not_applicable)
+    assert all(any(is_of_model(m, row.model) for m in models) for row in facts.not_applicable)
     assert len(set(facts.not_applicable)) == len(facts.not_applicable)
 
 
@@ -134,7 +134,7 @@ def test_every_fact_has_a_source() -> None:
 )
 def test_a_model_is_whole_words(name: str, model: str, same: bool) -> None:
     """A row for one model excuses no other whose name begins alike."""
-    assert is_model(name, model) is same
+    assert is_of_model(name, model) is same
 
 
 def test_what_is_listed_as_absent_is_a_metric_of_a_check() -> None:
