@@ -29,7 +29,9 @@ class Board:
         """
         if self.station.bundle.declared.nodes == 1:
             return objection
-        deadline = time.monotonic() + self.station.bundle.network_s
+        network_s = self.station.bundle.network_s
+        # Who objects has looked for its peers that long already: it leaves word, and does not wait for a dead board.
+        deadline = time.monotonic() + (min(network_s, ASK_S) if objection else network_s)
         said = self.put(f"{barrier}/{self.station.node}", objection or "ok", deadline)
         if objection or said:
             return objection or said

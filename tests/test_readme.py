@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """The command in that folder, split at spaces."""
     return subprocess.run(
-        command.split(), cwd=folder, capture_output=True, text=True, timeout=180, check=False
+        command.split(), cwd=folder, capture_output=True, text=True, timeout=280, check=False
     )
 
 
@@ -40,6 +40,7 @@ def test_the_readme_holds_the_two_commands() -> None:
     assert list(MAKE) == COMMANDS[:2]
 
 
+@pytest.mark.timeout(300)  # a whole gate beside two other workers
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in MAKE])
 def test_a_command_of_the_readme(command: str, folder: Path) -> None:
     """It exits with 0 and prints something."""
@@ -53,6 +54,7 @@ def test_a_command_of_the_readme(command: str, folder: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1000)
 def test_make_gate(tmp_path: Path) -> None:
     """In a fresh clone it installs, checks, and trains."""
     clone = tmp_path / "clone"

@@ -76,6 +76,7 @@ def linted(
                 patch.setenv(name, value)
             patch.setenv("HOME", str(tmp_path))
             patch.setattr(environment, "SHM", shm)
+            patch.setattr(environment, "STATUS", tmp_path / "an-ordinary-user")
             patch.setattr(resource, "getrlimit", lambda which: (limit, limit))
             return observed(
                 environment.environment_lint,

@@ -57,7 +57,7 @@ def test_of_four_hosts_the_one_cut_off_is_named(tmp_path: Path) -> None:
     first = ended.verdict.findings[0]
 
     assert (1, "node-3", ("node-3",)) == (ended.exit_code, first.subject, ended.verdict.condemned)
-    assert ended.seconds < 45
+    assert ended.seconds < 60  # 35 alone on two cores; a hang would be minutes
 
 
 @needs_root
