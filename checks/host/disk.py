@@ -25,12 +25,12 @@ NOT_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.ERO
 
 @dataclass(frozen=True)
 class Way:
-    """One direction of a job; bandwidth in bytes/s, latency in seconds."""
+    """One direction of a job; bandwidth in bytes/s, latency in seconds, None where nothing was read or written."""
 
     bytes_done: int
     bandwidth: float
     iops: float
-    p99_s: float
+    p99_s: float | None
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,9 @@ def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measur
     if job.error == errno.EINVAL:  # a filesystem in memory has no direct I/O
         direct = False
         job, account = _run(path, size, "sequential", (*sequential, "--direct=0"), deadline_s)
+    whole_file(job, size)
     if job.error:
         return _broken(job.error, account)
-    if job.write.bytes_done < size or job.read.bytes_done < job.write.bytes_done:
-        raise CheckError(
-            f"fio wrote {job.write.bytes_done} and verified {job.read.bytes_done} of {size} bytes: not the whole file"
-        )
     random = (
         "--rw=randread",
         "--bs=4k",
@@ -112,10 +109,23 @@ def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measur
         f"--runtime={seconds:g}",
     )
     there, also = _run(path, size, "random", (*random, f"--direct={int(direct)}"), deadline_s)
+    return together(job, there, size, direct, f"{account}\n{also}")
+
+
+def whole_file(job: Job, size: int) -> None:
+    """Raise CheckError unless the sequential job failed, or wrote and verified all of it."""
+    if not job.error and (job.write.bytes_done < size or job.read.bytes_done < job.write.bytes_done):
+        raise CheckError(
+            f"fio wrote {job.write.bytes_done} and verified {job.read.bytes_done} of {size} bytes: not the whole file"
+        )
+
+
+def together(job: Job, there: Job, size: int, direct: bool, account: str) -> Measurement:
+    """The metrics of both jobs. Raises CheckError where nothing was read in random order."""
     if there.error:
-        return _broken(there.error, also)
-    if there.read.bytes_done <= 0:
-        raise CheckError("fio read nothing in random order")
+        return _broken(there.error, account)
+    if there.read.bytes_done <= 0 or there.read.p99_s is None:
+        raise CheckError("fio read nothing in random order, or does not say how long its reads took")
     return Measurement(
         {
             "corrupt": 0,
@@ -127,7 +137,7 @@ def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measur
             "random_read_iops": there.read.iops,
             "random_read_p99_s": there.read.p99_s,
         },
-        f"{account}\n{also}",
+        account,
     )
 
 
@@ -153,7 +163,8 @@ def _way(row: Mapping[str, object]) -> Way:
     done, bandwidth, iops = (float(number) for number in numbers if isinstance(number, (int, float)))
     if not all(0 <= number < 1e18 for number in (done, bandwidth, iops)):
         raise ValueError(f"no numbers of a disk: {numbers}")
-    return Way(int(done), bandwidth, iops, float(percentiles.get("99.000000", 0)) / 1e9)
+    p99 = percentiles.get("99.000000")
+    return Way(int(done), bandwidth, iops, None if p99 is None else float(p99) / 1e9)
 
 
 def _run(path: Path, size: int, name: str, asked: Sequence[str], deadline_s: float) -> tuple[Job, str]:

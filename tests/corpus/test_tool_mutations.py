@@ -1,0 +1,181 @@
+"""Recordings of tools that `prelaunch explain` does not read, mutated: through the check's parser and the policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from checks.check import CheckError
+from checks.dcgm import diag, health, health_report, policy
+from checks.dcgm.diagnosis import DiagnosisError
+from checks.host import cpu, disk, memory, stress
+from checks.model import Level, Observation, Outcome, Value, worst
+from checks.neuron import collectives, nccom
+from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort
+from tests.corpus.judging import verdict_of
+from tests.corpus.mutations import mutants
+from tests.corpus.test_mutations import RECORDINGS
+
+Metrics = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A recording; `measure` makes the check's metrics of its text, or raises what the check would raise."""
+
+    path: str
+    check: str
+    instance_type: str
+    level: Level
+    measure: Callable[[str], Metrics]
+    irrelevant: dict[str, str] = field(default_factory=dict)
+
+
+def stressed(stressor: str, code: int) -> Callable[[str], Metrics]:
+    def measure(text: str) -> Metrics:
+        ran = stress.parse(text, stressor, code)
+        made = cpu.measured(ran, 2, "") if stressor == "cpu" else memory.measured(ran, 1 << 30, "")
+        return made.metrics
+
+    return measure
+
+
+def ran_alone(text: str) -> Metrics:
+    try:
+        run = nccom.parse(text)
+    except nccom.RunError as error:
+        raise CheckError(str(error)) from error
+    return {"cores_used": 32, **collectives.metrics_of(("allr",), [run])}
+
+
+def recorded(path: str) -> str:
+    return (RECORDINGS_FOLDER / path).read_text(encoding="utf-8")
+
+
+def wrote(text: str) -> Metrics:
+    job = disk.parse(text)
+    disk.whole_file(job, 1 << 25)
+    there = job if job.error else disk.parse(recorded("host/fio_random.json"))
+    return disk.together(job, there, 1 << 25, True, "").metrics
+
+
+def read_at_random(text: str) -> Metrics:
+    first = disk.parse(recorded("host/fio_sequential.json"))
+    return disk.together(first, disk.parse(text), 1 << 25, True, "").metrics
+
+
+def of_health(watches: str, discovery: str) -> Metrics:
+    try:
+        on = health_report.watches(watches)
+        report = health_report.parse(recorded("dcgm/health_ok.json"))
+    except DiagnosisError as error:
+        raise CheckError(str(error)) from error
+    return {
+        "gpus_missing": 8 - diag.gpus_discovered(discovery),
+        "watches_off": ", ".join(name for name in health.WATCHED if not on.get(name, False)),
+        "watched_s": 90.0,
+        **health.metrics_of(report, tuple(range(8))),
+    }
+
+
+def watched(text: str) -> Metrics:
+    return of_health(text, recorded("dcgm/discovery.txt"))
+
+
+def discovered(text: str) -> Metrics:
+    return of_health(recorded("dcgm/watches.json"), text)
+
+
+def violated(text: str) -> Metrics:
+    if policy.LISTENING not in text:
+        raise CheckError("nobody listened")
+    heard = "; ".join(policy.violations(text))
+    return {"conditions": "x", "action": "None", "validation": "None", "violations": heard}
+
+
+WELL, WRONG = Level.PASS, Level.FAIL
+LINE = {
+    r"^stress-ng: info: .*setting to": "what was asked for",
+    r"^stress-ng: metrc: .*stressor|real time": "a heading",
+}
+UNREAD = {
+    r'^"(?!error"|io_bytes"|bw_bytes"|iops"|99\.000000"|read"|write"|clat_ns"|percentile"|jobs")': "a key that is not read"
+}
+LATENCY = {r'^"99\.000000"': "the latency is judged of the random reads"}
+HEADING = {r"^Health monitor systems report$": "words around the document"}
+COUNTED = {r"": "the count alone is read; gpu.inventory looks at each GPU"}
+STREAM = {r"": "what is listened to for a while has no end, and what is said later is not heard"}
+REPLAYED = [
+    Replayed("host/stress_cpu.txt", "cpu.stress", "cpu", WELL, stressed("cpu", 0), LINE),
+    Replayed("host/stress_cpu_wrong.txt", "cpu.stress", "cpu", WRONG, stressed("cpu", 2)),
+    Replayed("host/stress_vm.txt", "memory.stress", "cpu", WELL, stressed("vm", 0), LINE),
+    Replayed("host/stress_vm_wrong.txt", "memory.stress", "cpu", WRONG, stressed("vm", 2)),
+    Replayed("host/fio_sequential.json", "disk.io", "cpu", WELL, wrote, UNREAD | LATENCY),
+    Replayed("host/fio_random.json", "disk.io", "cpu", WELL, read_at_random, UNREAD),
+    Replayed("host/fio_corrupt.txt", "disk.io", "cpu", WRONG, wrote),
+    Replayed("host/fio_full.txt", "disk.io", "cpu", WRONG, wrote),
+    Replayed("dcgm/watches.json", "dcgm.health", "p5.48xlarge", WELL, watched, HEADING),
+    Replayed("dcgm/watches_no_memory.json", "dcgm.health", "p5.48xlarge", WRONG, watched),
+    Replayed(
+        "dcgm/discovery.txt",
+        "dcgm.health",
+        "p5.48xlarge",
+        WELL,
+        discovered,
+        COUNTED,
+    ),
+    Replayed("dcgm/discovery_seven.txt", "dcgm.health", "p5.48xlarge", WRONG, discovered),
+    Replayed("dcgm/violations.txt", "dcgm.policy", "p5.48xlarge", Level.WARN, violated, STREAM),
+    Replayed("neuron/nccom_allr.txt", "neuron.collectives", "trn1.32xlarge", WELL, ran_alone),
+    Replayed("neuron/nccom_allr_failure.txt", "neuron.collectives", "trn1.32xlarge", WRONG, ran_alone),
+    Replayed("neuron/nccom_allr_slow.txt", "neuron.collectives", "trn1.32xlarge", WRONG, ran_alone),
+    Replayed("neuron/nccom_allr_wrong.txt", "neuron.collectives", "trn1.32xlarge", WRONG, ran_alone),
+    Replayed("neuron/nccom_no_driver.txt", "neuron.collectives", "trn1.32xlarge", WRONG, ran_alone),
+]
+
+
+# Lists of lines of many machines, which are no logs: each is read alone in tests/checks/kernel.
+ALONE = {"kernel/faults.txt", "kernel/public_lines.txt"}
+
+
+def _level(one: Replayed, text: str) -> Level:
+    try:
+        metrics = one.measure(text)
+    except CheckError:
+        return Level.FAIL
+    row = Observation(one.check, "node-0", Outcome.MEASURED, 1.0, metrics)
+    made = verdict_of(Case(one.check, Sort.HEALTHY, "", lambda _: (), one.instance_type), (row,))
+    return worst([finding.level for finding in made.findings])
+
+
+@pytest.mark.parametrize("one", REPLAYED, ids=lambda one: one.path)
+def test_a_replayed_recording_never_passes_mutated(
+    one: Replayed, record_property: Callable[[str, object], None]
+) -> None:
+    """The whole has its level; what lost a line is no pass, unless the line is stated to carry no evidence."""
+    text = recorded(one.path)
+    made = list(mutants(text))
+    passed = [mutant for mutant in made if _level(one, mutant.text) is Level.PASS]
+    wrong = [
+        mutant.what
+        for mutant in passed
+        if not all(any(re.search(pattern, line) for pattern in one.irrelevant) for line in mutant.lost)
+    ]
+    record_property("mutations", [len(made), len(wrong), len(passed) - len(wrong)])
+
+    assert one.level is _level(one, text)
+    assert not wrong, f"{len(wrong)} of {len(made)} pass:\n" + "\n".join(wrong[:40])
+
+
+def test_every_recording_is_mutated() -> None:
+    """A recording in no list would be read whole and never broken."""
+    explained = {recording.path for recording in RECORDINGS}
+    there = {
+        str(path.relative_to(RECORDINGS_FOLDER)) for path in RECORDINGS_FOLDER.rglob("*") if path.is_file()
+    }
+    broken = explained | {one.path for one in REPLAYED} | ALONE
+
+    assert not sorted(path for path in there - broken if not path.endswith(".SOURCE.txt"))
