@@ -28,7 +28,7 @@ _FORMS = tuple(
         ("checks.nccl.explain", "nccl-tests", r"#\s+size\s+count\s+type\s", True),
         ("checks.efa.explain", "fi_info", r"^\s*provider: \S+\s*$|fi_getinfo(?:\(\))?:[^\n]*?-\d+", True),
         ("checks.efa.explain", "fi_pingpong", r"bytes\s+#sent\s+#ack\s", True),
-        ("checks.neuron.explain", "neuron-ls as JSON", r'"neuron_device"\s*:', True),
+        ("checks.neuron.explain", "neuron-ls as JSON", r'"neuron_device"\s*:\s*\d+\s*,\s*"bdf"', True),
         ("checks.neuron.explain", "neuron-ls", r"^\s*\|\s*NEURON\s*\|\s*NEURON\s*\|", False),
         ("checks.neuron.explain", "neuron-monitor", r'"neuron_hw_counters"\s*:', True),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.explain.reading import Asked
+from checks.explain.several import unread_beside
 from flows.cli.output import exit_code
 from tasks.explaining import explained_text
 
@@ -64,3 +65,11 @@ def test_colours_hide_nothing(name: str) -> None:
         text = text.replace(word, f"\x1b[0;1;31m{word}\x1b[0m\x1b[K")
 
     assert _code(text) == 1
+
+
+def test_memory_of_a_device_is_no_second_listing() -> None:
+    """neuron-monitor names the bytes on its devices as neuron-ls names a device."""
+    text = (RECORDINGS / "neuron/monitor_trn1.json").read_text()
+    used = '{"neuron_runtime_data": [{"pid": 1, "report": {"memory_used": {"host": 7, "neuron_device": 102298328}}}],'
+
+    assert unread_beside(text.replace('{"neuron_runtime_data": [],', used, 1), "checks.neuron.explain") == ""
