@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -37,6 +38,9 @@ END_BY_THEMSELVES_S = 3.0
 def pytest_configure(config: pytest.Config) -> None:
     """Mark this session's processes, and let tests find what only root's PATH has."""
     os.environ["PATH"] = SYSTEM_PATH
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A job in a script's background starts so, and would hand it to every program that a test interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         os.environ[leftovers.MARK] = uuid.uuid4().hex
 
