@@ -32,7 +32,7 @@ unexport VIRTUAL_ENV
 .DEFAULT_GOAL := check
 
 gate: .venv/core
-	$(BIN)/prelaunch gate $(GATE)
+	@$(BIN)/prelaunch gate $(GATE)
 
 setup: .venv/all .venv/system
 
@@ -40,7 +40,8 @@ test: setup
 	@$(MAKE) --no-print-directory check
 
 check: lint
-	$(BIN)/python -m pytest -m "not long" -n 3 --durations=20 $(PYTEST)
+	$(BIN)/python -m pytest -m "not long and not alone" -n 3 --durations=20 $(PYTEST)
+	$(BIN)/python -m pytest -m "alone and not long" --durations=10 $(PYTEST)
 
 lint: .venv/all
 	$(BIN)/ruff format --check .
@@ -77,15 +78,17 @@ endif
 
 # PyTorch first and alone, by pip: together with the rest, a resolver may choose another build of it.
 .venv/core: .venv/made-for pyproject.toml constraints.txt
-	$(PIP) install --quiet --constraint constraints.txt torch
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch]'
+	@# stdout is for the answer.
+	@echo "installing into .venv, for a minute or two" >&2
+	@$(PIP) install --quiet --constraint constraints.txt torch
+	@$(PIP) install --quiet --constraint constraints.txt --editable '.[torch]'
 	@$(BIN)/python -m compileall -q checks container tasks flows
 	@# A migrated database for the embedded Prefect server: the first gate starts five seconds sooner.
 	@$(BIN)/python -m tasks.prefect_server >&2
 	@touch $@
 
 .venv/all: .venv/core
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch,sagemaker,test,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch,sagemaker,postgresql,test,dev]'
 	@# A dependency of sagemaker installs its own tests/ as a top-level package, which would hide ours.
 	@rm -rf .venv/lib/python*/site-packages/tests
 	@touch $@

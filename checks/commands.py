@@ -8,8 +8,6 @@ import os
 import signal
 import sys
 import textwrap
-import traceback
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,15 +25,10 @@ EXIT_OK, EXIT_REJECTED, EXIT_CANNOT_TELL = 0, 2, 3
 def main(argv: list[str]) -> int:
     """Run one verb; returns the exit code. Never a traceback for what a user can cause."""
     arguments = _parser().parse_args(argv)
-    from checks.place import PlaceError
-
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     try:
         code: int = arguments.verb(arguments)
-    except PlaceError as error:
-        say(f"checks: {error}")
-        return EXIT_REJECTED
     except Interrupted as signalled:
         say("checks: interrupted; nothing of it runs on.")
         return 128 + signalled.number
@@ -45,7 +38,13 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         say(f"checks: {error.filename or arguments}: {error.strerror}")
         return EXIT_CANNOT_TELL
-    except Exception:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
+    except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
+        import traceback
+
+        place = sys.modules.get("checks.place")  # who raises its error has imported it
+        if place is not None and isinstance(error, place.PlaceError):
+            say(f"checks: {error}")
+            return EXIT_REJECTED
         say(f"checks: an error of the checks themselves, so they cannot tell:\n{traceback.format_exc()}")
         return EXIT_CANNOT_TELL
     return code
@@ -194,4 +193,6 @@ def _station(arguments: argparse.Namespace) -> Station:
 
 def attempt() -> str:
     """The token of this start: the launcher's, or a new one."""
+    import uuid
+
     return os.environ.get("PRELAUNCH_ATTEMPT") or uuid.uuid4().hex

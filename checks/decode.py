@@ -12,60 +12,23 @@ import dataclasses
 import difflib
 import json
 import math
-import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import partial
+from itertools import chain
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from checks import wholesale
+from checks.limits import DecodeError as DecodeError
+from checks.limits import Range as Range
+from checks.limits import Text as Text
+from checks.shapes import required, shape
 
 T = TypeVar("T")
 MAX_DEPTH = 32
-
-
-@dataclasses.dataclass(frozen=True)
-class Range:
-    """Bounds of a number, both included: Annotated[int, Range(1, 8)]."""
-
-    least: float
-    most: float
-
-    def check(self, value: object, path: str) -> None:
-        """Raise DecodeError for a number outside."""
-        if isinstance(value, (int, float)) and not self.least <= value <= self.most:
-            raise DecodeError(f"{value!r:.40} is not between {self.least:g} and {self.most:g}", path)
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
-        """The same bounds for the generated JSON Schema (called by pydantic, which is not needed here)."""
-        return {**handler(core), "minimum": self.least, "maximum": self.most}
-
-
-@dataclasses.dataclass(frozen=True)
-class Text:
-    """The whole of a string matches `pattern` and has at most `most` characters."""
-
-    pattern: str
-    most: int
-
-    def check(self, value: object, path: str) -> None:
-        """Raise DecodeError for another string."""
-        if isinstance(value, str) and (len(value) > self.most or not re.fullmatch(self.pattern, value)):
-            raise DecodeError(f"{value!r:.80} is not of the form {self.pattern}", path)
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
-        """The same form for the generated JSON Schema."""
-        return {**handler(core), "pattern": f"^({self.pattern})$", "maxLength": self.most}
-
-
-class DecodeError(ValueError):
-    """Input that is not what its schema says. `path` is dotted; `nearest` is a valid key or value, or None."""
-
-    def __init__(self, message: str, path: str = "", nearest: str | None = None) -> None:
-        hint = f" Did you mean {nearest!r}?" if nearest else ""
-        super().__init__(f"{path or 'document'}: {message}.{hint}")
-        self.path = path
-        self.reason = message
-        self.nearest = nearest
+NESTED = frozenset((dict, list))
 
 
 def nearest(word: str, choices: Sequence[str]) -> str | None:
@@ -95,21 +58,33 @@ def decode(kind: type[T], value: object, path: str = "") -> T:
     return typing.cast(T, _decode(kind, value, path))
 
 
+Read = Callable[[object, str], object]
+# By identity: Union[int, float] and Union[float, int] are equal keys, and differ in what they make of 1.
+_READS: dict[int, tuple[Any, Read]] = {}
+
+
 def _decode(kind: Any, value: object, path: str) -> object:
-    origin = get_origin(kind)
+    found = _READS.get(id(kind))
+    if found is None:
+        found = _READS[id(kind)] = (kind, _read_of(kind))
+    return found[1](value, path)
+
+
+def _read_of(kind: Any) -> Read:
+    origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _decode_annotated(get_args(kind), value, path)
+        return partial(_decode_annotated, args)
     if origin in (Union, types.UnionType):
-        return _decode_union(get_args(kind), value, path)
+        return partial(_decode_union, args)
     if origin is tuple:
-        return _decode_tuple(get_args(kind), value, path)
+        return partial(_decode_tuple, args)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return _decode_mapping(get_args(kind)[1], value, path)
+        return partial(_decode_mapping, args[1])
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(kind, value, path)
+        return partial(_decode_dataclass, kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _decode_enum(kind, value, path)
-    return _decode_scalar(kind, value, path)
+        return partial(_decode_enum, kind)
+    return partial(_decode_scalar, kind)
 
 
 def _decode_annotated(args: Sequence[Any], value: object, path: str) -> object:
@@ -121,27 +96,14 @@ def _decode_annotated(args: Sequence[Any], value: object, path: str) -> object:
 
 def _decode_dataclass(kind: Any, value: object, path: str) -> object:
     table = _table(value, path)
-    hints, fields = _shape(kind)
+    hints, fields = shape(kind)
     for key in table:
         if key not in hints:
             raise DecodeError("unknown key", _join(path, key), nearest(key, tuple(hints)))
-    missing = [f.name for f in fields if f.name not in table and _required(f)]
+    missing = [f.name for f in fields if f.name not in table and required(f)]
     if missing:
         raise DecodeError("missing key", _join(path, missing[0]))
     return kind(**{key: _decode(hints[key], item, _join(path, key)) for key, item in table.items()})
-
-
-_SHAPES: dict[Any, tuple[dict[str, Any], tuple[Any, ...]]] = {}
-
-
-def _shape(kind: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    if kind not in _SHAPES:
-        _SHAPES[kind] = (get_type_hints(kind, include_extras=True), dataclasses.fields(kind))
-    return _SHAPES[kind]
-
-
-def _required(field: Any) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
@@ -161,6 +123,9 @@ def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
 def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
     if not isinstance(value, (list, tuple)):
         raise DecodeError(f"expected a list, found {_name(value)}", path)
+    whole = wholesale.taken(kinds[0], value)
+    if whole is not None:
+        return whole
     return tuple(_decode(kinds[0], item, f"{path}[{index}]") for index, item in enumerate(value))
 
 
@@ -225,17 +190,19 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _limit_depth(value: object) -> None:
-    level: list[object] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [item for outer in level for item in _children(outer)]
-        if not level:
+    level: Sequence[Iterable[object]] = [(value,)]
+    for _ in range(MAX_DEPTH + 1):
+        if NESTED.isdisjoint(map(type, chain.from_iterable(level))):
             return
+        level = list(chain.from_iterable(map(_children, level)))
     raise DecodeError(f"nested deeper than {MAX_DEPTH} levels")
 
 
-def _children(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return [item for item in value.values() if isinstance(item, (dict, list))]
-    if isinstance(value, list):
-        return [item for item in value if isinstance(item, (dict, list))]
-    return []
+def _children(items: Any) -> Sequence[Iterable[object]]:
+    """What the tables and lists among the items hold. A column of numbers has none, one of lists is taken as it is."""
+    kinds = set(map(type, items))
+    if kinds == {list}:
+        return items  # type: ignore[no-any-return]
+    if NESTED.isdisjoint(kinds):
+        return ()
+    return [item.values() if type(item) is dict else item for item in items if type(item) in NESTED]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from checks import clocks, lists, machines
+from checks.columns import Rows, by_check
 from checks.facts.table import Facts, Instance, lacks
 from checks.localise import PAIRS
 from checks.model import (
@@ -29,6 +32,8 @@ from checks.model import (
 )
 from checks.policy import CheckPolicy, Policy
 
+MOST_PROBLEMS = 1000  # more lines than anybody reads; the rest is counted
+TWICE = "observed twice: neither can be trusted"
 AGAIN = "Run the gate again; if it stays, look at this node's log."
 MEND = {
     Skip.TOOL_MISSING: "Install it on every node (container/Dockerfile has all of them), or accept the skip in the policy.",
@@ -41,51 +46,40 @@ MEND = {
 class Sound:
     """The observations that a judge may use, by check, and what is missing."""
 
-    rows: dict[str, list[Observation]]
+    rows: dict[str, Rows]
     findings: list[Finding]
     coverage: Coverage
 
 
 def weigh(report: Report, policy: Policy, facts: Facts) -> Sound:
-    """Split the report into sound observations and findings about evidence."""
+    """Split the report into sound observations, in the order of their subjects, and findings about evidence."""
     instance = facts.instances.get(report.declared.instance_type)
-    findings = [*_about_nodes(report), *_about_plan(report, policy, instance)]
-    by_check, twice = _by_check(report.observations)
-    findings += [_missing(c, s, "observed twice: neither can be trusted") for c, s in sorted(twice)]
-    sound: dict[str, list[Observation]] = {}
-    required = observed = 0
+    findings = [
+        *_about_nodes(report),
+        *_about_twins(report, instance),
+        *_about_plan(report, policy, instance),
+    ]
+    subjects = {scope: _subjects(scope, report) for scope in Scope}
+    observed = by_check(report.observations)
+    sound: dict[str, Rows] = {}
+    required = 0
     for planned in report.plan:
+        rows = observed.pop(planned.check, None) or Rows.of(planned.check, ())
         line = policy.checks.get(planned.check, CheckPolicy())
-        rows = by_check.pop(planned.check, {})
-        places = dict.fromkeys(_subjects(planned.scope, report))
-        expected = [s for s in places if (planned.check, s) not in twice]
         if planned.skip is None:
             required += _declared_count(planned.scope, report.declared)
-            sound[planned.check] = [rows[s] for s in expected if s in rows and not _defect(rows[s], planned)]
-            observed += len(sound[planned.check])
             absent = facts.absent(report.declared.instance_type, planned.check)
-            findings += _about_check(planned, expected, rows, line, absent)
-        findings += [
-            _missing(planned.check, s, "observed, but it was not planned")
-            for s in rows
-            if planned.skip is not None or s not in places
-        ]
-    findings += [_missing(c, "cluster", "observed, but it is not in the plan") for c in by_check]
-    return Sound(sound, findings, _coverage(report, sound, Count(observed, required)))
-
-
-def _by_check(rows: Iterable[Observation]) -> tuple[dict[str, dict[str, Observation]], set[tuple[str, str]]]:
-    """Check -> subject -> its row, without those that are there twice, which are named."""
-    found: dict[str, dict[str, Observation]] = {}
-    twice: set[tuple[str, str]] = set()
-    for row in rows:
-        of_check = found.setdefault(row.check, {})
-        if row.subject in of_check:
-            twice.add((row.check, row.subject))
-        of_check[row.subject] = row
-    for check, subject in twice:
-        del found[check][subject]
-    return found, twice
+            findings += _about_subjects(planned, rows, subjects[planned.scope], line)
+            sound[planned.check] = _sound(planned, rows.by_subject(), subjects[planned.scope])
+            findings += _about_rows(planned, rows, subjects[planned.scope], line, absent)
+            findings += lists.judge(planned, sound[planned.check], report.declared, line)
+        else:
+            findings += _about_subjects(planned, rows, frozenset(), line)
+    for check, rows in observed.items():
+        findings += [_missing(check, s, TWICE) for s in _twice(rows)]
+        findings.append(_missing(check, CLUSTER, "observed, but it is not in the plan"))
+    count = sum(map(len, sound.values()))
+    return Sound(sound, findings, _coverage(report, sound, Count(count, required)))
 
 
 def allowed(
@@ -107,8 +101,11 @@ def allowed(
 
 
 def _about_nodes(report: Report) -> Iterator[Finding]:
-    for problem in report.collection:
+    for problem in report.collection[:MOST_PROBLEMS]:
         yield _missing("report", CLUSTER, problem)
+    if len(report.collection) > MOST_PROBLEMS:
+        more = len(report.collection) - MOST_PROBLEMS
+        yield _missing("report", CLUSTER, f"{more} more things could not be collected")
     names, count = [node.name for node in report.nodes], report.declared.nodes
     reported, known = set(names), set(report.declared.node_names)
     if CLUSTER in reported:
@@ -129,6 +126,7 @@ def _about_nodes(report: Report) -> Iterator[Finding]:
         yield _missing("report", CLUSTER, f"no report from {unnamed} of {count} declared nodes")
     if len(names) > count:
         yield _missing("report", CLUSTER, f"{len(names)} nodes reported, {count} are declared")
+    yield from clocks.judge(report.nodes)
     for node in report.nodes:
         if node.attempt != report.attempt:
             yield _missing("report", node.name, f"its report is of another attempt ({node.attempt:.12})")
@@ -140,6 +138,15 @@ def _about_nodes(report: Report) -> Iterator[Finding]:
             yield _missing("report", node.name, "its report ends before the checks did")
         if known and node.name not in known:
             yield _missing("report", node.name, "this node is not among the declared ones")
+
+
+def _about_twins(report: Report, instance: Instance | None) -> Iterator[Finding]:
+    """Two nodes that are one machine. Without accelerators that is how a gate is tried out on one host."""
+    if instance is None or not (report.declared.gpus_per_node or instance.neuron_devices):
+        return
+    for name, other, shared in machines.twins(report.nodes):
+        said = f"it is the same machine as {other} ({shared:.80}): one of the two was never looked at"
+        yield _missing("report", name, said, "Start one agent a machine; see where the scheduler put both.")
 
 
 def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> Iterator[Finding]:
@@ -156,39 +163,109 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
             yield _missing(
                 p.check, CLUSTER, f"left out of the plan ({p.skip.value}), against what is declared"
             )
+        elif line is not None and line.scope not in (None, p.scope):
+            said = f"planned with scope {p.scope.value}, and the policy asks for scope {line.scope.value}"
+            yield _missing(
+                p.check, CLUSTER, said, "Run the gate again with one version of checks and policy."
+            )
         elif line is None and p.skip is None:
             yield _missing(
                 p.check, CLUSTER, "the policy has no line for this check", f'Add [checks."{p.check}"] to it.'
             )
 
 
-def _about_check(
-    planned: Planned,
-    expected: Iterable[str],
-    rows: dict[str, Observation],
-    line: CheckPolicy,
-    absent: frozenset[str],
+def _about_subjects(
+    planned: Planned, rows: Rows, expected: frozenset[str], line: CheckPolicy
+) -> Iterator[Finding]:
+    """Who said nothing, who was not asked, and who said it twice."""
+    found, twice = frozenset(rows.columns.subjects), _twice(rows)
+    level = Level.FAIL if line.required else Level.WARN
+    for subject in sorted(twice):
+        yield _missing(planned.check, subject, TWICE, AGAIN, level)
+    for subject in sorted(found - expected - twice):
+        yield _missing(planned.check, subject, "observed, but it was not planned")
+    for subject in sorted(expected - found):
+        yield _missing(planned.check, subject, _silence(planned.scope), AGAIN, level)
+
+
+def _sound(planned: Planned, rows: Rows, expected: frozenset[str]) -> Rows:
+    """The rows that a judge may use. Of two rows for one subject neither is."""
+    left_out = _unfit(planned, rows)
+    subjects, twice = rows.columns.subjects, _twice(rows)
+    if not twice and expected.issuperset(subjects):
+        places = (
+            [place for place in range(len(rows)) if place not in left_out] if left_out else range(len(rows))
+        )
+    else:
+        wanted = expected - twice
+        places = [i for i, s in enumerate(subjects) if s in wanted and i not in left_out]
+    return rows if len(places) == len(rows) else rows.take(places)
+
+
+def _about_rows(
+    planned: Planned, rows: Rows, expected: frozenset[str], line: CheckPolicy, absent: frozenset[str]
 ) -> Iterator[Finding]:
     level = Level.FAIL if line.required else Level.WARN
-    for subject in expected:
-        row = rows.get(subject)
-        if row is None:
-            yield _missing(planned.check, subject, _silence(planned.scope), AGAIN, level)
+    unfit, ruled = _unfit(planned, rows), absent | {rule.metric for rule in line.rules}
+    holes = _with_holes(rows, ruled | ({"bandwidth_gbps"} if rows.check == PAIRS else set()))
+    twice = _twice(rows) if unfit or holes else frozenset()
+    for place in sorted(unfit | holes):
+        row = rows[place]
+        if row.subject in twice or row.subject not in expected:
+            continue
+        if place not in unfit:
+            yield from _holes(row, ruled)
         elif row.outcome is Outcome.SKIPPED and row.skip in line.accept_skips:
-            yield _missing(planned.check, subject, f"not measured: {_why(row)}", "", Level.WARN, row.evidence)
-        elif defect := _defect(row, planned):
-            remedy = AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
-            yield _missing(planned.check, subject, f"not measured: {defect}", remedy, level, row.evidence)
+            yield _missing(row.check, row.subject, f"not measured: {_why(row)}", "", Level.WARN, row.evidence)
         else:
-            yield from _holes(row, line, absent)
+            remedy = AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
+            said = f"not measured: {_defect(row, planned)}"
+            yield _missing(row.check, row.subject, said, remedy, level, row.evidence)
 
 
-def _holes(row: Observation, line: CheckPolicy, absent: frozenset[str]) -> Iterator[Finding]:
+def _twice(rows: Rows) -> frozenset[str]:
+    subjects = rows.columns.subjects
+    if len(set(subjects)) == len(subjects):
+        return frozenset()
+    return frozenset(subject for subject, times in Counter(subjects).items() if times > 1)
+
+
+def _unfit(planned: Planned, rows: Rows) -> frozenset[int]:
+    """The places of the rows that `_defect` has something to say of."""
+    columns = rows.columns
+    odd = _other_than(columns.outcomes, Outcome.MEASURED) | _other_than(columns.skips, None)
+    for name in planned.metrics:
+        column = rows.column(name)
+        if None in column:
+            odd |= {place for place, value in enumerate(column) if value is None}
+    for column in columns.metrics.values():
+        if () in column:
+            odd |= {place for place, value in enumerate(column) if value == ()}
+    return frozenset(odd)
+
+
+def _other_than(column: Sequence[object], usual: object) -> set[int]:
+    if column.count(usual) == len(column):
+        return set()
+    return {place for place, value in enumerate(column) if value is not usual}
+
+
+def _with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
+    """The places of the rows with a null within an array that no rule looks at."""
+    odd: set[int] = set()
+    for name, column in rows.columns.metrics.items():
+        kinds = set() if name in ruled else set(map(type, column))
+        if tuple not in kinds:
+            continue
+        arrays = column if len(kinds) == 1 else (value for value in column if type(value) is tuple)
+        if None in chain.from_iterable(arrays):  # type: ignore[arg-type]
+            odd |= {i for i, value in enumerate(column) if type(value) is tuple and None in value}
+    return frozenset(odd)
+
+
+def _holes(row: Observation, ruled: frozenset[str]) -> Iterator[Finding]:
     """Nulls that nothing explains, in metrics that no rule looks at (rules and localise speak of theirs)."""
     failures = row.metrics.get("failures")
-    ruled = (
-        absent | {rule.metric for rule in line.rules} | ({"bandwidth_gbps"} if row.check == PAIRS else set())
-    )
     for name, value in row.metrics.items():
         items = value if isinstance(value, tuple) and name not in ruled else ()
         holes = [i for i, item in enumerate(items) if item is None and not _explained(failures, i)]
@@ -224,41 +301,35 @@ def _why(row: Observation) -> str:
     return said or "no reason given"
 
 
-def _subjects(scope: Scope, report: Report) -> Sequence[str]:
-    names = dict.fromkeys(node.name for node in report.nodes)
+def _subjects(scope: Scope, report: Report) -> frozenset[str]:
     if scope is Scope.CLUSTER:
-        return [CLUSTER]
+        return frozenset([CLUSTER])
     if scope is Scope.NODE:
-        return list(names)
+        return frozenset(node.name for node in report.nodes)
     per_node = report.declared.ranks_per_node
-    return [
+    return frozenset(
         rank_subject(node.name, node.rank * per_node + local)
         for node in report.nodes
         for local in range(per_node)
-    ]
+    )
 
 
 def _declared_count(scope: Scope, declared: Declared) -> int:
     return {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[scope]
 
 
-def _coverage(report: Report, sound: dict[str, list[Observation]], checks: Count) -> Coverage:
+def _coverage(report: Report, sound: Mapping[str, Rows], checks: Count) -> Coverage:
     declared = report.declared
-    rows = [row for observed in sound.values() for row in observed]
-    ranks = {row.subject for row in rows if "/" in row.subject}
-    nodes = {node_of(row.subject) for row in rows} - {CLUSTER}
-    gpus = sum(_gpus(row, declared.gpus_per_node) for row in sound.get("gpu.inventory", ()))
+    subjects = set().union(*(rows.columns.subjects for rows in sound.values()))
+    nodes = {node_of(subject) for subject in subjects} - {CLUSTER}
+    counted = sound["gpu.inventory"].column("gpus_found") if "gpu.inventory" in sound else ()
+    gpus = sum(min(found, declared.gpus_per_node) for found in counted if type(found) is int)
     return Coverage(
         nodes=Count(len(nodes), declared.nodes),
         gpus=Count(gpus, declared.nodes * declared.gpus_per_node),
-        ranks=Count(len(ranks), declared.ranks),
+        ranks=Count(sum("/" in subject for subject in subjects), declared.ranks),
         checks=checks,
     )
-
-
-def _gpus(row: Observation, declared: int) -> int:
-    found = row.metrics.get("gpus_found")
-    return min(found, declared) if type(found) is int else 0
 
 
 def _missing(

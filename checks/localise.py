@@ -8,16 +8,19 @@ are not; what is left over are links.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Report
 from checks.policy import Policy
+from checks.report import clip
 
 LINK = "<->"
 REACHABILITY = "network.reachability"
 PAIRS = "network.pairs"
 # A host is to blame when at least this share of its cells is bad: one lucky cell must not acquit it.
 HOST_SHARE = 0.8
+# Judgement: so many links, and more than there are hosts, are nobody's reading, and no broken cables.
+MOST_LINKS = 64
 
 Cell = tuple[str, str]
 
@@ -64,9 +67,11 @@ def judge_reachability(
     for row in rows:
         why.update({(row.subject, peer): said for peer, said in _texts(row, "failures")})
     down = {cell for cell, said in why.items() if said != "ok"}
-    for peer in sorted({b for _, b in down} - (heard & alive)):
-        said = f"it never answered: {_reasons(why, [c for c in down if c[1] == peer])}"
-        yield _evidence(REACHABILITY, peer, said)
+    towards: dict[str, list[Cell]] = {}
+    for cell in down:
+        towards.setdefault(cell[1], []).append(cell)
+    for peer in sorted(towards.keys() - (heard & alive)):
+        yield _evidence(REACHABILITY, peer, f"it never answered: {_reasons(why, towards[peer])}")
     down = {cell for cell in down if cell[1] in heard and cell[1] in alive}
     refused = {cell for cell in down if "refused" in why[cell]}
     for peer in sorted({b for _, b in refused}):
@@ -86,7 +91,7 @@ def _unreached(
     down: set[Cell], cells: set[Cell], why: Mapping[Cell, str], max_unfit_fraction: float
 ) -> Iterator[Finding]:
     hosts, links = _blame(down, cells)
-    nodes = {a for cell in cells for a in cell}
+    nodes, of_host, of_link = {a for cell in cells for a in cell}, *_by_end_and_link(down)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         said = f"{len(hosts)} of {len(nodes)} hosts are unreachable from most others: the network, not a host"
         remedy = "Check routes, firewall and security group (all traffic to and from itself)."
@@ -94,17 +99,21 @@ def _unreached(
         yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, said, text, remedy)
         return
     for host in hosts:
-        mine = sorted(cell for cell in down if host in cell)
+        mine = sorted(of_host[host])
         said = f"cut off: {_reasons(why, mine)}, while the other hosts reach each other"
         yield Finding(
             Level.FAIL, Cause.HARDWARE, REACHABILITY, host, said, _cells_text(mine, why),
             "Check this host's cable, NIC and switch port, and the firewall or security group before it.",
         )  # fmt: skip
+    if len(links) > max(MOST_LINKS, len(nodes)):
+        said = f"{len(links)} pairs of {len(nodes)} hosts do not reach each other, and no host explains it: the network"
+        text = _cells_text(sorted(cell for link in links for cell in of_link[link]), why)
+        remedy = "Check switches, routes, firewall and security group; the evidence names the pairs."
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, said, text, remedy)
+        return
     for link in sorted(links):
         a, b = link
-        said = (
-            f"{a} and {b} both run, and {_reasons(why, [c for c in down if set(c) == {a, b}])} between them"
-        )
+        said = f"{a} and {b} both run, and {_reasons(why, of_link[link])} between them"
         remedy = (
             "Check the path between the two: switch, route, firewall or security group (both directions)."
         )
@@ -142,7 +151,7 @@ def judge_pairs(
         )
     slow = {cell for cell, value in speed.items() if value < line}
     hosts, links = _blame(slow, set(speed))
-    nodes = {a for cell in speed for a in cell}
+    nodes, of_host, of_link = {a for cell in speed for a in cell}, *_by_end_and_link(slow)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         said = f"{len(hosts)} of {len(nodes)} hosts are slow (below {line:.3g} GB/s): the fabric, not a host"
         yield Finding(
@@ -150,12 +159,21 @@ def judge_pairs(
         )
         return
     for host in hosts:
-        mine = {cell for cell in slow if host in cell}
+        mine = of_host[host]
         said = f"slow to and from every peer: {_range(mine, speed)}, the line is {line:.3g} GB/s"
         remedy = "Check this host's NIC, cable and switch port; do not train on it."
         yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, host, said, _speeds(mine, speed), remedy)
+    if len(links) > max(MOST_LINKS, len(nodes)):
+        mine = set().union(*(of_link[link] for link in links))
+        said = (
+            f"{len(links)} links between {len(nodes)} hosts are slow, and no host explains it: the fabric; "
+        )
+        said += f"{_range(mine, speed)}, the line is {line:.3g} GB/s"
+        remedy = "Check MTU, routes and switches; the evidence names the pairs."
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, said, _speeds(mine, speed), remedy)
+        return
     for a, b in sorted(links):
-        mine = {cell for cell in slow if set(cell) == {a, b}}
+        mine = of_link[a, b]
         said = f"the link is slow: {_range(mine, speed)}, the line is {line:.3g} GB/s"
         remedy = "Check the path between the two hosts; with only two, either end may be the cause."
         yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", said, _speeds(mine, speed), remedy)
@@ -169,21 +187,34 @@ def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
         for end in cell:
             of_host.setdefault(end, set()).add(cell)
     bad, good = bad & cells, len(cells - bad)
+    bad_here = {host: len(mine & bad) for host, mine in of_host.items()}
     while len(of_host) > 2:
-        shares = {host: len(mine & bad) / len(mine) for host, mine in of_host.items()}
+        shares = {host: bad_here[host] / len(mine) for host, mine in of_host.items()}
         host = min(shares, key=lambda name: (-shares[name], name))
-        good_here = len(of_host[host] - bad)
+        good_here = len(of_host[host]) - bad_here[host]
         if shares[host] < HOST_SHARE or good == good_here:
             break
         blamed.append(host)
         good -= good_here
         for cell in of_host.pop(host):
-            bad.discard(cell)
             other = cell[1] if cell[0] == host else cell[0]
             if other in of_host:
                 of_host[other].discard(cell)
+                bad_here[other] -= cell in bad
+            bad.discard(cell)
         of_host = {name: mine for name, mine in of_host.items() if mine}
     return blamed, {(min(cell), max(cell)) for cell in bad}
+
+
+def _by_end_and_link(bad: set[Cell]) -> tuple[dict[str, set[Cell]], dict[Cell, set[Cell]]]:
+    """The bad cells of each host, and of each link: looked up for each finding, of which there may be thousands."""
+    of_host: dict[str, set[Cell]] = {}
+    of_link: dict[Cell, set[Cell]] = {}
+    for cell in bad:
+        of_link.setdefault((min(cell), max(cell)), set()).add(cell)
+        for end in cell:
+            of_host.setdefault(end, set()).add(cell)
+    return of_host, of_link
 
 
 def _upper_quartile(values: Sequence[float]) -> float:
@@ -198,7 +229,7 @@ def _texts(row: Observation, name: str) -> Iterator[tuple[str, str]]:
 
 def _numbers(row: Observation, name: str) -> Iterator[tuple[str, float | None]]:
     for peer, value in zip(_peers(row), _list(row, name), strict=False):
-        yield peer, float(value) if isinstance(value, (int, float)) else None
+        yield peer, float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
 
 
 def _peers(row: Observation) -> Sequence[str]:
@@ -210,16 +241,16 @@ def _list(row: Observation, name: str) -> Sequence[object]:
     return value if isinstance(value, tuple) else ()
 
 
-def _reasons(why: Mapping[Cell, str], cells: Sequence[Cell]) -> str:
+def _reasons(why: Mapping[Cell, str], cells: Iterable[Cell]) -> str:
     return " and ".join(sorted({why[cell] for cell in cells})) or "no answer"
 
 
 def _cells_text(cells: Sequence[Cell], why: Mapping[Cell, str]) -> str:
-    return "\n".join(f"{a} -> {b}: {why[a, b]}" for a, b in cells)
+    return clip("\n".join(f"{a} -> {b}: {why[a, b]}" for a, b in cells))[0]
 
 
 def _speeds(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
-    return "\n".join(f"{a} -> {b}: {speed[a, b]:.4g} GB/s" for a, b in sorted(cells))
+    return clip("\n".join(f"{a} -> {b}: {speed[a, b]:.4g} GB/s" for a, b in sorted(cells)))[0]
 
 
 def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from checks.bundle import Bundle, plan_of
+from checks.columns import Observations, Rows
 from checks.decode import DecodeError
-from checks.model import Report
+from checks.model import Node, Observation, Report
 from checks.report import NodeReport, load_node
 
 
@@ -37,10 +39,23 @@ def merge(bundle: Bundle, attempt: str, files: Mapping[str, bytes], started_at: 
         declared=bundle.declared,
         catalogue=bundle.catalogue,
         plan=plan_of(bundle)[1],
-        nodes=tuple(sorted((n.node for n in nodes), key=lambda node: (node.rank, node.name))),
-        observations=tuple(row for n in nodes for row in n.observations),
+        nodes=tuple(sorted(map(_dated, nodes), key=lambda node: (node.rank, node.name))),
+        observations=Observations(_by_check(nodes)),
         collection=tuple(problems),
     )
+
+
+def _dated(report: NodeReport) -> Node:
+    return replace(report.node, measured_at=report.measured_at)
+
+
+def _by_check(reports: Iterable[NodeReport]) -> Iterator[Rows]:
+    """Check by check, as a merged report is stored."""
+    rows: dict[str, list[Observation]] = {}
+    for report in reports:
+        for row in report.observations:
+            rows.setdefault(row.check, []).append(row)
+    return (Rows.of(check, found) for check, found in rows.items())
 
 
 def _stranger(bundle: Bundle, report: NodeReport) -> str:

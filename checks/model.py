@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, NoReturn
 
-from checks.decode import Range, Text
+from checks.limits import Range, Text
 
 SCHEMA_VERSION = 1
 CLUSTER = "cluster"
@@ -157,7 +157,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class Node:
-    """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver ... as text."""
+    """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver ... as text.
+
+    `measured_at` is what its own clock said when it last wrote (UTC, ISO 8601); "" until the reports are merged.
+    """
 
     name: NodeName
     rank: Annotated[int, Range(0, 100_000)]
@@ -165,6 +168,7 @@ class Node:
     catalogue: str
     complete: bool
     identity: Mapping[str, str]
+    measured_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,13 +187,28 @@ class Report:
     catalogue: str
     plan: tuple[Planned, ...]
     nodes: tuple[Node, ...]
-    observations: tuple[Observation, ...]
+    observations: Sequence[Observation]
     collection: tuple[str, ...] = ()
+
+
+class Action(str, Enum):
+    """What a finding calls for. NONE: the remedy's words say it, and no machine is touched."""
+
+    NONE = "none"
+    RESTART_APP = "restart_app"
+    RESET_GPU = "reset_gpu"
+    REBOOT = "reboot"
+    REPLACE = "replace"
+    INSPECT = "inspect"
+    CONTACT = "contact"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong or unknown, with what it rests on and what to do."""
+    """One thing that is wrong or unknown, with what it rests on and what to do.
+
+    `source` says who set the line that it crossed; "" where nothing was compared.
+    """
 
     level: Level
     cause: Cause
@@ -198,6 +217,8 @@ class Finding:
     message: str
     evidence: str = ""
     remedy: str = ""
+    action: Action = Action.NONE
+    source: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from checks.profiles import options
 from checks.roster import Roster
 
 PEER_CHECKS = ("network.reachability",)
+# A busy host may take seconds to start the check's process; that is no evidence about a peer.
+START_S = 15.0
 
 
 class PlaceError(Exception):
@@ -40,7 +42,7 @@ class Station:
     def timeout_s(self, check: Check) -> float:
         """The check's deadline: the bundle's, or its own."""
         if check.name in PEER_CHECKS:
-            return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + 2.0)
+            return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + START_S)
         return self.bundle.timeouts_s.get(check.name, check.timeout_s)
 
     def context(
@@ -48,6 +50,9 @@ class Station:
     ) -> Context:
         """What the check may know."""
         line = self.bundle.policy.checks.get(check.name, CheckPolicy())
+        chosen = dict(options(check.name, self.bundle.profile, line.options))
+        if check.name in PEER_CHECKS and check.name not in self.bundle.timeouts_s:
+            chosen.setdefault("deadline_s", self.bundle.network_s)
         return Context(
             gate=self.bundle.gate_id,
             catalogue=self.bundle.catalogue,
@@ -58,7 +63,7 @@ class Station:
             roster=self.roster,
             scratch=self.scratch,
             timeout_s=self.timeout_s(check),
-            options=options(check.name, self.bundle.profile, line.options),
+            options=chosen,
             place=rank,
             instance=builtin().instances.get(self.bundle.declared.instance_type),
             before=before,

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Annotated
 
 from checks.decode import DecodeError, Range, Text, decode
-from checks.model import Cause, Part, Profile, Skip
+from checks.model import Action, Cause, Part, Profile, Scope, Skip
 
 Number = Annotated[float, Range(-1e18, 1e18)]
 Ratio = Annotated[float, Range(0, 1)]
@@ -40,26 +40,60 @@ class OnWarn(str, Enum):
 
 
 class Over(str, Enum):
-    """What a rule looks at: each subject by itself, all subjects at once, or each against the others."""
+    """What a rule looks at: each subject by itself, all at once, each against others, or against what is known."""
 
     SUBJECT = "subject"
     CLUSTER = "cluster"
     PEERS = "peers"
+    NODE = "node"
+    FLEET = "fleet"
+    SLOWEST = "slowest"
+    EXPECTED = "expected"
+
+
+# What checks/localise.py condemns hosts and links by, whatever the policy's rules are.
+JUDGED_BY_THE_ENGINE = ("network.reachability", "network.pairs")
+RELATIVE = (Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST)
+
+
+class Expect(str, Enum):
+    """Which expectation of the facts a rule over = "expected" is held to."""
+
+    COLLECTIVE = "collective"
+    GEMM = "gemm"
+    MEMORY = "memory"
+    TRANSFER = "transfer"
+
+
+class Overlay(str, Enum):
+    """Whose answers to Xids hold (checks/kernel/overlay.py)."""
+
+    NVIDIA = "nvidia"
+    HYPERPOD = "hyperpod"
+    EKS = "eks"
+    AZURE = "azure"
 
 
 @dataclass(frozen=True)
 class Rule:
     """One line that a metric is held to; for an array metric every element is.
 
-    over = "subject": `*_below` and `*_above` bound the value of each subject, `equals` is what it must be.
+    over = "subject": `*_below` and `*_above` bound the value of each subject (of a rule without `*_below` a value
+    below 0 is not measured: it is a count, a share or a time), `equals` is what it must be.
     over = "cluster": the bounds hold for the least (below) or greatest (above) value of all subjects, and
     `same` demands one value everywhere. over = "peers": `*_below` and `*_above` are ratios to the median of
     all subjects; where fewer than
     `min_peers` subjects are declared the rule does not apply; where fewer were measured it says so, a WARN.
+    over = "node": ratios to the median of the same node (its ranks, or the elements of its array). over = "fleet": a
+    node's median as a ratio to the median of all nodes; with `deviations` only what lies as many scaled median absolute
+    deviations away counts. over = "slowest": the share of the job's time for which the median subject waits for the
+    slowest, as all must in a synchronous step. over = "expected": ratios to what the facts expect of the declared
+    machine (`expect` names the table, `at` the array that says what each element was measured at: sizes, precisions).
     `uniform` demands that all elements of an array are alike. `fact` names a column of the instance table that each
     value must reach (within the fraction `tolerance`): less is the rule's level, more is a WARN about the
     declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE. `each` names an array of texts
-    that label the elements ("GPU 3"). A metric that the facts list as absent from the declared GPU model may be null.
+    that label the elements ("GPU 3"). `action` is what its finding calls for; without one the cause tells
+    (checks.rules.ACTIONS). A metric that the facts list as absent from the declared GPU model may be null.
     """
 
     metric: str
@@ -75,21 +109,27 @@ class Rule:
     fact: str = ""
     tolerance: Ratio = 0.0
     each: str = ""
+    expect: Expect | None = None
+    at: str = ""
+    deviations: Annotated[float, Range(0, 100)] = 0.0
     min_peers: Annotated[int, Range(2, 1_000_000)] = 4
     level: str = "FAIL"
     cause: Cause = Cause.HARDWARE
     remedy: str = ""
+    action: Action | None = None
 
 
 @dataclass(frozen=True)
 class CheckPolicy:
     """What one check must show. `accept_skips` are reasons that leave a WARN instead of a FAIL.
 
+    `scope` is whom the check must observe: a plan that asks the cluster once where each node was to answer is refused.
     `profiles`, `part`, `min_nodes` and `min_ranks` say to which declarations the check applies, as its own line in
-    the catalogue does: no plan can excuse it from others.
+    the catalogue does: no plan can excuse it from others. `overlay` is of kernel.xid alone: whose answers to Xids hold.
     """
 
     required: bool = True
+    scope: Scope | None = None
     profiles: tuple[Profile, ...] = tuple(Profile)
     part: Part = Part.ANY
     min_nodes: Annotated[int, Range(1, 100_000)] = 1
@@ -97,6 +137,7 @@ class CheckPolicy:
     accept_skips: tuple[Skip, ...] = ()
     rules: tuple[Rule, ...] = ()
     options: Mapping[str, Number] = field(default_factory=dict)
+    overlay: Overlay = Overlay.NVIDIA
 
 
 @dataclass(frozen=True)
@@ -118,10 +159,35 @@ def load(value: object) -> Policy:
 
 
 def check_sense(policy: Policy) -> None:
-    """Raise DecodeError for a rule that holds nothing, or cites no source."""
+    """Raise DecodeError for a rule that holds nothing, cites no source, or would be let off by losing what it looks at."""
     for name, line in policy.checks.items():
+        if line.overlay is not Overlay.NVIDIA and name != "kernel.xid":
+            raise DecodeError("only kernel.xid has overlays", f"checks.{name}.overlay")
         for index, rule in enumerate(line.rules):
             _require_sense(rule, f"checks.{name}.rules[{index}]")
+        if not line.required:
+            _require_no_excuse(name, line)
+
+
+def can_fail(rule: Rule) -> bool:
+    """Whether the rule can make a FAIL of what was measured; of more than a part can do any over = "expected" does."""
+    if rule.fail_below is not None or rule.fail_above is not None or rule.over is Over.EXPECTED:
+        return True
+    bounded = rule.warn_below is not None or rule.warn_above is not None
+    return not bounded and rule.level == "FAIL"
+
+
+def _require_no_excuse(name: str, line: CheckPolicy) -> None:
+    """Of an optional check a lost observation is a WARN, so that nothing of it may be worse than one."""
+    lost = "losing the observation would let it off"
+    if name in JUDGED_BY_THE_ENGINE:
+        raise DecodeError(
+            f"the engine itself judges {name}: {lost}. Require the check", f"checks.{name}.required"
+        )
+    for index, rule in enumerate(line.rules):
+        if can_fail(rule):
+            said = f"the check is optional and this rule can FAIL: {lost}. Require the check, or let its rules WARN"
+            raise DecodeError(said, f"checks.{name}.rules[{index}]")
 
 
 def _require_sense(rule: Rule, path: str) -> None:
@@ -142,6 +208,7 @@ def _require_sense(rule: Rule, path: str) -> None:
         raise DecodeError('"same" compares subjects: set over = "cluster"', path)
     if rule.equals is not None and rule.over is not Over.SUBJECT:
         raise DecodeError('"equals" looks at each subject: leave over out', path)
+    _require_comparison(rule, bounded, path)
     if rule.level not in ("WARN", "FAIL"):
         raise DecodeError(f"{rule.level!r} is neither WARN nor FAIL", f"{path}.level")
     if not rule.source.strip():
@@ -150,3 +217,17 @@ def _require_sense(rule: Rule, path: str) -> None:
         raise DecodeError("warn_below lies under fail_below", path)
     if rule.warn_above is not None and rule.fail_above is not None and rule.warn_above > rule.fail_above:
         raise DecodeError("warn_above lies over fail_above", path)
+
+
+def _require_comparison(rule: Rule, bounded: bool, path: str) -> None:
+    """A comparison needs bounds, and each of its keys the comparison that reads it: others would be ignored."""
+    if rule.over in (*RELATIVE, Over.EXPECTED) and not bounded:
+        raise DecodeError(f'over = "{rule.over.value}" compares: give bounds', path)
+    if (rule.expect is not None) != (rule.over is Over.EXPECTED):
+        raise DecodeError('"expect" and over = "expected" belong together', f"{path}.expect")
+    if rule.at and rule.over is not Over.EXPECTED:
+        raise DecodeError('"at" is read with over = "expected" alone', f"{path}.at")
+    if rule.deviations and rule.over is not Over.FLEET:
+        raise DecodeError('"deviations" is read with over = "fleet" alone', f"{path}.deviations")
+    if rule.over is Over.SLOWEST and (rule.warn_below is not None or rule.fail_below is not None):
+        raise DecodeError('over = "slowest" is a share that is lost: bound it from above', path)

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from checks.model import Profile
 
 MIB = 1 << 20
+# Known rates are of such sizes (checks/facts/collectives.json); 8 MiB ran at a sixth of the peak on 2 x p5 (AWS's
+# nccl-tests README). It takes 4 ms there, and 3 s a network of 10 Gbit/s: a size that does not fit is left out and said.
+LARGE = 1024 * MIB
 
 OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
     "cpu.stress": {
@@ -127,39 +130,39 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.DEEP: {"min_bytes": 1024, "max_bytes": 512 * MIB, "budget_s": 30.0},
     },
     "nccl.all_reduce": {
-        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
-        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 12.0},
     },
     "nccl.all_gather": {
-        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
-        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 12.0},
     },
     "nccl.reduce_scatter": {
-        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
-        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 12.0},
     },
     "nccl.alltoall": {
         Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
         Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 12.0},
     },
     "nccl.sendrecv": {
         Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
         Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 12.0},
     },
     "nccl.intra_node": {
-        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
-        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 12.0},
     },
     "nccl.inter_node": {
-        Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.0},
-        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-        Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 15.0},
+        Profile.QUICK: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 1.0},
+        Profile.STANDARD: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 3.0},
+        Profile.DEEP: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 12.0},
     },
     "nccl.tests": {
         Profile.STANDARD: {"programs": 1, "min_bytes": 1 * MIB, "max_bytes": 1024 * MIB},

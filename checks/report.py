@@ -6,13 +6,17 @@ A node writes a node report (rows, <= 256 KiB) as it goes; `checks.merge` makes 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, Any
 
+from checks.columns import Columns as Columns
+from checks.columns import Observations, Rows, by_check
 from checks.decode import DecodeError, Range, decode, parse_json
 from checks.model import (
     EVIDENCE_BYTES,
@@ -20,35 +24,15 @@ from checks.model import (
     Declared,
     Node,
     Observation,
-    Outcome,
     Planned,
     Profile,
     Report,
-    Skip,
-    Value,
 )
 
 NODE_REPORT_BYTES = 256 * 1024
 REPORT_BYTES = 512 * 1024 * 1024
 
 Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
-Seconds = Annotated[float, Range(0, 1e9)]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """All observations of one check; every list has one entry a subject, null where there is none."""
-
-    subjects: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]
-    seconds: tuple[Seconds, ...]
-    started_s: tuple[Seconds, ...]
-    skips: tuple[Skip | None, ...]
-    reasons: tuple[str, ...]
-    evidence: tuple[str, ...]
-    evidence_truncated: tuple[bool, ...]
-    evidence_sha256: tuple[str, ...]
-    metrics: Mapping[str, tuple[Value | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -84,12 +68,9 @@ class NodeReport:
 
 def dump(report: Report) -> bytes:
     """The report's one canonical JSON text (sorted keys, UTF-8): equal reports give equal bytes."""
-    by_check: dict[str, list[Observation]] = {}
-    for observation in report.observations:
-        by_check.setdefault(observation.check, []).append(observation)
     file = ReportFile(
         schema_version=SCHEMA_VERSION,
-        checks={check: _columns(rows) for check, rows in by_check.items()},
+        checks={check: rows.by_subject().columns for check, rows in by_check(report.observations).items()},
         **{f.name: getattr(report, f.name) for f in dataclasses.fields(report) if f.name != "observations"},
     )
     return dump_plain(file)
@@ -97,10 +78,20 @@ def dump(report: Report) -> bytes:
 
 def load(data: bytes) -> Report:
     """The report in `data`. Raises DecodeError for anything that is not wholly a report of this version."""
-    value = parse_json(data, REPORT_BYTES)
-    _require_version(value)
-    file = decode(ReportFile, value)
-    rows = tuple(row for check, columns in file.checks.items() for row in _rows(check, columns))
+    # Millions of new values and no cycle among them: the collector would look through all of them again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        value = parse_json(data, REPORT_BYTES)
+        _require_version(value)
+        file = decode(ReportFile, value)
+    finally:
+        if collecting:
+            gc.enable()
+    for check, columns in file.checks.items():
+        if not columns.even:
+            raise DecodeError("the columns differ in length", f"checks.{check}")
+    rows = Observations(Rows(check, columns) for check, columns in file.checks.items())
     names = [f.name for f in dataclasses.fields(Report) if f.name != "observations"]
     return Report(observations=rows, **{name: getattr(file, name) for name in names})
 
@@ -117,17 +108,29 @@ def dump_plain(value: object) -> bytes:
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def plain(value: object) -> object:
     """A dataclass, enum or container as dicts, lists and scalars."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, (list, tuple)) and set(map(type, value)) <= _SCALARS:
+        return list(value)
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: plain(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value
+
+
+@lru_cache(maxsize=256)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def digest(data: bytes) -> str:
@@ -151,43 +154,3 @@ def _require_version(value: object) -> None:
         raise DecodeError(
             f"schema version {version!r:.40} is unknown, this reads {SCHEMA_VERSION}", "schema_version"
         )
-
-
-def _columns(rows: Sequence[Observation]) -> Columns:
-    rows = sorted(rows, key=lambda row: row.subject)
-    names = sorted({name for row in rows for name in row.metrics})
-    return Columns(
-        subjects=tuple(row.subject for row in rows),
-        outcomes=tuple(row.outcome for row in rows),
-        seconds=tuple(row.seconds for row in rows),
-        started_s=tuple(row.started_s for row in rows),
-        skips=tuple(row.skip for row in rows),
-        reasons=tuple(row.reason for row in rows),
-        evidence=tuple(row.evidence for row in rows),
-        evidence_truncated=tuple(row.evidence_truncated for row in rows),
-        evidence_sha256=tuple(row.evidence_sha256 for row in rows),
-        metrics={name: tuple(row.metrics.get(name) for row in rows) for name in names},
-    )
-
-
-def _rows(check: str, columns: Columns) -> list[Observation]:
-    length = len(columns.subjects)
-    lists = [getattr(columns, f.name) for f in dataclasses.fields(columns) if f.name != "metrics"]
-    if any(len(item) != length for item in (*lists, *columns.metrics.values())):
-        raise DecodeError("the columns differ in length", f"checks.{check}")
-    return [
-        Observation(
-            check=check,
-            subject=columns.subjects[i],
-            outcome=columns.outcomes[i],
-            seconds=columns.seconds[i],
-            started_s=columns.started_s[i],
-            metrics={name: v for name, values in columns.metrics.items() if (v := values[i]) is not None},
-            skip=columns.skips[i],
-            reason=columns.reasons[i],
-            evidence=columns.evidence[i],
-            evidence_truncated=columns.evidence_truncated[i],
-            evidence_sha256=columns.evidence_sha256[i],
-        )
-        for i in range(length)
-    ]

@@ -11,7 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPo
 from dataclasses import dataclass
 
 from checks.check import Check, Resource
-from checks.model import CLUSTER, Observation, node_of
+from checks.columns import Rows, by_check
+from checks.model import CLUSTER, Observation
 from checks.processes import end_children
 
 MOST = 4
@@ -94,22 +95,32 @@ def next_of(waiting: Sequence[Check], running: Iterable[Check], most: int) -> Ch
     return next((check for check in waiting if not taken & set(check.uses)), None)
 
 
-def spent(rows: Iterable[Observation]) -> tuple[Spent, ...]:
+def spent(observations: Sequence[Observation]) -> tuple[Spent, ...]:
     """What the schedule took on each node. Of a rank check the longest of the node's ranks counts, in both figures."""
-    by_node: dict[str, dict[str, list[Observation]]] = {}
-    for row in rows:
-        if row.seconds > 0 and row.subject != CLUSTER:
-            by_node.setdefault(node_of(row.subject), {}).setdefault(row.check, []).append(row)
-    return tuple(_spent(node, checks) for node, checks in sorted(by_node.items()))
+    by_node: dict[str, list[tuple[float, float, float]]] = {}
+    for rows in by_check(observations).values():
+        for node, span in _spans(rows).items():
+            by_node.setdefault(node, []).append(span)
+    return tuple(_spent(node, spans) for node, spans in sorted(by_node.items()))
 
 
-def _spent(node: str, checks: dict[str, list[Observation]]) -> Spent:
-    spans = [
-        (min(row.started_s for row in rows), max(row.started_s + row.seconds for row in rows))
-        for rows in checks.values()
-    ]
+def _spans(rows: Rows) -> dict[str, tuple[float, float, float]]:
+    """Node -> start, end and the longest of its observations of one check, in seconds."""
+    c = rows.columns
+    spans: dict[str, tuple[float, float, float]] = {}
+    for subject, start, seconds in zip(c.subjects, c.started_s, c.seconds, strict=True):
+        if seconds > 0 and subject != CLUSTER:
+            node, end, longest = subject.partition("/")[0], start + seconds, seconds
+            if node in spans:
+                first, last, most = spans[node]
+                start, end, longest = min(start, first), max(end, last), max(seconds, most)
+            spans[node] = (start, end, longest)
+    return spans
+
+
+def _spent(node: str, spans: Sequence[tuple[float, float, float]]) -> Spent:
     wall, reached = 0.0, 0.0
-    for start, end in sorted(spans):  # the union: time between two checks is nobody's
+    for start, end, _ in sorted(spans):  # the union: time between two checks is nobody's
         wall += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return Spent(node, wall, sum(max(row.seconds for row in rows) for rows in checks.values()))
+    return Spent(node, wall, sum(longest for _, _, longest in spans))

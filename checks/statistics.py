@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from statistics import median
+from functools import lru_cache
+from itertools import accumulate, combinations
+from statistics import NormalDist, median
+
+# The median absolute deviation of a normal distribution is 0.6745 of its standard deviation.
+MAD_SCALE = 1.4826
+# As many values as the exact distribution of Mann and Kendall's S is counted for.
+EXACT = 40
 
 
 def median_of(values: Sequence[float]) -> float:
@@ -11,3 +19,50 @@ def median_of(values: Sequence[float]) -> float:
     if not values:
         raise ValueError("the median of nothing")
     return float(median(values))
+
+
+def scaled_mad(values: Sequence[float]) -> float:
+    """The median absolute deviation in units of a standard deviation; 0 where more than half are equal."""
+    middle = median_of(values)
+    return MAD_SCALE * median_of([abs(value - middle) for value in values])
+
+
+def theil_sen(times: Sequence[float], values: Sequence[float]) -> float:
+    """The median of all slopes between two points (Theil 1950, Sen 1968): a third of the points may be wild.
+
+    0.0 where no two points differ in time.
+    """
+    points = list(zip(times, values, strict=True))
+    slopes = [(w - v) / (t - s) for (s, v), (t, w) in combinations(points, 2) if t != s]
+    return median_of(slopes) if slopes else 0.0
+
+
+def mann_kendall(values: Sequence[float]) -> tuple[int, float]:
+    """(S, p): rising pairs less falling ones, and how likely a sequence without any trend goes as far to that side.
+
+    p is exact for up to 40 values that all differ; else the normal approximation with the correction for ties
+    (Mann 1945, Kendall 1975).
+    """
+    many = len(values)
+    signs = [(later > earlier) - (later < earlier) for earlier, later in combinations(values, 2)]
+    score = sum(signs)
+    if many < 2 or score == 0:
+        return score, 1.0
+    if many <= EXACT and 0 not in signs:
+        against = (len(signs) - abs(score)) // 2
+        ways = _inversions(many)
+        return score, sum(ways[: against + 1]) / sum(ways)
+    ties = sum(t * (t - 1) * (2 * t + 5) for t in Counter(values).values())
+    variance = (many * (many - 1) * (2 * many + 5) - ties) / 18
+    return score, 1.0 - NormalDist().cdf((abs(score) - 1) / variance**0.5) if variance > 0 else 1.0
+
+
+@lru_cache(maxsize=EXACT)
+def _inversions(many: int) -> tuple[int, ...]:
+    """How many orders of `many` different values have 0, 1, 2 ... pairs that fall."""
+    ways = [1]
+    for size in range(2, many + 1):
+        sums = list(accumulate(ways, initial=0))
+        pairs = size * (size - 1) // 2
+        ways = [sums[min(k, len(ways) - 1) + 1] - sums[max(0, k - size + 1)] for k in range(pairs + 1)]
+    return tuple(ways)

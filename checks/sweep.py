@@ -111,6 +111,10 @@ def measure_in(world: World, context: Context, kind: Kind) -> Measurement:
             break
         share_s = SHARE * (budget_s - spent) / (len(sizes) - index)
         _measure_size(kind, size // ELEMENT_BYTES // shares, size, share_s, world, sweep)
+    if world.device.startswith("cuda"):
+        import torch
+
+        torch.cuda.empty_cache()  # buffers of the largest size: the next check looks at what is free
     return _measurement(kind, sweep, sizes, world)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from checks import baseline as baselines
 from checks import evidence, localise, rules
+from checks.baseline import Baseline
+from checks.columns import Rows, by_check
 from checks.facts.table import Facts
 from checks.localise import LINK
 from checks.model import (
     CLUSTER,
+    Action,
     Answer,
     Cause,
     Count,
@@ -33,20 +38,46 @@ CAUSES = (Cause.HARDWARE, Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE
 NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
 
 
-def decide(report: Report, policy: Policy, facts: Facts, baseline: None = None) -> Verdict:
-    """The verdict. Whatever had to be observed and was not is a FAIL with the cause EVIDENCE."""
+def decide(
+    report: Report,
+    policy: Policy,
+    facts: Facts,
+    baseline: Baseline | None = None,
+    *,
+    report_digest: str = "",
+) -> Verdict:
+    """The verdict. Whatever had to be observed and was not is a FAIL with the cause EVIDENCE.
+
+    A baseline only adds findings, but for one: where it has a band it answers "no baseline". `report_digest` is the
+    SHA-256 of the bytes that the report was loaded from; without it the report is written out to be digested.
+    """
     sound = evidence.weigh(report, policy, facts)
     findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
-    for planned in report.plan:
-        rows, line = sound.rows.get(planned.check, []), policy.checks.get(planned.check)
+    fits = (
+        report.declared.instance_type in policy.instance_types
+    )  # else its lines say nothing of these machines
+    for planned in report.plan if fits else ():
+        rows, line = sound.rows.get(planned.check, ()), policy.checks.get(planned.check)
         if planned.skip is None and line is not None:
             kind = report.declared.instance_type
-            known = rules.Known(facts.instances.get(kind), facts.absent(kind, planned.check))
+            absent = facts.absent(kind, planned.check)
+            known = rules.Known(facts.instances.get(kind), absent, report.declared, facts)
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
             findings += rules.apply(planned.check, line, rows, subjects, known)
     findings += localise.judge(report, sound.rows, policy)
-    digests = Digests(digest(dump(report)), digest(dump_plain(policy)), facts.digest, None, ENGINE)
-    return conclude(findings, sound.coverage, policy, report.declared.nodes, digests, _Order(report))
+    report_digest = report_digest or digest(dump(report))
+    if baseline is not None:
+        findings = [*baselines.answered(findings, report, sound.rows, policy, baseline, report_digest)]
+        findings += baselines.judge(report, sound.rows, policy, baseline)
+    digests = Digests(
+        report_digest,
+        digest(dump_plain(policy)),
+        facts.digest,
+        None if baseline is None else digest(dump_plain(baseline)),
+        ENGINE,
+    )
+    called = [_called(finding) for finding in findings]
+    return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report))
 
 
 def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
@@ -82,6 +113,12 @@ def conclude(
     return Verdict(
         level, _answer(level, ordered, policy), coverage, tuple(ordered), condemned, brake, digests
     )
+
+
+def _called(finding: Finding) -> Finding:
+    """A part that failed and calls for nothing in particular is to be looked at."""
+    vague = finding.action is Action.NONE and finding.cause is Cause.HARDWARE and finding.level is Level.FAIL
+    return replace(finding, action=Action.INSPECT) if vague else finding
 
 
 def _answer(level: Level, findings: list[Finding], policy: Policy) -> Answer:
@@ -126,14 +163,23 @@ class _Order:
 
 def _silent(report: Report) -> frozenset[str]:
     """Ranks that wrote nothing of a check that their peers at least attempted."""
-    spoke: dict[str, set[str]] = {}
-    for row in report.observations:
-        spoke.setdefault(row.check, set()).add(row.subject)
-    ranks = {row.subject for row in report.observations if "/" in row.subject}
-    errored = {
-        row.check for row in report.observations if row.outcome is Outcome.ERRORED and "/" in row.subject
-    }
-    return frozenset(rank for rank in ranks for check in errored if rank not in spoke[check])
+    parts = by_check(report.observations).values()
+    errored = [rows for rows in parts if any("/" in subject for subject in _errored(rows))]
+    if not errored:
+        return frozenset()
+    ranks = frozenset().union(*map(_ranks, parts))
+    return frozenset().union(*(ranks - _ranks(rows) for rows in errored))
+
+
+def _ranks(rows: Rows) -> frozenset[str]:
+    return frozenset(subject for subject in rows.columns.subjects if "/" in subject)
+
+
+def _errored(rows: Rows) -> frozenset[str]:
+    if Outcome.ERRORED not in rows.columns.outcomes:
+        return frozenset()
+    pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)
+    return frozenset(subject for subject, outcome in pairs if outcome is Outcome.ERRORED)
 
 
 def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterator[Finding]:

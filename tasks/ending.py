@@ -91,7 +91,7 @@ def failed(session: Session, error: Exception, published: Published | None) -> O
         verdict = unreadable(
             f"it could not be kept: {reason}", session.setting.policy, session.setting.facts, b""
         )
-        made = None if judged is None else Judged(judged.report, verdict)
+        made = None if judged is None else dataclasses.replace(judged, verdict=verdict)
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, reason)
     if isinstance(error, LeaseError):
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)

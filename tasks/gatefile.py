@@ -1,6 +1,6 @@
 """What a gate file may say (pydantic, unknown keys refused); `tasks.gateread` reads one.
 
-Paths are relative to the gate file; only `store.path` is relative to the folder where the command runs, so
+Paths are relative to the gate file; only those of `store` are relative to the folder where the command runs, so
 that a shipped gate file never writes beside itself. Gates that share a cluster must share a store: its lease
 is what keeps them apart.
 """
@@ -17,6 +17,7 @@ from checks.model import Declared, Profile
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
 ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
+Hours = Annotated[float, Field(gt=0, le=24 * 366)]
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 30)]
 Seconds = Annotated[float, Field(ge=0.1, le=86400)]
 OptionValue = bool | int | float | str | tuple[str, ...]
@@ -27,9 +28,13 @@ LOCKED: dict[str, str] = {
     "cluster.launcher": "another launcher needs other options",
     "checks.extra": "it names code that will run",
     "policy.file": "it is a path",
+    "policy.baseline": "it is a path (prelaunch gate has --baseline for it)",
     "training.command": "it is what will run",
     "training.environment": "it reaches what will run",
+    "cost.prices": "it is a path",
     "store.path": "it is a path",
+    "store.work": "it is a path",
+    "store.index": "it may bear a password",
 }
 # Launchers bring their own options; those that name files or programs are known by the end of their key.
 LOCKED_OPTION_ENDS = ("path", "file", "dir", "folder", "root", "command", "image", "prepared", "python")
@@ -78,9 +83,14 @@ class Mode(StrEnum):
 
 
 class PolicyTable(Table):
-    """What is accepted. `reuse_pass_minutes` lets a fresh PASS stand where the machines can be confirmed."""
+    """What is accepted. `reuse_pass_minutes` lets a fresh PASS stand where the machines can be confirmed.
+
+    `baseline` is a file that `prelaunch baseline learn` made ("" for none): what is worse than it is a WARN. It is for
+    the gate's own verdict; nodes that confirm a PASS, or decide inside of a job, know the policy alone.
+    """
 
     file: Text
+    baseline: Annotated[str, Field(max_length=4096)] = ""
     mode: Mode = Mode.ENFORCE
     reuse_pass_minutes: Annotated[float, Field(ge=0, le=60 * 24)] = 0.0
 
@@ -90,15 +100,33 @@ class Training(Table):
 
     `command` runs on every node, behind torchrun or by itself. `{here}` is the gate file's folder, `{python}` the
     interpreter, `{out}` the job's output folder (it is copied: keep it small). `{nodes}`, `{node_rank}`,
-    `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node.
+    `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node. `expected_hours`,
+    `checkpoint_minutes` (the interval) and `checkpoint_write_minutes` are for the cost that stands beside a verdict: they
+    end nothing.
     """
 
     command: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1000)]
+    expected_hours: Hours | None = None
+    checkpoint_minutes: Annotated[float, Field(gt=0, le=60 * 24 * 7)] | None = None
+    checkpoint_write_minutes: Annotated[float, Field(gt=0, le=60 * 24)] | None = None
     distributed: Literal["torchrun", "none"] = "torchrun"
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
         default_factory=dict
     )
     max_runtime_minutes: Minutes
+
+
+class CostTable(Table):
+    """What an hour costs, for the cost that stands beside a verdict; without it the list prices are taken.
+
+    `prices` is a file of a site's own (deployments/examples/prices.toml). `replacement_hours` is how long the cluster
+    waits for another node.
+    """
+
+    prices: Annotated[str, Field(max_length=4096)] = ""
+    usd_per_node_hour: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    purchase: Literal["ec2", "sagemaker"] = "ec2"
+    replacement_hours: Hours | None = None
 
 
 class Notify(Table):
@@ -108,9 +136,17 @@ class Notify(Table):
 
 
 class StoreTable(Table):
-    """Where reports, verdicts and leases are kept."""
+    """Where reports, verdicts and leases are kept: a folder, or s3://bucket/prefix.
+
+    `work` is the folder on this machine for what is no evidence: copies, the local launcher's jobs, the embedded Prefect
+    server. It is the store's own where that is a folder, else ".prelaunch". `index` is the URL of a PostgreSQL
+    (postgresql+psycopg://user@host/database; the password may come from PGPASSWORD or ~/.pgpass) or SQLite database;
+    without one it is the file index.sqlite in `work`. It is checked where it is opened, so that no error repeats it.
+    """
 
     path: Text = ".prelaunch"
+    work: Annotated[str, Field(max_length=4096)] = ""
+    index: Annotated[str, Field(repr=False)] = ""
 
 
 class Gate(Table):
@@ -121,6 +157,7 @@ class Gate(Table):
     checks: Checks = Checks()
     policy: PolicyTable
     training: Training
+    cost: CostTable = CostTable()
     notify: Notify = Notify()
     store: StoreTable = StoreTable()
 

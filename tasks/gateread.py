@@ -31,7 +31,7 @@ class GateFileError(Exception):
     def __init__(self, file: str, path: str, message: str, nearest: str | None = None) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         place = f"{file}: {path}" if path else file
-        super().__init__(f"{place}: {message}.{hint}")
+        super().__init__(f"{place}: {message.rstrip('.')}.{hint}")
         self.file = file
         self.path = path
         self.message = message

@@ -9,18 +9,27 @@ import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from checks.baseline import Baseline
 from checks.decode import DecodeError, nearest
 from checks.facts.shipped import builtin
 from checks.model import Declared, Report, Verdict
 from checks.policy import OnWarn, Policy
-from checks.report import REPORT_BYTES, load
+from checks.report import REPORT_BYTES, digest, load
 from checks.verdict import decide, unreadable
+from tasks.costing import NOTHING_SAID, Terms, cost_of
+from tasks.mistaken import kind_of
 from tasks.policies import PolicyError, default_policy, read_policy
+from tasks.render.beside import NOTHING_BESIDE, Beside, beside
 from tasks.render.clean import one_line
+from tasks.secondopinion import NOTHING_STATED, POLICY, Stated, headline_name, opinion_of, said
+
+if TYPE_CHECKING:
+    from checks.secondopinion.read import Opinion
 
 REPORT_NAME = "health_check_metrics.json"
+MOST_NODES = 100_000
 # For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
 NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
 
@@ -37,7 +46,8 @@ class InputError(Exception):
 class JudgedFile:
     """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines.
 
-    `policy` names the policy that was chosen for it and its file, "" where one was given.
+    `policy` names the policy that was chosen for it and its file, "" where one was given. `opinion` is set for the
+    report of another tool.
     """
 
     file: str
@@ -45,23 +55,91 @@ class JudgedFile:
     report: Report | None
     verdict: Verdict
     policy: str = ""
+    beside: Beside = NOTHING_BESIDE
+    opinion: Opinion | None = None
 
 
-def judged(file: str, policy: Policy | None) -> JudgedFile:
-    """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by."""
-    return judged_data(file, *read_input(file), policy)
+def judged(
+    file: str,
+    policy: Policy | None,
+    baseline: Baseline | None = None,
+    stated: Stated = NOTHING_STATED,
+    terms: Terms = NOTHING_SAID,
+) -> JudgedFile:
+    """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by.
+
+    `stated` is for the report of another tool; one of ours declares itself. `terms` are for the cost beside the verdict.
+    """
+    return judged_data(file, *read_input(file), policy, baseline, stated, terms)
 
 
-def judged_data(file: str, path: str, data: bytes, policy: Policy | None) -> JudgedFile:
+def judged_data(
+    file: str,
+    path: str,
+    data: bytes,
+    policy: Policy | None,
+    baseline: Baseline | None = None,
+    stated: Stated = NOTHING_STATED,
+    terms: Terms = NOTHING_SAID,
+) -> JudgedFile:
     """The same for a report that was read already, from `path`."""
     facts = builtin()
     try:
         report = load(data)
     except DecodeError as error:
-        reason = one_line(str(error), 500)
-        return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, facts, data))
+        return _another(file, path, data, policy, baseline, stated, terms) or _unreadable(
+            file, path, data, policy, error
+        )
+    if stated.anything:
+        raise InputError(
+            file, "a report of Prelaunch declares its machines itself: leave --instance-type and --nodes out."
+        )
     rules, chosen = (policy, "") if policy else default_of(report.declared.instance_type)
-    return JudgedFile(file, report.gate_id or path, report, decide(report, rules, facts), chosen)
+    verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
+    shown = beside(report, rules, verdict, cost=cost_of(report, verdict, terms))
+    return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown)
+
+
+def _another(
+    file: str,
+    path: str,
+    data: bytes,
+    policy: Policy | None,
+    baseline: Baseline | None,
+    stated: Stated,
+    terms: Terms,
+) -> JudgedFile | None:
+    """The verdict on the report of another tool; None for what is none."""
+    try:
+        opinion = opinion_of(data, builtin(), stated)
+    except DecodeError as error:
+        return _unreadable(file, path, data, policy, error)
+    if opinion is None:
+        return None
+    rules, chosen = (policy, "") if policy else _shipped(POLICY)
+    report = opinion.report
+    verdict = decide(report, rules, opinion.facts, baseline, report_digest=digest(data))
+    shown = beside(report, rules, verdict, said=said(opinion), cost=cost_of(report, verdict, terms))
+    return JudgedFile(file, headline_name(path, opinion.own), report, verdict, chosen, shown, opinion)
+
+
+def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error: DecodeError) -> JudgedFile:
+    reason = no_report(data, error)
+    return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, builtin(), data))
+
+
+def no_report(data: bytes, error: DecodeError) -> str:
+    """Why the bytes are no report, in a line without a full stop: what they are instead, where that is known."""
+    found = kind_of(data)
+    if found and found != "a report":
+        return f"it is {found}"
+    return one_line(str(error), 500).rstrip(".")
+
+
+def _shipped(path: Path) -> tuple[Policy, str]:
+    policy = policy_of(path)
+    assert policy is not None  # noqa: S101 - a path was given
+    return policy, f"{policy.name} ({path})"
 
 
 def policy_of(path: Path | None) -> Policy | None:
@@ -81,6 +159,15 @@ def declared_of(instance_type: str, nodes: int) -> Declared:
         raise InputError("facts", said, "instance_types", near)
     gpus = known[instance_type].gpus
     return Declared(instance_type, nodes, gpus, max(gpus, 1))
+
+
+def stated_of(instance_type: str | None, nodes: int | None) -> Stated:
+    """What the command line says of another tool's report, "ml." or not. Raises InputError for an unknown type."""
+    if nodes is not None and not 1 <= nodes <= MOST_NODES:
+        raise InputError("command line", f"{nodes} is not between 1 and {MOST_NODES}.", "--nodes")
+    if instance_type is None:
+        return Stated(None, nodes)
+    return Stated(declared_of(instance_type.removeprefix("ml."), 1).instance_type, nodes)
 
 
 def default_of(instance_type: str) -> tuple[Policy, str]:

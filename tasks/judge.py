@@ -7,7 +7,10 @@ from prefect.cache_policies import NO_CACHE
 
 from checks.model import Report
 from checks.verdict import decide
+from tasks.costing import cost_of
+from tasks.lease import CHECK
 from tasks.outcome import Judged
+from tasks.render.beside import beside
 from tasks.session import Session
 
 
@@ -18,6 +21,11 @@ async def judge(session: Session, report: Report) -> Judged:
     return session.judged
 
 
-def judged(session: Session, report: Report) -> Judged:
-    """The report with its verdict."""
-    return Judged(report, decide(report, session.setting.policy, session.setting.facts))
+def judged(session: Session, report: Report, report_digest: str = "") -> Judged:
+    """The report with its verdict; `report_digest` is of the bytes that it was loaded from, if it was."""
+    setting = session.setting
+    verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=report_digest)
+    launcher, job = setting.gate.cluster.launcher, session.keeper.lease.job(CHECK)
+    cost = cost_of(report, verdict, setting.terms)
+    shown = beside(report, setting.policy, verdict, launcher, job, cost=cost)
+    return Judged(report, verdict, beside=shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checks.decode import DecodeError
 from checks.model import Verdict
-from checks.report import load
+from checks.report import digest, load
 from checks.verdict import decide
 from tasks.setting import Setting
 from tasks.store.base import StoreError
@@ -14,12 +14,12 @@ def kept_verdict(setting: Setting, gate_id: str) -> tuple[Verdict, str, str] | N
     """The verdict, and where report and page lie; None where nothing had been judged."""
     try:
         data = setting.store.get(report_key(gate_id))
-        report = None if data is None else load(data)
+        if data is None:
+            return None
+        report = load(data)
     except (StoreError, DecodeError):
         return None
-    if report is None:
-        return None
-    verdict = decide(report, setting.policy, setting.facts)
+    verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=digest(data))
     return (
         verdict,
         setting.store.place(report_key(gate_id)),
@@ -30,3 +30,8 @@ def kept_verdict(setting: Setting, gate_id: str) -> tuple[Verdict, str, str] | N
 def report_key(gate_id: str) -> str:
     """Where a gate's report lies in the store."""
     return f"gates/{gate_id}/health_check_metrics.json"
+
+
+def verdict_key(gate_id: str) -> str:
+    """Where a gate's verdict lies in the store."""
+    return f"gates/{gate_id}/verdict.json"

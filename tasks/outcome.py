@@ -7,6 +7,7 @@ from enum import Enum, StrEnum
 
 from checks.model import Answer, Report, Verdict, unreachable
 from tasks.launchers.base import JobState
+from tasks.render.beside import NOTHING_BESIDE, Beside
 
 
 class Decision(StrEnum):
@@ -30,11 +31,12 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class Judged:
-    """A report and its verdict. `reused` is the gate that made them, "" for this one."""
+    """A report, its verdict and what is shown beside it. `reused` is the gate that made them, "" for this one."""
 
     report: Report
     verdict: Verdict
     reused: str = ""
+    beside: Beside = NOTHING_BESIDE
 
 
 @dataclass(frozen=True)

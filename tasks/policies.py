@@ -9,7 +9,10 @@ import tomllib
 from pathlib import Path
 
 from checks.decode import DecodeError, nearest, parse_json
+from checks.facts.plausible import impossible
+from checks.facts.shipped import builtin
 from checks.policy import Policy, load
+from tasks.mistaken import kind_of
 
 SHIPPED = Path(__file__).resolve().parents[1] / "deployments" / "policies"
 POLICY_BYTES = 1 << 20
@@ -24,15 +27,20 @@ class PolicyError(Exception):
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy in a TOML or JSON file. Raises PolicyError."""
+    """The policy in a TOML or JSON file. Raises PolicyError, also for a floor above what a type's parts can do."""
     try:
         with path.open("rb") as file:
             data = file.read(POLICY_BYTES + 1)
     except OSError as error:
-        raise PolicyError(path, f"it cannot be read ({error.strerror}). Give another --policy.") from error
+        raise PolicyError(path, f"it cannot be read ({error.strerror}). Name another policy file.") from error
     try:
-        return load(_table(data, path.suffix.lower() == ".json"))
+        policy = load(_table(data, path.suffix.lower() == ".json"))
+        _require_possible(policy)
+        return policy
     except DecodeError as error:
+        found = kind_of(data)
+        if found and found != "a policy":
+            raise PolicyError(path, f"it is {found}, no policy. Name another file.") from error
         raise PolicyError(path, error.reason, error.path, error.nearest) from error
     except (ValueError, RecursionError) as error:
         raise PolicyError(path, f"it is not valid TOML ({error})"[:300]) from error
@@ -48,6 +56,12 @@ def default_policy(instance_type: str) -> tuple[Path, Policy]:
         known += policy.instance_types
     said = f"no shipped policy was written for {instance_type:.64}. Give one with --policy."
     raise PolicyError(SHIPPED, said, "instance_types", nearest(instance_type, known))
+
+
+def _require_possible(policy: Policy) -> None:
+    facts = builtin()
+    for path, why in impossible(policy, facts, facts.expected.parts):
+        raise DecodeError(f"{why}: no healthy node would pass", path)
 
 
 def _table(data: bytes, is_json: bool) -> object:

@@ -13,6 +13,8 @@ from prefect.cache_policies import NO_CACHE
 
 from checks.report import dump, dump_plain
 from tasks import artifacts
+from tasks.entering import enter, keep_record
+from tasks.kept import verdict_key
 from tasks.outcome import Judged
 from tasks.render.document import verdict_json
 from tasks.render.headline import headline
@@ -38,23 +40,23 @@ async def publish(session: Session, judged: Judged) -> Published:
     published = await to_end(store, session, judged)
     cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
     said = headline(judged.verdict, name)
-    await artifacts.show_markdown(
-        f"gate-verdict-{cluster}", markdown(judged.report, judged.verdict, name), said
-    )
+    page = markdown(judged.report, judged.verdict, name, judged.beside)
+    await artifacts.show_markdown(f"gate-verdict-{cluster}", page, said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(judged.report, judged.verdict), said)
-    await artifacts.show_link(
-        f"gate-report-{cluster}", Path(published.html).as_uri(), f"Report of {session.gate_id}"
-    )
+    link = published.html if "://" in published.html else Path(published.html).as_uri()
+    await artifacts.show_link(f"gate-report-{cluster}", link, f"Report of {session.gate_id}")
     return published
 
 
 def store(session: Session, judged: Judged) -> Published:
-    """Report, verdict, HTML and summary under gates/<gate id>/. Raises StoreError."""
+    """Report, verdict, HTML and summary under gates/<gate id>/, the record, its row in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
-    kept.put(f"gates/{gate_id}/verdict.json", dump_plain(verdict_json(judged.verdict)))
-    page = html(judged.report, judged.verdict, name)
+    kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
+    record = keep_record(session, judged)
+    page = html(judged.report, judged.verdict, name, judged.beside)
     kept.put(f"gates/{gate_id}/report.html", page.encode("utf-8", "backslashreplace"))
-    summary = markdown(judged.report, judged.verdict, name)
+    summary = markdown(judged.report, judged.verdict, name, judged.beside)
     kept.put(f"gates/{gate_id}/summary.md", summary.encode("utf-8", "backslashreplace"))
+    enter(session, record)
     return Published(kept.place(report_key(gate_id)), kept.place(f"gates/{gate_id}/report.html"))

@@ -26,6 +26,12 @@ class Advanced(BaseModel):
         description="Where reports and leases are kept; empty: as the gate file says.",
         json_schema_extra={"position": 1},
     )
+    baseline: str = Field(
+        default="",
+        title="Baseline",
+        description="A baseline's file: what is worse than it is a WARN; empty: as the gate file says.",
+        json_schema_extra={"position": 3},
+    )
     ask_minutes: int = Field(
         default=30,
         ge=0,

@@ -6,7 +6,7 @@ starts, and checks again in place where they differ. The report is judged anew; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from checks.bundle import Pass, PassedNode
@@ -70,8 +70,8 @@ def find(session: Session, now: float) -> Judged | None:
     ages = [now - measured_at, now - kept.judged_at]
     if max(ages) > minutes * 60 or min(ages) < -AHEAD_S:
         return None
-    again = judge_again(session, report)
-    return Judged(report, again.verdict, kept.gate_id) if _stands(session, again) else None
+    again = judge_again(session, report, kept.report)
+    return replace(again, reused=kept.gate_id) if _stands(session, again) else None
 
 
 def own(session: Session) -> Judged | None:
@@ -80,10 +80,10 @@ def own(session: Session) -> Judged | None:
     if data is None:
         return None
     try:
-        again = judge_again(session, load(data))
+        again = judge_again(session, load(data), digest(data))
     except DecodeError:
         return None
-    return Judged(again.report, again.verdict, again.report.gate_id)
+    return replace(again, reused=again.report.gate_id)
 
 
 def proven(judged: Judged) -> Pass:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks import catalog
+from checks.bands import Baseline, digest_of
 from checks.bundle import Bundle
 from checks.check import Check
 from checks.decode import DecodeError, nearest
@@ -20,19 +21,29 @@ from checks.model import Declared
 from checks.policy import Policy
 from checks.report import digest, dump_plain, plain
 from checks.version import ENGINE
+from tasks.baselining import read_baseline
+from tasks.costing import NOTHING_SAID, Terms, TermsError, terms_of
 from tasks.gatefile import Gate
 from tasks.gateread import GateFileError, read
+from tasks.inputs import InputError
 from tasks.launchers.base import Launcher, LaunchRejected
 from tasks.launchers.registry import launcher_for
 from tasks.lease import Engine
 from tasks.policies import PolicyError, read_policy
 from tasks.request import GateRequest
-from tasks.store.folder import FolderStore
+from tasks.store.base import Store, StoreError
+from tasks.store.index import FILE, Index, IndexFailed
+from tasks.store.opening import absolute, is_remote, open_store
+
+WORK = ".prelaunch"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything that follows from a request alone. `here` is the gate file's folder."""
+    """Everything that follows from a request alone. `here` is the gate file's folder.
+
+    `address` opens the same store from anywhere; `local` is this machine's folder for what is no evidence.
+    """
 
     gate: Gate
     file: str
@@ -40,10 +51,19 @@ class Setting:
     policy: Policy
     facts: Facts
     declared: Declared
-    store: FolderStore
+    store: Store
+    address: str
+    index: Index
     engine: Engine
     launcher: Launcher
-    work: Path
+    local: Path
+    baseline: Baseline | None = None
+    terms: Terms = NOTHING_SAID
+
+    @property
+    def work(self) -> Path:
+        """Where what jobs wrote is fetched to."""
+        return self.local / "work"
 
     @property
     def digest(self) -> str:
@@ -66,6 +86,7 @@ class Setting:
                 "catalogue": self.bundle("fingerprint").catalogue,
                 "policy": digest(dump_plain(self.policy)),
                 "facts": self.facts.digest,
+                "baseline": None if self.baseline is None else digest_of(self.baseline),
                 "engine": ENGINE,
             }
         )
@@ -86,26 +107,42 @@ def open_setting(request: GateRequest) -> Setting:
     gate = read(path, request.advanced.overrides)
     here, file = path.resolve().parent, _shown(path)
     policy = _policy(here / gate.policy.file)
+    baseline = _baseline(file, here, gate, request.advanced.baseline)
     facts = builtin()
     _require_known(file, gate, policy, facts)
-    root = Path(request.advanced.store or gate.store.path).expanduser().absolute()
+    terms = _terms(file, here, gate)
+    store, address, local, index = _kept_in(file, gate, request.advanced.store)
     options = json.dumps(dict(gate.cluster.options), sort_keys=True)
-    engine = Engine(gate.cluster.launcher, options, str(root / "clusters" / gate.cluster.name))
+    engine = Engine(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
     try:
         launcher = launcher_of(engine)
         names = launcher.node_names(gate.cluster.declared.nodes)
     except LaunchRejected as error:
         raise _about_launcher(file, error) from error
-    work = root / "work"
     return Setting(
-        gate, file, here, policy, facts, gate.declared(names), FolderStore(root), engine, launcher, work
-    )
+        gate, file, here, policy, facts, gate.declared(names),
+        store, address, index, engine, launcher, local, baseline, terms,
+    )  # fmt: skip
 
 
 def launcher_of(engine: Engine) -> Launcher:
     """The launcher that a lease or a gate file names. Raises LaunchRejected."""
     options: Mapping[str, object] = json.loads(engine.options)
     return launcher_for(engine.launcher, options, Path(engine.root))
+
+
+def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, Index]:
+    """Store, its address, the local folder and the index; nothing of them is touched."""
+    try:
+        address = absolute(override or gate.store.path)
+        local = Path(gate.store.work or (WORK if is_remote(address) else address)).expanduser().absolute()
+        store = open_store(address)
+    except StoreError as error:
+        raise GateFileError(file, "store.path", str(error).rstrip(".")) from error
+    try:
+        return store, address, local, Index(gate.store.index, local / FILE)
+    except IndexFailed as error:
+        raise GateFileError(file, "store.index", str(error)) from error
 
 
 def _shown(path: Path) -> str:
@@ -128,6 +165,25 @@ def _policy(path: Path) -> Policy:
         raise GateFileError(str(error.file), error.path, error.message, error.nearest) from error
 
 
+def _baseline(file: str, here: Path, gate: Gate, asked: str) -> Baseline | None:
+    """The one that was asked for, else the gate file's, relative to its folder."""
+    path = (
+        Path(asked).expanduser() if asked else here / gate.policy.baseline if gate.policy.baseline else None
+    )
+    try:
+        return None if path is None else read_baseline(path)
+    except InputError as error:
+        where = "--baseline" if asked else f"{file}: policy.baseline"
+        raise GateFileError(f"{where}: {error.file}", error.path, error.message, error.nearest) from error
+
+
+def _terms(file: str, here: Path, gate: Gate) -> Terms:
+    try:
+        return terms_of(gate, file, here)
+    except TermsError as error:
+        raise GateFileError(error.file, error.key, error.message, error.nearest) from error
+
+
 def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     """Types, GPU counts and checks that exist; a contradiction would only show after the checks."""
     declared = gate.cluster.declared
@@ -142,7 +198,9 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         )
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
     if declared.instance_type not in policy.instance_types:
-        said = f"policy {policy.name!r} was written for {', '.join(policy.instance_types)}, not for this type"
+        types = ", ".join(policy.instance_types[:5]) + ("..." if len(policy.instance_types) > 5 else "")
+        said = f"policy {policy.name!r} was not written for {declared.instance_type}, but for {types}"
+        said += ". Name another in [policy] file"
         raise GateFileError(file, where, said)
     try:
         known = catalog.with_extra(gate.checks.extra)

@@ -53,7 +53,12 @@ WHOLE_FILES = (
     "tests/checks/test_training.py",
     "tests/container/test_agent_s3.py",
     "tests/container/test_image_build.py",
+    "tests/flows/test_gate_store.py",
     "tests/survival/test_checks_that_misbehave.py",
+    "tests/tasks/store/test_contract.py",
+    "tests/tasks/store/test_index.py",
+    "tests/tasks/store/test_lease_s3.py",
+    "tests/tasks/store/test_s3.py",
     "tests/test_readme.py",
 )
 
@@ -69,6 +74,17 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     """Replace xdist's own, with --dist load."""
     return Scheduler(config, log)
+
+
+# Whole clusters on two cores: beside other tests their deadlines would measure the load.
+ALONE = ("tests/survival/",)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what wants the machine to itself."""
+    for item in items:
+        if item.nodeid.startswith(ALONE):
+            item.add_marker(pytest.mark.alone)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

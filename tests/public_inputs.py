@@ -30,29 +30,32 @@ def all_reduce(
     prefix: str = "",
     end: bool = True,
     sizes: tuple[int, ...] = SIZES,
+    rates: Mapping[int, float] | None = None,
 ) -> str:
     """What all_reduce_perf (nccl-tests 2.13) prints: `wrong` maps a size to its #wrong column, as it is printed.
 
-    A healthy run with a rate that rises to `rate_gbps` (10^9 bytes/s of algorithm bandwidth).
+    A healthy run with a rate that rises to `rate_gbps` (10^9 bytes/s of algorithm bandwidth); or, of each size that
+    `rates` has, that rate: the sizes are then those, each twice the one before.
     """
+    sizes = tuple(rates) if rates else sizes
     ranks = 8 * len(hosts)
     lines = [
         _RANK.format(rank=rank, pid=40_000 + rank, host=hosts[rank // 8], device=rank % 8, bus=16 + rank % 8)
         for rank in range(ranks)
     ]
-    text, rates = _BEGIN.format(least=sizes[0], most=sizes[-1], ranks="".join(lines), more=_MORE), []
+    text, averaged = _BEGIN.format(least=sizes[0], most=sizes[-1], ranks="".join(lines), more=_MORE), []
     for size in sizes:
-        took_us = 30.0 + size / rate_gbps / 1e3
+        took_us = size / rates[size] / 1e3 if rates else 30.0 + size / rate_gbps / 1e3
         algbw = size / took_us / 1e3
         busbw = algbw * 2 * (ranks - 1) / ranks
         half = f" {took_us:8.1f} {algbw:7.2f} {busbw:7.2f}"
         said = (wrong or {}).get(size, "0")
         text += f"{size:12d}{size // 4:14d}     float     sum      -1{half} {said:>6}{half} {said:>6}\n"
-        rates.append(float(f"{busbw:.2f}"))
+        averaged.append(float(f"{busbw:.2f}"))
     bad = 2 * len(wrong or {})
     if end:
         text += f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}\n"
-        text += f"# Avg bus bandwidth    : {sum(rates) / len(rates):.6g}\n#\n"
+        text += f"# Avg bus bandwidth    : {sum(averaged) / len(averaged):.6g}\n#\n"
     return "".join(f"{prefix}{line}\n" for line in text.splitlines())
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from checks.check import Check, Measurement, check
 from checks.check import Context as Context
+from checks.facts.provenance import Kind, Provenance
 from checks.facts.table import Facts, Instance
 from checks.model import (
     CLUSTER,
@@ -29,7 +30,9 @@ from checks.model import (
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 from checks.verdict import decide
 
-FACTS = Facts({"cpu": Instance(0, "", "test"), "toy.4x": Instance(4, "Toy", "test")}, "f" * 64)
+MADE_UP = Provenance("test", "made up for a test", "2026-11", Kind.DERIVED)
+FACTS = Facts({"cpu": Instance(0, "", MADE_UP), "toy.4x": Instance(4, "Toy", MADE_UP)}, "f" * 64)
+WHEN = "2026-11-21T08:00:00+00:00"
 SIZES = tuple(1024 * 4**step for step in range(8))
 GROUPED = ("collective.all_reduce", "training.ddp")
 PAIRED = ("network.reachability", "network.pairs")
@@ -114,11 +117,10 @@ def healthy(
     plan = tuple(replace(p, skip=_skip(p.check, declared)) for p in PLAN if network or p.check not in PAIRED)
     rows = tuple(row for p in plan if p.skip is None for row in _rows(p, declared, names))
     found = tuple(
-        Node(n, i, "attempt-1", "c" * 64, True, {"host": n, "boot_id": f"b-{i}", "driver": "570.1"})
+        Node(n, i, "attempt-1", "c" * 64, True, {"host": n, "boot_id": f"b-{i}", "driver": "570.1"}, WHEN)
         for i, n in enumerate(names)
     )
-    when = "2026-11-21T08:00:00+00:00"
-    return Report("sample-gate", "attempt-1", when, Profile.QUICK, declared, "c" * 64, plan, found, rows)
+    return Report("sample-gate", "attempt-1", WHEN, Profile.QUICK, declared, "c" * 64, plan, found, rows)
 
 
 def verdict_of(report: Report, policy: Policy = POLICY) -> Verdict:

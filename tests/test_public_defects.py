@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from checks.explain.registry import claimed_by
 from checks.model import Answer, Cause, Level, Verdict
 from checks.nccl import text as nccl_text
 from tasks.explaining import explained_text
+from tasks.inputs import judged_data
+from tasks.secondopinion import Stated
+from tests import second_opinion
 from tests.corpus import compute_machines as machines
 from tests.corpus import dcgm_cases, efa_cases
 from tests.corpus.case import Case, Sort, declared
@@ -82,9 +86,27 @@ def answered(verdict: Verdict) -> Verdict:
     return replace(verdict, answer=NO_GO if known else CANNOT_TELL if failed else GO)
 
 
+def reported(document: second_opinion.Document, instance_type: str = P5) -> Judged:
+    """By `prelaunch judge`, which has to recognise the tool's own report."""
+
+    def judge(tmp_path: Path) -> Verdict:
+        data, stated = json.dumps(document).encode(), Stated(instance_type, 2)
+        return judged_data("-", "health_check_metrics.json", data, None, stated=stated).verdict
+
+    return judge
+
+
 NO_GO, CANNOT_TELL, GO = Answer.NO_GO, Answer.CANNOT_TELL, Answer.GO
 FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
 DRAM, HEAT = "(<dram_uncorrectable>)[^<]*<", "clocks_event_reason_hw_thermal_slowdown"
+# Algorithm bandwidth of two p5.48xlarge by size: 128 MiB and 1 GiB as published, between them as a curve goes.
+TWO_P5 = {128 << 20: 154.22, 256 << 20: 185.0, 512 << 20: 212.0, 1 << 30: 233.04}
+HALF = {size: rate / 2 for size, rate in TWO_P5.items()}
+RAISED = second_opinion.put(
+    "nodes.node_1.nccl.communication_tests.distributed_all_reduce",
+    {"success": False, "error": "NCCL error 6"},
+)
+NO_TABLE = second_opinion.without("nodes.node_1.dcgm.diagnostics.extended.raw_output")
 HANGS = [Reply(dcgm_cases.text_of("diag_4_r2.json"), "diag", seconds=3600, part=0.5)]
 DEFECTS = (
     Defect(
@@ -106,6 +128,16 @@ DEFECTS = (
         "nccl-tests of two nodes over NET/Socket, at a fiftieth of the rate",
         "nccl-tests", "`0 OK`, exit 0",
         explained(all_reduce(hosts=TWO, rate_gbps=6.0), P5, 2), NO_GO, "proven_gbit_s is 48",
+    ),
+    Defect(
+        "nccl-tests of two p5 over EFA, at half of what such nodes reach",
+        TRAIN, "above 0.5 GB/s, PASS",
+        explained(all_reduce(hosts=TWO, rates=HALF), P5, 2), NO_GO, "0.50 of",
+    ),
+    Defect(
+        "the same at the published rate: 289 GB/s at 128 MiB",
+        AWS, "below 800 GB/s, warns",
+        explained(all_reduce(hosts=TWO, rates=TWO_P5), P5, 2), GO,
     ),
     Defect(
         "dcgmi diag 3, text: `Fail - GPU: 4` on a row without a name",
@@ -209,6 +241,21 @@ DEFECTS = (
         node("compute.sdc", machines.one(sdc.sdc, [machines.wrong(fakes.off_by_one)]), "cpu"),
         NO_GO, "wrong_elements",
     ),
+    Defect(
+        "its own report: `Fail - GPU: 1`, and an exit code that is not 0",
+        TRAIN, "ready for training, PASS",
+        reported(second_opinion.recorded("g5_hidden_failure.json"), "g5.12xlarge"), NO_GO, "GPU 1 is targeted_power",
+    ),
+    Defect(
+        "its own report: all_reduce raised, in a flag that nobody reads",
+        TRAIN, "PASS",
+        reported(second_opinion.spoilt(RAISED)), NO_GO, "NCCL error 6",
+    ),
+    Defect(
+        "its own report, without the raw output of DCGM",
+        TRAIN, "PASS",
+        reported(second_opinion.spoilt(NO_TABLE)), CANNOT_TELL, "raw_output",
+    ),
 )  # fmt: skip
 
 
@@ -219,7 +266,7 @@ def test_the_input_is_answered_rightly(defect: Defect, tmp_path: Path) -> None:
     said = [f"{f.check}: {f.message}" for f in verdict.findings]
 
     assert defect.ours is verdict.answer, said
-    assert any(defect.says in line for line in said), said
+    assert not defect.says or any(defect.says in line for line in said), said
 
 
 def test_the_readme_shows_what_is_tested() -> None:

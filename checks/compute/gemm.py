@@ -90,8 +90,9 @@ def gemm(context: Context) -> Measurement:
     column sums of the float32 ones. `precisions` labels the rates, in 10^12 operations a second at n = `size`:
     `tflops` of the fastest product (or batch), `sustained_tflops` over all the time after the warm-up. `gflops`
     is the best of float32, in 10^9. bfloat16 and float16 elements are wrong beyond 2^-7 and 2^-10 of their value.
-    `above_peak` counts rates beyond what the device can do by its maker's word: they were mistimed, or not computed.
-    `of_peak` is the best sustained rate as a fraction of that; where nobody knows it, of the fastest known device's.
+    `above_peak` counts rates beyond what the device can do by its maker's word, in each precision: they were mistimed,
+    or not computed. `of_peak` is the best sustained rate as a fraction of the 16-bit peak; where nobody knows that, of the
+    fastest known device's.
     """
     device = devices.place_of(context, "compute.gemm").device
     size, options = SIZES["cuda" if is_cuda(device) else "cpu"], context.options
@@ -106,7 +107,10 @@ def measure(device: str, size: int, seconds: float, warmup_s: float = 0.0) -> Me
     scores = [run(problems, precision, device, seconds, warmup_s) for precision in tried]
     best = [_tflops(size, 1, score.best_s) for score in scores]
     sustained = [_tflops(size, score.products, score.timed_s) for score in scores]
-    limit = limit_tflops(devices.name_of(device))
+    name = devices.name_of(device)
+    limits = [limit_tflops(name, precision.name) for precision in tried]
+    above = sum(rate > most for rates in (best, sustained) for rate, most in zip(rates, limits, strict=True))
+    limit = limit_tflops(name)
     return Measurement(
         {
             "wrong_elements": sum(score.wrong_elements for score in scores),
@@ -115,13 +119,13 @@ def measure(device: str, size: int, seconds: float, warmup_s: float = 0.0) -> Me
             "precisions": tuple(precision.name for precision in tried),
             "tflops": tuple(best),
             "sustained_tflops": tuple(sustained),
-            "above_peak": sum(rate > limit for rate in (*best, *sustained)),
+            "above_peak": above,
             "of_peak": max(sustained) / limit,
             "size": size,
             "repeats": sum(score.repeats for score in scores),
         },
         "\n".join(
-            [f"{devices.name_of(device)} ({device}), products of order {size}; at most {limit:g} TFLOP/s"]
+            [f"{name} ({device}), products of order {size}; at most {limit:g} TFLOP/s"]
             + [
                 f"{precision.name}: best {top:.4g}, sustained {held:.4g} TFLOP/s over {score.timed_s:.2f} s, "
                 f"{score.products} products, {score.repeats} compared whole, {score.wrong_elements} wrong elements"

@@ -88,7 +88,8 @@ def measure(
     """The measurement from a torch device to others, in about `seconds` a direction."""
     count = buffer_bytes // words.WORD_BYTES
     down, up = to_device(device, count, seconds), from_device(device, count, seconds)
-    links = [between(device, target, count, seconds) for target in targets]
+    reached = {at: between(device, targets[at], count, seconds) for at in _in_turn(targets, device)}
+    links = [reached[at] for at in range(len(targets))]
     access = [reachable(device, target) for target in targets]
     names = tuple(f"GPU {index}" for index in range(len(targets)))
     own = targets.index(device) if device in targets else -1
@@ -116,6 +117,12 @@ def measure(
             ]
         ),
     )
+
+
+def _in_turn(targets: Sequence[str], device: str) -> list[int]:
+    """From the device's own on: when all ranks send at once, each sends to another one, and no GPU gets from all."""
+    own = targets.index(device) if device in targets else 0
+    return [*range(own, len(targets)), *range(own)]
 
 
 def between_gpus(gbps: Sequence[float], access: Sequence[int], own: int, in_part: bool) -> dict[str, float]:

@@ -8,6 +8,7 @@ messages, broken at the width of the cell.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -146,7 +147,9 @@ def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
     named = {result.gpu for result in results if result.gpu is not None}
     gpus = tuple(sorted(named | set(range(len(devices)))))
     broken = f"the table is not whole: {', '.join(faults)}" if faults else ""
-    return Diagnosis(version or "3.0", reader.about.get(_DRIVER, ""), "text", gpus, results, broken)
+    return Diagnosis(
+        version or "3.0", reader.about.get(_DRIVER, ""), "text", gpus, results, broken, bool(version)
+    )
 
 
 def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
@@ -158,7 +161,7 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
         return
     rows = [_shared(test, word, line, devices) for word, _, line in test.statuses]
     found = [result for row in rows for result in row]
-    twice = [result.gpu for result in found if sum(other.gpu == result.gpu for other in found) > 1]
+    twice = [gpu for gpu, times in Counter(result.gpu for result in found).items() if times > 1]
     if twice:
         raise DiagnosisError(
             f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}"

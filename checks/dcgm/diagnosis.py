@@ -65,7 +65,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The whole output. `gpus` are those that it names; `broken` says where it was cut, "" if it is whole."""
+    """The whole output. `gpus` are those that it names; `broken` says where it was cut, "" if it is whole.
+
+    Without `stated` the output tells no version, and `version` is what it is read as.
+    """
 
     version: str
     driver: str
@@ -73,6 +76,12 @@ class Diagnosis:
     gpus: tuple[int, ...]
     results: tuple[Result, ...]
     broken: str = ""
+    stated: bool = True
+
+    @property
+    def named(self) -> str:
+        """DCGM and its version, for people."""
+        return f"DCGM {self.version}" if self.stated else "DCGM of an unstated version"
 
     @property
     def major(self) -> int:

@@ -12,11 +12,12 @@ from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Rea
 from checks.model import Value
 
 KIND = Kind.DCGMI
-_JSON_ROOTS = (f'"{diag_json.ROOT_4}"', f'"{diag_json.ROOT_3}"')
-_SAID = (
-    "Successfully ran diagnostic for group",
-    "Health watches not enabled",
-    "Error: Unable to run diagnostic",
+# Where dcgmi itself writes them: a text that only speaks of dcgmi is not its output.
+_JSON_ROOT = re.compile(rf'"(?:{diag_json.ROOT_4}|{diag_json.ROOT_3})"\s*:')
+_SAID = re.compile(
+    r"^\s*(?:Successfully ran diagnostic for group|(?:Error: )?Health watches not enabled"
+    r"|Error: Unable to run diagnostic)",
+    re.MULTILINE,
 )
 _ENGINE = re.compile(
     r"^Error: .*(?:host engine|connection to the specified host|homogeneous group)", re.MULTILINE
@@ -26,14 +27,20 @@ _ENGINE = re.compile(
 def detect(text: str) -> bool:
     """Whether dcgmi printed it."""
     return bool(
-        any(root in text for root in _JSON_ROOTS)
-        or health_report.TITLE in text
-        or policy.TITLE in text
-        or any(words in text for words in _SAID)
+        _JSON_ROOT.search(text)
+        or _titled(health_report.TITLE, text)
+        or _titled(policy.TITLE, text)
+        or _SAID.search(text)
         or diag_text.HEADER.search(text)
         or (diag_text.SHARED.search(text) and text.count("|") > 2)
         or _ENGINE.search(text)
     )
+
+
+def _titled(title: str, text: str) -> bool:
+    """Whether a table's row or a JSON list begins with the title, or a line is nothing else."""
+    form = rf'^\s*(?:\|\s*)?{title}\s*(?:\||$)|(?:\[|^)\s*"{title}"\s*(?:,|\]|$)'
+    return re.search(form, text, re.MULTILINE) is not None
 
 
 def read(text: str, asked: Asked) -> Reading:
@@ -41,11 +48,11 @@ def read(text: str, asked: Asked) -> Reading:
     if not detect(text):
         raise NotRecognised("dcgmi did not print this")
     try:
-        if health_report.TITLE in text:
+        if _titled(health_report.TITLE, text):
             return _health(text, asked)
-        if policy.TITLE in text:
+        if _titled(policy.TITLE, text):
             return _policy(text)
-        if any(root in text for root in _JSON_ROOTS):
+        if _JSON_ROOT.search(text):
             return _diag(text, diag_json.parse(text), asked)
         if diag_text.HEADER.search(text) or diag_text.SHARED.search(text):
             return _diag(text, diag_text.parse(text), asked)
@@ -70,7 +77,7 @@ def _diag(text: str, diagnosis: Diagnosis, asked: Asked) -> Reading:
     lines = _diag_lines(text.splitlines(), diagnosis)
     plural = "" if len(diagnosis.gpus) == 1 else "s"
     title = (
-        f"dcgmi diag of DCGM {diagnosis.version}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
+        f"dcgmi diag of {diagnosis.named}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
         f"level {level} as far as its tests tell"
     )
     part = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from checks.decode import decode, parse_json
+from checks.facts.provenance import Provenance, resolved
 
 PATH = Path(__file__).parents[1] / "facts" / "dcgm.json"
 
@@ -21,7 +22,6 @@ class DcgmFacts:
     `optional` tests come with packages of their own: a Skip of one is no gap.
     """
 
-    source: str
     newest_major: int
     severities: tuple[str, ...]
     severities_before_3_3: tuple[str, ...]
@@ -54,7 +54,56 @@ class DcgmFacts:
         return (*self.deployment_before_4, *self.other_deployment_before_4)
 
 
+@dataclass(frozen=True)
+class _Number:
+    value: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Names:
+    names: tuple[str, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Name:
+    name: str
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Error:
+    severity: int
+    category: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _File:
+    """The file: every table of it in rows, each with its provenance."""
+
+    versions: Mapping[str, _Number]
+    names: Mapping[str, _Names]
+    levels: Mapping[str, _Names]
+    aliases: Mapping[str, _Name]
+    errors: Mapping[str, _Error]
+
+
 @lru_cache(maxsize=1)
 def dcgm_facts() -> DcgmFacts:
     """The facts of this version."""
-    return decode(DcgmFacts, parse_json(PATH.read_bytes(), 1 << 20))
+    tables = ("versions", "names", "levels", "aliases", "errors")
+    file = decode(_File, resolved(parse_json(PATH.read_bytes(), 1 << 20), *tables))
+    lists = {key: row.names for key, row in file.names.items()}
+    return DcgmFacts(
+        newest_major=file.versions["newest_major"].value,
+        severities=lists["severities"],
+        severities_before_3_3=lists["severities_before_3_3"],
+        levels={level: row.names for level, row in file.levels.items()},
+        optional=lists["optional"],
+        deployment_before_4=lists["deployment_before_4"],
+        other_deployment_before_4=lists["other_deployment_before_4"],
+        aliases={title: row.name for title, row in file.aliases.items()},
+        errors={number: (row.severity, row.category) for number, row in file.errors.items()},
+    )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from checks.check import CheckError
 
 SIZES = (64, 256, 1024, 4096, 65536, 1048576)  # what it runs where no size is asked for
+DATAGRAM = SIZES[:4]  # and over its default endpoint: EFA's datagrams end at 4096
 _PREFIX = r"^(?P<prefix>\s*(?:\[[^\]]*\]\s*)*)"
 HEADER = re.compile(_PREFIX + r"bytes\s+#sent\s+#ack\s+total\s+time\s+MB/sec\s+usec/xfer\s+Mxfers/sec\s*$")
 _ROW = re.compile(
@@ -45,11 +46,10 @@ class Table:
 
     rows: tuple[Row, ...]
 
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """Sizes that it runs by default, and that are not there."""
+    def missing(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Which of the sizes are not there."""
         have = {row.size_bytes for row in self.rows}
-        return tuple(size for size in SIZES if size not in have)
+        return tuple(size for size in sizes if size not in have)
 
     @property
     def acks_missing(self) -> int:
@@ -61,14 +61,14 @@ class Table:
         return next(row for row in self.rows if row.size_bytes == size_bytes)
 
 
-def parse(text: str) -> tuple[Table, ...]:
-    """Every table, in order. Raises CheckError for one that is cut, garbled or short, and where there is none."""
+def parse(text: str, sizes: tuple[int, ...] = SIZES) -> tuple[Table, ...]:
+    """Every table, in order. Raises CheckError for one that is cut, garbled or lacks a size, and where there is none."""
     tables = [Table(tuple(rows)) for rows in _tables(text)]
     if not tables:
         raise CheckError("fi_pingpong printed no table")
     for table in tables:
-        if table.missing:
-            gone = ", ".join(map(str, table.missing))
+        if table.missing(sizes):
+            gone = ", ".join(map(str, table.missing(sizes)))
             raise CheckError(
                 f"fi_pingpong's table lacks {gone} bytes: its output is cut, or it ran over a datagram endpoint, which "
                 "stops at 4096 (-e rdm is needed)"

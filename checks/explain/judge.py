@@ -22,6 +22,8 @@ from checks.version import ENGINE
 SUBJECT = "input"
 ITSELF = "explain"
 NOTHING = Coverage(Count(0, 0), Count(0, 0), Count(0, 0), Count(0, 1))
+# Of a long list a finding names the first eight elements, and how many more there are.
+_MORE = re.compile(r" and \d+ more(?:, it must be |$)")
 GET_IT_AGAIN = "Give the whole output of the tool; --instance-type tells what should be in it."
 
 
@@ -66,12 +68,12 @@ def _sorted(part: Part, line: CheckPolicy, asked: Asked) -> tuple[tuple[Rule, ..
     fitting, left_out = [], []
     for rule in line.rules:
         name = f"{part.check} {rule.metric}"
-        if rule.over is not Over.SUBJECT:
+        if rule.over not in (Over.SUBJECT, Over.EXPECTED):
             left_out.append(f"{name}: it compares nodes, and this is the output of one")
         elif rule.metric not in part.metrics:
             also = "" if asked.declared else ", or it needs --instance-type"
             left_out.append(f"{name}: this output does not hold it{also}")
-        elif rule.fact and asked.declared is None:
+        elif (rule.fact or rule.over is Over.EXPECTED) and asked.declared is None:
             left_out.append(f"{name}: not judged without --instance-type")
         else:
             fitting.append(rule)
@@ -82,7 +84,7 @@ def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: Asked) -> Iter
     if not line.rules:
         yield _missing("no rule of the policy could be held to what was read", part.evidence, part.check)
     kind = asked.declared.instance_type if asked.declared else ""
-    known = rules.Known(facts.instances.get(kind), facts.absent(kind, part.check))
+    known = rules.Known(facts.instances.get(kind), facts.absent(kind, part.check), asked.declared, facts)
     for rule in line.rules:
         value = part.metrics[rule.metric]
         if value == ():
@@ -90,7 +92,7 @@ def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: Asked) -> Iter
             continue
         row = Observation(part.check, SUBJECT, Outcome.MEASURED, 0.0, part.metrics)
         for finding in rules.apply(part.check, replace(line, rules=(rule,)), (row,), 1, known):
-            yield replace(finding, evidence=clip(_lines(part, rule, finding.message))[0])
+            yield replace(finding, subject=SUBJECT, evidence=clip(_lines(part, rule, finding.message))[0])
     yield from _holes(part, known.absent | {rule.metric for rule in line.rules})
 
 
@@ -98,7 +100,7 @@ def _lines(part: Part, rule: Rule, message: str) -> str:
     """The lines that a finding rests on: of an array that has a line an element, those of the elements it names."""
     said = part.lines.get(rule.metric, "") or part.evidence
     value, each, lines = part.metrics[rule.metric], part.metrics.get(rule.each), said.splitlines()
-    if not isinstance(value, tuple) or len(lines) != len(value) or " more, it must be " in message:
+    if not isinstance(value, tuple) or len(lines) != len(value) or _MORE.search(message):
         return said
     labels = (
         each if isinstance(each, tuple) and len(each) == len(value) else [f"[{n}]" for n in range(len(value))]

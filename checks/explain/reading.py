@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from checks.model import Declared, Value
+from checks.policy import Overlay
 
 
 class Kind(str, Enum):
@@ -24,6 +25,9 @@ class Kind(str, Enum):
     FI_INFO = "fi-info"
     FI_PINGPONG = "fi-pingpong"
     NEURON_LS = "neuron-ls"
+    NCCOM_TEST = "nccom-test"
+    FIO = "fio"
+    STRESS_NG = "stress-ng"
     REPORT = "report"
 
 
@@ -66,6 +70,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the reader may know: what is declared, or None."""
+    """What the reader may know: what is declared, or None; whose answers to Xids hold, or None for the policy's choice."""
 
     declared: Declared | None = None
+    overlay: Overlay | None = None

@@ -19,6 +19,8 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.gpu.explain": (Kind.NVIDIA_SMI,),
     "checks.efa.explain": (Kind.FI_INFO, Kind.FI_PINGPONG),
     "checks.neuron.explain": (Kind.NEURON_LS,),
+    "checks.neuron.explain_nccom": (Kind.NCCOM_TEST,),
+    "checks.host.explain": (Kind.FIO, Kind.STRESS_NG),
 }
 
 
@@ -27,6 +29,10 @@ STUMBLED = "the reader stumbled over it:"
 
 class Unrecognised(ExplainError):
     """No reader knows the text, or several claim it. The message says what to do."""
+
+
+class Ambiguous(Unrecognised):
+    """Several readers claim it."""
 
 
 def module_of(kind: Kind) -> str:
@@ -67,8 +73,13 @@ def claimed_by(text: str) -> str:
         return claims[0]
     kinds = ", ".join(kind.value for name in claims or MODULES for kind in MODULES[name])
     if claims:
-        raise Unrecognised(f"it could be any of {kinds}. Say which with --kind.")
+        raise Ambiguous(f"it could be any of {kinds}. Say which with --kind.")
     raise Unrecognised(f"it is none of {kinds}, or its beginning was lost. Say what it is with --kind.")
+
+
+def claims(kind: Kind, text: str) -> bool:
+    """Whether the kind's reader claims the text."""
+    return any(kind in kinds and _module(name).detect(text) for name, kinds in MODULES.items())
 
 
 def _module(name: str) -> ModuleType:

@@ -8,31 +8,86 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class _Form:
-    """How an output begins, and which module reads it. `again`: its reader takes all that follow one another."""
+    """How an output begins, and which module reads it. `again`: its reader takes all that follow one another.
+
+    Where it begins stands one of the `needles` ("*": any letters): in a large text they are looked for first.
+    """
 
     module: str
     name: str
+    needles: tuple[str, ...]
     begins: re.Pattern[str]
     again: bool
 
 
 _FORMS = tuple(
-    _Form(module, name, re.compile(begins, re.MULTILINE), again)
-    for module, name, begins, again in (
-        ("checks.dcgm.explain", "dcgmi diag as JSON", r'"DCGM (?:GPU )?Diagnostic"\s*:', False),
-        ("checks.dcgm.explain", "dcgmi diag", r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", False),
-        ("checks.dcgm.explain", "dcgmi health", r"\bHealth Monitor Report\b", False),
-        ("checks.dcgm.explain", "dcgmi policy", r"\bPolicy Information\b", False),
-        ("checks.gpu.explain", "nvidia-smi -q -x", r"<nvidia_smi_log\b", False),
-        ("checks.nccl.explain", "nccl-tests -J", r'"average_bus_bandwidth"\s*:', False),
-        ("checks.nccl.explain", "nccl-tests", r"#\s+size\s+count\s+type\s", True),
-        ("checks.efa.explain", "fi_info", r"^\s*provider: \S+\s*$|fi_getinfo(?:\(\))?:[^\n]*?-\d+", True),
-        ("checks.efa.explain", "fi_pingpong", r"bytes\s+#sent\s+#ack\s", True),
-        ("checks.neuron.explain", "neuron-ls as JSON", r'"neuron_device"\s*:\s*\d+\s*,\s*"bdf"', True),
-        ("checks.neuron.explain", "neuron-ls", r"^\s*\|\s*NEURON\s*\|\s*NEURON\s*\|", False),
-        ("checks.neuron.explain", "neuron-monitor", r'"neuron_hw_counters"\s*:', True),
+    _Form(module, name, tuple(needles.split("|")), re.compile(begins, re.MULTILINE), again)
+    for module, name, needles, begins, again in (
+        ("checks.dcgm.explain", "dcgmi diag as JSON", "Diagnostic", r'"DCGM (?:GPU )?Diagnostic"\s*:', False),
+        ("checks.dcgm.explain", "dcgmi diag", "Diagnostic", r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", False),
+        ("checks.dcgm.explain", "dcgmi health", "Health Monitor Report", r"\bHealth Monitor Report\b", False),
+        ("checks.dcgm.explain", "dcgmi policy", "Policy Information", r"\bPolicy Information\b", False),
+        ("checks.gpu.explain", "nvidia-smi -q -x", "<nvidia_smi_log", r"<nvidia_smi_log\b", False),
+        (
+            "checks.nccl.explain",
+            "nccl-tests -J",
+            "verage_bus_bandwidth",
+            r'"average_bus_bandwidth"\s*:',
+            False,
+        ),
+        ("checks.nccl.explain", "nccl-tests", "ze *busbw", r"#\s+size\s+count\s+type\s[^\n]*\bbusbw\b", True),
+        (
+            "checks.efa.explain",
+            "fi_info",
+            "vider: |getinfo",
+            r"^\s*provider: \S+\s*$|fi_getinfo(?:\(\))?:[^\n]*?-\d+",
+            True,
+        ),
+        ("checks.efa.explain", "fi_pingpong", "#sent", r"bytes\s+#sent\s+#ack\s", True),
+        (
+            "checks.neuron.explain",
+            "neuron-ls as JSON",
+            '_device"',
+            r'"neuron_device"\s*:\s*\d+\s*,\s*"bdf"',
+            True,
+        ),
+        ("checks.neuron.explain", "neuron-ls", "NEURON", r"^\s*\|\s*NEURON\s*\|\s*NEURON\s*\|", False),
+        (
+            "checks.neuron.explain_nccom",
+            "nccom-test",
+            "ze(B)*algbw",
+            r"size\(B\)[ \t]+count\(elems\)[^\n]*algbw",
+            False,
+        ),
+        ("checks.host.explain", "fio as JSON", "fio version", r'^\s*"fio version"\s*:', False),
+        (
+            "checks.host.explain",
+            "stress-ng",
+            "ng: *dispatching",
+            r"stress-ng: \w+: +\[\d+\] dispatching hogs",
+            False,
+        ),
+        ("checks.neuron.explain", "neuron-monitor", "_hw_counters", r'"neuron_hw_counters"\s*:', True),
     )
 )
+
+
+_OVER_LINES = '"neuron_device"'
+NEEDLES = tuple(dict.fromkeys(needle for form in _FORMS for needle in form.needles))
+
+
+def begun_in(line: str, module: str) -> str:
+    """What begins in a line of a text that the module reads ("dcgmi health"), or "". What JSON says in its next line is
+    not waited for.
+    """
+    return next(
+        (
+            form.name
+            for form in _FORMS
+            if form.module != module and (form.begins.search(line) or _OVER_LINES in line)
+        ),
+        "",
+    )
 
 
 def unread_beside(text: str, module: str) -> str:

@@ -1,15 +1,12 @@
-"""The most that a GPU model can compute, by its maker's word: a rate above it was not measured, but mistimed."""
+"""The most that a GPU can compute, by what it calls itself: a rate above it was not measured, but mistimed."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
-from checks.decode import decode, parse_json
-
-PEAKS = Path(__file__).parent / "peaks.json"
+from checks.facts.expected_tables import builtin as tables
+from checks.facts.parts import RooflinePart
 
 
 @dataclass(frozen=True)
@@ -21,25 +18,28 @@ class Peak:
     source: str
 
 
-@dataclass(frozen=True)
-class _Peaks:
-    peaks: tuple[Peak, ...]
-
-
 @lru_cache(maxsize=1)
 def builtin() -> tuple[Peak, ...]:
     """The peaks of this version."""
-    return decode(_Peaks, parse_json(PEAKS.read_bytes(), 1 << 20)).peaks
+    return tuple(_peak(part) for part in tables().parts.parts)
 
 
 def peak_of(device_name: str) -> Peak | None:
     """The peak of a device by what it calls itself ("NVIDIA H100 80GB HBM3", "NVIDIA A10G"); None if unknown."""
-    words = re.split(r"[\s-]+", device_name)
-    fitting = [peak for peak in builtin() if any(re.fullmatch(rf"{peak.model}G?", word) for word in words)]
-    return fitting[0] if len(fitting) == 1 else None
+    part = tables().parts.find(device_name)
+    return _peak(part) if part else None
 
 
-def limit_tflops(device_name: str) -> float:
-    """What the device cannot exceed: its peak, or the greatest known one where nobody knows its own."""
-    known = peak_of(device_name)
-    return known.tflops if known else max(peak.tflops for peak in builtin())
+def limit_tflops(device_name: str, precision: str = "") -> float:
+    """What the device cannot exceed, in this precision if its peak is known: its 16-bit peak otherwise.
+
+    Of a device that nobody knows: the greatest that any known one has.
+    """
+    part = tables().parts.find(device_name)
+    if part is None:
+        return max(peak.tflops for peak in builtin())
+    return part.most_tflops(precision)
+
+
+def _peak(part: RooflinePart) -> Peak:
+    return Peak(part.model, part.half_tflops, str(part.provenance))

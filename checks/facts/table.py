@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
-from checks.decode import Range, decode, parse_json
+from checks.decode import DecodeError, Range, decode, nearest, parse_json
+from checks.facts.expected_tables import ExpectedTables
+from checks.facts.provenance import TABLE, Provenance, entries, resolved
 from checks.model import Declared, Part, Skip
 from checks.report import digest
 
@@ -18,12 +20,14 @@ NONE = b'{"not_applicable": []}'
 class Instance:
     """What an instance type is sold with; None where the source does not say. Counts are of one node.
 
-    `nvlinks` and `pcie_*` are of one GPU, `gpu_memory_mib` as NVML prints it, within 3 %.
+    `nvlinks` and `pcie_*` are of one GPU, `gpu_memory_mib` as NVML prints it, within 3 %. `network_burst_gbit_s` is
+    what a type has for a while ("up to"): a bound from above, and nothing to hold a node to. `provenance` is that of
+    the row; `columns` names, for the columns that come from elsewhere, their entry in the file's table.
     """
 
     gpus: int
     gpu: str
-    source: str
+    provenance: Provenance
     efa_devices: int | None = None
     neuron_devices: int = 0
     vcpus: Count | None = None
@@ -33,7 +37,9 @@ class Instance:
     pcie_generation: Count | None = None
     pcie_width: Count | None = None
     network_gbit_s: Count | None = None
+    network_burst_gbit_s: Annotated[float, Range(0, 1e6)] | None = None
     neuron_cores_per_device: Count | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,16 +52,26 @@ class NotApplicable:
     model: str
     check: str
     metric: str
-    source: str
+    provenance: Provenance
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything a verdict may know of the world, and the digest of the text that it was read from."""
+    """Everything a verdict may know of the world, and the digest of the text that it was read from.
+
+    `named` are the provenances that the instances' `columns` name; `expected` is what machines are known to reach.
+    """
 
     instances: Mapping[str, Instance]
     digest: str
     not_applicable: tuple[NotApplicable, ...] = ()
+    named: Mapping[str, Provenance] = field(default_factory=dict)
+    expected: ExpectedTables = field(default_factory=ExpectedTables)
+
+    def origin(self, instance: Instance, column: str) -> Provenance:
+        """Where the row's value in this column comes from."""
+        name = instance.columns.get(column)
+        return self.named[name] if name else instance.provenance
 
     def absent(self, instance_type: str, check: str) -> frozenset[str]:
         """The check's metrics that the type's GPU model does not have."""
@@ -73,6 +89,7 @@ def is_of_model(name: str, model: str) -> bool:
 @dataclass(frozen=True)
 class _Instances:
     instances: Mapping[str, Instance]
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,5 +118,25 @@ def lacks(part: Part, declared: Declared, instance: Instance | None) -> Skip | N
 
 def load(data: bytes, not_applicable: bytes = NONE) -> Facts:
     """Facts from JSON texts. Raises DecodeError."""
-    rows = decode(_NotApplicable, parse_json(not_applicable, 1 << 24)).not_applicable
-    return Facts(decode(_Instances, parse_json(data, 1 << 24)).instances, digest(data + not_applicable), rows)
+    absent = resolved(parse_json(not_applicable, 1 << 24), "not_applicable")
+    document = parse_json(data, 1 << 24)
+    file = decode(_Instances, resolved(document, "instances"))
+    named = entries(document.get(TABLE, {}) if isinstance(document, Mapping) else {})
+    rows = {
+        name: replace(row, columns={**file.columns, **row.columns}) for name, row in file.instances.items()
+    }
+    for name, row in rows.items():
+        _require_columns(row, named, f"instances.{name}.columns")
+    absences = decode(_NotApplicable, absent).not_applicable
+    return Facts(rows, digest(data + not_applicable), absences, named)
+
+
+def _require_columns(row: Instance, named: Mapping[str, Provenance], path: str) -> None:
+    known = {column.name for column in fields(Instance)}
+    for column, name in row.columns.items():
+        if column not in known:
+            raise DecodeError("unknown column", f"{path}.{column}", nearest(column, sorted(known)))
+        if name not in named:
+            raise DecodeError(
+                f"{name!r:.80} is not in the file's own table", f"{path}.{column}", nearest(name, list(named))
+            )

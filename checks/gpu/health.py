@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checks.check import Context, Measurement, Skipped, check
+from checks.gpu.fields import NO_ACTION_OFFERED
 from checks.gpu.measure import measured
 from checks.gpu.state import Gpu
 from checks.model import Part, Scope, Value
@@ -42,6 +43,7 @@ REMAP = (
 BANKS = ("banks_max", "banks_high", "banks_partial")
 RETIRED = ("retired_double_bit", "retired_pages", "retire_pending")
 RECOVERY_ACTIONS = {
+    NO_ACTION_OFFERED: "the driver does not say",
     0: "none",
     1: "reset the GPU",
     2: "reboot the node",
@@ -116,13 +118,14 @@ def retired(gpus: Sequence[Gpu]) -> dict[str, Value]:
     Scope.NODE,
     timeout_s=20,
     metrics=("recovery_action", "gpus"),
-    needs="NVML (driver 565 or later)",
+    needs="NVML",
     part=Part.GPU,
     closing=True,
 )
 def recovery_action(context: Context) -> Measurement | Skipped:
     """Reads what the driver itself demands before the GPU may be used again; 0 is nothing.
 
-    Array in GPU order, NVML_GPU_RECOVERY_ACTION_*. None where the field's own nvmlReturn says that it was not read.
+    Array in GPU order, NVML_GPU_RECOVERY_ACTION_*. -1 where NVML says that it has no such field for this GPU, as before
+    driver 565; None where the field's own nvmlReturn says that it was not read.
     """
     return measured(context, ("recovery_action",))

@@ -1,28 +1,55 @@
 """A kernel's log in a text -> what kernel.xid, kernel.sxid and kernel.hardware make of it: a dump of /dev/kmsg, dmesg with any
 stamp, the journal, /var/log/messages.
+
+Most lines of a log tell of no fault. Those that may hold a needle of a check's patterns; they, the text's beginning, its
+end and a few places between are all that is read, so that a log of gigabytes is explained in the time of a search.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from checks.check import Check, Measurement
 from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.several import NEEDLES as OTHERS
+from checks.explain.several import begun_in
 from checks.kernel import hardware, source, sxid, xid
 from checks.kernel.events import Find
 from checks.kernel.lines import Line, Now, read_line
+from checks.kernel.shown import UPTIME_S, Shown
+from checks.kernel.text import Raw, Text, blocks, lines_with, matcher_of, of_bytes, whole_lines
 from checks.model import Value
 
 LOOKED_AT = 5000
-# The text says when, not how long ago: nothing in it is too old, and stamps since boot must not lie ahead.
-UPTIME_S = 1e10
+EDGE_BYTES = 64 << 10
+SAMPLES = 64
+SAMPLE_BYTES = 2 << 10
+NAMED = 4
+# More than any node's log holds; what a line takes in memory bounds it.
+MOST_LINES = 100_000
 _DRIVER = re.compile(r"NVRM: \w|nvidia-nvswitch\d+: ")
-# Facts that only a log that is read now has: see kernel.xid.
-TIMELESS = ("covers_s", "earlier_boot", "window_s", "older_events", "source")
+# A serial console mixes what two processors print at once; a finder looks at a line's beginning alone.
+_WITHIN = re.compile(r".(?:NVRM: Xid \(|nvidia-nvswitch\d+: SXid \()")
+# What a line of the kernel's holds as a rule, for logs that begin with other programs' lines.
+_MARKS = (b" kernel: ", b"NVRM: ", b"nvidia-nvswitch", b",-;")
+_RECORD = re.compile(rb"^(?:[ \t\0]|\x1b\[[0-9;]*[mK])*\d{1,9},(\d{1,20}),\d{1,20},[^;\n]*;", re.MULTILINE)
+# Facts that only a log that is read now has, and a count that takes more than a search: see kernel.xid.
+TIMELESS = ("covers_s", "earlier_boot", "window_s", "older_events", "source", "lines_read")
+# What may hide a needle: /dev/kmsg writes some letters as \x4e, journalctl and grep colour words, a crash leaves zeros.
+_HIDING = (b"\\x", b"\x1b", b"\0")
+NEEDLES = tuple(
+    dict.fromkeys(
+        [*(needle.encode() for needle in (*xid.NEEDLES, *hardware.NEEDLES, *source.NEEDLES)), *_HIDING]
+    )
+)
+# In a text of which nobody else sees the whole, also how another tool's output begins.
+ALL_NEEDLES = (*NEEDLES, *(needle.encode() for needle in OTHERS))
 
 
 @dataclass(frozen=True)
@@ -41,60 +68,192 @@ FAMILIES = (
 
 def detect(text: str) -> bool:
     """Whether the text is a kernel's log: some line's own form says that the kernel wrote it."""
-    now = Now(UPTIME_S, time.time())
-    raw = text.splitlines()
-    return any(_speaks(line) for part in raw[:LOOKED_AT] if (line := read_line(part, now)) is not None)
+    now, lines = _now(), text.splitlines()
+    marks = [mark.decode() for mark in _MARKS]
+    later = (line for line in lines[LOOKED_AT:] if any(mark in line for mark in marks))
+    return any(
+        _speaks(line)
+        for part in (lines[:LOOKED_AT], later)
+        for raw in part
+        if (line := read_line(raw, now)) is not None
+    )
 
 
 def read(text: str, asked: Asked) -> Reading:
     """What the text tells. Raises NotRecognised, and Broken where the kernel says nothing."""
-    now = Now(UPTIME_S, time.time())
-    lines = [
-        replace(line, number=number)
-        for number, raw in enumerate(text.splitlines(), 1)
-        if (line := read_line(raw, now)) is not None
-    ]
-    if not lines:
-        raise NotRecognised("the text holds no line that a kernel's log could have")
-    said = [line for line in lines if _speaks(line)]
-    if not said:
-        raise Broken(
-            "no line shows that the kernel wrote it: a log in which it says nothing is no healthy one"
+    whole = of_bytes(text.encode("utf-8", "surrogateescape"))
+    return _Explainer(whole, _now()).read(lines_with(whole, matcher_of(NEEDLES)))
+
+
+def read_large(text: Text, found: Iterable[Raw]) -> tuple[Reading, bytes]:
+    """The same for a text that nobody holds, whose lines with ALL_NEEDLES were `found`; and the digest of what was looked at,
+    with the text's size.
+    """
+    explainer = _Explainer(text, _now(), alone=True)
+    reading = explainer.read(found)
+    return reading, explainer.digest.digest()
+
+
+@dataclass
+class _Explainer:
+    """Reads one text; `alone`: nobody looks for other tools' output in it."""
+
+    text: Text
+    now: Now
+    alone: bool = False
+    shown: Shown = field(default_factory=Shown)
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    doubts: dict[str, str] = field(default_factory=dict)
+    lost: int = 0
+
+    def read(self, found: Iterable[Raw]) -> Reading:
+        """The reading. Raises NotRecognised, Broken."""
+        self.digest.update(b"%d\n" % self.text.size)
+        places = list(self._places())
+        lines = [line for raw in places for line in self._said(raw)]
+        if not self.shown.spoken and 2 * sum(b"\0" in raw.data for raw in places) > len(places):
+            raise Broken("most of its lines hold zero bytes: it is no text")
+        kept = self._kept(found)
+        if not self.shown.spoken and not self._spoken_elsewhere():
+            if lines or kept:
+                raise Broken(
+                    "no line shows that the kernel wrote it: a log in which it says nothing is no healthy one"
+                )
+            raise NotRecognised("the text holds no line that a kernel's log could have")
+        if self.shown.first_record is not None:
+            self.lost += _gaps(self.text)
+        if self.shown.newest_first:
+            kept.reverse()
+        if len(self.shown.hosts) > 1:
+            names = ", ".join(list(self.shown.hosts)[:NAMED])
+            said = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
+            self._doubt("hosts", f"it holds {said}: explain each machine's by itself")
+        parts = tuple(self._part(family, kept) for family in FAMILIES)
+        covers_s = self.shown.covers_s
+        over = "" if covers_s is None else f" over {covers_s:.0f} s"
+        return Reading(
+            Kind.KERNEL_LOG, f"kernel log, {_size(self.text.size)}{over}", parts, tuple(self._unread())
         )
-    ages = [line.age_s for line in said if line.age_s is not None]
-    parts = tuple(_part(family, lines, ages, now) for family in FAMILIES)
-    title = f"kernel log, {len(said)} lines of the kernel's" + (
-        f" over {max(ages) - min(ages):.0f} s" if ages else ""
-    )
-    return Reading(Kind.KERNEL_LOG, title, parts, tuple(_doubts(text, lines, ages)))
+
+    def _places(self) -> Iterator[Raw]:
+        """The beginning, places between, and the end."""
+        size = self.text.size
+        yield from whole_lines(self.text, 0, EDGE_BYTES)
+        if size > 2 * EDGE_BYTES:
+            for index in range(1, SAMPLES):
+                yield from whole_lines(self.text, size * index // SAMPLES, SAMPLE_BYTES)
+        if size > EDGE_BYTES:
+            yield from whole_lines(self.text, max(size - EDGE_BYTES, EDGE_BYTES), EDGE_BYTES)
+
+    def _said(self, raw: Raw) -> list[Line]:
+        """The kernel's lines in one of the text, which may hold several if it was drawn on a terminal."""
+        self.digest.update(raw.data + b"\n")
+        text = raw.data.replace(b"\0", b"").decode("utf-8-sig" if not raw.at else "utf-8", "backslashreplace")
+        lines = [
+            replace(line, number=raw.number)
+            for part in text.splitlines()
+            if (line := read_line(part, self.now)) is not None
+        ]
+        self.shown.see(line for line in lines if _speaks(line))
+        if raw.number:
+            self._doubt_line(raw, text, lines)
+        return lines
+
+    def _doubt_line(self, raw: Raw, text: str, lines: Sequence[Line]) -> None:
+        if b"\0" in raw.data:
+            self._doubt("zero", f"line {raw.number} holds a zero byte: what stood there is lost")
+        if not raw.whole and lines:
+            self._doubt(
+                "long", f"line {raw.number} is longer than any of the kernel's: it was not read to its end"
+            )
+        if any(_WITHIN.search(line.message) for line in lines):
+            said = "an Xid within it, as where two lines ran into each other: it is not counted"
+            self._doubt("within", f"line {raw.number} holds {said}")
+        if self.alone and (name := begun_in(text, __name__)):
+            self._doubt(
+                "beside",
+                f"it holds several outputs: {name} begins in line {raw.number}. Explain them one by one.",
+            )
+        self.lost += source.missed(text)
+
+    def _kept(self, found: Iterable[Raw]) -> list[Line]:
+        """The lines that the checks' finders look at, each once and in order."""
+        kept: list[Line] = []
+        for raw in found:
+            kept += [line for line in self._said(raw) if _matters(line)]
+            if len(kept) > MOST_LINES:
+                said = f"more than {MOST_LINES} lines may tell of faults: what follows line {raw.number} was not read"
+                self._doubt("many", said)
+                break
+        return kept
+
+    def _spoken_elsewhere(self) -> bool:
+        said = (self._said(raw) for raw in lines_with(self.text, matcher_of(_MARKS)))
+        return any(_speaks(line) for lines in said for line in lines)
+
+    def _part(self, family: _Family, kept: list[Line]) -> Part:
+        reader = source.Reader(family.find, self.now, math.inf)
+        reader.take(replace(line, record=None) for line in kept)  # their numbers have gaps by design
+        reader.lost += self.lost
+        log = reader.log("text")
+        measured = family.measured(log)
+        metrics: dict[str, Value] = {
+            name: value for name, value in measured.metrics.items() if name not in TIMELESS
+        }
+        if self.shown.first_record is None and not log.records_lost:
+            del metrics["records_lost"]  # only /dev/kmsg numbers its records
+        if (covers_s := self.shown.covers_s) is not None:
+            metrics["covers_s"] = covers_s
+        return Part(family.check.name, metrics, measured.lines, measured.evidence)
+
+    def _unread(self) -> Iterator[str]:
+        if self.text.read(self.text.size - 1, 1) != b"\n":
+            yield "the text ends within its last line: it may be cut"
+        yield from filter(None, (self.shown.left_out(),))
+        yield from self.doubts.values()
+
+    def _doubt(self, about: str, said: str) -> None:
+        self.doubts.setdefault(about, said)
 
 
-def _part(family: _Family, lines: list[Line], ages: list[float], now: Now) -> Part:
-    reader = source.Reader(family.find, now, math.inf)
-    reader.take(lines)
-    log = reader.log("text")
-    measured = family.measured(log)
-    metrics: dict[str, Value] = {
-        name: value for name, value in measured.metrics.items() if name not in TIMELESS
-    }
-    if not any(line.record is not None for line in lines):
-        del metrics["records_lost"]  # only /dev/kmsg numbers its records
-    if ages:
-        metrics["covers_s"] = max(ages) - min(ages)
-    return Part(family.check.name, metrics, measured.lines, measured.evidence)
+def _gaps(text: Text) -> int:
+    """How many records of /dev/kmsg are missing, or stand where their number does not."""
+    lost, last = 0, -1
+    for block in blocks(text):
+        numbers = [int(number) for number in _RECORD.findall(block)]
+        if not numbers:
+            continue
+        following = numbers[0] if last < 0 else last + 1
+        if numbers != list(range(following, following + len(numbers))):
+            for number in numbers:
+                lost += 0 if number == following else max(number - following, 1)
+                following = number + 1
+        last = numbers[-1]
+    return lost
 
 
-def _doubts(text: str, lines: list[Line], ages: list[float]) -> list[str]:
-    doubts = []
-    if not text.endswith("\n"):
-        doubts.append(f"the text ends within line {len(text.splitlines())}: it may be cut")
-    if not ages:
-        doubts.append("no line has a time: nobody can tell how much of the log this is")
-    numbered = [line for line in lines if line.record is not None]
-    if numbered and (first := numbered[0].record):
-        doubts.append(f"the text begins at record {first}: what came before is missing")
-    return doubts
+def _matters(line: Line) -> bool:
+    told = any(needle in line.message for needle in xid.NEEDLES)
+    return told or source.tells_of_loss(line) or _tells_of_a_fault(line.message)
+
+
+@lru_cache(maxsize=4096)
+def _tells_of_a_fault(message: str) -> bool:
+    return any(True for _ in hardware.find([Line(message, None)]))
 
 
 def _speaks(line: Line) -> bool:
     return line.tagged or bool(_DRIVER.match(line.message))
+
+
+def _now() -> Now:
+    """The text says when, not how long ago: nothing in it is too old, and stamps since boot must not lie ahead."""
+    return Now(UPTIME_S, time.time())
+
+
+def _size(size: int) -> str:
+    """In a unit that suits it: "812 bytes", "1.0 GB" (10^9 bytes)."""
+    for unit, bytes_of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= bytes_of:
+            return f"{size / bytes_of:.1f} {unit}"
+    return f"{size} bytes"

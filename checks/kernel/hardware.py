@@ -16,53 +16,114 @@ from checks.model import Scope, Value
 # Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
 _DISK = r"(?!fd\d|sr\d)\S+"
 _PCI = r"(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-# Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent.
-_FORMS: tuple[tuple[str, str], ...] = (
-    ("driver_failed", r"NVRM: .*(?:RmInitAdapter|rm_init_adapter) failed"),
-    ("driver_failed", r"NVRM: .*probe routine (?:failed|was not called) for \d+ device"),
-    ("driver_failed", r"NVRM: None of the NVIDIA devices were (?:probed|initialized)"),
-    ("driver_failed", r"nvidia-(?:nvswitch\d*|nvlink\d*|modeset): .*\b(?:[Ff]ailed|[Ff]ailure|FAILED)\b"),
-    ("driver_mismatch", r"NVRM: API mismatch"),
-    ("oom_kill", r"(?:Out of memory[^:]*: |Memory cgroup out of memory: )?Killed process \d+"),
-    ("mce_uncorrected", r"Memory failure: 0x|Kernel panic .*[Mm]achine check"),
-    ("mce_uncorrected", r"(?:mce: |\{\d+\})?\[Hardware Error\]:.*\b(?:[Uu]ncorrected|[Uu]ncorrectable)\b"),
-    ("mce_uncorrected", r"\{\d+\}\[Hardware Error\]:.*severity: (?:fatal|recoverable)"),
+# Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent. Before each stand the needles: a line that matches
+# holds one of them ("?" is any letter, "*" any letters). Their first letters are rare ones wherever that can be had: it
+# is what makes the search for all of them in a large log fast.
+_FORMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("driver_failed", ("NVRM:",), r"NVRM: .*(?:RmInitAdapter|rm_init_adapter) failed"),
+    ("driver_failed", ("NVRM:",), r"NVRM: .*probe routine (?:failed|was not called) for \d+ device"),
+    ("driver_failed", ("NVRM:",), r"NVRM: None of the NVIDIA devices were (?:probed|initialized)"),
+    (
+        "driver_failed",
+        ("vidia-",),
+        r"nvidia-(?:nvswitch\d*|nvlink\d*|modeset): .*\b(?:[Ff]ailed|[Ff]ailure|FAILED)\b",
+    ),
+    ("driver_mismatch", ("NVRM:",), r"NVRM: API mismatch"),
+    (
+        "oom_kill",
+        ("Killed process",),
+        r"(?:Out of memory[^:]*: |Memory cgroup out of memory: )?Killed process \d+",
+    ),
+    (
+        "mce_uncorrected",
+        ("Memory failure: 0x", "Kernel panic"),
+        r"Memory failure: 0x|Kernel panic .*[Mm]achine check",
+    ),
+    (
+        "mce_uncorrected",
+        ("Hardware Error]",),
+        r"(?:mce: |\{\d+\})?\[Hardware Error\]:.*\b(?:[Uu]ncorrected|[Uu]ncorrectable)\b",
+    ),
+    ("mce_uncorrected", ("Hardware Error]",), r"\{\d+\}\[Hardware Error\]:.*severity: (?:fatal|recoverable)"),
     # Bit 61 of a bank's status is UC: the error was not corrected (Intel SDM 15.3.2.2, AMD APM 9.3.2).
     (
         "mce_uncorrected",
+        ("Hardware Error]",),
         r"(?:mce: )?\[Hardware Error\]:.*Machine Check(?: Exception)?: \w+ Bank \d+: [abef][0-9a-f]{15}",
     ),
-    ("mce", r"(?:mce: |\{\d+\})?\[Hardware Error\]"),
-    ("edac_ue", r"EDAC \S+ (?:(?P<count>\d{1,9}) )?UE\b"),
-    ("edac_ce", r"EDAC \S+ (?:(?P<count>\d{1,9}) )?CE\b"),
-    ("pcie_uncorrected", rf"\S+ {_PCI}: (?:AER: |PCIe Bus Error: ).*[Uu]ncorrect(?:ed|able)"),
-    ("lockup", r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)|BUG: soft lockup"),
-    ("lockup", r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stall"),
-    ("hung_task", r"INFO: task .+ blocked (?:for more than \d+ seconds|on .+ likely owned)"),
-    ("oops", r"BUG: (?:kernel NULL pointer|unable to handle)|kernel BUG at |Internal error: |Oops: "),
-    ("oops", r"general protection fault|Kernel panic"),
-    ("io_error", r"nvme nvme\d+: I/O .*\b(?:timeout|reset controller)"),
-    ("io_error", r"nvme nvme\d+: (?:Disabling|Removing|disabling|removing) device after"),
-    ("io_error", r"block nvme\S+ no available path - failing I/O"),
-    ("io_error", rf"Buffer I/O error on dev(?:ice)? {_DISK}"),
-    ("io_error", rf"(?:\w+: )?(?:I/O|critical (?:medium|target)) error, dev {_DISK}"),
-    ("io_error", r".*\bRemounting filesystem read-only|.*I/O error while writing superblock"),
-    ("io_error", r"XFS .*(?:log I/O error|[Ss]hutting down filesystem)|md/raid.*: Disk failure on"),
-    ("io_error", r".*: attempt to access beyond end of device"),
-    ("mount_stalled", r"nfs: server \S+ not responding|nfs4_reclaim_open_state: Lock reclaim failed"),
-    ("mount_stalled", r"LustreError: .*timed out|Lustre: .*Connection to \S+ .*was lost"),
-    ("thermal", r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold"),
-    ("network_driver", rf"efa {_PCI}.*(?:timed out|[Tt]imeout|[Uu]nrecoverable|Reset failed|is not ready)"),
-    ("network_driver", rf"efa {_PCI}.*Failed to process command \S+ .*err -(?:62|110|5)\b"),
+    ("mce", ("Hardware Error]",), r"(?:mce: |\{\d+\})?\[Hardware Error\]"),
+    ("edac_ue", ("EDAC ",), r"EDAC \S+ (?:(?P<count>\d{1,9}) )?UE\b"),
+    ("edac_ce", ("EDAC ",), r"EDAC \S+ (?:(?P<count>\d{1,9}) )?CE\b"),
+    (
+        "pcie_uncorrected",
+        ("AER: ", "Bus Error: "),
+        rf"\S+ {_PCI}: (?:AER: |PCIe Bus Error: ).*[Uu]ncorrect(?:ed|able)",
+    ),
+    (
+        "lockup",
+        ("BUG: ", "LOCKUP"),
+        r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)|BUG: soft lockup",
+    ),
+    ("lockup", ("INFO: rcu_",), r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stall"),
+    (
+        "hung_task",
+        ("INFO: task ",),
+        r"INFO: task .+ blocked (?:for more than \d+ seconds|on .+ likely owned)",
+    ),
+    (
+        "oops",
+        ("BUG: ", "BUG at ", "Internal error: ", "Oops: "),
+        r"BUG: (?:kernel NULL pointer|unable to handle)|kernel BUG at |Internal error: |Oops: ",
+    ),
+    ("oops", ("general protection", "Kernel panic"), r"general protection fault|Kernel panic"),
+    ("io_error", ("I/O",), r"nvme nvme\d+: I/O .*\b(?:timeout|reset controller)"),
+    (
+        "io_error",
+        ("g device after",),
+        r"nvme nvme\d+: (?:Disabling|Removing|disabling|removing) device after",
+    ),
+    ("io_error", ("I/O",), r"block nvme\S+ no available path - failing I/O"),
+    ("io_error", ("I/O",), rf"Buffer I/O error on dev(?:ice)? {_DISK}"),
+    ("io_error", (", dev ",), rf"(?:\w+: )?(?:I/O|critical (?:medium|target)) error, dev {_DISK}"),
+    (
+        "io_error",
+        ("Remounting", "I/O"),
+        r".*\bRemounting filesystem read-only|.*I/O error while writing superblock",
+    ),
+    (
+        "io_error",
+        ("XFS ", "Disk failure"),
+        r"XFS .*(?:log I/O error|[Ss]hutting down filesystem)|md/raid.*: Disk failure on",
+    ),
+    ("io_error", ("yond end of device",), r".*: attempt to access beyond end of device"),
+    (
+        "mount_stalled",
+        ("ver *ponding", "Lock reclaim"),
+        r"nfs: server \S+ not responding|nfs4_reclaim_open_state: Lock reclaim failed",
+    ),
+    ("mount_stalled", ("Lustre",), r"LustreError: .*timed out|Lustre: .*Connection to \S+ .*was lost"),
+    ("thermal", ("ve threshold",), r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold"),
     (
         "network_driver",
+        ("fa ????:??:??.",),
+        rf"efa {_PCI}.*(?:timed out|[Tt]imeout|[Uu]nrecoverable|Reset failed|is not ready)",
+    ),
+    (
+        "network_driver",
+        ("fa ????:??:??.",),
+        rf"efa {_PCI}.*Failed to process command \S+ .*err -(?:62|110|5)\b",
+    ),
+    (
+        "network_driver",
+        ("na ????:??:??.",),
         rf"ena {_PCI}.*(?:[Kk]eep alive watchdog timeout|wasn't completed on time|[Tt]imed out|Can not reset|[Rr]eset failed)",
     ),
 )
-KINDS = ("off_bus", *dict.fromkeys(kind for kind, _ in _FORMS))
+NEEDLES = tuple(dict.fromkeys(needle for _, needles, _ in _FORMS for needle in needles))
+KINDS = ("off_bus", *dict.fromkeys(kind for kind, _, _ in _FORMS))
 # What a restart does not mend.
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
-_ordinary = matching(Pattern(kind, re.compile(form)) for kind, form in _FORMS)
+_ordinary = matching(Pattern(kind, re.compile(form)) for kind, _, form in _FORMS)
 
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:

@@ -14,6 +14,8 @@ from datetime import datetime
 from functools import lru_cache
 
 DAY_S = 86400.0
+# What syslog calls a machine whose name is not set yet: the kernel's default and that of most images.
+NAMELESS = ("localhost", "(none)", "-")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Line:
 
     `facility` is 0 for the kernel's own, 1 for what a program wrote into /dev/kmsg; text logs do not tell.
     `tagged`: the line's own form shows that the kernel said it; a bare line might be anybody's. `record` is the
-    sequence number of /dev/kmsg, `number` the line's place in a text.
+    sequence number of /dev/kmsg, `number` the line's place in a text, `host` the machine that a text log names.
     """
 
     message: str
@@ -42,17 +44,18 @@ class Line:
     tagged: bool = False
     record: int | None = None
     number: int = 0
+    host: str = ""
 
 
 # journalctl, dmesg and grep colour what they show; in a file it would stand before the words that decide.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
-_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ (?:kernel: (.*)|.*)")
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S+) (?:kernel: (.*)|.*)")
 _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:([.,])\d+)?(Z|[+-]\d\d:?\d\d)? (.*)")
 _CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)")
 _DMESG = re.compile(r"\[ *(\d+(?:\.\d+)?|\.\.\.)\](?:\[ *[TC]\d+\])? ?(.*)")
 _LEVEL = re.compile(r"<\d+>|[a-z]+ *:[a-z]+ *: ")
-_TAG = re.compile(r"\S+ kernel: ")
+_TAG = re.compile(r"(\S+) kernel: ")
 _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
 
 
@@ -62,7 +65,9 @@ def read_line(raw: str, now: Now) -> Line | None:
     if _KMSG.fullmatch(text):
         return read_record(text, now)
     if found := _SYSLOG.fullmatch(text):
-        return None if found[2] is None else _inner(found[2], _age_of_syslog(found[1], now), True, now)
+        if found[3] is None:
+            return None
+        return _inner(found[3], _age_of_syslog(found[1], now), True, now, _host(found[2]))
     if found := _ISO.fullmatch(text):
         return _iso_line(found, now)
     if found := _CTIME.fullmatch(text):
@@ -97,7 +102,7 @@ def _iso_line(found: re.Match[str], now: Now) -> Line | None:
         return _inner(found[4], None, False, now)
     age_s = _age(moment, now.epoch_s)
     if tag := _TAG.match(found[4]):
-        return _inner(found[4][tag.end() :], age_s, True, now)
+        return _inner(found[4][tag.end() :], age_s, True, now, _host(tag[1]))
     # dmesg --time-format iso has neither host nor tag, and writes its fraction with a comma.
     return None if _OTHER_TAG.match(found[4]) else _inner(found[4], age_s, found[2] == ",", now)
 
@@ -108,16 +113,22 @@ def _offset(zone: str | None) -> str:
     return "+00:00" if zone == "Z" else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
 
 
-def _inner(text: str, age_s: float | None, tagged: bool, now: Now) -> Line:
+def _host(name: str) -> str:
+    """The name without its domain; "" for those that a machine bears before it knows its own."""
+    short = name if name[:1].isdigit() else name.partition(".")[0]  # an address has no domain
+    return "" if short in NAMELESS else short
+
+
+def _inner(text: str, age_s: float | None, tagged: bool, now: Now, host: str = "") -> Line:
     """A line without its outer stamp. dmesg's own, if inside, is less sure than that and used without it."""
     level = _LEVEL.match(text)
     text = text[level.end() :] if level else text
     found = _DMESG.fullmatch(text)
     if not found:
-        return Line(text.strip(), age_s, tagged=tagged)
+        return Line(text.strip(), age_s, tagged=tagged, host=host)
     if age_s is None and found[1] != "...":
         age_s = max(0.0, now.uptime_s - float(found[1]))
-    return Line(found[2].strip(), age_s, tagged=tagged or found[1] != "...")
+    return Line(found[2].strip(), age_s, tagged=tagged or found[1] != "...", host=host)
 
 
 def _age_of_syslog(stamp: str, now: Now) -> float | None:

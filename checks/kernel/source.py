@@ -30,12 +30,14 @@ TAIL_BYTES = 16 << 20
 BESIDE_BYTES = 2 << 20
 LINE_BYTES = 16 << 10
 JOURNAL_LINES = 3000
+START = "Linux version "
 # The kernel gives one record a read, at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
 RECORD_BYTES = 16 << 10
 # The clocks of log and reader are not read at one instant.
 BOOT_SLACK_S = 60.0
 # What the kernel and journald print where messages were dropped (kernel/printk, journald-kmsg.c).
 _DROPPED = re.compile(r"(?:\*\* |printk: )(\d{1,9}) (?:printk )?messages (?:suppressed|dropped)")
+NEEDLES = ("ges dropped", "ges suppressed", "Missed ")
 _MISSED = re.compile(r"systemd-journald\[\d+\]: Missed (\d{1,9}) kernel messages")
 
 
@@ -144,6 +146,17 @@ class Reader:
         self.last_record = line.record
 
 
+def missed(text: str) -> int:
+    """How many lines of the kernel journald says in this line that it did not get."""
+    found = _MISSED.search(text)
+    return int(found[1]) if found else 0
+
+
+def tells_of_loss(line: Line) -> bool:
+    """Whether the kernel says in it that it dropped messages."""
+    return _DROPPED.match(line.message) is not None
+
+
 def read(context: Context, find: Find) -> Log | Skipped:
     """The kernel's log as this node can read it. Raises CheckError: a source that was asked for by name cannot be used, or
     the ring has no end.
@@ -235,8 +248,7 @@ def read_journal(reader: Reader, deadline_s: float) -> Log:
     if len(texts) >= JOURNAL_LINES:
         reader.notes.append(f"only the journal's last {JOURNAL_LINES} lines were read")
     for text in texts:
-        missed = _MISSED.search(text)
-        reader.lost += int(missed[1]) if missed else 0
+        reader.lost += missed(text)
     reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
     if not reader.tagged:
         raise Unusable(f"the journal holds no line of the kernel's: {said.stderr.strip()[:200]}")
@@ -299,9 +311,13 @@ def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
 
 
 def _beyond(known: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...]:
-    """The events that are not known yet. What is old in the ring may have happened again, in the same words."""
+    """The events that are not known yet. What is old in the ring may have happened again, in the same words.
+
+    No start of the kernel came after what its ring holds, whatever the clock of who wrote the file says.
+    """
     told = {event.line.message for event in known}
-    return tuple(event for event in events if event.line.message not in told)
+    new = (event for event in events if event.line.message not in told)
+    return tuple(event for event in new if not event.line.message.startswith(START))
 
 
 def _whole_lines(stream: BinaryIO, budget: int) -> Iterator[str]:

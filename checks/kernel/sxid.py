@@ -11,6 +11,7 @@ from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped, check
 from checks.decode import decode, parse_json
+from checks.facts.provenance import Provenance, resolved
 from checks.kernel import source
 from checks.kernel.account import account, before_this_boot, lines_of
 from checks.kernel.events import Event, messages
@@ -40,34 +41,36 @@ COUNTED = (Severity.FATAL, Severity.NON_FATAL, Severity.UNREAD)
 
 
 @dataclass(frozen=True)
-class _Codes:
-    source: str
+class Row:
+    """Codes that are as bad as one another, where the driver's line does not tell."""
+
+    severity: Severity
     codes: tuple[int, ...]
+    provenance: Provenance
 
 
 @dataclass(frozen=True)
 class _Table:
-    fatal: _Codes
-    corrected: _Codes
+    sxids: tuple[Row, ...]
 
 
 @lru_cache(maxsize=1)
-def _table() -> _Table:
-    return decode(_Table, parse_json(TABLE.read_bytes(), 1 << 20))
+def table() -> dict[int, Severity]:
+    """How bad each listed code is."""
+    rows = decode(_Table, resolved(parse_json(TABLE.read_bytes(), 1 << 20), "sxids")).sxids
+    return {code: row.severity for row in rows for code in row.codes}
 
 
 def severity_of(code: int | None, rest: str) -> Severity:
     """The driver's own word; where there is none, the table's; UNREAD where neither tells."""
     if code is None:
         return Severity.UNREAD
-    said = _WORDS.match(rest)
+    said, listed = _WORDS.match(rest), table().get(code)
     if said is not None and said[1] == "Fatal":
         return Severity.FATAL
     if said is not None:
-        return Severity.CORRECTED if code in _table().corrected.codes else Severity.NON_FATAL
-    if code in _table().fatal.codes:
-        return Severity.FATAL
-    return Severity.CORRECTED if code in _table().corrected.codes else Severity.UNREAD
+        return Severity.CORRECTED if listed is Severity.CORRECTED else Severity.NON_FATAL
+    return listed or Severity.UNREAD
 
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:

@@ -193,11 +193,15 @@ def _lines(runs: Sequence[Run]) -> dict[str, str]:
         "ranks_missing": ranks,
         "busbw_out_of_place_gbps": out,
         "busbw_in_place_gbps": inside,
+        "busbw_gbps": "\n".join(row.line for row in rows),
     }
 
 
 def _shown(runs: Sequence[Run]) -> str:
-    return "\n".join(line for made in _lines(runs).values() for line in made.splitlines()[:SHOWN])
+    lines = {
+        name: said for name, said in _lines(runs).items() if name != "busbw_gbps"
+    }  # every row, which is too much
+    return "\n".join(line for said in lines.values() for line in said.splitlines()[:SHOWN])
 
 
 def _nodes(runs: Sequence[Run], asked: Asked) -> int:

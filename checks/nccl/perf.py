@@ -25,6 +25,8 @@ METRICS = (
     "ranks_missing",
     "busbw_out_of_place_gbps",
     "busbw_in_place_gbps",
+    "points",
+    "busbw_gbps",
 )
 
 
@@ -43,9 +45,9 @@ METRICS = (
 def tests(context: Context) -> Measurement | Skipped:
     """Runs nccl-tests on all GPUs of this node: every element compared, every size there, every GPU in use.
 
-    All metrics but `programs_missing` have one value for each of `programs`. Bandwidths are the best size's, in 10^9
-    bytes/s, in place and out of place apart. What is not whole (no footer, a size without a row) is an
-    error.
+    Metrics have one value for each of `programs`. Bandwidths are the best size's, in 10^9 bytes/s, in place and out of
+    place apart; but `busbw_gbps` is that of each row, the lesser of both, at `points`. What is not whole (no footer, a
+    size without a row) is an error.
     """
     gpus = context.declared.gpus_per_node
     if gpus < 2:

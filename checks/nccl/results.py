@@ -137,7 +137,10 @@ def faults(run: Run) -> tuple[str, ...]:
 
 
 def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str, Value]:
-    """One value a run, in the order of `programs`. Of runs with rows and a footer."""
+    """One value a run, in the order of `programs`. Of runs with rows and a footer.
+
+    But for `points`, which name program, size and ranks of every row, and `busbw_gbps`, the lesser half of each.
+    """
     made: dict[str, Value] = {
         "programs": tuple(run.program or "collective" for run in runs),
         "wrong_elements": tuple(int(wrong_elements(run)) for run in runs),
@@ -148,6 +151,8 @@ def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str,
         "ranks": tuple(ranks_of(run) for run in runs),
         "busbw_out_of_place_gbps": tuple(_best(run, [row.out_of_place for row in run.rows]) for run in runs),
         "busbw_in_place_gbps": tuple(_best(run, [row.in_place for row in run.rows]) for run in runs),
+        "points": tuple(point_of(run, row) for run in runs for row in run.rows),
+        "busbw_gbps": tuple(_slower(run, row) for run in runs for row in run.rows),
     }
     if declared_ranks is not None:
         made["ranks_missing"] = tuple(declared_ranks - ranks_of(run) for run in runs)
@@ -180,6 +185,17 @@ def ranks_of(run: Run) -> int:
 def _best(run: Run, halves: Sequence[Placement]) -> float | None:
     """The best size's bus bandwidth; None for one rank, which has no bus (its bandwidth is 0 by definition)."""
     return max(half.busbw_gbps for half in halves) if ranks_of(run) > 1 else None
+
+
+def point_of(run: Run, row: Row) -> str:
+    """What the row was measured at: "all_reduce_perf 1048576 B, 8 ranks"."""
+    named = run.program or ("all_reduce" if is_all_reduce(run) else "collective")
+    return f"{named} {row.size_bytes} B, {ranks_of(run)} ranks"
+
+
+def _slower(run: Run, row: Row) -> float | None:
+    """The row's bus bandwidth: the lesser of in place and out of place, which are to be held apart (nccl-tests)."""
+    return min(half.busbw_gbps for half in row.placements) if ranks_of(run) > 1 else None
 
 
 def _failed_tests(run: Run) -> int:

@@ -12,6 +12,7 @@ from checks.tool import Said, ToolMissing
 
 OPERATIONS = ("allr", "allg", "redsct")
 SIZES = ("1MB", "4MB", "16MB", "64MB")
+GREATEST_BYTES = 64 << 20
 
 
 @check(
@@ -70,9 +71,8 @@ def understood(said: Said) -> Run:
 
 def metrics_of(operations: tuple[str, ...], runs: list[Run]) -> dict[str, Value]:
     """The metrics of the runs, an element an operation."""
-    greatest = 64 << 20
     at_greatest = [
-        next((row.busbw_gbps for row in run.rows if row.size_bytes >= greatest), None) for run in runs
+        next((row.busbw_gbps for row in run.rows if row.size_bytes >= GREATEST_BYTES), None) for run in runs
     ]
     return {
         "operations": operations,

@@ -33,14 +33,14 @@ def ecc(context: Context) -> Measurement | Skipped:
     """Reads each device's counters of uncorrected ECC errors, and looks for the driver's hardware errors in the kernel's log.
 
     The counters hold an element for each declared device, null where it cannot be read. `repairable` and
-    `kernel_errors` hold a text a device and one for the node, "" where there is nothing. `kernel_log_read` is False
+    `kernel_errors` hold a text a device and one for the node (`places`), "" where there is nothing. `kernel_log_read` is False
     where nobody may read the log. Raises CheckError if no device has counters.
     """
     declared = context.instance.neuron_devices if context.instance else 0
     metrics, said = counters(ROOT / SYSFS, declared)
     log = source.read(context, find)
     events = () if isinstance(log, Skipped) else log.recent
-    size = len(_tuple(metrics, "devices")) - 1
+    size = len(_tuple(metrics, "devices"))
     metrics["kernel_errors"] = by_device(events, size)
     metrics["kernel_log_read"] = not isinstance(log, Skipped)
     heard = (
@@ -64,8 +64,10 @@ def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
     size = max(declared, max(found) + 1)
     read = {name: tuple(value_of(folder / f"neuron{n}", name) for n in range(size)) for name in COUNTERS}
     repairable = tuple(value_of(folder / f"neuron{n}", REPAIRABLE) for n in range(size))
+    names = tuple(f"device {n}" for n in range(size))
     metrics: dict[str, Value] = {
-        "devices": (*(f"device {n}" for n in range(size)), NODE),
+        "devices": names,
+        "places": (*names, NODE),
         **read,
         "repairable": (*(f"{count} repairable by a reset" if count else "" for count in repairable), ""),
     }

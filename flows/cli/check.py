@@ -27,6 +27,7 @@ from flows.cli.output import (
 from flows.cli.rejected import rejected
 from tasks.inputs import InputError, declared_of, default_of, policy_of
 from tasks.nodecheck import check_node, undeclared
+from tasks.render.beside import beside
 from tasks.writing import write_file
 
 
@@ -71,9 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     except (JournalError, PlaceError) as error:
         return _unfinished(arguments.format, str(error))
     name = report.nodes[0].name if report.nodes else arguments.instance_type
-    write_stdout(text_of(report, verdict, name, arguments.format))
+    shown = beside(report, policy, verdict, "local")
+    write_stdout(text_of(report, verdict, name, arguments.format, shown))
     try:
-        write_files(arguments, report, verdict, name)
+        write_files(arguments, report, verdict, name, shown)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     return exit_code(verdict)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from checks.explain.reading import Asked, Kind
 from checks.model import Cause, Finding, Level, Verdict
+from checks.policy import Overlay
 from flows.cli.output import (
     Exit,
     OutputError,
@@ -33,7 +34,7 @@ from tasks.writing import write_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE... --kind K --instance-type T --nodes N --policy FILE, and the outputs."""
+    """FILE... --kind K --instance-type T --nodes N --policy FILE --as NAMES, and the outputs."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a tool's output, or - for stdin")
     parser.add_argument(
         "--kind",
@@ -53,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="TOML or JSON (default: the shipped one of the declared type, else nvidia or neuron)",
     )
+    parser.add_argument(
+        "--as",
+        dest="overlays",
+        metavar="NAMES",
+        help=f"whose answers to Xids, side by side; the first judges: {', '.join(one.value for one in Overlay)}",
+    )
     add_output_arguments(parser)
 
 
@@ -62,6 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
         _require_one_page(arguments)
         require_writable(arguments)
         policy, asked = policy_of(arguments.policy), _asked(arguments)
+        if arguments.overlays is not None:
+            from flows.cli import compare
+
+            return compare.run(arguments, policy, asked)
     except (InputError, OutputError) as error:
         return rejected(arguments.format, error)
     kind = Kind(arguments.kind) if arguments.kind else None

@@ -1,20 +1,23 @@
-"""`prelaunch facts TYPE`: what is known of an instance type, and each line it is held to, with its source."""
+"""`prelaunch facts [TYPE]`: all that is built in of an instance type, and each line it is held to, with its source."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from checks.decode import nearest
 from checks.facts.shipped import builtin
 from checks.facts.table import Instance
-from checks.policy import Policy, Rule
+from checks.policy import FACTS, RELATIVE, CheckPolicy, Over, Policy, Rule
 from checks.report import plain
 from flows.cli.output import Exit, json_text, write_stdout
 from flows.cli.rejected import rejected
 from tasks.inputs import InputError
 from tasks.policies import PolicyError, default_policy, read_policy
+from tasks.told import Told, told
 
 _BOUNDS = (
     ("fail_below", "FAIL below"),
@@ -24,27 +27,64 @@ _BOUNDS = (
 )
 
 
+_OVER = {
+    Over.SUBJECT: "",
+    Over.CLUSTER: " (over the cluster)",
+    Over.PEERS: " (times the peers' median)",
+    Over.NODE: " (times the node's median)",
+    Over.FLEET: " (times the median of all nodes)",
+    Over.SLOWEST: " (of the job's time, waiting for the slowest)",
+    Over.EXPECTED: " (times what is known of the type)",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """TYPE --policy FILE --format text|json."""
-    parser.add_argument("type", metavar="TYPE", help="an instance type, such as cpu or p5.48xlarge")
+    """[TYPE] --policy FILE --codes --format text|json."""
+    parser.add_argument(
+        "type", nargs="?", metavar="TYPE", help="such as cpu or p5.48xlarge (default: list the types)"
+    )
     parser.add_argument(
         "--policy", type=Path, metavar="FILE", help="show this policy's lines (default: the shipped one)"
+    )
+    parser.add_argument(
+        "--codes",
+        action="store_true",
+        help="also the tables of Xid, SXid, NVLink 5 and DCGM codes (JSON has them)",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the row and the rules; 2 for a type that nothing is known of."""
+    """Print what is known, or the types; 2 for a type that nothing is known of."""
+    if arguments.type is None:
+        return _list(arguments.format)
     try:
         instance = _instance(arguments.type)
         policy = _policy(arguments.type, arguments.policy)
     except InputError as error:
         return rejected(arguments.format, error)
+    known = told(arguments.type, builtin())
     if arguments.format == "json":
-        write_stdout(json_text(_document(arguments.type, instance, policy)))
+        write_stdout(json_text(_document(arguments.type, instance, known, policy)))
     else:
-        write_stdout("\n".join(_lines(arguments.type, instance, policy)) + "\n")
+        write_stdout("\n".join(_lines(arguments.type, instance, known, policy, arguments.codes)) + "\n")
     return int(Exit.GO)
+
+
+def _list(form: str) -> int:
+    rows = builtin().instances
+    if form == "json":
+        write_stdout(json_text({"types": list(rows)}))
+    else:
+        width = max(len(name) for name in rows)
+        write_stdout("".join(f"{name:{width}}  {_gpus(row)}\n" for name, row in rows.items()))
+    return int(Exit.GO)
+
+
+def _gpus(instance: Instance) -> str:
+    if instance.neuron_devices:
+        return f"{instance.neuron_devices} Neuron devices"
+    return f"{instance.gpus} x {instance.gpu or 'GPU'}" if instance.gpus else "no GPU"
 
 
 def _instance(name: str) -> Instance:
@@ -52,8 +92,8 @@ def _instance(name: str) -> Instance:
     if name not in known:
         near = nearest(name, list(known))
         alike = [other for other in known if other.startswith(name[:2])] or list(known)
-        said = f"nothing is known of instance type {name:.64}" + (
-            "" if near else f". Known: {', '.join(alike)}."
+        said = f"nothing is known of instance type {name:.64}." + (
+            "" if near else f" Known: {', '.join(alike)}."
         )
         raise InputError("facts", said, "instance_types", near)
     return known[name]
@@ -70,25 +110,67 @@ def _policy(name: str, path: Path | None) -> Policy | None:
         raise InputError(str(error.file), error.message, error.path, error.nearest) from error
 
 
-def _document(name: str, instance: Instance, policy: Policy | None) -> dict[str, object]:
-    return {"type": name, "instance": plain(instance), "policy": plain(policy)}
+def _document(
+    name: str, instance: Instance, known: Sequence[Told], policy: Policy | None
+) -> dict[str, object]:
+    rows = [{**_flat(fact), **_flat(fact.provenance)} for fact in known]
+    return {"type": name, "instance": plain(instance), "facts": rows, "policy": plain(policy)}
 
 
-def _lines(name: str, instance: Instance, policy: Policy | None) -> list[str]:
-    gpu = f"{instance.gpus} x {instance.gpu}" if instance.gpus else "none"
-    efa = "not stated" if instance.efa_devices is None else str(instance.efa_devices)
-    lines = [name, f"  GPUs            {gpu}", f"  EFA devices     {efa}"]
-    lines += [f"  Neuron devices  {instance.neuron_devices}", f"  source          {instance.source}"]
+def _flat(value: object) -> dict[str, object]:
+    made = plain(value)
+    return {key: item for key, item in made.items() if key != "provenance"} if isinstance(made, dict) else {}
+
+
+def _lines(
+    name: str, instance: Instance, known: Sequence[Told], policy: Policy | None, with_codes: bool
+) -> list[str]:
+    lines, codes = [name], "codes and what they mean"
+    lines += _facts([fact for fact in known if fact.section != codes])
+    absent = [column for column in FACTS if getattr(instance, column) is None]
+    if absent:
+        lines += ["", f"not stated: {', '.join(absent)}"]
+    lines += _policy_lines(instance, policy)
+    table = [fact for fact in known if fact.section == codes]
+    if with_codes or not table:
+        return [*lines, *_facts(table)]
+    return [
+        *lines,
+        "",
+        f"{codes}: {len(table)} rows of NVIDIA's Xids, SXids and NVLink 5, and DCGM's; --codes prints them",
+    ]
+
+
+def _facts(known: Sequence[Told]) -> list[str]:
+    lines = []
+    for section, rows in groupby(known, key=lambda fact: fact.section):
+        lines += ["", section]
+        for origin, group in groupby(rows, key=lambda fact: fact.provenance):
+            for fact in group:
+                value = fact.value if isinstance(fact.value, str) else _number(fact.value)
+                lines.append(f"  {fact.name} = {value} {fact.unit}".rstrip())
+            lines.append(f"    source: {origin}")
+    return lines
+
+
+def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:
     if policy is None:
-        return [*lines, "", "No shipped policy was written for this type: give one with --policy."]
-    lines += ["", f"Policy {policy.name}: a WARN means {policy.on_warn.value}."]
+        return ["", "No shipped policy was written for this type: give one with --policy."]
+    lines = ["", f"Policy {policy.name}: a WARN means {policy.on_warn.value}."]
     for check, line in policy.checks.items():
-        lines += ["", f"{check} ({'required' if line.required else 'optional'})"]
+        lines += ["", f"{check} ({_applies(line)})"]
         lines += [text for rule in line.rules for text in _rule(rule, instance)] or [
             "  held to nothing but being measured"
         ]
         lines += [f"  option {key} = {value:g}" for key, value in line.options.items()]
     return lines
+
+
+def _applies(line: CheckPolicy) -> str:
+    told = ["required" if line.required else "optional"]
+    told += [f"from {line.min_nodes} nodes on"] if line.min_nodes > 1 else []
+    told += [f"from {line.min_ranks} ranks on"] if line.min_ranks > 1 else []
+    return ", ".join(told)
 
 
 def _rule(rule: Rule, instance: Instance) -> tuple[str, str]:
@@ -102,17 +184,18 @@ def _rule(rule: Rule, instance: Instance) -> tuple[str, str]:
         held.append(f"{rule.level} unless alike within the node")
     if rule.fact:
         held.append(_fact(rule, getattr(instance, rule.fact)))
-    over = {"subject": "", "cluster": " (over the cluster)", "peers": " (times the peers' median)"}[
-        rule.over.value
-    ]
-    return f"  {rule.metric}: {', '.join(held)}{over}", f"    source: {rule.source}"
+    if rule.deviations:
+        held.append(f"only {rule.deviations:g} scaled median absolute deviations away")
+    if rule.over in RELATIVE:
+        held.append(f"from {rule.min_peers} compared on")
+    return f"  {rule.metric}: {', '.join(held)}{_OVER[rule.over]}", f"    source: {rule.source}"
 
 
 def _fact(rule: Rule, expected: object) -> str:
     if not isinstance(expected, int):
         return f"WARN: the table does not say what {rule.fact} is"
-    share = f" by more than {rule.tolerance:.0%}" if rule.tolerance else ""
-    return f"{rule.level} below {_number(expected)}{share}, WARN above ({rule.fact})"
+    share = f"more than {rule.tolerance:.0%} " if rule.tolerance else ""
+    return f"{rule.level} {share}below {_number(expected)}, WARN above it ({rule.fact} of the type)"
 
 
 def _number(value: float) -> str:

@@ -48,13 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="until training is handed over, runs, or has ended (default: finished for local, else started)",
     )
+    parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        default="",
+        help="what this cluster showed before (prelaunch baseline learn): worse than that is a WARN",
+    )
     add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the gate; returns its exit code, and prints one document whatever happens."""
     try:
-        request = GateRequest(gate_file=arguments.file, advanced=Advanced(overrides=arguments.overrides))
+        request = GateRequest(gate_file=arguments.file, advanced=_advanced(arguments))
         setting = open_setting(request)
         require_writable(arguments)
         setting.store.probe()
@@ -122,7 +128,7 @@ def _server(setting: Setting, stack: ExitStack) -> EmbeddedServer | None:
     if configured_api_url(os.environ, Path.cwd()):
         return None
     write_stderr("prelaunch: no Prefect server is configured (PREFECT_API_URL); using an embedded one")
-    server = EmbeddedServer(Path(setting.store.root))
+    server = EmbeddedServer(setting.local)
     stack.callback(server.stop)
     server.start()
     os.environ.update(server.client_environment())
@@ -147,11 +153,20 @@ def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) ->
     wait: Wait = arguments.wait or default
     advanced = Advanced(
         overrides=arguments.overrides,
-        store=str(setting.store.root),
+        store=setting.address,
+        baseline=_baseline(arguments),
         # The embedded server ends with this process and has no UI: nobody could answer.
         ask_minutes=0 if embedded else ASK_MINUTES,
     )
     return GateRequest(gate_file=str(Path(arguments.file).absolute()), wait=wait, advanced=advanced)
+
+
+def _advanced(arguments: argparse.Namespace) -> Advanced:
+    return Advanced(overrides=arguments.overrides, baseline=_baseline(arguments))
+
+
+def _baseline(arguments: argparse.Namespace) -> str:
+    return str(Path(arguments.baseline).expanduser().absolute()) if arguments.baseline else ""
 
 
 def _is_service(error: BaseException | None) -> bool:

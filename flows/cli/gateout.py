@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import signal
 
+from checks.cost import Cost
 from checks.model import Verdict
 from flows.cli.output import Exit, json_text, text_of, verdict_json, write_files, write_stderr, write_stdout
+from tasks.costing import cost_json
 from tasks.kept import kept_verdict
 from tasks.outcome import Outcome, Training
 from tasks.render.clean import one_line
@@ -21,11 +23,11 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     elif judged is None:
         write_stdout(f"NOT JUDGED {name}: {one_line(outcome.reason)}\n")
     else:
-        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format))
+        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format, judged.beside))
         if arguments.format == "text":
             write_stdout("".join(f"{line}\n" for line in _after(outcome)))
     if judged is not None:
-        write_files(arguments, judged.report, judged.verdict, name)
+        write_files(arguments, judged.report, judged.verdict, name, judged.beside)
     if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY):
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
 
@@ -41,6 +43,7 @@ def document(outcome: Outcome) -> dict[str, object]:
         html=outcome.html,
         gate_id=outcome.gate_id,
         reason=outcome.reason,
+        cost=judged.beside.cost if judged else None,
     )
 
 
@@ -82,10 +85,12 @@ def _document(
     html: str | None,
     gate_id: str,
     reason: str,
+    cost: Cost | None = None,
 ) -> dict[str, object]:
     return {
         "decision": decision,
         "verdict": verdict_json(verdict) if verdict else None,
+        "cost": cost_json(cost),
         "training": {
             "job_id": training.job_id if training else None,
             "state": training.state.value if training else None,

@@ -20,8 +20,11 @@ from flows.cli.output import (
     write_stdout,
 )
 from flows.cli.rejected import rejected
+from tasks.baselining import read_baseline
+from tasks.costing import TermsError, cost_json, terms_said
 from tasks.exits import worst_code
-from tasks.inputs import InputError, JudgedFile, judged, policy_of
+from tasks.inputs import InputError, JudgedFile, judged, policy_of, stated_of
+from tasks.secondopinion import document
 
 
 def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
@@ -35,6 +38,32 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         metavar="FILE",
         help="TOML or JSON (default: the shipped one of the declared type)",
     )
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="what this site's machines showed before (prelaunch baseline learn): worse than that is a WARN",
+    )
+    parser.add_argument(
+        "--instance-type",
+        metavar="TYPE",
+        help="for the report of another tool, which does not say it (p5.48xlarge, ml.p5.48xlarge)",
+    )
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="for the report of another tool: how many there must be"
+    )
+    parser.add_argument(
+        "--hours",
+        type=float,
+        metavar="H",
+        help="how long the training will run: for the cost beside the verdict",
+    )
+    parser.add_argument(
+        "--usd-per-node-hour",
+        type=float,
+        metavar="X",
+        help="what a node costs (default: its list price, if known)",
+    )
     add_output_arguments(parser, form)
 
 
@@ -44,12 +73,17 @@ def run(arguments: argparse.Namespace) -> int:
         _require_one_page(arguments)
         require_writable(arguments)
         policy = policy_of(arguments.policy)
+        baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
+        stated = stated_of(arguments.instance_type, arguments.nodes)
+        terms = terms_said(arguments.hours, arguments.usd_per_node_hour)
+    except TermsError as error:
+        return rejected(arguments.format, InputError(error.file, error.message, error.key))
     except (InputError, OutputError) as error:
         return rejected(arguments.format, error)
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
-            results.append(judged(file, policy))
+            results.append(judged(file, policy, baseline, stated, terms))
         except InputError as error:
             results.append(error)
     return _show(arguments, results)
@@ -61,7 +95,7 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
     good = [result for result in results if isinstance(result, JudgedFile)]
     try:
         if len(results) == 1:
-            write_files(arguments, good[0].report, good[0].verdict, good[0].name)
+            write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].beside)
     except OutputError as error:
         return rejected(arguments.format, error)
     if arguments.format == "json" and len(results) > 1:
@@ -71,8 +105,7 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
             )
         )
     else:
-        pages = [text_of(r.report, r.verdict, r.name, arguments.format) for r in good]
-        write_stdout("\n".join(pages))
+        write_stdout("\n".join(_page(result, arguments.format) for result in good))
     for result in results:
         if isinstance(result, InputError):
             write_stderr(f"prelaunch: {result}")
@@ -81,11 +114,23 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
     return worst_code([exit_code(r.verdict) if isinstance(r, JudgedFile) else Exit.REJECTED for r in results])
 
 
+def _page(result: JudgedFile, form: str) -> str:
+    if form == "json":
+        return json_text(_document(result))
+    return text_of(result.report, result.verdict, result.name, form, result.beside)
+
+
+def _document(result: JudgedFile) -> dict[str, object]:
+    """The verdict; of another tool's report with that tool's own word beside it."""
+    own = document(result.opinion) if result.opinion else {}
+    return {**verdict_json(result.verdict), **own, "cost": cost_json(result.beside.cost)}
+
+
 def _row(file: str, result: JudgedFile | InputError) -> dict[str, object]:
     if isinstance(result, InputError):
         said = rejection(result.file, result.path, result.message, result.nearest)
         return {"file": file, "verdict": None, **said}
-    return {"file": file, "verdict": verdict_json(result.verdict), "error": None}
+    return {"file": file, "verdict": _document(result), "error": None}
 
 
 def _require_one_page(arguments: argparse.Namespace) -> None:

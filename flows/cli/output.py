@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checks.model import Report, Verdict
 from checks.say import silence
@@ -19,6 +20,9 @@ from tasks.exits import exit_code as exit_code
 from tasks.render.document import verdict_json as verdict_json
 from tasks.writing import OutputError as OutputError
 from tasks.writing import write_file
+
+if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
+    from tasks.render.beside import Beside
 
 FORMATS = ("text", "json", "markdown", "junit")
 
@@ -51,33 +55,44 @@ def require_writable(arguments: argparse.Namespace) -> None:
             write_file(path, None)
 
 
-def text_of(report: Report | None, verdict: Verdict, name: str, form: str) -> str:
+def text_of(
+    report: Report | None, verdict: Verdict, name: str, form: str, beside: Beside | None = None
+) -> str:
     """The verdict in one of FORMATS; for "text" wide and coloured as stdout is."""
     if form == "json":
         return json_text(verdict_json(verdict))
+    from tasks.render.beside import NOTHING_BESIDE
+
     if form == "markdown":
         from tasks.render.markdown import markdown
 
-        return markdown(report, verdict, name)
+        return markdown(report, verdict, name, beside or NOTHING_BESIDE)
     if form == "junit":
         from tasks.render.junit import junit
 
         return junit(report, verdict, name)
     from tasks.render.terminal import terminal
 
-    return terminal(report, verdict, name, width=stdout_width(), colour=stdout_colour())
+    return terminal(report, verdict, name, stdout_width(), stdout_colour(), beside or NOTHING_BESIDE)
 
 
-def write_files(arguments: argparse.Namespace, report: Report | None, verdict: Verdict, name: str) -> None:
+def write_files(
+    arguments: argparse.Namespace,
+    report: Report | None,
+    verdict: Verdict,
+    name: str,
+    beside: Beside | None = None,
+) -> None:
     """Write what --junit, --summary and --html ask for. Raises OutputError."""
     if arguments.junit is not None:
         write_file(arguments.junit, text_of(report, verdict, name, "junit"))
     if arguments.summary is not None:
-        write_file(arguments.summary, text_of(report, verdict, name, "markdown"))
+        write_file(arguments.summary, text_of(report, verdict, name, "markdown", beside))
     if arguments.html is not None:
+        from tasks.render.beside import NOTHING_BESIDE
         from tasks.render.html import html
 
-        write_file(arguments.html, html(report, verdict, name))
+        write_file(arguments.html, html(report, verdict, name, beside or NOTHING_BESIDE))
 
 
 _SAID: list[int] = []

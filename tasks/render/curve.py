@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from checks.columns import by_check
 from checks.model import Observation, Outcome, Report, Value
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640.0, 320.0, 64.0, 16.0, 16.0, 56.0
@@ -69,10 +70,11 @@ class Chart:
 def chart(report: Report) -> Chart | None:
     """The bandwidth curves of the report's collectives; None without two sizes to join."""
     samples: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in report.observations:
-        if row.check.startswith(("collective.", "nccl.")) and row.outcome is Outcome.MEASURED:
-            for size, busbw in _pairs(row):
-                samples[row.check][size].append(busbw)
+    for check, rows in by_check(report.observations).items():
+        drawn_from = rows if check.startswith(("collective.", "nccl.")) else ()
+        for row in drawn_from:
+            for size, busbw in _pairs(row) if row.outcome is Outcome.MEASURED else ():
+                samples[check][size].append(busbw)
     drawn = {check: _thinned(by_size) for check, by_size in sorted(samples.items()) if len(by_size) > 1}
     if not drawn:
         return None

@@ -34,9 +34,9 @@ def explained_text(
     if held or left_out:
         lines.append("")
     if held:
-        lines += _folded(f"held to the policy: {', '.join(held)}", width)
+        lines += _folded(f"held to the policy: {', '.join(map(one_line, held))}", width)
     for said in not_judged(left_out):
-        lines += _folded(f"not judged: {said}", width)
+        lines += _folded(f"not judged: {one_line(said, 2000)}", width)
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checks.localise import LINK
-from checks.model import CLUSTER, Cause, Finding, Level, Verdict
+from checks.model import CLUSTER, Action, Cause, Finding, Level, Verdict
 from tasks.render.clean import one_line
 
 NAMED = 6
@@ -29,6 +29,8 @@ class Group:
     subjects: tuple[str, ...]
     evidence: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
+    action: Action = Action.NONE
+    source: str = ""
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -66,8 +68,12 @@ def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
     """Groups in the order of their first finding."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for f in findings:
-        found.setdefault((f.level.value, f.cause.value, f.check, f.message, f.remedy), []).append(f)
+        found.setdefault(_alike(f), []).append(f)
     return tuple(_group(members) for members in found.values())
+
+
+def _alike(f: Finding) -> tuple[str, ...]:
+    return (f.level.value, f.cause.value, f.check, f.message, f.remedy, f.action.value, f.source)
 
 
 def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
@@ -126,7 +132,10 @@ def _group(members: Sequence[Finding]) -> Group:
     first = members[0]
     subjects = tuple(dict.fromkeys(member.subject for member in members))
     evidence = tuple((member.subject, member.evidence) for member in members if member.evidence)
-    return Group(first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence)
+    return Group(
+        first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence,
+        action=first.action, source=first.source,
+    )  # fmt: skip
 
 
 def _kind(subjects: Sequence[str]) -> str:

@@ -11,8 +11,11 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks.cost import Cost
 from checks.model import CLUSTER, Answer, Node, Report, Scope, Verdict
+from tasks.render.beside import COMMAND, NOTHING_BESIDE, Beside, typed
 from tasks.render.clean import clean, one_line
+from tasks.render.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.curve import chart
 from tasks.render.grouping import gathered, remedy_of
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
@@ -44,9 +47,11 @@ class FindingCard:
     message: str
     remedy: str
     evidence: tuple[tuple[str, str], ...]
+    typed: tuple[str, ...]
+    source: str
 
 
-def html(report: Report | None, verdict: Verdict, name: str) -> str:
+def html(report: Report | None, verdict: Verdict, name: str, beside: Beside = NOTHING_BESIDE) -> str:
     """The whole page. `report` is None for one that could not be read."""
     import jinja2
 
@@ -57,10 +62,10 @@ def html(report: Report | None, verdict: Verdict, name: str) -> str:
     )
     environment.filters.update(line=one_line, clean=clean, tone=lambda state: _CLASSES[state])
     template = environment.from_string((HERE / "report.html").read_text(encoding="utf-8"))
-    return template.render(style=style, policy=_security(style), **_values(report, verdict, name))
+    return template.render(style=style, policy=security(style), **_values(report, verdict, name, beside))
 
 
-def _values(report: Report | None, verdict: Verdict, name: str) -> dict[str, object]:
+def _values(report: Report | None, verdict: Verdict, name: str, beside: Beside) -> dict[str, object]:
     groups = gathered(verdict.findings)
     return {
         "name": one_line(name, 80),
@@ -70,12 +75,21 @@ def _values(report: Report | None, verdict: Verdict, name: str) -> dict[str, obj
         "explanation": explanation(verdict),
         "coverage": coverage_text(verdict.coverage),
         "counts": _counts(verdict),
-        "cards": _cards(verdict),
+        "cards": _cards(verdict, beside),
+        "beside": [one_line(line, 600) for line in beside.said],
+        "ledger": [entry for entry in beside.ledger if not entry.skip],
+        "costs": _costs(beside.cost),
         "more_findings": max(0, len(groups) - FINDINGS),
         "digests": verdict.digests,
         "report": report,
         **({} if report is None else _of_report(report, verdict)),
     }
+
+
+def _costs(made: Cost | None) -> dict[str, object] | None:
+    if made is None or not is_worth_showing(made):
+        return None
+    return {"rows": cost_rows(made), "notes": cost_notes(made)}
 
 
 def _of_report(report: Report, verdict: Verdict) -> dict[str, object]:
@@ -109,7 +123,7 @@ def _worst_first(checks: tuple[CheckLine, ...]) -> list[int]:
     return sorted(places, key=lambda place: -checks[place].state)
 
 
-def _cards(verdict: Verdict) -> list[FindingCard]:
+def _cards(verdict: Verdict, beside: Beside) -> list[FindingCard]:
     tones = {"PASS": "pass", "WARN": "warn", "FAIL": "fail"}
     return [
         FindingCard(
@@ -121,6 +135,8 @@ def _cards(verdict: Verdict) -> list[FindingCard]:
             message=one_line(item.message, 600),
             remedy=one_line(remedy_of(item, verdict), 600),
             evidence=tuple((one_line(subject, 120), clean(text)) for subject, text in item.evidence[:4]),
+            typed=tuple(one_line(line, COMMAND) for line in typed(item, verdict, beside.place)),
+            source=one_line(item.source, 600),
         )
         for item in gathered(verdict.findings)[:FINDINGS]
     ]
@@ -142,7 +158,7 @@ def _identity(node: Node | None) -> list[tuple[str, str]]:
     ]
 
 
-def _security(style: str) -> str:
+def security(style: str) -> str:
     """Allows this one style sheet, by its hash, and nothing else."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from checks.cost import Cost
 from checks.model import Report, Verdict
+from tasks.render.beside import NOTHING_BESIDE, Beside, typed
 from tasks.render.clean import clean, one_line
+from tasks.render.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.grouping import Group, gathered, remedy_of
 from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.matrix import State, check_lines, node_lines
@@ -19,13 +22,16 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@!{}()$]|://|www\.|(?<![A-Za-z0-9])_|_(?!
 _RUNS = re.compile(r"`+")
 
 
-def markdown(report: Report | None, verdict: Verdict, name: str) -> str:
+def markdown(report: Report | None, verdict: Verdict, name: str, beside: Beside = NOTHING_BESIDE) -> str:
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
     groups = gathered(verdict.findings)
     parts = [f"# {escape(headline(verdict, name))}", escape(explanation(verdict))]
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
+    parts += [escape(line) for line in beside.said]
     if groups:
-        parts += ["## Findings", _findings(groups), *_evidence(groups, verdict)]
+        parts += ["## Findings", _findings(groups), *_evidence(groups, verdict, beside)]
+    if beside.cost is not None and is_worth_showing(beside.cost):
+        parts += ["## Cost of launching anyway", _cost(beside.cost)]
     if report is not None:
         parts += ["## Nodes", _nodes(report, verdict), "## Checks", _checks(report, verdict)]
         parts.append(
@@ -33,6 +39,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str) -> str:
         )
     d = verdict.digests
     digests = f"report `{d.report:.16}`, policy `{d.policy:.16}`, facts `{d.facts:.16}`"
+    digests += f", baseline `{d.baseline:.16}`" if d.baseline else ""
     parts.append(f"Digests: {digests}, engine {d.engine}.")
     return "\n\n".join(parts) + "\n"
 
@@ -67,16 +74,26 @@ def _findings(groups: tuple[Group, ...]) -> str:
     )
 
 
-def _evidence(groups: tuple[Group, ...], verdict: Verdict) -> list[str]:
+def _evidence(groups: tuple[Group, ...], verdict: Verdict, beside: Beside) -> list[str]:
     parts = []
     for item in groups[:FINDINGS]:
         remedy = remedy_of(item, verdict)
         if remedy:
             parts.append(f"**{escape(item.who)}, {escape(item.where)}**: {escape(remedy)}")
+        if lines := typed(item, verdict, beside.place):
+            parts.append(fenced("\n".join(lines)))
+        if item.source:
+            parts.append(f"The line is from: {escape(item.source)}.")
         if item.evidence:
             subject, text = item.evidence[0]
             parts.append(f"Evidence of {escape(subject)}:\n\n{fenced(text[:EVIDENCE])}")
     return list(dict.fromkeys(parts))
+
+
+def _cost(made: Cost) -> str:
+    head = ("Finding", "What it does", "Places", "Lost", "USD")
+    rows = [(row.what, row.fault, row.places, row.lost, row.usd) for row in cost_rows(made)]
+    return "\n\n".join([_table(head, rows), *(escape(note) for note in cost_notes(made))])
 
 
 def _nodes(report: Report, verdict: Verdict) -> str:

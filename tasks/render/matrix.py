@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from checks.columns import Rows, by_check
 from checks.localise import LINK
 from checks.model import CLUSTER, Cause, Finding, Level, Outcome, Planned, Report, Scope, Verdict, node_of
 
@@ -47,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True)
 class CheckLine:
-    """One planned check over the whole cluster; `seconds` is its longest observation, None without one."""
+    """One planned check over the whole cluster; `seconds` is its longest observation, None without."""
 
     planned: Planned
     state: State
@@ -76,10 +77,9 @@ def check_lines(report: Report, verdict: Verdict) -> tuple[CheckLine, ...]:
         of_check[finding.check].append(finding)
     measured: dict[str, set[str]] = defaultdict(set)
     seconds: dict[str, float] = {}
-    for row in report.observations:
-        seconds[row.check] = max(row.seconds, seconds.get(row.check, 0.0))
-        if row.outcome is Outcome.MEASURED:
-            measured[row.check].add(row.subject)
+    for check, rows in by_check(report.observations).items():
+        seconds[check] = max(rows.columns.seconds, default=0.0)
+        measured[check].update(_measured_of(rows))
     declared = report.declared
     counts = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}
     lines = []
@@ -87,7 +87,8 @@ def check_lines(report: Report, verdict: Verdict) -> tuple[CheckLine, ...]:
         required = 0 if planned.skip else counts[planned.scope]
         observed = len(measured[planned.check])
         state = _state(of_check[planned.check], planned.skip is not None, observed >= required)
-        lines.append(CheckLine(planned, state, observed, required, seconds.get(planned.check)))
+        # 0.0: another tool says nothing of its time, and a time that nobody took is none.
+        lines.append(CheckLine(planned, state, observed, required, seconds.get(planned.check) or None))
     return tuple(lines)
 
 
@@ -153,7 +154,12 @@ def _by_place(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
 
 def _measured(report: Report) -> dict[tuple[str, str], set[str]]:
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for row in report.observations:
-        if row.outcome is Outcome.MEASURED:
-            seen[node_of(row.subject), row.check].add(row.subject)
+    for check, rows in by_check(report.observations).items():
+        for subject in _measured_of(rows):
+            seen[node_of(subject), check].add(subject)
     return seen
+
+
+def _measured_of(rows: Rows) -> Iterator[str]:
+    pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)
+    return (subject for subject, outcome in pairs if outcome is Outcome.MEASURED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checks.columns import by_check
 from checks.localise import PAIRS
 from checks.model import CLUSTER, Outcome, Report, Verdict
 from tasks.render.matrix import places
@@ -31,8 +32,8 @@ class PairTable:
 def pair_table(report: Report, verdict: Verdict) -> PairTable | None:
     """The matrix of network.pairs; None where it was not measured."""
     speeds: dict[tuple[str, str], float | None] = {}
-    for row in report.observations:
-        if row.check == PAIRS and row.outcome is Outcome.MEASURED:
+    for row in by_check(report.observations).get(PAIRS, ()):
+        if row.outcome is Outcome.MEASURED:
             peers, values = row.metrics.get("peers"), row.metrics.get("bandwidth_gbps")
             if isinstance(peers, tuple) and isinstance(values, tuple):
                 cells = zip(peers, values, strict=False)

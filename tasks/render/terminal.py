@@ -6,6 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
+from tasks.render.beside import COMMAND, NOTHING_BESIDE, Beside, typed
 from tasks.render.clean import clean, one_line
 from tasks.render.grouping import Group, gathered, remedy_of
 from tasks.render.headline import explanation, headline
@@ -34,7 +35,12 @@ _ANSWERS = {
 
 
 def terminal(
-    report: Report | None, verdict: Verdict, name: str, width: int = 100, colour: bool = False
+    report: Report | None,
+    verdict: Verdict,
+    name: str,
+    width: int = 100,
+    colour: bool = False,
+    beside: Beside = NOTHING_BESIDE,
 ) -> str:
     """Text for a terminal `width` columns wide. The first line is the headline, whole, however long it is."""
     from rich.console import Console
@@ -47,9 +53,11 @@ def terminal(
     )  # fmt: skip
     console.print(Text(headline(verdict, name), style=_ANSWERS[verdict.answer]), soft_wrap=True)
     console.print(Text(explanation(verdict)))
+    for line in beside.said:
+        console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:
-        _show_findings(console, groups, verdict, width)
+        _show_findings(console, groups, verdict, width, beside)
     if report is not None:
         console.print()
         console.print(_checks(report, verdict, width))
@@ -59,11 +67,14 @@ def terminal(
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
         console.print(Text(one_line(f"{told}, measured {report.measured_at}"), style="dim"))
     d = verdict.digests
-    console.print(Text(f"report {d.report:.12}  policy {d.policy:.12}  engine {d.engine}", style="dim"))
+    base = f"baseline {d.baseline:.12}  " if d.baseline else ""
+    console.print(Text(f"report {d.report:.12}  policy {d.policy:.12}  {base}engine {d.engine}", style="dim"))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _show_findings(console: Console, groups: tuple[Group, ...], verdict: Verdict, width: int) -> None:
+def _show_findings(
+    console: Console, groups: tuple[Group, ...], verdict: Verdict, width: int, beside: Beside
+) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -77,12 +88,14 @@ def _show_findings(console: Console, groups: tuple[Group, ...], verdict: Verdict
             head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
             console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, item, remedy_of(item, verdict), width)
+        _show_detail(console, item, remedy_of(item, verdict), width, typed(item, verdict, beside.place))
     if len(groups) > len(shown):
         console.print(Text(f"{len(groups) - len(shown)} more findings: see --format json or --html."))
 
 
-def _show_detail(console: Console, item: Group, remedy: str, width: int) -> None:
+def _show_detail(
+    console: Console, item: Group, remedy: str, width: int, lines_typed: tuple[str, ...]
+) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -93,6 +106,8 @@ def _show_detail(console: Console, item: Group, remedy: str, width: int) -> None
         console.print(Text(f"{item.names}, {item.where}:", style="bold"))
     if remedy:
         console.print(Padding(Text(f"do: {one_line(remedy)}"), (0, 0, 0, 2)))
+    for line in lines_typed:
+        console.print(Padding(Text(f"$ {one_line(line, COMMAND)}"), (0, 0, 0, 2)))
     for line in lines[:EVIDENCE_LINES]:
         console.print(Padding(Text(f"| {one_line(line)}", style="dim"), (0, 0, 0, 2)))
     if len(lines) > EVIDENCE_LINES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checks.columns import by_check
 from checks.model import Report, node_of
 from checks.schedule import Spent, spent
 from tasks.render.matrix import CheckLine
@@ -50,10 +51,12 @@ def timeline(report: Report) -> Timeline | None:
     if slowest is None:
         return None
     spans: dict[str, tuple[float, float]] = {}
-    for row in report.observations:
-        if node_of(row.subject) == slowest.node and row.seconds > 0:
-            start, end = spans.get(row.check, (row.started_s, 0.0))
-            spans[row.check] = (min(start, row.started_s), max(end, row.started_s + row.seconds))
+    for check, rows in by_check(report.observations).items():
+        c = rows.columns
+        for subject, started_s, seconds in zip(c.subjects, c.started_s, c.seconds, strict=True):
+            if node_of(subject) == slowest.node and seconds > 0:
+                start, end = spans.get(check, (started_s, 0.0))
+                spans[check] = (min(start, started_s), max(end, started_s + seconds))
     whole = max((end for _, end in spans.values()), default=0.0) or 1.0
     ordered = sorted(spans.items(), key=lambda item: (item[1], item[0]))
     bars = tuple(

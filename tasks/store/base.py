@@ -2,7 +2,10 @@
 
 StoreError              the store failed; carries the remedy
 |- BadKey               the key is not of the form "a/b/c" (a defect of the caller)
-|- StoreUnwritable      read-only, or no permission: nothing can be kept
+|- BadAddress           what was named is neither a folder nor s3://bucket/prefix
+|- StoreMissing         there is no such bucket, or a file where its folder should be
+|- StoreUnwritable      read-only, no permission or no credentials: nothing can be kept
+|- StoreUnreachable     it did not answer, or only with "later", until the deadline
 `- StoreFull            no space is left
 """
 
@@ -23,8 +26,20 @@ class BadKey(StoreError):
     """A key that no store takes."""
 
 
+class BadAddress(StoreError):
+    """Neither a folder nor s3://bucket/prefix."""
+
+
+class StoreMissing(StoreError):
+    """There is no such bucket, or a file where its folder should be."""
+
+
 class StoreUnwritable(StoreError):
-    """Read-only, or no permission."""
+    """Read-only, no permission, or no credentials."""
+
+
+class StoreUnreachable(StoreError):
+    """It did not answer, or only with "later", until the deadline."""
 
 
 class StoreFull(StoreError):
@@ -34,7 +49,7 @@ class StoreFull(StoreError):
 class Store(Protocol):
     """Bytes under keys like "gates/local-1/verdict.json". A value is read whole or not at all.
 
-    What was put is durable on return. Every method raises StoreError and nothing else.
+    What was put is durable on return. Every method ends in bounded time, and raises StoreError and nothing else.
     """
 
     def place(self, key: str) -> str:
@@ -62,7 +77,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str) -> tuple[str, ...]:
-        """The keys below the folder `prefix` ("" for all), sorted."""
+        """The keys below the folder `prefix` ("" for all), sorted; files that no store could have made are left out."""
         ...
 
     def delete(self, key: str) -> None:

@@ -7,13 +7,27 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
-from tasks.store.base import StoreError, StoreFull, StoreUnwritable, checked
+from tasks.store.base import (
+    KEY,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreUnreachable,
+    StoreUnwritable,
+    checked,
+)
 
 LOCK = ".lock"
 TEMPORARY = ".tmp-"
+# It is held for the time of one small write.
+LOCK_S = 30.0
+LOCK_AGAIN_S = 0.01
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
 
@@ -76,7 +90,7 @@ class FolderStore:
         """The file's bytes."""
         path = self.root / checked(key)
         try:
-            return path.read_bytes()
+            return _read(path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -86,11 +100,11 @@ class FolderStore:
         """Every file below, those being written left out."""
         top = self.root / checked(prefix) if prefix else self.root
         found: list[str] = []
-        for folder, folders, files in os.walk(top):
+        for folder, folders, files in os.walk(top, onerror=_unless_gone):
             folders[:] = [name for name in folders if not name.startswith(".")]
             inside = Path(folder).relative_to(self.root)
-            found += [str(inside / name) for name in files if not name.startswith(".")]
-        return tuple(sorted(found))
+            found += [str(inside / name) for name in files]
+        return tuple(sorted(key for key in found if KEY.fullmatch(key)))
 
     def delete(self, key: str) -> None:
         """Unlink."""
@@ -121,8 +135,22 @@ class FolderStore:
     def _locked(self) -> Iterator[None]:
         self.root.mkdir(parents=True, exist_ok=True)
         with open(self.root / LOCK, "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it when its holder dies
+            self._take(file)  # the kernel lets go of it when its holder dies
             yield
+
+    def _take(self, file: IO[bytes]) -> None:
+        """A holder that is stopped, or a file server that does not answer, must not stop everybody."""
+        end = time.monotonic() + LOCK_S
+        while True:
+            try:
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise StoreUnreachable(
+                        f"another process has held {file.name} for {LOCK_S:g} s. "
+                        f"See which (fuser -v {file.name}), and end it."
+                    ) from None
+            time.sleep(LOCK_AGAIN_S)
 
     @contextlib.contextmanager
     def _errors(self, path: Path) -> Iterator[None]:
@@ -138,6 +166,26 @@ class FolderStore:
                     "Run where you may write, or set [store] path in the gate file."
                 ) from error
             raise StoreError(f"the store {self.root} failed ({said}). Check its file system.") from error
+
+
+def _read(path: Path) -> bytes:
+    """A named pipe in the place of a value would never end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        return file.read()
+
+
+def _unless_gone(error: OSError) -> None:
+    """A folder that cannot be read is not an empty one."""
+    if isinstance(error, NotADirectoryError):
+        raise StoreMissing(
+            f"{error.filename}: a part of it is a file. Name the folder of a store."
+        ) from error
+    if not isinstance(error, FileNotFoundError):
+        raise StoreError(
+            f"{error.filename} cannot be listed: {error.strerror}. Correct its permissions."
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,13 +12,13 @@ from checks.catalog import CATALOG
 from checks.check import CatalogError, imported
 from checks.facts.table import Instance, lacks
 from checks.model import Declared, Part, Profile, Scope, Skip
-from tests.sample_reports import toy_check
+from tests.sample_reports import MADE_UP, toy_check
 
 CPU = Declared("cpu", 1, 0, 1)
 P5 = Declared("p5.48xlarge", 1, 8, 8)
-NOTHING = Instance(0, "", "test", efa_devices=0, neuron_devices=0, nvlinks=0)
-EVERYTHING = Instance(8, "H100", "test", efa_devices=32, neuron_devices=16, nvlinks=18)
-UNKNOWN = Instance(8, "H100", "test")
+NOTHING = Instance(0, "", MADE_UP, efa_devices=0, neuron_devices=0, nvlinks=0)
+EVERYTHING = Instance(8, "H100", MADE_UP, efa_devices=32, neuron_devices=16, nvlinks=18)
+UNKNOWN = Instance(8, "H100", MADE_UP)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.decode import DecodeError, Range, Text, decode, nearest, parse_json
+from checks.decode import MAX_DEPTH, DecodeError, Range, Text, decode, nearest, parse_json
 
 
 class Colour(Enum):
@@ -121,3 +121,13 @@ def test_nearest_is_silent_rather_than_far() -> None:
         nearest("atempt", ["attempt", "nodes"]),
         nearest("zzz", ["attempt", "nodes"]),
     )
+
+
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ("[1,", "]")])
+def test_as_many_levels_are_read_as_promised_and_no_more(opened: str, closed: str) -> None:
+    """Lists, tables, and lists beside numbers."""
+    deepest = opened * MAX_DEPTH + "1" + closed * MAX_DEPTH
+
+    assert parse_json(deepest, 1 << 20) is not None
+    with pytest.raises(DecodeError, match="nested deeper"):
+        parse_json(f"[{deepest}]", 1 << 20)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.localise import PAIRS, REACHABILITY, judge
-from checks.model import CLUSTER, Cause, Finding, Level, Observation, Outcome, Report, Value
+from checks.model import CLUSTER, EVIDENCE_BYTES, Cause, Finding, Level, Observation, Outcome, Report, Value
 from checks.policy import CheckPolicy, Policy
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric
 
@@ -213,3 +213,29 @@ def test_two_hundred_hosts_with_a_slow_one_are_judged_in_seconds() -> None:
 
     assert ["node-7"] == [finding.subject for finding in found]
     assert time.monotonic() - begun < 20
+
+
+def _scattered(nodes: int) -> set[tuple[int, int]]:
+    """A fifth of all pairs, spread so that no host has more than its share."""
+    return {(a, b) for a in range(nodes) for b in range(nodes) if a != b and (a + b) % 5 == 0}
+
+
+@pytest.mark.parametrize("how", ["slow", "down"])
+def test_thousands_of_bad_links_are_one_finding_and_take_no_minutes(how: str) -> None:
+    """Blame is linear in pairs: it once looked at every bad one for every other one."""
+    many = _scattered(120)
+    report = _report(120, slow=many) if how == "slow" else _report(120, down=many)
+    started = time.perf_counter()
+
+    (found,) = [f for f in _findings(report) if f.level is Level.FAIL]
+
+    assert time.perf_counter() - started < 2.0
+    assert (CLUSTER, Cause.CONFIGURATION) == (found.subject, found.cause)
+    assert "no host explains it" in found.message and len(found.evidence.encode()) <= EVIDENCE_BYTES
+
+
+def test_a_speed_that_is_a_truth_value_is_no_speed() -> None:
+    """JSON's true is no bandwidth of 1 GB/s."""
+    report = with_metric(healthy(2), PAIRS, "node-0", "bandwidth_gbps", (True,))
+
+    assert any("no bandwidth measured" in f.message for f in _findings(report))

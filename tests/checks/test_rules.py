@@ -168,6 +168,17 @@ def test_a_rule_that_would_hold_nothing_is_refused(rule: dict[str, object], why:
     assert caught.value.path.startswith(f"checks.{CHECK}.rules[0]")
 
 
+@pytest.mark.parametrize("over", [Over.SUBJECT, Over.CLUSTER])
+def test_minus_one_is_no_small_count(over: Over) -> None:
+    """Tools print it for "I cannot tell"; a rule that bounds from above alone once passed it."""
+    rule = Rule("errors", "source", over, fail_above=10)
+    rows = [Observation(CHECK, f"node-{n}", Outcome.MEASURED, 0.1, {"errors": (0, -n)}) for n in range(2)]
+
+    (found,) = apply(CHECK, CheckPolicy(rules=(rule,)), rows, 2)
+
+    assert (Level.FAIL, Cause.EVIDENCE, "node-1") == (found.level, found.cause, found.subject)
+
+
 def test_the_odd_rank_among_many_is_named_itself() -> None:
     """Not its node alone: the GPU is the rank's, and so are its seven neighbours' votes."""
     rows = [

@@ -11,8 +11,9 @@ from checks.facts.table import Instance, is_of_model
 from checks.model import Cause, Finding, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Rule, load
 from checks.rules import Known, apply
+from tests.sample_reports import MADE_UP
 
-H100 = Instance(8, "H100 80GB HBM3", "test", efa_devices=32, nvlinks=18, gpu_memory_mib=81559)
+H100 = Instance(8, "H100 80GB HBM3", MADE_UP, efa_devices=32, nvlinks=18, gpu_memory_mib=81559)
 LABELS = ("GPU 0", "GPU 1", "GPU 2")
 
 
@@ -114,8 +115,8 @@ def test_every_fact_has_a_source() -> None:
     facts = builtin()
     models = {instance.gpu for instance in facts.instances.values()}
 
-    assert all(instance.source.strip() for instance in facts.instances.values())
-    assert all(row.source.strip() for row in facts.not_applicable)
+    assert all(instance.provenance.source.strip() for instance in facts.instances.values())
+    assert all(row.provenance.source.strip() for row in facts.not_applicable)
     assert all(any(is_of_model(m, row.model) for m in models) for row in facts.not_applicable)
     assert len(set(facts.not_applicable)) == len(facts.not_applicable)
 

@@ -206,3 +206,14 @@ def test_a_thousand_healthy_nodes_are_judged_in_seconds() -> None:
 
     assert Answer.GO is verdict.answer
     assert time.monotonic() - begun < 60
+
+
+def test_a_policy_for_another_type_condemns_nobody_and_passes_nobody() -> None:
+    """Its lines say nothing of these machines: wrong sums are not judged by them, and nothing is a go."""
+    foreign = replace(POLICY, instance_types=("p5.48xlarge",))
+    for report in (healthy(), wrong_sums(healthy())):
+        verdict = decide(report, foreign, FACTS)
+
+        assert (Answer.CANNOT_TELL, ()) == (verdict.answer, verdict.condemned)
+        assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}
+        assert any("was not written for cpu" in finding.message for finding in verdict.findings)

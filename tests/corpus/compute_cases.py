@@ -13,16 +13,19 @@ from tests.corpus.compute_machines import (
     EVERY,
     GROUP,
     LOST,
+    NEIGHBOUR,
     OUT_OF_MEMORY,
     P5,
     PEER,
     Made,
     World,
+    alike,
     blind,
     eight,
     faulty,
     healthy,
     no_cuda,
+    nodes_of,
     one,
     patched,
     slower,
@@ -46,12 +49,19 @@ GEMM = [
     faulty(
         gemm.gemm, "one GPU 12 % slower in bf16",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.88, 2), [EVERY]),
-        f"rank-5 bf16: sustained_tflops is 0.88 {PEER}", instance_type=P5,
+        f"rank-5 bf16: sustained_tflops is 0.88 {NEIGHBOUR}", instance_type=P5,
     ),
     faulty(
         gemm.gemm, "one GPU 7 % slower",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.93), [EVERY]),
         "rank-5", instance_type=P5, level=Level.WARN,
+    ),
+    replace(
+        faulty(
+            gemm.gemm, "one node of five slower as a whole", nodes_of(gemm.gemm, "sustained_tflops", 0.85, [EVERY]),
+            "node-4 bf16: sustained_tflops is 0.85 times the median of the nodes", instance_type=P5,
+        ),
+        nodes=5,
     ),
     faulty(
         gemm.gemm, "emulated", one(gemm.gemm, metrics={"gflops": 0.4}), "gflops is 0.4",
@@ -68,8 +78,30 @@ GEMM = [
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
-        gemm.gemm, "faster than the silicon", one(gemm.gemm, [patched(gemm, "limit_tflops", lambda name: 1e-6)]),
+        gemm.gemm, "faster than the silicon", one(gemm.gemm, [patched(gemm, "limit_tflops", lambda *of: 1e-6)]),
         "above_peak", cause=Cause.EVIDENCE,
+    ),
+    faulty(
+        gemm.gemm, "one GPU at 0.7 of what is known",
+        eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.7, 2), [EVERY]),
+        "bf16: sustained_tflops is 497, 0.70 of the 713 that is expected", instance_type=P5,
+    ),
+    faulty(
+        gemm.gemm, "one GPU at 0.85 of what is known",
+        eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.85, 2), [EVERY]),
+        "of the 713 that is expected, below 0.9", instance_type=P5, level=Level.WARN,
+    ),
+    faulty(
+        gemm.gemm, "all GPUs at 0.7, which no peer tells", alike(gemm.gemm, "sustained_tflops", 0.7),
+        "cluster all 8 alike", instance_type=P5, cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        gemm.gemm, "one GPU above its data sheet",
+        eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 1.5, 2), [EVERY]),
+        "the benchmark is wrong", instance_type=P5, cause=Cause.EVIDENCE,
+    ),
+    blind(
+        gemm.gemm, "nothing is known of the model", eight(gemm.gemm, {}, [EVERY]), instance_type="p6-b300.48xlarge"
     ),
     blind(gemm.gemm, "out of memory", one(gemm.gemm, [patched(gemm, "make_problem", OUT_OF_MEMORY)])),
     blind(gemm.gemm, "the device is lost", one(gemm.gemm, [patched(gemm, "_multiply", LOST)])),
@@ -197,8 +229,20 @@ TRAINING = [
     ),
     faulty(
         STEP, "one GPU 20 % slower", eight(STEP, slower(STEP, "tokens_per_s", 0.8)),
-        f"rank-5 bf16: tokens_per_s is 0.8 {PEER}", instance_type=P5,
+        f"rank-5 bf16: tokens_per_s is 0.8 {NEIGHBOUR}", instance_type=P5,
     ),
+    faulty(
+        STEP, "what the slowest rank costs the job", eight(STEP, slower(STEP, "tokens_per_s", 0.8)),
+        "rank-5 the share of the job's time lost to it by bf16: tokens_per_s is 0.2", instance_type=P5,
+    ),
+    replace(
+        faulty(
+            STEP, "one node of five slower as a whole", nodes_of(STEP, "tokens_per_s", 0.88),
+            "node-4 bf16: tokens_per_s is 0.88 times the median of the nodes", instance_type=P5,
+        ),
+        nodes=5,
+    ),
+    replace(healthy(STEP, "five nodes alike", nodes_of(STEP, "tokens_per_s", 0.99), P5), nodes=5),
     faulty(
         STEP, "faster than the silicon", one(STEP, [patched(training_step, "limit_tflops", lambda name: 1e-6)]),
         "above_peak is 2", cause=Cause.EVIDENCE,

@@ -14,12 +14,14 @@ from checks.model import Cause, Level, Observation, Value, rank_subject
 from tests.corpus.case import Sort
 from tests.corpus.compute_machines import (
     GPUS,
+    H100,
     LOST,
     OUT_OF_MEMORY,
     P5,
     PEER,
     Made,
     World,
+    alike,
     blind,
     case,
     eight,
@@ -95,6 +97,23 @@ MEMORY = [
         BANDWIDTH, "one GPU's triad 7 % slower", _memory_p5({"triad_gbps": 2790.0}), "rank-5",
         instance_type=P5, level=Level.WARN,
     ),
+    faulty(
+        BANDWIDTH, "one GPU's HBM at 0.7", _memory_p5({"triad_gbps": 1923.0}), "0.70 of the 2747 that is expected",
+        instance_type=P5,
+    ),
+    faulty(
+        BANDWIDTH, "one GPU's HBM at 0.85", _memory_p5({"triad_gbps": 2335.0}), "0.85 of the 2747 that is expected",
+        instance_type=P5, level=Level.WARN,
+    ),
+    faulty(
+        BANDWIDTH, "all GPUs' HBM at 0.7, which no peer tells", alike(BANDWIDTH, "triad_gbps", 0.7),
+        "cluster all 8 alike", instance_type=P5, cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        BANDWIDTH, "faster than the HBM", alike(BANDWIDTH, "triad_gbps", 1.2), "the benchmark is wrong",
+        instance_type=P5, cause=Cause.EVIDENCE,
+    ),
+    blind(BANDWIDTH, "nothing is known of the model", _memory_p5({}), instance_type="g7.48xlarge"),
     blind(BANDWIDTH, "out of memory", one(BANDWIDTH, [patched(words, "make", OUT_OF_MEMORY)])),
     blind(BANDWIDTH, "too little is free", one(
         BANDWIDTH,
@@ -150,13 +169,33 @@ def one_link(worst: float) -> Made:
     return observe
 
 
+def all_links(host_gbps: float, peer_gbps: float) -> Made:
+    """Eight ranks whose links are alike."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        (row,) = links()(tmp_path)
+        to = [[1300.0 if at == rank else peer_gbps for at in range(8)] for rank in range(8)]
+        return [
+            _with_rates(row, "node-0", rank, to[rank], [1] * 8, in_part=False, host_gbps=host_gbps)
+            for rank in range(8)
+        ]
+
+    return observe
+
+
 def _with_rates(
-    row: Observation, node: str, rank: int, to: list[float], access: list[int], in_part: bool
+    row: Observation,
+    node: str,
+    rank: int,
+    to: list[float],
+    access: list[int],
+    in_part: bool,
+    host_gbps: float = 53.0,
 ) -> Observation:
     """The row of a rank that reaches each GPU of its node at these rates."""
     rates = transfer.between_gpus(to, access, rank % len(to), in_part)
     metrics: dict[str, Value] = {"p2p_gbps": tuple(rates.values()), "gpus": tuple(rates)}
-    metrics |= {"h2d_gbps": 54.0, "d2h_gbps": 53.0, "peer_access": tuple(access)}
+    metrics |= {"h2d_gbps": host_gbps + 1, "d2h_gbps": host_gbps, "peer_access": tuple(access)}
     return replace(row, metrics={**row.metrics, **metrics}, subject=rank_subject(node, rank))
 
 
@@ -192,14 +231,16 @@ def cube_mesh(worst: float) -> Made:
             to = [360.0 if at == rank else rate(pair) for at, pair in enumerate(pairs)]
             to[3] = worst if rank == 2 else to[3]
             access = [int(at == rank or rate(pair) > 9) for at, pair in enumerate(pairs)]
-            rows.append(_with_rates(row, "node-0", rank, to, access, in_part=True))
+            rows.append(_with_rates(row, "node-0", rank, to, access, in_part=True, host_gbps=11.0))
         return rows
 
     return observe
 
 
 TRANSFER = [
-    healthy(transfer.transfer, "every link", links(), P5),
+    healthy(
+        transfer.transfer, "every link", one(transfer.transfer, [GPUS], fakes.GPU, P5, H100["compute.transfer"]), P5
+    ),
     healthy(transfer.transfer, "eight ranks", one_link(385.0), P5),
     case(
         transfer.transfer, Sort.HEALTHY, "two nodes of two GPUs without NVLink", two_pairs,
@@ -220,6 +261,19 @@ TRANSFER = [
         transfer.transfer, "a link of two lanes", links(_sent(_keep, 10_000.0)), "h2d_gbps is",
         instance_type=P5,
     ),
+    faulty(
+        transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster all 8 alike",
+        instance_type=P5, cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        transfer.transfer, "NVLinks at 0.6, all of them", all_links(53.0, 240.0), "p2p_gbps is 240, 0.72 of 335",
+        instance_type=P5, cause=Cause.CONFIGURATION,
+    ),
+    faulty(
+        transfer.transfer, "faster than PCIe", all_links(80.0, 390.0), "the benchmark is wrong",
+        instance_type=P5, cause=Cause.EVIDENCE,
+    ),
+    blind(transfer.transfer, "nothing is known of the model", all_links(12.0, 20.0), instance_type="g5.48xlarge"),
     faulty(
         transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"rank-2 GPU 6: p2p_gbps is 0.3077 {PEER}",
         instance_type=P5,

@@ -42,6 +42,7 @@ H100: dict[str, dict[str, Value]] = {
         "of_peak": 0.72,
     },
     "compute.memory_bandwidth": {"copy_gbps": 2900.0, "triad_gbps": 3000.0},
+    "compute.transfer": {"h2d_gbps": 54.0, "d2h_gbps": 53.0, "p2p_gbps": (390.0,) * 7},
     "compute.overlap": {"overlap_gflops": 640_000.0, "of_sequential": 0.8},
     "training.step": {"tokens_per_s": (30_000.0, 240_000.0), "above_peak": 0},
 }
@@ -78,6 +79,43 @@ def eight(
         rows = [replace(sound, subject=rank_subject("node-0", rank)) for rank in range(8)]
         rows[which] = replace(rows[which], metrics={**sound.metrics, **(odd or {})})
         return rows
+
+    return observe
+
+
+def nodes_of(check: Check, metric: str, factor: float, worlds: Sequence[World] = ()) -> Made:
+    """Five nodes of eight ranks; on the last one all ranks have the metric at `factor` of the others'."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        rows = eight(check, {}, worlds)(tmp_path)
+        sound = rows[0].metrics[metric]
+        assert isinstance(sound, tuple)
+        slow = tuple(float(rate or 0) * factor for rate in sound)
+        return [
+            replace(
+                row,
+                subject=rank_subject(f"node-{node}", node * 8 + rank),
+                metrics={**row.metrics, metric: slow if node == 4 else sound},
+            )
+            for node in range(5)
+            for rank, row in enumerate(rows)
+        ]
+
+    return observe
+
+
+def alike(check: Check, metric: str, factor: float, worlds: Sequence[World] = ()) -> Made:
+    """Eight ranks of a node that are all as slow as each other: what peers cannot tell."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        rows = eight(check, {}, worlds or ([EVERY] if check.name == "compute.gemm" else ()))(tmp_path)
+        sound = rows[0].metrics[metric]
+        rates = sound if isinstance(sound, tuple) else (sound,)
+        slow = tuple(float(rate or 0) * factor for rate in rates)
+        return [
+            replace(row, metrics={**row.metrics, metric: slow if isinstance(sound, tuple) else slow[0]})
+            for row in rows
+        ]
 
     return observe
 
@@ -149,3 +187,4 @@ def slower(check: Check, metric: str, factor: float, index: int | None = None) -
 
 
 PEER = "times the median of its peers"
+NEIGHBOUR = "times the median of its node"

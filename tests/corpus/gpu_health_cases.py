@@ -6,6 +6,7 @@ from checks import gpu
 from tests.corpus.gpu_machines import (
     CONFIGURATION,
     DENIED,
+    EVIDENCE,
     T4,
     UNSUPPORTED,
     WARN,
@@ -196,9 +197,17 @@ CASES = [
             gpu.recovery_action,
             f"action {action}",
             node(gpu.recovery_action, told={"5/field:230": action}),
-            f"GPU 5 (0000:a8:00.0) is {action}",
+            f"GPU 5 (0000:a8:00.0): recovery_action is {action}, above 0",
         )
         for action in range(1, 8)
+    ),
+    faulty(
+        gpu.recovery_action,
+        "a driver that does not say",
+        node(gpu.recovery_action, told={"*/field:230": error(UNSUPPORTED)}),
+        "GPU 7 (0000:ca:00.0): recovery_action is -1, below 0",
+        WARN,
+        EVIDENCE,
     ),
     blind(gpu.recovery_action, "NaN", node(gpu.recovery_action, told={"5/field:230": float("nan")})),
 ]

@@ -129,7 +129,7 @@ OFF_BUS = "NVRM: Xid (PCI:0000:ca:00): 79, pid='<unknown>', name=<unknown>, GPU 
 SXID_FATAL = "nvidia-nvswitch1: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 41 LTSSM Fault Up"
 
 
-def _xid(code: int, rest: str = ", pid=4242, name=python3, x") -> str:
+def xid_line(code: int, rest: str = ", pid=4242, name=python3, x") -> str:
     return f"NVRM: Xid (PCI:0000:ca:00): {code}{rest}"
 
 
@@ -150,9 +150,14 @@ WARN = Level.WARN
 CONFIGURATION = Cause.CONFIGURATION
 CASES = [
     *(case for check in CHECKS for case in (*_healthy(check), *_unmeasurable(check))),
-    Case(xid.name, Sort.HEALTHY, "a row was remapped", told(xid, _xid(63, ", Row Remapper: new row marked"))),
-    *(faulty(xid, f"Xid {code}", _xid(code), names="GPU at 0000:ca:00.0") for code in ACT),
-    faulty(xid, "an Xid without a tail", _xid(79, ""), names="0000:ca:00.0"),
+    Case(
+        xid.name,
+        Sort.HEALTHY,
+        "a row was remapped",
+        told(xid, xid_line(63, ", Row Remapper: new row marked")),
+    ),
+    *(faulty(xid, f"Xid {code}", xid_line(code), names="GPU at 0000:ca:00.0") for code in ACT),
+    faulty(xid, "an Xid without a tail", xid_line(79, ""), names="0000:ca:00.0"),
     faulty(xid, "8-digit domain", OFF_BUS.replace("0000:ca:00", "00000000:CA:00.0"), names="0000:ca:00.0"),
     faulty(
         xid,
@@ -164,25 +169,35 @@ CASES = [
     faulty(
         xid,
         "154 asks for a reset",
-        _xid(154, ", GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
+        xid_line(154, ", GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
         names="GPU Reset Required",
     ),
     faulty(
-        xid, "a fatal NVLink fault", _xid(149, ", NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x0)"), names="149"
+        xid,
+        "a fatal NVLink fault",
+        xid_line(149, ", NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x0)"),
+        names="149",
     ),
     faulty(
         xid,
         "an NVLink fault that it survived",
-        _xid(145, ", RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"),
+        xid_line(145, ", RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"),
         level=WARN,
         names="145",
     ),
-    faulty(xid, "contained memory error", _xid(94, ", Contained: CE User Channel"), level=WARN, names="94"),
-    faulty(xid, "a code that nobody knows", _xid(999), level=WARN, names="999"),
-    faulty(xid, "a code without an action", _xid(167, ""), level=WARN, names="167"),
+    faulty(
+        xid, "contained memory error", xid_line(94, ", Contained: CE User Channel"), level=WARN, names="94"
+    ),
+    faulty(xid, "a code that nobody knows", xid_line(999), level=WARN, names="999"),
+    faulty(xid, "a code without an action", xid_line(167, ""), level=WARN, names="167"),
     *(
         faulty(
-            xid, f"a program's Xid {code}", _xid(code), level=WARN, cause=Cause.APPLICATION, names="python3"
+            xid,
+            f"a program's Xid {code}",
+            xid_line(code),
+            level=WARN,
+            cause=Cause.APPLICATION,
+            names="python3",
         )
         for code in (13, 31, 43, 45)
     ),
@@ -195,15 +210,15 @@ CASES = [
             level=WARN,
             names="before this boot",
         )
-        for check, message in ((xid, _xid(79)), (sxid, SXID_FATAL), (hardware, OFF_BUS))
+        for check, message in ((xid, xid_line(79)), (sxid, SXID_FATAL), (hardware, OFF_BUS))
     ),
     *(
         Case(xid.name, Sort.UNMEASURABLE, f"an Xid in an unknown form: {message}", told(xid, message))
         for message in (
             "NVRM: Xid : 79",
             "NVRM: Xid (PCI:0000:ca:00): abc, pid=1",
-            _xid(154, ", GPU recovery action chan"),
-            _xid(149, ", NETIR_LINK_EVT"),
+            xid_line(154, ", GPU recovery action chan"),
+            xid_line(149, ", NETIR_LINK_EVT"),
         )
     ),
     faulty(sxid, "a fatal SXid", SXID_FATAL, names="Link 41"),

@@ -19,6 +19,7 @@ from checks.nccl.perf import tests as perf
 from checks.nccl.transport import transport
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
+from tests.public_inputs import all_reduce
 
 Observe = Callable[[Path], Sequence[Observation]]
 FOLDER = RECORDINGS_FOLDER / "nccl"
@@ -102,18 +103,19 @@ def drifted(tmp_path: Path) -> Sequence[Observation]:
     return [replace(row, subject=f"node-{index}/rank-{index}") for index, row in enumerate(rows)]
 
 
+def transported(
+    sort: Sort, name: str, observe: Observe, names: str = "", kind: str = "p5.4xlarge", **of: object
+) -> Case:
+    """A case of the transport."""
+    if sort is Sort.FAULTY:
+        of = {"cause": Cause.CONFIGURATION, **of}
+    nodes = of.pop("nodes", 1)
+    return Case("nccl.transport", sort, name, observe, kind, nodes, names=names, **of)  # type: ignore[arg-type]
+
+
 def of_transport() -> Iterator[Case]:
-    """What the log proves, and what it does not."""
-
-    def case(
-        sort: Sort, name: str, observe: Observe, names: str = "", kind: str = "p5.4xlarge", **of: object
-    ) -> Case:
-        if sort is Sort.FAULTY:
-            of = {"cause": Cause.CONFIGURATION, **of}
-        nodes = of.pop("nodes", 1)
-        return Case("nccl.transport", sort, name, observe, kind, nodes, names=names, **of)  # type: ignore[arg-type]
-
-    nvlink = other("log_nvlink.txt", "ip-10-1-8-9:703")
+    """What the log proves."""
+    case, nvlink = transported, other("log_nvlink.txt", "ip-10-1-8-9:703")
     shm = other("log_shm.txt", "ip-10-1-8-9:703")
     yield case(Sort.HEALTHY, "efa", logged(efa()))
     yield case(Sort.HEALTHY, "nvlink", logged(nvlink, "p5.48xlarge", 1), kind="p5.48xlarge")
@@ -147,7 +149,18 @@ def of_transport() -> Iterator[Case]:
     warned = efa(lambda text: text.replace("NCCL INFO Connected", "misc/socket.cc:9 NCCL WARN Connected", 1))
     yield case(Sort.FAULTY, "warned", logged(warned), "warnings is 1", level=Level.WARN)
     socket = other("log_socket.txt")
-    yield case(Sort.UNMEASURABLE, "type_unknown_to_table", logged(socket, "g4dn.metal", 2), kind="g4dn.metal")
+    yield case(
+        Sort.FAULTY,
+        "sockets_on_a_t4",
+        logged(socket, "g4dn.metal", 2),
+        "fallback_channels is 4",
+        kind="g4dn.metal",
+    )
+
+
+def of_untold_transport() -> Iterator[Case]:
+    """What the log does not prove."""
+    case, nvlink = transported, other("log_nvlink.txt", "ip-10-1-8-9:703")
     yield case(Sort.UNMEASURABLE, "no_log", logged(efa(), file="elsewhere.%p.log"))
     yield case(Sort.UNMEASURABLE, "terminal", logged(efa(), file=""))
     yield case(Sort.UNMEASURABLE, "empty", logged(lambda: ""))
@@ -193,6 +206,11 @@ def printed(
     return told(Reply(stdout=change(recorded(name)), code=code, **of))  # type: ignore[arg-type]
 
 
+def at_rate(gbps: float) -> Observe:
+    """The check, to which the program prints a run of eight GPUs whose algorithm bandwidth rises to this."""
+    return told(Reply(all_reduce(rate_gbps=gbps)))
+
+
 def installed(names: Sequence[str]) -> Observe:
     """The check in profile deep, with some of the programs."""
     outputs = {"sendrecv_perf": "sendrecv_2.17.txt", "alltoall_perf": "alltoall_2.11.txt"}
@@ -217,8 +235,22 @@ def of_tests() -> Iterator[Case]:
     def case(sort: Sort, name: str, observe: Observe, names: str = "", **of: object) -> Case:
         return Case("nccl.tests", sort, name, observe, names=names, **of)  # type: ignore[arg-type]
 
-    for name in ("all_reduce_2.11.txt", "all_reduce_2.16.txt", "all_reduce_2.17.txt"):
+    a100 = "all_reduce_2.11.txt"
+    yield case(Sort.HEALTHY, a100, printed(a100), instance_type="p4de.24xlarge")
+    for name in ("all_reduce_2.16.txt", "all_reduce_2.17.txt"):
         yield case(Sort.HEALTHY, name, printed(name))
+    known = {"cause": Cause.CONFIGURATION, "names": "of the 441"}
+    yield case(
+        Sort.FAULTY,
+        "an_a100_that_is_declared_as_a_p5",
+        printed(a100),
+        **{**known, "names": "0.50 of the 476"},
+    )
+    yield case(Sort.FAULTY, "half_of_the_known_rate", at_rate(125.0), **known)
+    yield case(Sort.FAULTY, "a_sixth_below_the_known_rate", at_rate(217.0), **known, level=Level.WARN)
+    above = {"cause": Cause.EVIDENCE, "names": "the benchmark is wrong"}
+    yield case(Sort.FAULTY, "faster_than_nvlink", at_rate(600.0), **above)
+    yield case(Sort.UNMEASURABLE, "no_baseline", at_rate(250.0), instance_type="p6-b200.48xlarge")
     wrong = "wrong_2.16.txt"
     yield case(Sort.FAULTY, "wrong", printed(wrong, code=7), "wrong_elements: all_reduce_perf is 1572871")
     yield case(Sort.FAULTY, "wrong_old_exit_0", printed(wrong), "out_of_bounds: all_reduce_perf is 3")
@@ -283,6 +315,7 @@ def unmeasurable() -> dict[str, Observe]:
 
 CASES: list[Case] = [
     *of_transport(),
+    *of_untold_transport(),
     *of_tests(),
 ]
 
@@ -331,8 +364,11 @@ RECORDINGS = [
     printed_by("all_reduce_2.16.txt", Level.PASS, instance_type="p5.48xlarge", irrelevant=COMMON),
     printed_by("all_reduce_2.17.txt", Level.PASS, irrelevant={**COMMON, **VERSION}),
     printed_by(
-        "sendrecv_2.17.txt", Level.PASS, instance_type="p5e.48xlarge", irrelevant={**COMMON, **VERSION}
+        "sendrecv_2.17.txt",
+        Level.PASS,
+        irrelevant={**COMMON, **VERSION},
     ),
+    printed_by("sendrecv_2.17.txt", Level.WARN, instance_type="p5e.48xlarge"),  # nothing is known of its rate
     printed_by(
         "two_nodes_2.17.txt",
         Level.PASS,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -64,6 +68,34 @@ def test_wrong_sums_refuse_and_name_the_rank(tmp_path: Path, play: Play) -> None
     assert logs(tmp_path, "train") == ""
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     assert page.startswith("NO-GO test: node-1/rank-3: collective.all_reduce")
+    _require_the_same_again(tmp_path, outcome.gate_id)
+
+
+def _require_the_same_again(folder: Path, gate_id: str) -> None:
+    """What the gate kept says which report it is of, and judging that again says the same."""
+    kept = folder / "store" / "gates" / gate_id
+    data = (kept / "health_check_metrics.json").read_bytes()
+    said = json.loads((kept / "verdict.json").read_bytes())
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "flows.cli.main",
+            "judge",
+            kept,
+            "--policy",
+            folder / "policy.toml",
+            "--format",
+            "json",
+        ],
+        capture_output=True,
+        check=False,
+    )
+    again = json.loads(ended.stdout)
+
+    assert hashlib.sha256(data).hexdigest() == said["digests"]["report"]
+    for key in ("level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests"):
+        assert said[key] == again[key], key
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,21 @@ torch = pytest.importorskip("torch")
         ("Tesla T4", 65),
         ("NVIDIA GB200", 2500),
         ("NVIDIA B200", 2250),
+        ("NVIDIA T4G", 65),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 504),
     ],
 )
 def test_a_model_is_found_by_its_name(name: str, tflops: float) -> None:
     """As NVML and CUDA print it; no name is taken for a longer or a shorter one."""
     assert peaks.limit_tflops(name) == tflops
+
+
+@pytest.mark.parametrize(
+    ("precision", "tflops"), [("fp32", 67), ("tf32", 494.7), ("bf16", 989), ("fp64", 989)]
+)
+def test_a_precision_has_its_own_peak(precision: str, tflops: float) -> None:
+    """An H100's float32 at its bfloat16 rate was not float32; one that the table lacks is held to the fastest."""
+    assert peaks.limit_tflops("NVIDIA H100 80GB HBM3", precision) == tflops
 
 
 @pytest.mark.parametrize("name", ["cpu", "NVIDIA L20", "NVIDIA H1000", "NVIDIA A100 beside H100", ""])

@@ -81,6 +81,14 @@ def test_the_broken_link_is_told_from_the_others() -> None:
         assert measured(2)["wrong_words"] == (0, 0, 0, transfer.LEAST_REPEATS)
 
 
+def test_ranks_that_send_at_once_send_to_different_gpus() -> None:
+    """Each begins with its own place: in no turn do two send to the same one, which would share its links."""
+    targets = [f"cuda:{index}" for index in range(8)]
+    turns = [transfer._in_turn(targets, device) for device in targets]
+
+    assert all(sorted(to) == list(range(8)) for to in (*turns, *zip(*turns, strict=True)))
+
+
 def test_fewer_gpus_than_declared_are_no_measurement() -> None:
     """Links that cannot be tried are not left out in silence."""
     with fakes.gpus(7), pytest.raises(CheckError, match="7 of 8 GPUs"):

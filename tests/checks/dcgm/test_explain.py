@@ -108,3 +108,27 @@ def test_a_refusal_is_no_result(text: str) -> None:
     """dcgmi's own words are the reason."""
     with pytest.raises(Broken):
         read(text, Asked())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run dcgmi diag -r 2. It ends with Successfully ran diagnostic for group.\n",
+        "See the Health Monitor Report of dcgmi health -c for it.\n",
+        "job 7: Policy Information was not set\n",
+        'The key "DCGM Diagnostic" holds the tests.\n',
+        "Apr  9 02:00:00 h cron[7]: Error: Unable to run diagnostic\n",
+    ],
+)
+def test_a_text_that_speaks_of_dcgmi_is_not_its_output(text: str) -> None:
+    """Documentation, a job's log, a syslog."""
+    assert not detect(text)
+
+
+def test_a_version_that_is_not_stated_is_not_made_up() -> None:
+    """A table without its header is read as the oldest that has this form, and no number is put in its mouth."""
+    whole = text_of("diag_33_r2.txt")
+    assert "DCGM 3.3" in read(whole, P5).title
+    cut = "\n".join(line for line in whole.splitlines() if "DCGM Version" not in line)
+
+    assert read(cut, P5).title.startswith("dcgmi diag of DCGM of an unstated version, 8 GPUs")

@@ -19,6 +19,7 @@ from checks.host.environment import (
     settings,
 )
 from checks.host.settings import KNOWN, Harm, World, lint, parse_file
+from tests.sample_reports import MADE_UP
 
 WORLD = World(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
 
@@ -141,7 +142,7 @@ def test_a_file_that_cannot_be_read_is_no_measurement(tmp_path: Path) -> None:
 
 def test_the_instance_table_tells_of_efa() -> None:
     """Or nobody knows."""
-    row = Instance(gpus=8, gpu="H100", source="x")
+    row = Instance(gpus=8, gpu="H100", provenance=MADE_UP)
 
     assert [
         has_efa(made) for made in (None, row, replace(row, efa_devices=0), replace(row, efa_devices=32))

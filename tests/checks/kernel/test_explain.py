@@ -19,19 +19,95 @@ WHOLE = (
     "kmsg_nvlink5.txt",
     "dmesg_healthy.txt",
     "dmesg_off_bus.txt",
-    "dmesg_ctime_gsp.txt",
     "journal_memory.txt",
-    "messages_sxid.txt",
 )
+EXCERPTS = ("dmesg_ctime_gsp.txt", "messages_sxid.txt")
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *EXCERPTS])
+def test_a_recording_is_recognised(name: str) -> None:
+    """Every form that the project recorded."""
+    assert explain.detect((RECORDINGS / name).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_recording_is_recognised(name: str) -> None:
-    """Every form that the project recorded, as a whole and without a doubt."""
-    text = (RECORDINGS / name).read_text(encoding="utf-8")
+def test_a_log_that_begins_with_the_kernel_is_whole(name: str) -> None:
+    """Nothing came before its first line."""
+    assert explain.read((RECORDINGS / name).read_text(encoding="utf-8"), Asked()).unread == ()
 
-    assert explain.detect(text)
-    assert explain.read(text, Asked()).unread == ()
+
+@pytest.mark.parametrize("name", EXCERPTS)
+def test_an_excerpt_of_an_hour_is_in_doubt(name: str) -> None:
+    """It begins somewhere, and shows less than the day that is looked at on a node."""
+    (doubt,) = explain.read((RECORDINGS / name).read_text(encoding="utf-8"), Asked()).unread
+
+    assert "does not begin at a start of the kernel" in doubt
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[  0.000000] x86: a\n[  90.0] y\n", ""),
+        ("[ 5000.0] x\n[ 9000.0] y\n", "begins 5000 s after the kernel's start and covers 4000 s"),
+        ("[ 5000.0] x\n[ 99000.0] y\n", ""),
+        ("Apr  9 01:00:00 h kernel: x\nApr  9 02:00:00 h kernel: y\n", "covers 3600 s of the day"),
+        ("Apr  9 01:00:00 h kernel: x\nApr 10 02:00:00 h kernel: y\n", ""),
+        ("Apr  9 01:00:00 h kernel: Linux version 6.1\nApr  9 02:00:00 h kernel: y\n", ""),
+        ("Apr  9 01:00:00 h kernel: x\nApr  9 01:01:00 h kernel: Linux version 6.1\nApr  9 02:00:00 h kernel: y\n", ""),
+        ("Apr  9 01:00:00 h cron[1]: Linux version 6.1\nApr  9 01:00:01 h kernel: x\nApr  9 02:00:00 h kernel: y\n", "covers"),
+        ("6,7,1000000,-;x\n6,8,90000000000,-;y\n", ""),
+        ("[ 5000.0] x\n[ 5001.0] y\nApr  9 01:00:00 h kernel: x\n", "covers 1 s"),
+    ],
+    ids=["from 0", "an hour", "a day", "an hour of syslog", "a day of syslog", "a start", "a later start",
+         "a program speaks of a start", "a day of records", "two clocks"],
+)  # fmt: skip
+def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said: str) -> None:
+    """A machine that failed two hours ago has an hour's log without a fault."""
+    doubts = explain.read(text, Asked()).unread
+
+    assert (said == "") == (doubts == ())
+    assert all(said in doubt for doubt in doubts)
+
+
+def test_zeros_in_a_log_hide_no_fault() -> None:
+    """A crash leaves a hole, and the next boot's lines behind it: the fault is found, and the hole is said."""
+    reading = explain.read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n", Asked())
+
+    assert {part.check: part for part in reading.parts}["kernel.xid"].metrics["act"] == (1,)
+    assert ["line 2 holds a zero byte: what stood there is lost"] == list(reading.unread)
+
+
+def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
+    """What stands beyond its first 64 KiB was not looked at."""
+    reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000} I/O\n", Asked())
+
+    assert ["line 2 is longer than any of the kernel's: it was not read to its end"] == list(reading.unread)
+
+
+def test_more_faults_than_can_be_held_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows was not read."""
+    monkeypatch.setattr(explain, "MOST_LINES", 10)
+    reading = explain.read("[ 0.0] Linux version 6.1\n" + f"[ 90.0] {XID}\n" * 20, Asked())
+
+    assert any(
+        "more than 10 lines may tell of faults: what follows line 11" in said for said in reading.unread
+    )
+
+
+def test_messages_that_were_dropped_count_in_a_plain_log_too() -> None:
+    """The kernel's own word, and journald's."""
+    text = "[ 0.0] Linux version 6.1\n[ 70.0] printk: 12 messages suppressed.\n"
+    missed = "Apr  9 02:00:00 h systemd-journald[7]: Missed 5 kernel messages\n"
+
+    assert {17} == {part.metrics["records_lost"] for part in explain.read(text + missed, Asked()).parts}
+
+
+def test_a_kernel_that_speaks_late_is_recognised() -> None:
+    """A syslog may begin with thousands of lines of programs."""
+    cron = "Jan 13 12:34:56 host cron[1]: job\n" * 6000
+
+    assert explain.detect(f"{cron}Jan 13 12:34:57 host kernel: {XID}\n")
+    assert not explain.detect(f"{cron}Jan 13 12:34:57 host cron[1]: {XID}\n")
 
 
 @pytest.mark.parametrize(
@@ -124,3 +200,54 @@ def test_a_number_without_end_is_read_without_harm(line: str) -> None:
     reading = explain.read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n", Asked())
 
     assert len(reading.parts) == 3
+
+
+START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
+FAULT = f"Nov 21 12:00:00 n1 kernel: {XID}\nNov 21 13:00:00 n1 kernel: usb 1-1: gone\n"
+DAY_BEFORE = "Nov 20 00:00:01 n1 kernel: Linux version 6.5.0\nNov 20 13:00:00 n1 kernel: usb 1-1: new\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(reversed((START + FAULT).splitlines(keepends=True))),
+        "".join(reversed(f"[ 0.0] Linux version 6\n[ 9.0] {XID}\n[ 99.0] x\n".splitlines(keepends=True))),
+        START + FAULT + DAY_BEFORE,
+    ],
+    ids=["journalctl --reverse", "dmesg | tac", "cat messages*"],
+)
+def test_a_start_that_came_before_a_fault_mends_nothing(text: str) -> None:
+    """Where it stands in the text is not when it was."""
+    found = {part.check: part.metrics for part in explain.read(text, Asked()).parts}["kernel.xid"]
+
+    assert ((1,), (0,)) == (found["act"], found["handled"])
+
+
+@pytest.mark.parametrize("other", ["Linux version 6.5.0", XID.replace("79", "94")])
+def test_another_machine_neither_mends_nor_explains(other: str) -> None:
+    """A log server's file: GPUs of all machines have the same addresses. That it holds several is said."""
+    fault = XID.replace("79", "95")
+    reading = explain.read(
+        f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n", Asked()
+    )
+    found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
+
+    assert (0,) == found["handled"] == found["routine"]
+    assert any("2 machines (n1, n2)" in doubt for doubt in reading.unread)
+
+
+def test_a_machine_without_a_name_yet_is_no_other() -> None:
+    """The first lines of a start often come from "localhost"; a domain makes no other machine."""
+    reading = explain.read(
+        f"{START.replace('n1', 'localhost')}{FAULT}Nov 21 14:00:00 n1.site kernel: x\n", Asked()
+    )
+
+    assert not any("machines" in doubt for doubt in reading.unread)
+
+
+@pytest.mark.parametrize("between", ["", "[   12.3] "])
+def test_an_xid_within_another_line_is_in_doubt(between: str) -> None:
+    """On a serial console lines of two processors run into each other."""
+    reading = explain.read(f"{START}Nov 21 12:00:00 n1 kernel: usb 1-1: new high{between}{XID}\n", Asked())
+
+    assert any("line 2 holds an Xid within it" in doubt for doubt in reading.unread)

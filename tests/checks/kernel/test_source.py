@@ -303,3 +303,14 @@ def test_a_fault_of_today_is_not_taken_for_the_same_words_of_last_week(tmp_path:
     both = source._with_files(ring.log("/dev/kmsg"), [path], xid.find, late)
 
     assert (1, 1) == (len(both.recent), len(both.older))
+
+
+def test_a_start_in_a_file_mends_nothing_in_the_ring(tmp_path: Path) -> None:
+    """The file's stamps are of another time zone, so that the start before the fault seems to come after it."""
+    path = tmp_path / "messages"
+    path.write_text("Feb 23 16:26:30 h kernel: Linux version 6.1.0\n", encoding="utf-8")
+    ring = reader()
+    ring.take([line for line in [read_record(f"4,9,6400000000,-;{XID}", NOW)] if line])
+    measured = xid.measured(source._with_files(ring.log("/dev/kmsg"), [path], xid.find, NOW), ())
+
+    assert ((1,), (0,)) == (measured.metrics["act"], measured.metrics["handled"])

@@ -8,7 +8,10 @@ import pytest
 
 from checks.check import fault_of
 from checks.kernel import xid
-from checks.kernel.xid import Need, listed_gpus, measured, need_of, table
+from checks.kernel.catalogue import Need, table
+from checks.kernel.engine import alone
+from checks.kernel.marks import MARKS
+from checks.kernel.xid import listed_gpus, measured
 from tests.checks.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of, said
 
 # The codes that NVIDIA's catalogue answers with a reset, a restart or a look at the mechanics.
@@ -25,7 +28,7 @@ PUBLIC = [
 @pytest.mark.parametrize("line", PUBLIC)
 def test_every_public_line_is_read(line: str) -> None:
     """A line with the driver's Xid tag gives one event, with code and address where it has them."""
-    events = list(xid.find(said(line)))
+    events = [event for event in xid.find(said(line)) if event.kind not in MARKS]
     tagged = " Xid" in f" {line.split('(')[0]}" and "GetMessage" not in line and "NVRM:" in line
     lost = "NVRM:" in line and "fallen off the bus" in line and "GetMessage" not in line
 
@@ -73,7 +76,7 @@ def test_what_must_be_acted_on_is(code: int) -> None:
 )
 def test_what_a_code_needs(code: int | None, need: Need) -> None:
     """A remapped row alone is routine; what is not in the table never is."""
-    assert need_of(code, "") is need
+    assert alone(code, "").need is need
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_what_a_code_needs(code: int | None, need: Need) -> None:
         (154, "", Need.UNREAD),
         (149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x0)", Need.ACT),
         (149, "NETIR_LINK_EVT  Link Fatal   XC0 i0 Link 09 (0x1)", Need.ACT),
-        (145, "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4 0x40)", Need.SUPPORT),
+        (145, "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)", Need.SUPPORT),
         (144, "SAW_MVB Non-fatal XC1 i0 Link 10", Need.SUPPORT),
         (147, "TREX", Need.UNREAD),
         (150, "", Need.UNREAD),
@@ -95,7 +98,7 @@ def test_what_a_code_needs(code: int | None, need: Need) -> None:
 )
 def test_some_lines_decide_themselves(code: int, text: str, need: Need) -> None:
     """154 names the action, 144 to 150 the severity; a text that was cut before it decides nothing."""
-    assert need_of(code, text) is need
+    assert alone(code, text).need is need
 
 
 def test_the_table_is_whole() -> None:
@@ -163,3 +166,35 @@ def test_the_driver_lists_its_gpus(tmp_path: Path) -> None:
 
     assert listed_gpus(tmp_path) == ("0000:53:00.0", "0000:ca:00.0")
     assert listed_gpus(tmp_path / "none") == ()
+
+
+def test_every_line_that_counts_holds_a_needle() -> None:
+    """Who looks for candidates among the bytes of a large log would lose the others."""
+    made = {event.line.message for line in PUBLIC for event in xid.find(said(line))}
+
+    assert made
+    assert not [line for line in made if not any(needle in line for needle in xid.NEEDLES)]
+
+
+def test_the_drivers_branch_is_read(tmp_path: Path) -> None:
+    """As /proc/driver/nvidia/version has it; None without a driver."""
+    text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  575.57.08  Sat May 24 07:25:42 UTC 2025\nGCC version:  gcc 11.4.1\n"
+    (tmp_path / "version").write_text(text)
+
+    assert xid.driver_branch(tmp_path / "version") == 575
+    assert xid.driver_branch(tmp_path / "none") is None
+
+
+def test_incidents_are_listed_side_by_side() -> None:
+    """What an overlay needs later: whose, which, how often, what for, why; nothing for a quiet log."""
+    result = measured(log_of(f"[ 9990.0] {XID}\n[ 9991.0] {XID}\n"), EIGHT)
+    quiet = measured(log_of("[ 9990.0] all well\n"), EIGHT)
+
+    assert (result.metrics["incidents"], result.metrics["event_codes"]) == (1, (79,))
+    assert (result.metrics["event_counts"], result.metrics["event_actions"]) == ((2,), ("reboot",))
+    assert result.metrics["event_gpus"] == ("GPU 6 (0000:b9:00.0)",)
+    assert "row 79: RESTART_BM" in result.evidence
+    assert (quiet.metrics["incidents"], [name for name in quiet.metrics if name.startswith("event_")]) == (
+        0,
+        [],
+    )

@@ -9,8 +9,10 @@ from unittest import mock
 import pytest
 
 from checks.check import CheckError
-from checks.nccl import debug, log
+from checks.facts.table import Instance
+from checks.nccl import debug, log, transport
 from tests.corpus.nccl_cases import logging_to, recorded
+from tests.sample_reports import MADE_UP
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,17 @@ def test_the_whole_log_has_both_ranks_up_and_ended() -> None:
         said.processes,
     )
     assert ("2.27.5",) == said.versions
+
+
+def test_sockets_on_a_type_that_may_have_efa_are_not_judged() -> None:
+    """They are counted, and no fallback; where the table says of EFA they are one, or none."""
+    said = log.read(recorded("log_socket.txt"))
+    counts = [
+        transport.measured(said, Instance(4, "T4", MADE_UP, efa_devices=efa), 2) for efa in (None, 1, 0)
+    ]
+
+    assert [made["unjudged_channels"] for made in counts] == [8, 0, 0]
+    assert [made["fallback_channels"] for made in counts] == [0, 8, 0]
 
 
 def test_a_warning_is_kept_with_its_line() -> None:

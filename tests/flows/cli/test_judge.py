@@ -25,7 +25,7 @@ from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, witho
 
 GOOD, BAD, MISSING = healthy(), wrong_sums(healthy()), without_node(healthy(3, 1), "node-2")
 WHOLE_POLICY = "name = 'x'\ninstance_types = []\non_warn = 'go'\nchecks = {}\n"
-KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests"}
+KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests", "cost"}
 
 
 @dataclass(frozen=True)

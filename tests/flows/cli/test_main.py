@@ -82,7 +82,7 @@ def test_the_version_is_the_engines() -> None:
     "words",
     [
         [], ["jugde", "x"], ["judge"], ["judge", "x", "--polcy", "y"], ["judge", "x", "--format", "yaml"],
-        ["judge", "x", "--pol", "y"], ["--nonsense"], ["facts"],
+        ["judge", "x", "--pol", "y"], ["--nonsense"], ["facts", "cpu", "p5"],
     ],
 )  # fmt: skip
 def test_wrong_usage_exits_2(words: list[str]) -> None:
@@ -184,7 +184,7 @@ def test_facts_show_the_row_and_the_lines_with_their_sources() -> None:
     text, document = _run("facts", "cpu"), json.loads(_run("facts", "cpu", "--format", "json").stdout)
 
     assert "Policy local" in text.stdout and "source:" in text.stdout
-    assert {"type", "instance", "policy"} == set(document)
+    assert {"type", "instance", "facts", "policy"} == set(document)
     assert (0, "local") == (document["instance"]["gpus"], document["policy"]["name"])
 
 
@@ -217,7 +217,7 @@ def test_a_type_without_a_policy_says_so() -> None:
     ended = _run("facts", "p5.48xlarge", "--format", "json")
 
     assert 0 == ended.returncode
-    assert {"type", "instance", "policy"} == set(json.loads(ended.stdout))
+    assert {"type", "instance", "facts", "policy"} == set(json.loads(ended.stdout))
 
 
 def test_help_is_quick() -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tasks.store.base import BadKey, StoreError, StoreFull, StoreUnwritable
+from tasks.store import folder
+from tasks.store.base import (
+    BadAddress,
+    BadKey,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreUnreachable,
+    StoreUnwritable,
+)
 from tasks.store.folder import FolderStore
 
-ROOT = Path(__file__).parents[3]
+KINDS = (BadAddress, BadKey, StoreFull, StoreMissing, StoreUnreachable, StoreUnwritable)
 
 
 @pytest.fixture
@@ -22,78 +31,30 @@ def store(tmp_path: Path) -> FolderStore:
     return FolderStore(tmp_path / "store")
 
 
-def test_what_was_put_is_got(store: FolderStore) -> None:
-    """Also where it replaces something."""
-    store.put("a/b.json", b"1")
+def test_values_are_files(store: FolderStore) -> None:
+    """A person finds them with ls."""
     store.put("a/b.json", b"2")
 
-    assert (store.get("a/b.json"), store.get("a/c.json")) == (b"2", None)
     assert Path(store.place("a/b.json")).read_bytes() == b"2"
 
 
-def test_put_if_absent_sets_only_once(store: FolderStore) -> None:
-    """The second one is told so, and changes nothing."""
-    assert [store.put_if_absent("k", b"1"), store.put_if_absent("k", b"2")] == [True, False]
-    assert store.get("k") == b"1"
-
-
-def test_conditions_look_at_the_value(store: FolderStore) -> None:
-    """Replace and delete happen only to what the caller saw."""
-    store.put("k", b"1")
-
-    assert [store.replace_if("k", b"0", b"2"), store.replace_if("k", b"1", b"2")] == [False, True]
-    assert [store.delete_if("k", b"1"), store.delete_if("k", b"2"), store.delete_if("k", b"2")] == [
-        False,
-        True,
-        False,
-    ]
-    assert not store.replace_if("k", b"2", b"3")
-
-
-RACER = """
-import sys
-from pathlib import Path
-from tasks.store.folder import FolderStore
-sys.exit(0 if FolderStore(Path(sys.argv[1])).replace_if("k", b"start", sys.argv[2].encode()) else 1)
-"""
-
-
-def test_of_many_that_replace_one_wins(store: FolderStore) -> None:
-    """Compare-and-set holds between processes."""
-    store.put("k", b"start")
-    argv = (sys.executable, "-c", RACER, str(store.root))
-    racers = [subprocess.Popen((*argv, str(number)), cwd=ROOT) for number in range(4)]
-
-    won = [number for number, racer in enumerate(racers) if racer.wait(60) == 0]
-
-    assert len(won) == 1
-    assert store.get("k") == str(won[0]).encode()
-
-
-def test_list_gives_keys_below_a_folder(store: FolderStore) -> None:
-    """Sorted, without what is being written or what the store keeps for itself."""
-    for key in ("g/2/a", "g/1/b", "h"):
-        store.put(key, b"")
+def test_list_leaves_out_what_is_no_value(store: FolderStore) -> None:
+    """What is being written, what the store keeps for itself, and what somebody else left there."""
+    store.put("g/1/b", b"")
     store.probe()
-    (store.root / "g" / ".tmp-1-x").write_bytes(b"half")
+    for name in (".tmp-1-x", "copy of b"):
+        (store.root / "g" / name).write_bytes(b"half")
 
-    assert store.list("g") == ("g/1/b", "g/2/a")
-    assert store.list("") == ("g/1/b", "g/2/a", "h")
-    assert store.list("absent") == ()
-
-
-@pytest.mark.parametrize(
-    "key", ["", "/a", "../a", "a/../b", "a//b", ".a", "a/.b", "a\n", "a/", "ä", "a" * 600]
-)
-def test_a_key_cannot_leave_the_store(store: FolderStore, key: str) -> None:
-    """Names of files are made of few characters."""
-    with pytest.raises(BadKey):
-        store.put(key, b"")
+    assert store.list("g") == ("g/1/b",)
 
 
-def test_deleting_what_is_not_there_is_fine(store: FolderStore) -> None:
-    """Idempotent."""
-    store.delete("a/b")
+def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(store: FolderStore) -> None:
+    """Reports that cannot be seen are not reports that are not there."""
+    store.put("g/1/b", b"")
+    (loop := store.root / "h").symlink_to(loop)
+
+    with pytest.raises(StoreError, match="cannot be listed"):
+        store.list("h")
 
 
 def test_a_file_in_the_way_is_unwritable(tmp_path: Path) -> None:
@@ -140,4 +101,25 @@ def test_a_read_only_disk_is_unwritable(small_disk: Path) -> None:
 
 def test_every_error_is_a_store_error() -> None:
     """One base for the seam."""
-    assert all(issubclass(kind, StoreError) for kind in (BadKey, StoreFull, StoreUnwritable))
+    assert all(issubclass(kind, StoreError) for kind in KINDS)
+
+
+def test_a_lock_that_is_never_let_go_of_is_said(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was stopped while it held the lock; every method ends."""
+    monkeypatch.setattr(folder, "LOCK_S", 0.1)
+    store.put("a", b"1")
+    with open(store.root / folder.LOCK, "ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StoreUnreachable, match="another process has held"):
+            store.replace_if("a", b"1", b"2")
+
+    assert (True, b"2") == (store.replace_if("a", b"1", b"2"), store.get("a"))
+
+
+def test_a_pipe_in_the_place_of_a_value_is_an_error(store: FolderStore) -> None:
+    """Nobody writes into it: to read it would never end."""
+    store.put("a/b", b"1")
+    os.mkfifo(store.root / "a" / "c")
+
+    with pytest.raises(StoreError, match="no file"):
+        store.get("a/c")

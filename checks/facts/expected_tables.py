@@ -1,0 +1,151 @@
+"""What machines are known to reach: collectives by size, products, memory, transfers; each row with its provenance.
+
+A row that its part cannot reach, or that no plausible part could miss, is refused: the first fails every machine, the
+second none. DecodeError says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from checks.decode import DecodeError, Range, decode, parse_json
+from checks.facts.parts import Parts, RooflinePart
+from checks.facts.provenance import Provenance, resolved
+from checks.facts.threshold import fault_in
+
+HERE = Path(__file__).parent
+FILES = ("parts", "collectives", "gemm", "memory", "transfer")
+MOST_BYTES = 1 << 24
+Fraction = Annotated[float, Range(0.1, 1)]
+Bandwidth = Annotated[float, Range(0.01, 1e6)]
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """Bus bandwidths (10^9 bytes/s, as nccl-tests defines it) of one collective on `nodes` nodes of one of `types`.
+
+    `points` are (size in bytes, bus bandwidth), both rising. `low_fraction` of them is the low end of what is expected.
+    "all_reduce_of_rails": each GPU with its counterparts on the other nodes, all at once, `ranks` in a group.
+    """
+
+    types: tuple[str, ...]
+    nodes: Annotated[int, Range(1, 100_000)]
+    ranks: Annotated[int, Range(2, 1_000_000)]
+    collective: str
+    transport: str
+    points: tuple[tuple[float, ...], ...]
+    provenance: Provenance
+    low_fraction: Fraction = 1.0
+
+
+@dataclass(frozen=True)
+class GemmRow:
+    """10^12 operations a second that a model sustains in a precision."""
+
+    model: str
+    precision: str
+    tflops: Annotated[float, Range(0.1, 1e5)]
+    provenance: Provenance
+    low_fraction: Fraction = 1.0
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """10^9 bytes/s of a model's own memory, reads and writes together; `test` is "copy" or "triad"."""
+
+    model: str
+    test: str
+    gbps: Bandwidth
+    provenance: Provenance
+    low_fraction: Fraction = 1.0
+
+
+@dataclass(frozen=True)
+class TransferRow:
+    """10^9 bytes/s one way: "h2d", "d2h" over the host's link, "p2p" between two GPUs of a node."""
+
+    model: str
+    way: str
+    gbps: Bandwidth
+    provenance: Provenance
+    low_fraction: Fraction = 1.0
+
+
+@dataclass(frozen=True)
+class ExpectedTables:
+    """All that is expected of machines, and the rooflines of their parts."""
+
+    parts: Parts = field(default_factory=Parts)
+    collectives: tuple[CollectiveRow, ...] = ()
+    gemm: tuple[GemmRow, ...] = ()
+    memory: tuple[MemoryRow, ...] = ()
+    transfer: tuple[TransferRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    parts: tuple[RooflinePart, ...] = ()
+    collectives: tuple[CollectiveRow, ...] = ()
+    gemm: tuple[GemmRow, ...] = ()
+    memory: tuple[MemoryRow, ...] = ()
+    transfer: tuple[TransferRow, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def builtin() -> ExpectedTables:
+    """The tables of this version."""
+    return load({name: (HERE / f"{name}.json").read_bytes() for name in FILES})
+
+
+def load(texts: Mapping[str, bytes]) -> ExpectedTables:
+    """The tables from their JSON texts, by name. Raises DecodeError."""
+    rows = {name: decode(_Rows, resolved(parse_json(texts[name], MOST_BYTES), name)) for name in FILES}
+    made = ExpectedTables(
+        Parts(rows["parts"].parts),
+        rows["collectives"].collectives,
+        rows["gemm"].gemm,
+        rows["memory"].memory,
+        rows["transfer"].transfer,
+    )
+    _require_sense(made)
+    return made
+
+
+def _require_sense(tables: ExpectedTables) -> None:
+    for at, curve in enumerate(tables.collectives):
+        _require_curve(curve, f"collectives[{at}]")
+    for path, model, value, most in _against_rooflines(tables):
+        if most is None:
+            raise DecodeError(f"there is no part {model!r} to hold it to", path)
+        why = fault_in(value, most, model)
+        if why:
+            raise DecodeError(why, path)
+
+
+def _against_rooflines(tables: ExpectedTables) -> Iterable[tuple[str, str, float, float | None]]:
+    find = tables.parts.find
+    for at, gemm in enumerate(tables.gemm):
+        part = find(gemm.model)
+        yield f"gemm[{at}]", gemm.model, gemm.tflops, part.most_tflops(gemm.precision) if part else None
+    for at, memory in enumerate(tables.memory):
+        part = find(memory.model)
+        yield f"memory[{at}]", memory.model, memory.gbps, part.memory_gbps if part else None
+    for at, row in enumerate(tables.transfer):
+        part = find(row.model)
+        if row.way != "p2p" or row.model != "V100":  # a pair of V100s has one or two of its six NVLinks
+            yield f"transfer[{at}]", row.model, row.gbps, part.most_gbps(row.way) if part else None
+
+
+def _require_curve(curve: CollectiveRow, path: str) -> None:
+    """Sizes and bandwidths rise, and with them the time: so does what lies between two points."""
+    if not curve.points or any(len(point) != 2 or min(point) <= 0 for point in curve.points):
+        raise DecodeError("points are pairs of a size and a bus bandwidth, both above 0", f"{path}.points")
+    for (size, gbps), (next_size, next_gbps) in zip(curve.points, curve.points[1:], strict=False):
+        if next_size <= size or next_gbps < gbps or next_size / next_gbps <= size / gbps:
+            raise DecodeError(
+                f"the point at {next_size:g} does not follow that at {size:g}", f"{path}.points"
+            )

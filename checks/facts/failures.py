@@ -1,0 +1,135 @@
+"""How often machines fail, of what, and for how long: published statistics, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from checks.decode import DecodeError, Range, decode, parse_json
+from checks.facts.provenance import Provenance, resolved
+
+FAILURES = Path(__file__).parent / "failures.json"
+RANGES = (
+    "probability_fail",
+    "probability_warn",
+    "repeat_hours",
+    "slow_fail",
+    "slow_warn",
+    "detect_crash_hours",
+    "detect_hang_hours",
+    "restart_hours",
+    "replacement_hours",
+    "checkpoint_hours",
+)
+
+
+class Fault(str, Enum):
+    """What a defect does to a training job."""
+
+    CRASH = "crash"
+    HANG = "hang"
+    SLOW = "slow"
+    CORRUPTION = "corruption"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Failures per 1,000 nodes and day."""
+
+    per_1000_node_days: Annotated[float, Range(0, 1000)]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """How many interruptions of one study had this cause, and what it does to a job."""
+
+    count: Annotated[int, Range(0, 1_000_000)]
+    fault: Fault
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of nodes that checks of this kind find defective."""
+
+    share_of_nodes: Annotated[float, Range(0, 1)]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Span:
+    """From the least to the most that the statistics allow."""
+
+    low: float
+    high: float
+
+    def times(self, other: Span) -> Span:
+        """The product of two spans of numbers that are not negative."""
+        return Span(self.low * other.low, self.high * other.high)
+
+    def scaled(self, factor: float) -> Span:
+        """Times one number that is not negative."""
+        return Span(self.low * factor, self.high * factor)
+
+    def plus(self, other: Span) -> Span:
+        """The sum."""
+        return Span(self.low + other.low, self.high + other.high)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A span with its source: hours, or a fraction, as its name says."""
+
+    low: Annotated[float, Range(0, 1e6)]
+    high: Annotated[float, Range(0, 1e6)]
+    provenance: Provenance
+
+    @property
+    def span(self) -> Span:
+        """The numbers alone."""
+        return Span(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The tables. `defective` maps the start of a check's name to a share; "" is for all that no other is for."""
+
+    rates: Mapping[str, Rate]
+    causes: Mapping[str, FailureCause]
+    defective: Mapping[str, Share]
+    ranges: Mapping[str, Spread]
+
+    def span(self, name: str) -> Span:
+        """One of RANGES."""
+        return self.ranges[name].span
+
+    def share(self, check: str) -> Share:
+        """The share of nodes that checks like this one find defective; the longest start of its name decides."""
+        fitting = [start for start in self.defective if check.startswith(start)]
+        return self.defective[max(fitting, key=len)]
+
+
+@lru_cache(maxsize=1)
+def builtin_failures() -> Failures:
+    """The statistics of this version."""
+    return load_failures(parse_json(FAILURES.read_bytes(), 1 << 20))
+
+
+def load_failures(document: object) -> Failures:
+    """The statistics in a plain document. Raises DecodeError."""
+    made = decode(Failures, resolved(document, "rates", "causes", "defective", "ranges"))
+    for name in RANGES:
+        if name not in made.ranges:
+            raise DecodeError("missing key", f"ranges.{name}")
+    for name, spread in made.ranges.items():
+        if spread.low > spread.high:
+            raise DecodeError("low lies over high", f"ranges.{name}")
+    if "" not in made.defective or not made.rates:
+        raise DecodeError('needs a row for every other check ("") and a rate', "defective")
+    return made

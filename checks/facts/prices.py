@@ -1,0 +1,63 @@
+"""What an hour of a node costs: dated list prices, and the reader of a site's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from checks.decode import DecodeError, Range, decode, parse_json
+from checks.facts.provenance import Provenance, resolved
+
+PRICES = Path(__file__).parent / "prices.json"
+UsdPerHour = Annotated[float, Range(0.0001, 100_000)]
+
+
+class Purchase(str, Enum):
+    """How the nodes are paid: on demand, of EC2 or of SageMaker (whose "ml.p5.48xlarge" is a p5.48xlarge)."""
+
+    EC2 = "ec2"
+    SAGEMAKER = "sagemaker"
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars for one node and hour, on demand."""
+
+    instance_type: str
+    purchase: Purchase
+    region: str
+    usd_per_node_hour: UsdPerHour
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Prices:
+    prices: tuple[Price, ...]
+
+
+@lru_cache(maxsize=1)
+def builtin_prices() -> tuple[Price, ...]:
+    """The list prices of this version."""
+    return load_prices(parse_json(PRICES.read_bytes(), 1 << 20))
+
+
+def load_prices(document: object) -> tuple[Price, ...]:
+    """A table of prices, each with its provenance. Raises DecodeError, also for two prices of one thing."""
+    rows = decode(_Prices, resolved(document, "prices")).prices
+    seen: set[tuple[str, Purchase]] = set()
+    for index, row in enumerate(rows):
+        if (row.instance_type, row.purchase) in seen:
+            said = f"a second price of {row.instance_type} ({row.purchase.value})"
+            raise DecodeError(said, f"prices[{index}]")
+        seen.add((row.instance_type, row.purchase))
+    return rows
+
+
+def price_of(rows: Sequence[Price], instance_type: str, purchase: Purchase = Purchase.EC2) -> Price | None:
+    """The price of a node of the type; None where the table has none."""
+    fitting = (row for row in rows if (row.instance_type, row.purchase) == (instance_type, purchase))
+    return next(fitting, None)

@@ -1,0 +1,131 @@
+"""Where a number comes from: no row of a table of facts is without it.
+
+A row holds the four keys itself, or names an entry of its file's own "provenance" table; a key of its own beside the
+name says it more exactly.
+
+    {"provenance": {"aws": {"source": "...", "conditions": "as sold", "date": "2026-11", "kind": "documented"}},
+     "instances": {"p5.48xlarge": {"gpus": 8, "provenance": "aws"}}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+
+from checks.decode import DecodeError, decode, nearest
+
+DATE = r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?"
+TABLE = "provenance"
+
+
+class Kind(str, Enum):
+    """What sort of number it is: seen on a machine, said by its maker, somebody's limit, or computed from others."""
+
+    MEASURED = "measured"
+    DOCUMENTED = "documented"
+    THRESHOLD = "threshold"
+    DERIVED = "derived"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """`conditions` say under what the number holds ("as sold" at least); `date` is YYYY-MM or YYYY-MM-DD: when it was
+    measured, else when the source was read.
+    """
+
+    source: str
+    conditions: str
+    date: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"{self.source} ({self.conditions}; {self.kind.value}, {self.date})"
+
+
+KEYS = tuple(field.name for field in fields(Provenance))
+
+
+def resolved(document: object, *tables: str) -> dict[str, object]:
+    """A file of facts whose rows, in each of `tables`, hold {"provenance": {the four keys}}, ready for `decode`.
+
+    A table is a list of rows or a mapping name -> row. Raises DecodeError, with the path of the row, where one of the
+    four is missing, empty or malformed, or where a name is not in the file's table.
+    """
+    if not isinstance(document, Mapping):
+        raise DecodeError("expected a table")
+    named = entries(document.get(TABLE, {}))
+    made = {key: value for key, value in document.items() if key != TABLE}
+    for table in tables:
+        if table in made:
+            made[table] = _rows(made[table], table, named)
+    return made
+
+
+def every_row(document: object) -> Iterator[tuple[str, Provenance]]:
+    """(path, provenance) of each row of each table of a file. Raises DecodeError for a row without one.
+
+    Every key of a file but "provenance" is a table; "columns" alone names entries, for the columns of a table.
+    """
+    if not isinstance(document, Mapping):
+        raise DecodeError("expected a table")
+    tables = [key for key in document if key not in (TABLE, "columns")]
+    made = resolved(document, *tables)
+    for table in tables:
+        rows = made[table]
+        named = (
+            rows.items() if isinstance(rows, Mapping) else enumerate(rows if isinstance(rows, list) else ())
+        )
+        for key, row in named:
+            yield f"{table}.{key}", decode(Provenance, row[TABLE])
+
+
+def entries(value: object) -> dict[str, Provenance]:
+    """The file's own table: name -> provenance. Raises DecodeError."""
+    if not isinstance(value, Mapping):
+        raise DecodeError("expected a table", TABLE)
+    return {str(name): _checked(entry, f"{TABLE}.{name}") for name, entry in value.items()}
+
+
+def _rows(value: object, path: str, named: Mapping[str, Provenance]) -> object:
+    if isinstance(value, Mapping):
+        return {key: _row(row, f"{path}.{key}", named) for key, row in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_row(row, f"{path}[{index}]", named) for index, row in enumerate(value)]
+    raise DecodeError("expected rows", path)
+
+
+def _row(row: object, path: str, named: Mapping[str, Provenance]) -> dict[str, object]:
+    if not isinstance(row, Mapping):
+        raise DecodeError("expected a row", path)
+    own = {key: row[key] for key in KEYS if key in row}
+    base: dict[str, object] = {}
+    if TABLE in row:
+        name = row[TABLE]
+        if not isinstance(name, str) or name not in named:
+            raise DecodeError(
+                f"{name!r:.80} is not in the file's own table",
+                f"{path}.{TABLE}",
+                nearest(str(name), list(named)),
+            )
+        base = dict(_pairs(named[name]))
+    rest = {key: value for key, value in row.items() if key not in KEYS}
+    return {**rest, TABLE: dict(_pairs(_checked({**base, **own}, path)))}
+
+
+def _pairs(provenance: Provenance) -> Iterator[tuple[str, object]]:
+    for key in KEYS:
+        value = getattr(provenance, key)
+        yield key, value.value if isinstance(value, Kind) else value
+
+
+def _checked(value: object, path: str) -> Provenance:
+    made = decode(Provenance, value, path)
+    for key in ("source", "conditions", "date"):
+        if not getattr(made, key).strip():
+            raise DecodeError("says nothing", f"{path}.{key}")
+    if not re.fullmatch(DATE, made.date):
+        raise DecodeError(f"{made.date!r:.40} is not of the form YYYY-MM or YYYY-MM-DD", f"{path}.date")
+    return made

@@ -1,0 +1,82 @@
+"""What a node of an instance type can do at most, of everything that a check measures as a rate (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from checks.facts.parts import RooflinePart
+from checks.facts.table import Instance
+
+# AWS EC2 user guide, network bandwidth: 10 Gbit/s for one TCP flow within a cluster placement group (5 outside).
+FLOW_GBPS = 1.25
+
+
+class Quantity(str, Enum):
+    """What a rate is of, and so what bounds it."""
+
+    COMPUTE_GFLOPS = "10^9 operations/s"
+    COMPUTE_TFLOPS = "10^12 operations/s"
+    MEMORY = "GB/s of GPU memory"
+    HOST = "GB/s of the host's link"
+    PEER = "GB/s between two GPUs"
+    NODE_BUS = "GB/s of bus bandwidth within a node"
+    BUS = "GB/s of bus bandwidth"
+    NETWORK = "Gbit/s of network"
+    FLOW = "GB/s of one TCP flow"
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What a part reaches at most: `least` where the declaration is the most unfavourable, `most` where the least."""
+
+    least: float
+    most: float
+
+
+def bus_gbps(instance: Instance, part: RooflinePart, nodes: int) -> float | None:
+    """The most bus bandwidth of an all_reduce over all GPUs, as nccl-tests counts it; None where a bound is unknown.
+
+    Each GPU must receive the sum once where the switch adds (NVLS), so time >= S / link and busbw <= 2 (n - 1) / n link;
+    without, every byte crosses a link 2 (n - 1) / n times and busbw <= link. A node must receive the sum once.
+    """
+    ranks = nodes * max(instance.gpus, 1)
+    factor = 2 * (ranks - 1) / ranks
+    link = part.nvlink_gbps if instance.nvlinks and part.nvlink_gbps else part.pcie_gbps * _lanes(instance)
+    within = link * factor if part.sums_in_switch and instance.nvlinks else link
+    if nodes == 1:
+        return within
+    network = instance.network_gbit_s or instance.network_burst_gbit_s
+    return None if network is None else min(within, network / 8 * factor)
+
+
+def rooflines(instance: Instance, part: RooflinePart) -> Mapping[Quantity, Roofline]:
+    """What a node of the type can do at most, as far as the tables say."""
+    low, high = min(part.tflops.values()), max(part.tflops.values())
+    single = part.tflops.get("fp32", high)
+    made = {
+        Quantity.COMPUTE_GFLOPS: Roofline(1000 * single, 1000 * high),
+        Quantity.COMPUTE_TFLOPS: Roofline(low, high),
+        Quantity.MEMORY: _one(part.memory_gbps),
+        Quantity.HOST: _one(part.pcie_gbps * _lanes(instance)),
+        Quantity.PEER: Roofline(part.pcie_gbps * _lanes(instance), part.nvlink_gbps or part.pcie_gbps),
+        Quantity.FLOW: _one(FLOW_GBPS),
+    }
+    alone, two = bus_gbps(instance, part, 1), bus_gbps(instance, part, 2)
+    if instance.gpus > 1 and alone is not None:
+        made[Quantity.NODE_BUS] = _one(alone)
+    if two is not None:
+        made[Quantity.BUS] = Roofline(two, max(two, alone or two))
+    network = instance.network_gbit_s or instance.network_burst_gbit_s
+    if network is not None:
+        made[Quantity.NETWORK] = _one(network)
+    return made
+
+
+def _lanes(instance: Instance) -> float:
+    return 0.5 if instance.pcie_width == 8 else 1.0
+
+
+def _one(value: float) -> Roofline:
+    return Roofline(value, value)

@@ -1,0 +1,124 @@
+"""Incidents as an observation of kernel.xid holds them, one value of each array an incident (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checks.kernel.answers import IN_WORDS, Since
+from checks.kernel.catalogue import Need, table
+from checks.model import Action, Value
+
+if TYPE_CHECKING:
+    from checks.kernel.incident import Incident
+
+# More incidents than that are counted, and not listed one by one.
+LISTED = 64
+TEXT = 200
+ARRAYS = (
+    "event_gpus",
+    "event_codes",
+    "event_counts",
+    "event_needs",
+    "event_actions",
+    "event_since",
+    "event_reasons",
+    "event_sources",
+    "event_lines",
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """One incident of a report. `code` is 0 where the line had none; `need` is HANDLED where `since` mended it."""
+
+    gpu: str
+    code: int
+    count: int
+    need: Need
+    action: Action
+    since: Since
+    why: str
+    source: str
+    line: str
+
+    @property
+    def name(self) -> str:
+        """ "Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS)"."""
+        row = table().get(self.code)
+        return f"Xid {self.code} ({row.name})" if row else f"Xid {self.code or 'without a code'}"
+
+    def __str__(self) -> str:
+        """What it is, and what it calls for, in one line."""
+        times = f" x{self.count}" if self.count > 1 else ""
+        why = f" ({self.why})" if self.why else ""
+        since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
+        called = "called" if self.need is Need.HANDLED else "calls"
+        return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{why}{since}"
+
+
+WORDS = {
+    Action.NONE: "nothing to be done",
+    Action.RESTART_APP: "the application to be restarted",
+    Action.RESET_GPU: "a reset of the GPU",
+    Action.REBOOT: "a restart of the node",
+    Action.REPLACE: "another node",
+    Action.INSPECT: "an inspection",
+    Action.CONTACT: "the maker's support",
+}
+
+
+def arrays(found: Sequence[Incident], names: Mapping[str, str]) -> dict[str, Value]:
+    """The gravest incidents side by side; nothing for none, since a list in a report is never empty."""
+    listed = found[:LISTED]
+    if not listed:
+        return {}
+    columns: tuple[Value, ...] = (
+        tuple(names[one.decision.pci] for one in listed),
+        tuple(one.decision.code or 0 for one in listed),
+        tuple(one.count for one in listed),
+        tuple(one.decision.need.value for one in listed),
+        tuple(one.decision.action.value for one in listed),
+        tuple(one.since.value for one in listed),
+        tuple(one.decision.why[:TEXT] for one in listed),
+        tuple(one.decision.source[:TEXT] for one in listed),
+        tuple(one.events[-1].line.message[:TEXT] for one in listed),
+    )
+    return dict(zip(ARRAYS, columns, strict=True))
+
+
+def incidents_of(metrics: Mapping[str, Value]) -> tuple[Told, ...] | None:
+    """The incidents of an observation; None where they are not whole: missing, cut, or in no known words."""
+    count = metrics.get("incidents")
+    if type(count) is not int or count < 0:
+        return None
+    if count == 0:
+        return () if not any(name in metrics for name in ARRAYS) else None
+    columns = [metrics.get(name) for name in ARRAYS]
+    if any(not isinstance(column, tuple) or len(column) != count for column in columns):
+        return None
+    try:
+        return tuple(_told(row) for row in zip(*columns, strict=True))
+    except ValueError:
+        return None
+
+
+def _told(row: Sequence[object]) -> Told:
+    gpu, code, count, need, action, since, why, source, line = row
+    if type(code) is not int or type(count) is not int or code < 0 or count < 1:
+        raise ValueError("codes and counts are whole numbers")
+    texts = (gpu, need, action, since, why, source, line)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("the rest is text")
+    return Told(
+        str(gpu),
+        code,
+        count,
+        Need(str(need)),
+        Action(str(action)),
+        Since(str(since)),
+        str(why),
+        str(source),
+        str(line),
+    )

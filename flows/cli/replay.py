@@ -1,0 +1,90 @@
+"""`prelaunch replay STORE --policy NEW`: which past verdicts would be others under another policy, and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from checks.facts.shipped import builtin
+from flows.cli.output import Exit, json_text, write_stderr, write_stdout
+from flows.cli.rejected import rejected
+from tasks.baselining import read_baseline
+from tasks.inputs import InputError, policy_of
+from tasks.keeping import DEFAULT, named, require_kept
+from tasks.render.replayed import Sum, markdown_of, row_of, text_of
+from tasks.replaying import Fate, replay
+from tasks.store.base import StoreError, StoreMissing
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """STORE --policy FILE --baseline FILE --format text|json|markdown."""
+    parser.description = (
+        "Judges every report that a store keeps again, and lists each past verdict that would change and why. "
+        "Exit codes: 0 none would change, 1 some would, 2 rejected, 3 something could not be compared (it is named), or "
+        "nothing was, 5 the store failed. 3 comes before 1: a list that is not whole proves nothing."
+    )
+    parser.add_argument(
+        "store", metavar="STORE", nargs="?", default=DEFAULT,
+        help=f"a folder, s3://bucket/prefix, or the gate file that names one (default {DEFAULT})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--policy", type=Path, metavar="NEW",
+        help="TOML or JSON (default: the shipped one of each report's type, as it is now)",
+    )  # fmt: skip
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="judge by this baseline, too")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="what stdout gets (default text)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, one report in memory at a time; lines appear as they are found."""
+    try:
+        policy = policy_of(arguments.policy)
+        baseline = read_baseline(arguments.baseline) if arguments.baseline else None
+        kept = named(arguments.store, os.environ)
+        require_kept(kept)
+    except InputError as error:
+        return rejected(arguments.format, error)
+    except StoreError as error:
+        return failed(arguments.format, error)
+    total, rows = Sum(), list[dict[str, object]]()
+    try:
+        for one in replay(kept.store, policy, builtin(), baseline):
+            total.add(one)
+            if arguments.format == "json":
+                rows += [row_of(one)] if one.fate is not Fate.SAME else []
+            else:
+                write_stdout(text_of(one) if arguments.format == "text" else markdown_of(one))
+    except StoreError as error:
+        return failed(arguments.format, error)
+    _show_sum(arguments.format, total, rows)
+    return int(_code(total))
+
+
+def failed(form: str, error: StoreError) -> int:
+    """The store failed: 2 where there is no such bucket, else a service's error."""
+    code = rejected(form, InputError("store", str(error)))
+    return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
+
+
+def _show_sum(form: str, total: Sum, rows: list[dict[str, object]]) -> None:
+    if form == "json":
+        counts = {fate.value: total.fates[fate] for fate in Fate}
+        moves = dict(sorted(total.moves.items()))
+        document = {"summary": total.line, "counts": counts, "moves": moves, "gates": rows, "error": None}
+        write_stdout(json_text(document))
+    else:
+        write_stdout(f"{total.line}\n" if form == "text" else f"\n{total.line}\n")
+    if not total.compared:
+        write_stderr("prelaunch: nothing was compared")
+
+
+def _code(total: Sum) -> Exit:
+    if total.fates[Fate.NOT_COMPARED] or total.fates[Fate.NO_VERDICT] or not total.compared:
+        return Exit.CANNOT_TELL
+    return Exit.NO_GO if total.fates[Fate.CHANGED] else Exit.GO

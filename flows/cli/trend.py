@@ -1,0 +1,66 @@
+"""`prelaunch trend REPORT...`: what gets worse on which machine, over all reports that are given."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from checks.courses import Trend
+from checks.trend import trend
+from flows.cli.output import OutputError, json_text, write_stderr, write_stdout
+from flows.cli.rejected import rejected
+from tasks.inputs import InputError, policy_of
+from tasks.render.trendtext import trend_document, trend_markdown, trend_text
+from tasks.trending import dated_of, trend_code
+from tasks.writing import write_file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """REPORT... --policy FILE --format text|json|markdown --html FILE."""
+    parser.description = (
+        "Follows each machine through reports of different times: speeds that fall, latencies and counters of faults "
+        "that rise, parts that are gone. Exit codes: 0 nothing gets worse, 1 something does, 3 too few reports to tell."
+    )
+    parser.add_argument(
+        "reports", nargs="+", metavar="REPORT", help="a file, a folder that holds one, - for stdin"
+    )
+    parser.add_argument(
+        "--policy", type=Path, metavar="FILE",
+        help="TOML or JSON: how numbers are compared (default: the shipped one of the declared type)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="what stdout gets (default text)",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with the courses drawn")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print it; 1 where something gets worse, 3 where nobody can tell."""
+    try:
+        if arguments.html is not None:
+            write_file(arguments.html, None)
+        dated, bad = dated_of(arguments.reports, policy_of(arguments.policy))
+        made = trend(dated)
+        if arguments.html is not None:
+            from tasks.render.trendpage import trend_page
+
+            write_file(arguments.html, trend_page(made))
+    except (InputError, OutputError) as error:
+        return rejected(arguments.format, error)
+    text = _text(made, arguments.format)
+    if bad and arguments.format != "json":
+        unread = f"{len(bad)} of {len(bad) + len(dated)} files could not be read"
+        text = f"CANNOT TELL: {unread}. What follows is of the others.\n\n{text}"
+    write_stdout(text)
+    for one in bad:
+        write_stderr(f"prelaunch: {one.file}: it is no report of Prelaunch: {one.reason}")
+    return trend_code(made, bad)
+
+
+def _text(made: Trend, form: str) -> str:
+    if form == "json":
+        return json_text(trend_document(made))
+    return trend_markdown(made) if form == "markdown" else trend_text(made)

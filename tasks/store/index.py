@@ -1,0 +1,254 @@
+"""The index: one row a verdict in SQLite or PostgreSQL, through SQLAlchemy. A cache: whatever it says can be made anew
+from the store's records, and no verdict depends on it.
+
+IndexFailed         it could not be read or written; carries the remedy, and never a password
+`- IndexOfAnotherVersion   its tables were made by another version
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from checks.decode import decode
+from checks.report import plain
+from tasks.store.record import Record
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+T = TypeVar("T")
+FILE = "index.sqlite"
+# A gate waits no longer than this for its row; then it says so and goes on.
+WRITE_S = 15.0
+BUSY_S = 10.0
+ATTEMPTS = 4
+REBUILD = "prelaunch store index --rebuild"
+BATCH = 500
+# What SQLite says of a file that no statement mends: overwritten, cut, or with tables that somebody changed.
+BROKEN = (
+    "is not a database",
+    "malformed",
+    "disk I/O error",
+    "no such column",
+    "no column named",
+    "no such table",
+)
+DIGESTS = ("report", "policy", "facts", "baseline")
+NOT_A_COLUMN = ("schema_version", "digests", "condemned")
+
+
+class IndexFailed(Exception):
+    """It could not be read or written. The message says what, where, and the remedy."""
+
+
+class IndexOfAnotherVersion(IndexFailed):
+    """Its tables were made by another version."""
+
+
+class Index:
+    """The rows of one database; `store` tells those of one store from another's. Connects anew for every call."""
+
+    def __init__(self, url: str, file: Path) -> None:
+        """`url` as SQLAlchemy takes it, "" for the SQLite file. Raises IndexFailed for a URL that is none of ours."""
+        self._url, self._file = url, file
+        if url:
+            self.name = _shown(url)
+        else:
+            self.name = str(file)
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"Index({self.name})"
+
+    def write(self, store: str, records: Iterable[Record]) -> None:
+        """Set these rows; writing one again changes nothing. Raises IndexFailed."""
+        rows = [_row(store, record) for record in records]
+        self._in_time(lambda connection: _upsert(connection, rows))
+
+    def rows(self, store: str, cluster: str = "", since: str = "") -> tuple[Record, ...]:
+        """The rows of a store, oldest first; of one cluster, judged at `since` or later. Raises IndexFailed."""
+        return self._in_time(lambda connection: _selected(connection, store, cluster, since))
+
+    def forget(self, store: str, gate_ids: Sequence[str]) -> None:
+        """Remove rows. Raises IndexFailed."""
+        self._in_time(lambda connection: _removed(connection, store, gate_ids))
+
+    def rebuild(self, store: str, records: Sequence[Record]) -> None:
+        """Make the store's rows these and no others; tables of another version, or a file that is broken, are replaced.
+
+        Raises IndexFailed.
+        """
+        rows = [_row(store, record) for record in records]
+
+        def made(connection: Connection) -> None:
+            _removed(connection, store, None)
+            _upsert(connection, rows)
+
+        try:
+            self._in_time(made, 600)
+        except IndexOfAnotherVersion:
+            self._in_time(_drop, 600, versioned=False)
+            self._in_time(made, 600)
+        except IndexFailed as error:
+            if self._url or not any(word in str(error) for word in BROKEN):
+                raise
+            self._file.unlink(missing_ok=True)
+            self._in_time(made, 600)
+
+    def _in_time(
+        self, work: Callable[[Connection], T], seconds: float = WRITE_S, versioned: bool = True
+    ) -> T:
+        """Do it in a transaction, in a thread that is left behind if a server never answers. Raises IndexFailed."""
+        done: list[T] = []
+        failed: list[Exception] = []
+
+        def run() -> None:
+            try:
+                done.append(self._tried(work, time.monotonic() + seconds, versioned))
+            except Exception as error:  # noqa: BLE001 - handed to the caller
+                failed.append(error)
+
+        thread = threading.Thread(target=run, name="index", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if done:
+            return done[0]
+        if failed:
+            raise failed[0]
+        raise IndexFailed(
+            f"the index {self.name} did not answer in {seconds:g} s. See to it, then: {REBUILD}."
+        )
+
+    def _tried(self, work: Callable[[Connection], T], end: float, versioned: bool) -> T:
+        from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._once(work, versioned)
+            except OperationalError as error:  # busy, or too many connections: both pass
+                if attempt == ATTEMPTS or time.monotonic() + attempt > end:
+                    raise self._explained(error) from None
+                time.sleep(0.3 * attempt)
+            except (SQLAlchemyError, OSError, ImportError, ValueError) as error:
+                raise self._explained(error) from None
+
+    def _once(self, work: Callable[[Connection], T], versioned: bool) -> T:
+        engine = self._engine()
+        try:
+            if versioned and not _has_tables(engine):
+                with engine.begin() as connection:
+                    _create(connection)
+            with engine.begin() as connection:
+                if versioned:
+                    _require_version(connection, self.name)
+                return work(connection)
+        finally:
+            engine.dispose()
+
+    def _engine(self) -> Engine:
+        from tasks.store.tables import engine_of
+
+        if not self._url:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        return engine_of(self._url, self._file, BUSY_S)
+
+    def _explained(self, error: Exception) -> IndexFailed:
+        if isinstance(error, ImportError):
+            return IndexFailed(
+                f"the index {self.name} needs a driver that is not installed ({error.name}). "
+                "Remedy: pip install 'prelaunch[postgresql]'"
+            )
+        said = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
+        return IndexFailed(f"the index {self.name} failed: {said}. When that is mended: {REBUILD}.")
+
+
+def _shown(url: str) -> str:
+    """The URL without user, password and options. Raises IndexFailed."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    forms = "sqlite:////folder/index.sqlite or postgresql+psycopg://user@host/database"
+    try:
+        made = make_url(url)
+    except (ArgumentError, ValueError):
+        raise IndexFailed(f"the index's URL cannot be read: it is of the form {forms}") from None
+    if made.drivername not in ("sqlite", "postgresql", "postgresql+psycopg"):
+        raise IndexFailed(f"an index in {made.drivername[:40]!r} is not supported: it is of the form {forms}")
+    port = f":{made.port}" if made.port else ""
+    return f"{made.get_backend_name()}://{made.host or ''}{port}/{made.database or ''}"
+
+
+def _has_tables(engine: Engine) -> bool:
+    from sqlalchemy import inspect
+
+    from tasks.store.tables import META, VERDICTS
+
+    with engine.connect() as connection:
+        found = set(inspect(connection).get_table_names())
+    return {META, VERDICTS} <= found
+
+
+def _create(connection: Connection) -> None:
+    from tasks.store import tables
+
+    tables.lock(connection)
+    tables.METADATA.create_all(connection)
+    tables.set_version(connection)
+
+
+def _drop(connection: Connection) -> None:
+    from tasks.store import tables
+
+    tables.lock(connection)
+    tables.METADATA.drop_all(connection)
+
+
+def _require_version(connection: Connection, name: str) -> None:
+    from tasks.store import tables
+
+    found = tables.version(connection)
+    if found != tables.SCHEMA:
+        raise IndexOfAnotherVersion(
+            f"the index {name} has schema version {found}, this reads {tables.SCHEMA}. Make it anew: {REBUILD}."
+        )
+
+
+def _row(store: str, record: Record) -> dict[str, object]:
+    names = [field.name for field in dataclasses.fields(record) if field.name not in NOT_A_COLUMN]
+    row = {name: plain(getattr(record, name)) for name in names}
+    digests = {f"{name}_digest": getattr(record.digests, name) for name in DIGESTS}
+    return {**row, **digests, "store": store, "condemned": json.dumps(record.condemned)}
+
+
+def _record(row: dict[str, object]) -> Record:
+    digests = {name: row.pop(f"{name}_digest") for name in DIGESTS}
+    row.pop("store")
+    condemned = json.loads(str(row.pop("condemned")))
+    return decode(Record, {**row, "schema_version": 1, "digests": digests, "condemned": condemned})
+
+
+def _upsert(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
+    from tasks.store.tables import upsert
+
+    for begin in range(0, len(rows), BATCH):
+        upsert(connection, rows[begin : begin + BATCH])
+
+
+def _selected(connection: Connection, store: str, cluster: str, since: str) -> tuple[Record, ...]:
+    from tasks.store.tables import selected
+
+    return tuple(_record(row) for row in selected(connection, store, cluster, since))
+
+
+def _removed(connection: Connection, store: str, gate_ids: Sequence[str] | None) -> None:
+    from tasks.store.tables import delete_rows
+
+    delete_rows(connection, store, gate_ids)

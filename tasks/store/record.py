@@ -1,0 +1,130 @@
+"""What a store remembers of one verdict in a few hundred bytes: records/<gate id>.json, the rows that an index is made of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+from checks.decode import DecodeError, Text, decode, parse_json
+from checks.model import SCHEMA_VERSION, Answer, Level, Profile, Report
+from checks.report import Version, dump_plain
+from tasks.render.clean import one_line
+from tasks.store.base import Store
+from tasks.store.verdictfile import KeptVerdict
+
+RECORD_BYTES = 1 << 22
+FINDING_CHARACTERS = 300
+# tasks.jobs.new_gate_id ends a gate's id so.
+STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
+GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
+Instant = Annotated[str, Text(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", 20)]
+
+
+@dataclass(frozen=True)
+class Digests:
+    """SHA-256 of the report as it was kept, and of what it was judged by."""
+
+    report: str
+    policy: str
+    facts: str
+    baseline: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One verdict. `gate` and `cluster` are "" where only report and verdict were left to read them from.
+
+    `report` is the key of the report, `reused` the gate whose PASS stood for this one, `finding` the first finding in
+    a line. `judged_at` is UTC by the clock of the flow, `measured_at` what the report says.
+    """
+
+    schema_version: Version
+    gate_id: GateId
+    gate: str
+    cluster: str
+    instance_type: str
+    nodes: int
+    profile: Profile
+    measured_at: str
+    judged_at: Instant
+    answer: Answer
+    level: Level
+    report: str
+    digests: Digests
+    engine: str
+    condemned: tuple[str, ...]
+    finding: str
+    reused: str = ""
+
+
+def record_of(
+    gate_id: str,
+    report: Report,
+    verdict: KeptVerdict,
+    key: str,
+    judged_at: float,
+    gate: str = "",
+    cluster: str = "",
+    reused: str = "",
+) -> Record:
+    """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
+    first = verdict.findings[0] if verdict.findings else None
+    said = "" if first is None else f"{first.level.value} {first.subject}: {first.check}: {first.message}"
+    of = verdict.digests
+    return Record(
+        SCHEMA_VERSION,
+        gate_id,
+        gate,
+        cluster,
+        report.declared.instance_type,
+        report.declared.nodes,
+        report.profile,
+        one_line(report.measured_at, 64),
+        datetime.fromtimestamp(judged_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        verdict.answer,
+        verdict.level,
+        key,
+        Digests(of.report, of.policy, of.facts, of.baseline),
+        of.engine,
+        verdict.condemned,
+        one_line(said, FINDING_CHARACTERS),
+        reused,
+    )
+
+
+def keep(store: Store, record: Record) -> None:
+    """Write it beside the verdicts of others. Raises StoreError."""
+    store.put(record_key(record.gate_id), dump_plain(record))
+
+
+def read(store: Store, gate_id: str) -> Record | None:
+    """The record of a gate; None where there is none. Raises DecodeError, StoreError."""
+    data = store.get(record_key(gate_id))
+    if data is None:
+        return None
+    found = decode(Record, parse_json(data, RECORD_BYTES))
+    if found.gate_id != gate_id:
+        raise DecodeError(f"it is the record of gate {found.gate_id}", "gate_id")
+    return found
+
+
+def recorded(store: Store) -> tuple[str, ...]:
+    """The ids of all gates that have a record. Raises StoreError."""
+    names = (key.removeprefix("records/") for key in store.list("records"))
+    return tuple(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+
+def record_key(gate_id: str) -> str:
+    """Where a gate's record lies in the store."""
+    return f"records/{gate_id}.json"
+
+
+def stamped_at(gate_id: str) -> float | None:
+    """When a gate began, in Unix seconds, as its id says; None for an id of another form."""
+    found = STAMP.search(gate_id)
+    try:
+        return datetime.strptime(found[1] + "+0000", "%Y%m%d-%H%M%S%z").timestamp() if found else None
+    except ValueError:
+        return None

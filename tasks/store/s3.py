@@ -1,0 +1,161 @@
+"""A store below an S3 prefix. What is conditional rests on If-None-Match and If-Match, which the server decides atomically.
+
+Conditional writes and deletes as S3 has them:
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html (read 2026-11-22). An endpoint that
+ignores the conditions would give one cluster to two gates, so `probe` tries them out before anything starts.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from tasks.store.base import KEY, BadAddress, StoreError, checked
+from tasks.store.s3calls import Calls, Limits, Refused
+
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# Which of several attempts wrote an object: an answer that was lost is no defeat.
+WRITER = "prelaunch-writer"
+NO_ETAG = '"00000000000000000000000000000000"'
+NO_OBJECT, CONFLICT = 404, 412
+PAGE_KEYS = 1000
+
+
+class S3Store:
+    """Keeps values as objects `prefix`/key of `bucket`; endpoint, region and credentials are boto3's own settings."""
+
+    def __init__(self, bucket: str, prefix: str = "", limits: Limits | None = None) -> None:
+        self.bucket, self.prefix = bucket, prefix
+        self.calls = Calls(f"s3://{bucket}", limits or Limits())
+
+    def place(self, key: str) -> str:
+        """The object's URL: s3://bucket/prefix/key."""
+        return f"s3://{self.bucket}/{self._name(checked(key))}"
+
+    def put(self, key: str, data: bytes) -> None:
+        """One PutObject: an object appears whole."""
+        self._call("put_object", key, Body=data)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """PutObject with If-None-Match: *."""
+        return self._put_if(key, data, IfNoneMatch="*")
+
+    def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
+        """Compare the content, then PutObject only over the very object that was compared."""
+        found = self._read(key)
+        return found is not None and found[0] == old and self._put_if(key, new, IfMatch=found[1])
+
+    def delete_if(self, key: str, old: bytes) -> bool:
+        """Compare the content, then DeleteObject only of the very object that was compared."""
+        found = self._read(key)
+        return found is not None and found[0] == old and self._delete_if(key, found[1])
+
+    def get(self, key: str) -> bytes | None:
+        """The object's bytes."""
+        found = self._read(key)
+        return None if found is None else found[0]
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """Every object below, page by page."""
+        top = self._name(checked(prefix)) + "/" if prefix else self._name("")
+        found: list[str] = []
+        token: dict[str, str] = {}
+        while True:
+            page = self._page(top, token)
+            found += [item["Key"][len(self._name("")) :] for item in page.get("Contents", ())]
+            if not page.get("IsTruncated"):
+                return tuple(sorted(key for key in found if KEY.fullmatch(key)))
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def delete(self, key: str) -> None:
+        """DeleteObject."""
+        self._call("delete_object", key)
+
+    def probe(self) -> None:
+        """Write, and see that what must not be overwritten or removed is not."""
+        key = f"probe-{secrets.token_hex(8)}"
+        try:
+            if not self._put_if(key, b"probe\n", IfNoneMatch="*"):
+                raise StoreError(
+                    f"{self.place(key)} could not be created, though nothing is there. Try again."
+                )
+            ignored = [
+                name
+                for name, done in (
+                    ("If-None-Match on PutObject", self._put_if(key, b"again\n", IfNoneMatch="*")),
+                    ("If-Match on PutObject", self._put_if(key, b"other\n", IfMatch=NO_ETAG)),
+                    ("If-Match on DeleteObject", self._delete_if(key, NO_ETAG)),
+                )
+                if done
+            ]
+        finally:
+            self.delete(key)
+        if ignored:
+            raise StoreError(
+                f"the S3 endpoint of s3://{self.bucket} ignores {' and '.join(ignored)}: two gates could hold one "
+                "cluster. Use Amazon S3, another server that has conditional writes, or a shared folder."
+            )
+
+    def _page(self, top: str, token: dict[str, str]) -> dict[str, Any]:
+        try:
+            return self.calls.make(
+                "list_objects_v2", Bucket=self.bucket, Prefix=top, MaxKeys=PAGE_KEYS, **token
+            )
+        except Refused as error:
+            raise error.explained() from error
+
+    def _read(self, key: str) -> tuple[bytes, str] | None:
+        try:
+            return self.calls.read(self.bucket, self._name(checked(key)))
+        except Refused as error:
+            if error.code == "NoSuchKey":
+                return None
+            raise error.explained() from error
+
+    def _put_if(self, key: str, data: bytes, **condition: str) -> bool:
+        writer = secrets.token_hex(16)
+        try:
+            self._call("put_object", key, Body=data, Metadata={WRITER: writer}, **condition)
+        except Refused as error:
+            return error.attempts > 1 and self._writer(key) == writer
+        return True
+
+    def _delete_if(self, key: str, etag: str) -> bool:
+        try:
+            self._call("delete_object", key, IfMatch=etag)
+        except Refused as error:
+            # Gone after an attempt whose answer was lost: what the caller saw is there no more.
+            return error.attempts > 1 and error.status == NO_OBJECT
+        return True
+
+    def _writer(self, key: str) -> str:
+        """Whose attempt wrote the object that is there; "" where nobody knows."""
+        try:
+            found: str = self._call("head_object", key).get("Metadata", {}).get(WRITER, "")
+        except Refused:
+            return ""
+        return found
+
+    def _call(self, call: str, key: str, **arguments: Any) -> dict[str, Any]:
+        """Raises Refused where the condition did not hold or the object is not there; StoreError for the rest."""
+        try:
+            return self.calls.make(call, Bucket=self.bucket, Key=self._name(checked(key)), **arguments)
+        except Refused as error:
+            if error.status == CONFLICT or (error.status == NO_OBJECT and error.code != "NoSuchBucket"):
+                raise
+            raise error.explained() from error
+
+    def _name(self, key: str) -> str:
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+
+def parted(address: str) -> tuple[str, str]:
+    """ "s3://bucket/a/b/" -> ("bucket", "a/b"). Raises BadAddress."""
+    bucket, _, prefix = address.removeprefix("s3://").partition("/")
+    prefix = prefix.rstrip("/")
+    if not BUCKET.fullmatch(bucket):
+        raise BadAddress("the store's address names no bucket: it is of the form s3://bucket/prefix.")
+    if prefix and (not KEY.fullmatch(prefix) or len(prefix) > 256):
+        raise BadAddress(f"the prefix {prefix!r:.80} of bucket {bucket} is not of the form a/b/c.")
+    return bucket, prefix

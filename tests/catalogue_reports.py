@@ -1,0 +1,166 @@
+"""Reports of the whole catalogue under a shipped policy, made from the policy's own rules. Constructed, not measured.
+
+Every value is one that its rules accept, as far as a rule says so by itself; what rules do not look at is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from checks import catalog
+from checks.facts.shipped import builtin
+from checks.facts.table import Instance
+from checks.known import Known
+from checks.localise import PAIRS, REACHABILITY
+from checks.model import (
+    CLUSTER,
+    Declared,
+    Node,
+    Observation,
+    Outcome,
+    Planned,
+    Profile,
+    Report,
+    Scope,
+    Value,
+    rank_subject,
+)
+from checks.policy import CheckPolicy, Expect, Over, Policy, Rule
+from checks.questions import questions
+from tasks.policies import default_policy
+
+WHEN = "2026-11-22T08:00:00+00:00"
+
+
+@cache
+def policy_of(instance_type: str) -> Policy:
+    """The shipped one without the rules that know what to expect: the values here are made up."""
+    shipped = default_policy(instance_type)[1]
+    lines = {
+        name: replace(line, rules=tuple(rule for rule in line.rules if rule.over is not Over.EXPECTED))
+        for name, line in shipped.checks.items()
+    }
+    return replace(shipped, checks=lines)
+
+
+def catalogue_report(
+    instance_type: str, nodes: int, profile: Profile = Profile.STANDARD, peers: bool = True
+) -> Report:
+    """A report of every planned check; without `peers`, the checks of each pair of nodes are left out of the plan."""
+    instance, policy = builtin().instances[instance_type], policy_of(instance_type)
+    names = tuple(f"node-{index}" for index in range(nodes))
+    declared = Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1), names)
+    plan = tuple(
+        line
+        for line in catalog.plan(catalog.CATALOG, declared, profile, instance)
+        if peers or line.check not in (PAIRS, REACHABILITY)
+    )
+    rows = [
+        Observation(line.check, subject, Outcome.MEASURED, 1.5, metrics, started_s=2.0)
+        for line in plan
+        if line.skip is None
+        for subject, metrics in _of_check(
+            line, policy.checks.get(line.check, CheckPolicy()), declared, instance
+        )
+    ]
+    found = tuple(
+        Node(name, rank, "one", "c" * 64, True, {"host": name, "boot_id": f"{rank:032x}"}, WHEN)
+        for rank, name in enumerate(names)
+    )
+    return Report("catalogue", "one", WHEN, profile, declared, "c" * 64, plan, found, tuple(rows))
+
+
+def expected_report(instance_type: str, nodes: int) -> Report:
+    """As `catalogue_report`, with the rates that the facts expect of the type, where they know any."""
+    report = catalogue_report(instance_type, nodes)
+    facts, policy = builtin(), default_policy(instance_type)[1]
+    known = Known(facts.instances[instance_type], frozenset(), report.declared, facts)
+    rows = tuple(_as_expected(row, policy.checks.get(row.check), known) for row in report.observations)
+    return replace(report, observations=rows)
+
+
+def _as_expected(row: Observation, line: CheckPolicy | None, known: Known) -> Observation:
+    rules = [rule for rule in (line.rules if line else ()) if rule.over is Over.EXPECTED]
+    metrics: Mapping[str, Value] = row.metrics
+    for rule in rules:
+        if rule.at:
+            labels = _labels(rule, known)
+            cut = {name: v[: len(labels)] if isinstance(v, tuple) else v for name, v in metrics.items()}
+            metrics = {**cut, rule.at: labels, rule.metric: (1.0,) * len(labels)}
+    for rule in rules:
+        asked = questions(row.check, rule, replace(row, metrics=metrics), known)
+        assert not isinstance(asked, str), asked
+        held = metrics[rule.metric]
+        rates = tuple(q.expected.value if q.expected else 4.0 for q in asked)
+        if isinstance(held, tuple):
+            metrics = {**metrics, rule.metric: rates}
+        elif asked[0].expected:
+            metrics = {**metrics, rule.metric: rates[0]}
+    return replace(row, metrics=metrics)
+
+
+def _labels(rule: Rule, known: Known) -> tuple[int, ...] | tuple[str, ...]:
+    """Sizes, two of them worth comparing; points of programs; precisions."""
+    sizes, declared = (2**20, 2**28, 2**30), known.declared
+    if rule.expect is Expect.COLLECTIVE and rule.at == "points":
+        return tuple(f"all_reduce_perf {size} B, {declared.ranks if declared else 0} ranks" for size in sizes)
+    return sizes if rule.expect is Expect.COLLECTIVE else ("bf16", "tf32")
+
+
+def _of_check(
+    planned: Planned, line: CheckPolicy, declared: Declared, instance: Instance
+) -> list[tuple[str, dict[str, Value]]]:
+    names = declared.node_names
+    if planned.check in (PAIRS, REACHABILITY):
+        return [(name, _towards([n for n in names if n != name])) for name in names]
+    metrics = _metrics(planned, line, max(instance.gpus, 1), instance)
+    if planned.scope is Scope.CLUSTER:
+        return [(CLUSTER, metrics)]
+    if planned.scope is Scope.NODE:
+        return [(name, metrics) for name in names]
+    per_node = declared.ranks_per_node
+    places = ((name, rank * per_node + local) for rank, name in enumerate(names) for local in range(per_node))
+    return [(rank_subject(name, rank), metrics) for name, rank in places]
+
+
+def _towards(peers: list[str]) -> dict[str, Value]:
+    numbers = tuple(9.5 for _ in peers)
+    return {
+        "peers": tuple(peers), "failures": tuple("ok" for _ in peers), "connect_ms": numbers,
+        "latency_us": numbers, "bandwidth_gbps": numbers, "rendezvous": "ok", "other_catalogues": 0,
+    }  # fmt: skip
+
+
+def _metrics(planned: Planned, line: CheckPolicy, width: int, instance: Instance) -> dict[str, Value]:
+    made: dict[str, Value] = dict.fromkeys(planned.metrics, 1)
+    for metric in dict.fromkeys(rule.metric for rule in line.rules):
+        rules = [rule for rule in line.rules if rule.metric == metric]
+        value = _value(rules, instance)
+        wide = any(rule.each or rule.at or rule.uniform for rule in rules)
+        made[metric] = (value,) * width if wide else value  # type: ignore[assignment]
+        for rule in rules:
+            if rule.each:
+                made[rule.each] = tuple(f"GPU {index}" for index in range(width))
+            if rule.at:
+                made[rule.at] = tuple(2 ** (30 + index) for index in range(width))
+    if "gpus_found" in made:
+        made["gpus_found"] = instance.gpus
+    return made
+
+
+def _value(rules: Sequence[Rule], instance: Instance) -> bool | int | float | str:
+    lows, highs = [0.0], [1e6]
+    for rule in rules:
+        if rule.equals is not None:
+            return rule.equals
+        if rule.fact and type(known := getattr(instance, rule.fact)) is int:
+            return int(known)
+        if rule.same and len(rules) == 1:
+            return "alike"
+        if rule.over in (Over.SUBJECT, Over.CLUSTER):
+            lows += [bound for bound in (rule.fail_below, rule.warn_below) if bound is not None]
+            highs += [bound for bound in (rule.fail_above, rule.warn_above) if bound is not None]
+    low, high = max(lows), min(highs)
+    return (low + high) / 2 if high < 1e6 else low * 1.1 + 1

@@ -1,0 +1,42 @@
+"""What the instance table says of types that were once left open."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.facts.shipped import builtin
+
+INSTANCES = builtin().instances
+
+
+@pytest.mark.parametrize(
+    ("kind", "efa"),
+    [
+        ("p3.2xlarge", 0), ("p3.16xlarge", 0), ("p3dn.24xlarge", 1), ("g4dn.xlarge", 0), ("g4dn.8xlarge", 1),
+        ("g4dn.12xlarge", 1), ("g4dn.16xlarge", 1), ("g4dn.metal", 1), ("g5g.metal", 0), ("inf2.48xlarge", 0),
+        ("g7.48xlarge", 2), ("trn1.2xlarge", 0),
+    ],
+)  # fmt: skip
+def test_how_many_efa_devices_a_type_has(kind: str, efa: int) -> None:
+    """As EC2 itself says."""
+    assert INSTANCES[kind].efa_devices == efa
+
+
+def test_every_type_says_whether_it_has_efa() -> None:
+    """None would leave its checks open."""
+    assert not [name for name, row in INSTANCES.items() if row.efa_devices is None]
+
+
+def test_a_network_that_bursts_is_a_bound_and_no_promise() -> None:
+    """ "Up to 10 Gigabit" is what no node exceeds, and nothing to hold one to."""
+    g5 = INSTANCES["g5.xlarge"]
+
+    assert (g5.network_gbit_s, g5.network_burst_gbit_s) == (None, 10)
+    assert (INSTANCES["g5.48xlarge"].network_gbit_s, INSTANCES["p5.48xlarge"].network_gbit_s) == (100, 3200)
+
+
+def test_the_eight_gpus_of_a_g7() -> None:
+    """They had no name."""
+    g7 = INSTANCES["g7.48xlarge"]
+
+    assert (g7.gpus, g7.gpu, g7.network_gbit_s, g7.memory_gib) == (8, "RTX PRO 4500", 700, 768)

@@ -1,0 +1,207 @@
+"""What an Xid calls for in the light of what stands beside it, what repeats, and what came since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.kernel.answers import Since
+from checks.kernel.catalogue import Need, generation_of, is_odd
+from checks.kernel.engine import incidents
+from checks.kernel.incident import Incident
+from checks.model import Action
+from tests.checks.kernel.world import log_of
+
+GPU = "NVRM: Xid (PCI:0000:b9:00): "
+OTHER = "NVRM: Xid (PCI:0000:53:00): "
+RESET_ASKED = f"{GPU}154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+WITHDRAWN = f"{GPU}154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+NAMED = "NVRM: GPU at PCI:0000:b9:00: GPU-7d1be7a0-1111-4222-8333-944455566677"
+RESET = "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: true"
+BOOT = "Linux version 6.1.119 (mockbuild@host) (gcc 11.4.1) #1 SMP"
+
+
+def log(*said: tuple[float, str]) -> tuple[Incident, ...]:
+    """The incidents of a log: each message with the second at which it was said."""
+    return incidents(log_of("".join(f"[{at:10.1f}] {text}\n" for at, text in said)).recent)
+
+
+def answers(*said: tuple[float, str]) -> dict[int | None, tuple[Need, Action]]:
+    """Code -> what it needs and calls for."""
+    return {one.decision.code: (one.decision.need, one.decision.action) for one in log(*said)}
+
+
+def test_a_double_bit_error_with_a_remapped_row_is_drained_and_reset() -> None:
+    """48 with 63 or 64; alone it is reset too, and the row that was remapped is routine."""
+    both = log((9000, f"{GPU}48, x"), (9001, f"{GPU}63, x"))
+
+    assert [(one.decision.code, one.decision.need) for one in both] == [(48, Need.ACT), (63, Need.ROUTINE)]
+    assert both[0].decision.why == "with 63: drain it and reset it"
+    assert log((9000, f"{GPU}48, x"))[0].decision.why == "alone: reset it"
+
+
+def test_another_gpus_fault_is_no_company() -> None:
+    """What stands beside is of the same GPU."""
+    assert log((9000, f"{GPU}48, x"), (9001, f"{OTHER}63, x"))[0].decision.why == "alone: reset it"
+
+
+@pytest.mark.parametrize("code", [43, 45])
+def test_what_follows_another_fault_is_not_counted_again(code: int) -> None:
+    """43 and 45 after 79 are routine; an hour later, on another GPU or after a routine one they are not."""
+    assert answers((9000, f"{GPU}79, x"), (9002, f"{GPU}{code}, x"))[code] == (Need.ROUTINE, Action.NONE)
+    assert answers((5000, f"{GPU}79, x"), (9002, f"{GPU}{code}, x"))[code][0] is Need.APPLICATION
+    assert answers((9000, f"{OTHER}79, x"), (9002, f"{GPU}{code}, x"))[code][0] is Need.APPLICATION
+    assert answers((9000, f"{GPU}63, x"), (9002, f"{GPU}{code}, x"))[code][0] is Need.APPLICATION
+
+
+def test_a_program_removed_alone_points_to_the_fabric_manager() -> None:
+    """45 without another Xid."""
+    assert "fabric manager" in log((9000, f"{GPU}45, x"))[0].decision.why
+
+
+def test_a_contained_error_follows_from_an_uncontained_fault() -> None:
+    """94 is sympathetic to what must be acted on; beside a program's fault it stands by itself."""
+    assert answers((9000, f"{GPU}94, x"), (9001, f"{GPU}48, x"))[94][0] is Need.ROUTINE
+    assert answers((9000, f"{GPU}94, x"), (9001, f"{GPU}31, x"))[94][0] is Need.SUPPORT
+
+
+def test_an_exception_at_one_place_again_and_again_may_be_hardware() -> None:
+    """13 at one GPC and TPC in two launches; in one burst, at two places, or on two GPUs it is the program's."""
+    place = "13, Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Out Of Range Address"
+    other = "13, Graphics SM Warp Exception on (GPC 2, TPC 0, SM 1): Out Of Range Address"
+
+    assert answers((8000, GPU + place), (9000, GPU + place))[13] == (Need.SUPPORT, Action.INSPECT)
+    assert answers((9000, GPU + place), (9001, GPU + place))[13][0] is Need.APPLICATION
+    assert answers((8000, GPU + place), (9000, GPU + other))[13][0] is Need.APPLICATION
+    assert answers((8000, GPU + place), (9000, GPU + place), (9000, OTHER + place))[13][0] is Need.APPLICATION
+
+
+def test_page_faults_on_one_gpu_alone_may_be_hardware() -> None:
+    """31 again and again on one GPU; on two it is the program's."""
+    assert answers((8000, f"{GPU}31, x"), (9000, f"{GPU}31, x"))[31] == (Need.SUPPORT, Action.INSPECT)
+    assert answers((8000, f"{GPU}31, x"), (9000, f"{OTHER}31, x"))[31][0] is Need.APPLICATION
+
+
+@pytest.mark.parametrize(
+    ("word", "action"),
+    [
+        ("GPU Reset Required", Action.RESET_GPU),
+        ("Node Reboot Required", Action.REBOOT),
+        ("Drain P2P", Action.RESTART_APP),
+        ("Drain and Reset", Action.RESET_GPU),
+        ("Something New", Action.CONTACT),
+    ],
+)
+def test_154_carries_the_action(word: str, action: Action) -> None:
+    """The driver's own word decides; one that nobody knows is no less grave."""
+    text = f"{GPU}154, GPU recovery action changed from 0x0 (None) to 0x9 ({word})"
+
+    assert answers((9000, text))[154] == (Need.ACT, action)
+
+
+@pytest.mark.parametrize(
+    ("after", "since"),
+    [((9010, WITHDRAWN), Since.CLEARED), ((9010, RESET), Since.RESET), ((9010, BOOT), Since.REBOOTED)],
+)
+def test_what_was_handled_is_a_warning(after: tuple[float, str], since: Since) -> None:
+    """A reset, a start or the driver's own word after it; each only if it came after."""
+    text = f"{GPU}119, Timeout after 6s of waiting for RPC response from GPU4 GSP!"
+    mended = log((8000, NAMED), (9000, text), after)
+    before = log((8000, NAMED), (8500, after[1]), (9000, text))
+
+    assert [(one.decision.need, one.since) for one in mended if one.decision.code == 119] == [
+        (Need.HANDLED, since)
+    ]
+    assert [(one.decision.need, one.since) for one in before if one.decision.code == 119] == [
+        (Need.ACT, Since.NOTHING)
+    ]
+
+
+def test_the_drivers_demand_ends_when_it_is_withdrawn() -> None:
+    """154: reset required, then None: handled. Asked for again after that: not."""
+    first = log((9000, RESET_ASKED), (9010, WITHDRAWN))
+    again = log((9000, RESET_ASKED), (9010, WITHDRAWN), (9020, RESET_ASKED))
+
+    assert [one.decision.need for one in first] == [Need.HANDLED, Need.ROUTINE]
+    assert [one.decision.need for one in again] == [Need.ACT, Need.HANDLED, Need.ROUTINE]
+
+
+def test_a_reset_mends_no_gpu_that_must_be_restarted_or_inspected() -> None:
+    """79 calls for a restart, 54 for hands: a reset answers neither; a start of the machine leaves a warning."""
+    for code in (79, 54):
+        assert answers((8000, NAMED), (9000, f"{GPU}{code}"), (9010, RESET))[code][0] is Need.ACT
+        assert answers((9000, f"{GPU}{code}"), (9010, BOOT))[code][0] is Need.HANDLED
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: false",
+        "GPU reset executed: GPU-00000000-1111-4222-8333-944455566677, success: true",
+        "GPU reset executed:",
+        "app: Linux version 6.1.119",
+    ],
+)
+def test_what_reset_nothing_mends_nothing(said: str) -> None:
+    """It failed, was another GPU's, or only sounds like it."""
+    assert answers((8000, NAMED), (9000, f"{GPU}119, x"), (9010, said))[119][0] is Need.ACT
+
+
+def test_a_fault_after_the_repair_is_one_of_its_own() -> None:
+    """Before and after a reset are two incidents."""
+    found = log((8000, NAMED), (8500, f"{GPU}119, x"), (9000, RESET), (9010, f"{GPU}119, x"))
+
+    assert [(one.decision.need, one.count) for one in found] == [(Need.ACT, 1), (Need.HANDLED, 1)]
+
+
+def test_order_is_that_of_time_not_of_lines() -> None:
+    """Two sources are read one after the other: what stands later in the text may have happened before."""
+    assert answers((9010, WITHDRAWN), (9000, f"{GPU}119, x"))[119][0] is Need.HANDLED
+
+
+def test_a_text_of_two_starts_mends_nothing_of_the_later_one() -> None:
+    """Stamps begin again at 0: what was reset before the second start says nothing of what came after it."""
+    text = f"[    1.0] {NAMED}\n[ 5000.0] {RESET}\n[    0.0] {BOOT}\n[  100.0] {GPU}119, x\n[  101.0] {GPU}45, x\n"
+    log_ = log_of(text)
+    numbered = [
+        replace(event, line=replace(event.line, number=place)) for place, event in enumerate(log_.recent, 1)
+    ]
+    found = {one.decision.code: one.decision.need for one in incidents(numbered)}
+
+    assert found == {119: Need.ACT, 45: Need.ROUTINE}
+
+
+def test_stamps_that_go_back_put_nothing_together() -> None:
+    """79 late in one start and 45 early in the next are an hour or a week apart."""
+    text = f"[ 5000.0] {GPU}79, x\n[  100.0] {GPU}45, x\n"
+    numbered = [
+        replace(event, line=replace(event.line, number=place))
+        for place, event in enumerate(log_of(text).recent, 1)
+    ]
+
+    assert {one.decision.code: one.decision.need for one in incidents(numbered)}[45] is Need.APPLICATION
+
+
+def test_words_without_an_xid_are_the_same_fault() -> None:
+    """79, and the line that only says so, are one incident each with one action."""
+    found = log((9000, f"{GPU}79, x"), (9001, "NVRM: GPU 0000:b9:00.0: GPU has fallen off the bus."))
+
+    assert {(one.decision.code, one.decision.action) for one in found} == {(79, Action.REBOOT)}
+    assert sum(one.count for one in found) == 2
+
+
+def test_a_code_of_another_generation_is_odd() -> None:
+    """The catalogue says which GPUs report a code; of a GPU that it has no column for nobody can tell."""
+    assert is_odd(149, generation_of("H100-SXM5-80GB"))
+    assert not is_odd(149, generation_of("B200"))
+    assert not is_odd(149, generation_of("L40S"))
+    assert not is_odd(999, generation_of("H100"))
+    assert is_odd(74, generation_of("GB200"))
+
+
+def test_a_log_of_faults_alone_is_read_in_time_that_grows_with_it() -> None:
+    """Every look at what stands beside is a search, no walk: 20,000 lines of one GPU within seconds."""
+    lines = [(index / 10, f"{GPU}{(45, 31, 13, 74, 48)[index % 5]}, x") for index in range(20_000)]
+
+    assert sum(one.count for one in log(*lines)) == 20_000

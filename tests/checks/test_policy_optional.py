@@ -1,0 +1,126 @@
+"""Of an optional check nothing may FAIL: who lost the observation would be let off with a WARN."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks import lists, localise, policy
+from checks.columns import Rows
+from checks.decode import DecodeError
+from checks.model import Level, Observation, Outcome, Planned, Scope, Value
+from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Rule
+from checks.rules import apply
+from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_row
+
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "deployments" / "policies").glob("*.toml"))
+BASE: dict[str, Any] = {"metric": "m", "source": "s"}
+
+
+def _table(required: bool, name: str = "made.check", **rule: Any) -> dict[str, Any]:
+    rules = [{**BASE, **rule}] if rule else []
+    return {
+        "name": "x", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25,
+        "checks": {name: {"required": required, "rules": rules}},
+    }  # fmt: skip
+
+
+FAILING: tuple[dict[str, Any], ...] = (
+    {"fail_below": 1.0},
+    {"warn_above": 1.0, "fail_above": 2.0},
+    {"fail_below": 0.5, "level": "WARN"},
+    {"equals": 0},
+    {"over": "cluster", "same": True},
+    {"uniform": True},
+    {"fact": "gpus"},
+    {"equals": 0, "cause": "EVIDENCE"},
+    {"over": "peers", "fail_below": 0.5},
+    {"over": "expected", "expect": "memory", "warn_below": 0.9},
+)
+
+
+@pytest.mark.parametrize("rule", FAILING, ids=str)
+def test_a_rule_that_can_fail_needs_a_required_check(rule: dict[str, Any]) -> None:
+    """Named with its place and the remedy; required, the same rule is taken."""
+    with pytest.raises(DecodeError, match=r"let it off.*Require the check, or let its rules WARN") as caught:
+        policy.load(_table(False, **rule))
+
+    assert "checks.made.check.rules[0]" == caught.value.path
+    assert policy.load(_table(True, **rule)).checks["made.check"].required
+
+
+@pytest.mark.parametrize(
+    "rule", [{"warn_below": 1.0}, {"equals": 0, "level": "WARN"}, {"over": "cluster", "same": True, "level": "WARN"},
+             {"over": "fleet", "warn_above": 1.1}, {}], ids=str
+)  # fmt: skip
+def test_what_only_warns_may_be_optional(rule: dict[str, Any]) -> None:
+    """Its loss is a WARN too."""
+    assert not policy.load(_table(False, **rule)).checks["made.check"].required
+
+
+@pytest.mark.parametrize("name", JUDGED_BY_THE_ENGINE)
+def test_what_the_engine_judges_is_never_optional(name: str) -> None:
+    """Hosts and links are condemned by these without any rule."""
+    with pytest.raises(DecodeError, match="the engine itself judges") as caught:
+        policy.load(_table(False, name))
+
+    assert f"checks.{name}.required" == caught.value.path
+
+
+def test_the_engine_judges_just_these() -> None:
+    """The list is that of localise."""
+    assert (localise.REACHABILITY, localise.PAIRS) == JUDGED_BY_THE_ENGINE
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_shipped_policies_let_nothing_off(path: Path) -> None:
+    """Each is read as an operator's own would be."""
+    assert policy.load(tomllib.loads(path.read_text(encoding="utf-8"))).checks
+
+
+@pytest.mark.parametrize("over", [Over.PEERS, Over.SLOWEST])
+def test_a_comparison_that_breaks_is_no_worse_than_a_loss(over: Over) -> None:
+    """A median of 0 on an optional check is a WARN; on a required one nobody can tell."""
+    rule = Rule("gflops", "s", over, warn_above=1.5, min_peers=2)
+    rows = [row for row in healthy(2, 2).observations if row.check == "gemm.peers"]
+    zero = [with_metric(healthy(2, 2), row.check, row.subject, "gflops", 0.0) for row in rows]
+    broken = [next(r for r in made.observations if (r.check, r.subject) == (row.check, row.subject))
+              for made, row in zip(zero, rows, strict=True)]  # fmt: skip
+    levels = [
+        {
+            finding.level
+            for finding in apply("gemm.peers", CheckPolicy(required=required, rules=(rule,)), broken, 4)
+        }
+        for required in (True, False)
+    ]
+
+    assert [{Level.FAIL}, {Level.WARN}] == levels
+
+
+def test_two_rows_of_an_optional_subject_are_no_worse_than_none() -> None:
+    """Taking both away must not help."""
+    report = healthy(2, 2)
+    row = next(row for row in report.observations if row.check == "storage.write")
+    doubled = replace(report, observations=(*report.observations, row))
+
+    assert not POLICY.checks["storage.write"].required
+    assert [Level.WARN] * 2 == [
+        verdict_of(doubled).level, verdict_of(without_row(report, row.check, row.subject)).level
+    ]  # fmt: skip
+
+
+def test_a_list_that_is_compared_place_by_place_is_as_long_as_the_labels_of_its_check() -> None:
+    """A slow second device that falls off the list would else be nobody's."""
+    line = CheckPolicy(
+        rules=(Rule("lost", "s", equals=0, each="pairs"), Rule("rate_gbps", "s", Over.PEERS, warn_below=0.5))
+    )
+    metrics: dict[str, Value] = {"pairs": ("a", "b"), "lost": (0, 0), "rate_gbps": (9.0,)}
+    rows = Rows.of("made.check", (Observation("made.check", "node-0", Outcome.MEASURED, 1.0, metrics),))
+    planned = Planned("made.check", Scope.NODE, ("pairs", "lost", "rate_gbps"))
+    found = [*lists.judge(planned, rows, healthy(1, 2).declared, line)]
+
+    assert ["not measured: rate_gbps has 1 values for 2 pairs"] == [finding.message for finding in found]

@@ -1,0 +1,185 @@
+"""`prelaunch baseline` and `judge --baseline`: what is written, what is refused, and who is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from checks.bands import digest_of, load
+from checks.model import Report
+from checks.report import dump, dump_plain
+from flows.cli.main import main
+from tests.sample_reports import POLICY, healthy, with_metric, wrong_sums
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What one run of the command left."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
+    """The command in this process."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def runner(*words: object) -> Ended:
+        code = main([str(word) for word in words])
+        out, err = capfdbinary.readouterr()
+        return Ended(code, out.decode(), err.decode())
+
+    yield runner
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The sample policy, and two reports of four healthy nodes."""
+    (tmp_path / "policy.json").write_bytes(dump_plain(POLICY))
+    for index in range(2):
+        write(tmp_path, f"r{index}.json", replace(healthy(4, 2), gate_id=f"gate-{index}"))
+    return tmp_path
+
+
+def write(folder: Path, name: str, report: Report) -> Path:
+    """The report as a file."""
+    (folder / name).write_bytes(dump(report))
+    return folder / name
+
+
+def learn(run: Run, folder: Path, *words: object) -> Ended:
+    """Learn from both reports."""
+    reports = (folder / "r0.json", folder / "r1.json")
+    return run(
+        "baseline", "learn", *reports, "--policy", folder / "policy.json", "--out", folder / "b.json", *words
+    )
+
+
+def test_learning_writes_a_baseline_and_says_what_it_knows(run: Run, folder: Path) -> None:
+    """Text on stdout, the digest on stderr, the file whole."""
+    done = learn(run, folder)
+    made = load((folder / "b.json").read_bytes())
+
+    assert 0 == done.code, done.err
+    assert "compute.gemm gflops: median 43.5" in done.out
+    assert digest_of(made) in done.err and len(made.reports) == 2
+
+
+def test_json_is_the_baseline_itself(run: Run, folder: Path) -> None:
+    """One document, the same as the file."""
+    done = learn(run, folder, "--format", "json")
+
+    assert json.loads(done.out) == json.loads((folder / "b.json").read_bytes())
+
+
+def test_a_baseline_is_not_written_over(run: Run, folder: Path) -> None:
+    """Unless --force says so; the old one stays as it was."""
+    (folder / "b.json").write_text("mine")
+    refused = learn(run, folder)
+    kept = (folder / "b.json").read_text()
+    forced = learn(run, folder, "--force")
+
+    assert (2, "mine", 0) == (refused.code, kept, forced.code)
+    assert "--force" in refused.err
+
+
+def test_a_dangling_link_is_there_already(run: Run, folder: Path) -> None:
+    """What the name points to is not made."""
+    os.symlink(folder / "elsewhere", folder / "b.json")
+
+    assert (2, False) == (learn(run, folder).code, (folder / "elsewhere").exists())
+
+
+def test_a_report_that_cannot_be_read_stops_the_learning(run: Run, folder: Path) -> None:
+    """It is named, and nothing is written: whoever leaves it out does so knowingly."""
+    (folder / "r1.json").write_bytes((folder / "r1.json").read_bytes()[:-20])
+    done = learn(run, folder, "--format", "json")
+
+    assert (3, False) == (done.code, (folder / "b.json").exists())
+    assert "r1.json" in done.err and "no baseline was written" in done.err
+    assert "r1.json" in json.loads(done.out)["error"]["file"]
+
+
+def test_a_report_that_is_not_there_is_rejected(run: Run, folder: Path) -> None:
+    """Exit code 2, before anything is written."""
+    (folder / "r1.json").unlink()
+    done = learn(run, folder)
+
+    assert (2, False) == (done.code, (folder / "b.json").exists())
+
+
+def test_nothing_learned_is_nothing_written(run: Run, folder: Path) -> None:
+    """Two reports of which one node has failed in each, too few of everything else: nobody can tell."""
+    for index in range(2):
+        write(folder, f"r{index}.json", wrong_sums(replace(healthy(2, 2), gate_id=f"g{index}")))
+    done = learn(run, folder)
+
+    assert (3, False) == (done.code, (folder / "b.json").exists())
+    assert "Not learned from" in done.out and "node-1" in done.out
+
+
+def test_outliers_are_named(run: Run, folder: Path) -> None:
+    """Report, node and value."""
+    slow = with_metric(healthy(4, 2), "gemm.peers", "node-2/rank-4", "gflops", 25.0)
+    write(folder, "r1.json", replace(slow, gate_id="slow-gate"))
+    done = learn(run, folder)
+
+    assert "slow-gate node-2/rank-4 gemm.peers: 25" in done.out
+
+
+def test_show_prints_what_learn_printed(run: Run, folder: Path) -> None:
+    """The file says all of it."""
+    learned, shown = learn(run, folder), run("baseline", "show", folder / "b.json")
+
+    assert (0, learned.out) == (shown.code, shown.out)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 1, "bands": []}', "[1"])
+def test_what_is_no_baseline_is_rejected(run: Run, folder: Path, text: str) -> None:
+    """By show and by judge, and nothing is judged without it."""
+    (folder / "b.json").write_text(text)
+    shown = run("baseline", "show", folder / "b.json")
+    judged = run("judge", folder / "r0.json", "--baseline", folder / "b.json", "--format", "json")
+
+    assert (2, 2) == (shown.code, judged.code)
+    assert "b.json" in json.loads(judged.out)["error"]["file"]
+
+
+def test_judge_warns_below_the_band(run: Run, folder: Path) -> None:
+    """The finding, and the baseline's digest, are in the document."""
+    learn(run, folder)
+    slow = write(
+        folder, "slow.json", with_metric(healthy(4, 2), "compute.gemm", "node-1/rank-3", "gflops", 9.0)
+    )
+    words = ("judge", slow, "--policy", folder / "policy.json", "--format", "json")
+    without, within = run(*words), run(*words, "--baseline", folder / "b.json")
+    verdicts = [json.loads(done.out) for done in (without, within)]
+
+    assert ["PASS", "WARN"] == [verdict["level"] for verdict in verdicts]
+    assert "below the learned band" in verdicts[1]["findings"][0]["message"]
+    assert digest_of(load((folder / "b.json").read_bytes())) == verdicts[1]["digests"]["baseline"]
+    assert within.out == run(*words, "--baseline", folder / "b.json").out
+
+
+def test_nothing_learned_is_not_called_a_baseline(run: Run, folder: Path) -> None:
+    """The first line says so, no list points to a file that is not there, and stderr says how much is needed."""
+    few = replace(healthy(1, 1), gate_id="few")
+    done = run(
+        "baseline", "learn", write(folder, "few.json", few), "--policy", folder / "policy.json",
+        "--out", folder / "few.b.json",
+    )  # fmt: skip
+
+    assert 3 == done.code and done.out.startswith("No baseline: 0 bands")
+    assert "in the file" not in done.out and "A band needs 8 values" in done.err

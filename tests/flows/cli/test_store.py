@@ -1,0 +1,258 @@
+"""`prelaunch store` and `prelaunch replay` as a person types them."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.report import dump_plain
+from flows.cli.main import main
+from tasks.kept import report_key, verdict_key
+from tasks.store.folder import FolderStore
+from tests.flows.gates import write_gate
+from tests.sample_reports import POLICY, healthy, wrong_sums
+from tests.tasks.kept_gates import gate_id, keep
+from tests.tasks.test_replaying import looser, stricter
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """The command in this process."""
+    monkeypatch.delenv("PRELAUNCH_INDEX", raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def runner(*words: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    yield runner
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    """Two that may go and one that may not, on two clusters."""
+    made = FolderStore(tmp_path / "store")
+    keep(made, 0, healthy())
+    keep(made, 1, wrong_sums(healthy()))
+    keep(made, 2, healthy(), cluster="other")
+    return made
+
+
+def policy_file(folder: Path, policy: object) -> Path:
+    """As JSON."""
+    file = folder / "policy.json"
+    file.write_bytes(dump_plain(policy))
+    return file
+
+
+def document(out: str) -> dict[str, Any]:
+    """The one JSON document."""
+    found = json.loads(out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_list_shows_each_verdict_in_a_line(run: Run, store: FolderStore) -> None:
+    """Oldest first, with the first finding, and their number."""
+    code, out, err = run("store", "list", store.root)
+    lines = out.splitlines()
+
+    assert (0, 5, "3 verdicts", "") == (code, len(lines), lines[-1], err)
+    assert lines[2].startswith(
+        f"2025-11-22T08:00:00Z  {gate_id(1)}  c        2      NO-GO (FAIL)  FAIL node-1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (("--cluster", "other"), [2]),
+        (("--since", "2025-11-22"), [1, 2]),
+        (("--since", "2025-11-23T09:00:00+01:00"), [2]),
+    ],
+)
+def test_list_can_be_narrowed(
+    run: Run, store: FolderStore, words: tuple[str, ...], numbers: list[int]
+) -> None:
+    """By cluster, and by time."""
+    code, out, _ = run("store", "list", store.root, "--format", "json", *words)
+
+    assert (0, [gate_id(n) for n in numbers]) == (code, [row["gate_id"] for row in document(out)["verdicts"]])
+
+
+def test_a_list_that_is_not_whole_says_so(run: Run, store: FolderStore) -> None:
+    """A record that cannot be read: exit code 3, and which."""
+    store.put("records/x.json", b"{")
+    code, out, err = run("store", "list", store.root, "--format", "json")
+
+    assert (3, 3, 1) == (code, len(document(out)["verdicts"]), len(document(out)["problems"]))
+    assert "records/x.json" in err
+
+
+@pytest.mark.parametrize("words", [("store", "list"), ("store", "index", "--rebuild"), ("replay",)])
+def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A misspelt name is no history without a fault, and no folder is made for it."""
+    code, out, err = run(*words, tmp_path / "none", "--format", "json")
+
+    assert (2, False) == (code, (tmp_path / "none").exists())
+    assert "it keeps no gate" in err and "it keeps no gate" in document(out)["error"]["message"]
+
+
+@pytest.mark.parametrize("words", [("--since", "yesterday"), ("--since", "2026-13-01")])
+def test_a_time_that_is_none_is_rejected(run: Run, store: FolderStore, words: tuple[str, ...]) -> None:
+    """With the form that it has."""
+    code, _, err = run("store", "list", store.root, *words)
+
+    assert (2, True) == (code, "write 2026-11-20" in err)
+
+
+def test_index_is_made_anew(run: Run, store: FolderStore) -> None:
+    """Whatever it said before; where it lies is said."""
+    (store.root / "index.sqlite").write_bytes(b"nonsense\n" * 999)
+    code, out, err = run("store", "index", store.root, "--rebuild")
+
+    assert (0, f"{store.root}/index.sqlite: 3 verdicts of {store.root}\n", "") == (code, out, err)
+
+
+def test_an_index_that_fails_is_a_service_error_without_a_password(
+    run: Run, store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 5; the list works without it, and says why it was slow."""
+    monkeypatch.setenv("PRELAUNCH_INDEX", "postgresql://me:hunter22@127.0.0.1:9/d")
+    monkeypatch.setattr("tasks.store.index.ATTEMPTS", 1)
+    code, out, err = run("store", "index", store.root, "--rebuild", "--format", "json")
+    listing, rows, said = run("store", "list", store.root)
+
+    assert (5, 0, "3 verdicts") == (code, listing, rows.splitlines()[-1])
+    assert "postgresql://127.0.0.1:9/d failed" in err and "postgresql://127.0.0.1:9/d failed" in said
+    assert "hunter22" not in out + err + rows + said
+
+
+def test_a_gate_file_names_its_store(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """[store] path, work and index."""
+    code, out, _ = run("store", "list", write_gate(tmp_path, fake=False))
+
+    assert (0, "3 verdicts") == (code, out.splitlines()[-1])
+
+
+def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:
+    """Nothing goes without --delete."""
+    shown = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused")
+    before = len(store.list(""))
+    done = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused", "--delete")
+
+    assert (0, 0) == (shown[0], done[0])
+    assert "2 gates would go; --delete removes them" in shown[1] and "2 gates removed" in done[1]
+    assert f"stays: {gate_id(1)}: it refused" in shown[1]
+    assert before == 9 and [gate_id(1)] == [key.split("/")[1] for key in store.list("gates")][:1]
+    assert 2 == len(store.list("gates"))
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "nan", "x"])
+def test_prune_takes_a_number_of_days(run: Run, store: FolderStore, days: str) -> None:
+    """Nothing else."""
+    assert 2 == run("store", "prune", store.root, "--older-than", days, "--delete")[0]
+    assert 9 == len(store.list(""))
+
+
+def test_replay_under_the_same_policy_is_0(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """None would change."""
+    code, out, err = run("replay", store.root, "--policy", policy_file(tmp_path, POLICY))
+
+    assert (0, "3 reports: none would change\n", "") == (code, out, err)
+
+
+def test_replay_lists_what_would_change_and_why(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """Exit code 1, the gate, both answers, the findings, and the sum."""
+    code, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, stricter(looser())))
+    lines = out.splitlines()
+
+    assert 1 == code
+    assert f"{gate_id(0)} on c, 2025-11-21T08:00:00Z: GO -> NO-GO" == lines[0]
+    assert "    appears: FAIL HARDWARE node-0/rank-0: compute.gemm: " in lines[1]
+    assert "3 reports: 3 would change: 2 GO -> NO-GO, 1 NO-GO about other nodes" == lines[-1]
+
+
+def test_replay_twice_is_the_same_bytes(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """In every form."""
+    policy = policy_file(tmp_path, stricter())
+    for form in ("text", "json", "markdown"):
+        assert run("replay", store.root, "--policy", policy, "--format", form) == run(
+            "replay", store.root, "--policy", policy, "--format", form
+        )
+
+
+def test_replay_as_json_has_every_key(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """What would change, with both verdicts and the changes."""
+    code, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, looser()), "--format", "json")
+    found = document(out)
+
+    assert (1, {"NO-GO -> GO": 1}, 2) == (code, found["moves"], found["counts"]["same"])
+    (gate,) = found["gates"]
+    assert ("changed", "no_go", "go") == (gate["fate"], gate["before"]["answer"], gate["after"]["answer"])
+    assert ["changes level"] == [change["how"] for change in gate["changes"]]
+
+
+@pytest.mark.parametrize("key", [report_key, verdict_key])
+def test_replay_of_what_cannot_be_compared_is_3(
+    run: Run, store: FolderStore, tmp_path: Path, key: Any
+) -> None:
+    """Even where others would change: a list that is not whole proves nothing."""
+    store.put(key(gate_id(2)), b"{")
+    code, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, stricter()))
+
+    assert 3 == code
+    assert f"{gate_id(2)}: " in out and "1 that cannot be compared" in out.splitlines()[-1]
+
+
+def test_replay_of_nothing_that_the_policy_is_for_is_3(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """Nothing was compared, so nothing is known."""
+    other = json.loads(dump_plain(POLICY)) | {"instance_types": ["p5.48xlarge"]}
+    code, out, err = run("replay", store.root, "--policy", policy_file(tmp_path, other))
+
+    assert (3, "prelaunch: nothing was compared\n") == (code, err)
+    assert "3 of types that the policy was not written for" in out
+    assert "3 reports: nothing was compared" in out and "none would change" not in out
+
+
+def test_replay_names_what_is_wrong_with_a_policy(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """Before anything is judged."""
+    wrong = json.loads(dump_plain(POLICY)) | {"instance_typs": []}
+    code, _, err = run("replay", store.root, "--policy", policy_file(tmp_path, wrong))
+
+    assert (2, True) == (code, "Did you mean 'instance_types'?" in err)
+
+
+def test_hostile_words_do_not_reach_the_terminal(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """A report's text is a machine's, or an attacker's."""
+    key = report_key(gate_id(0))
+    store.put(key, (store.get(key) or b"").replace(b"2026-11-21T08:00:00+00:00", b"\\u001b[31m<b>"))
+    store.delete(f"records/{gate_id(0)}.json")
+    _, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, POLICY), "--format", "markdown")
+
+    assert "\x1b" not in out and "<b>" not in out
+
+
+def test_a_file_is_no_store(run: Run, tmp_path: Path) -> None:
+    """It is rejected; nobody is sent to correct permissions."""
+    (tmp_path / "report.json").write_text("{}")
+    code, _, err = run("store", "list", tmp_path / "report.json")
+
+    assert 2 == code and "Name the folder of a store" in err and "permissions" not in err
+
+
+@pytest.mark.parametrize("days", ["0", "30d", "nan", "inf"])
+def test_days_are_a_number_above_0(run: Run, days: str) -> None:
+    """An example stands beside the refusal, and no name of a function."""
+    code, _, err = run("store", "prune", "--older-than", days)
+
+    assert 2 == code and "is no number of days above 0, such as 30" in err

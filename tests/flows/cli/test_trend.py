@@ -1,0 +1,169 @@
+"""`prelaunch trend`: text, JSON, Markdown, a page; 1 where something gets worse, 3 where nobody can tell."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from checks.courses import Course, Point
+from checks.report import dump, dump_plain
+from checks.samples import Side
+from flows.cli.main import main
+from tasks.render.trendtext import course_text
+from tests.sample_reports import POLICY, healthy, with_metric
+
+ATTACK = "<script>alert(1)</script>\x1b[31m"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What one run of the command left."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
+    """The command in this process."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def runner(*words: object) -> Ended:
+        code = main([str(word) for word in words])
+        out, err = capfdbinary.readouterr()
+        return Ended(code, out.decode(), err.decode())
+
+    yield runner
+    signal.signal(signal.SIGTERM, before)
+
+
+def reports(folder: Path, fall: float, many: int = 6, gate: str = "g") -> list[Path]:
+    """Reports of two nodes; node-1's GEMM falls by so much a day. And the policy."""
+    (folder / "policy.json").write_bytes(dump_plain(POLICY))
+    files = []
+    for number in range(many):
+        made = with_metric(healthy(2, 2), "compute.gemm", "node-1/rank-3", "gflops", 40.0 - fall * number)
+        file = folder / f"r{number}.json"
+        file.write_bytes(
+            dump(replace(made, gate_id=f"{gate}{number}", measured_at=f"2026-11-{number + 1:02d}T08:00:00Z"))
+        )
+        files.append(file)
+    return files
+
+
+def followed(run: Run, folder: Path, files: list[Path], *words: object) -> Ended:
+    """The command on these."""
+    return run("trend", *files, "--policy", folder / "policy.json", *words)
+
+
+def test_something_gets_worse(run: Run, tmp_path: Path) -> None:
+    """Exit code 1; the machine, the number, its course and by how much."""
+    done = followed(run, tmp_path, reports(tmp_path, 2.0))
+
+    assert 1 == done.code
+    assert "compute.gemm gflops █▇▅▄▂▁ 40 to 30 in 5 days, 25% down" in done.out
+    assert "No trend: " in done.out
+
+
+def test_nothing_degrades_is_an_answer(run: Run, tmp_path: Path) -> None:
+    """Exit code 0, and it is said."""
+    done = followed(run, tmp_path, reports(tmp_path, 0.0))
+
+    assert (0, True) == (done.code, done.out.startswith("nothing degrades: 3 machines"))
+
+
+def test_too_few_reports_is_another(run: Run, tmp_path: Path) -> None:
+    """Exit code 3, with how many are needed: that nothing was found says nothing."""
+    done = followed(run, tmp_path, reports(tmp_path, 2.0, many=3))
+
+    assert 3 == done.code
+    assert "Too few reports to tell" in done.out and "a trend needs 5 reports" in done.out
+
+
+def test_a_file_that_is_no_report_is_named_and_keeps_it_from_a_zero(run: Run, tmp_path: Path) -> None:
+    """The others are followed nonetheless."""
+    files = reports(tmp_path, 0.0)
+    (tmp_path / "bad.json").write_text("{")
+    done = followed(run, tmp_path, [*files, tmp_path / "bad.json"])
+
+    assert 3 == done.code and "bad.json: it is no report" in done.err
+    assert done.out.startswith(f"CANNOT TELL: 1 of {len(files) + 1} files could not be read")
+
+
+def test_a_file_that_is_not_there_is_rejected(run: Run, tmp_path: Path) -> None:
+    """Exit code 2."""
+    assert 2 == followed(run, tmp_path, [*reports(tmp_path, 0.0), tmp_path / "none.json"]).code
+
+
+def test_json_has_the_courses(run: Run, tmp_path: Path) -> None:
+    """One document; points in days, values in the metric's unit."""
+    document = json.loads(followed(run, tmp_path, reports(tmp_path, 2.0), "--format", "json").out)
+    (worse,) = [one for one in document["machines"] if one["degrading"]]
+    (course,) = worse["degrading"]
+
+    assert ("node-1", 6) == (worse["name"], worse["reports"])
+    assert {"day": 5.0, "parts": 1, "value": 30.0} == course["points"][-1]
+
+
+def test_markdown_is_a_table(run: Run, tmp_path: Path) -> None:
+    """For a CI summary."""
+    out = followed(run, tmp_path, reports(tmp_path, 2.0), "--format", "markdown").out
+
+    assert "| node-1 | compute.gemm gflops" in out
+
+
+def test_the_page_draws_each_number_and_asks_for_nothing(run: Run, tmp_path: Path) -> None:
+    """SVG in one file, well formed, the worst machine first, no address in it."""
+    done = followed(run, tmp_path, reports(tmp_path, 2.0), "--html", tmp_path / "t.html")
+    page = (tmp_path / "t.html").read_text()
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+
+    assert 1 == done.code
+    assert "node-1" in page[page.index("<h2") : page.index("</h2>")]
+    assert 6 == len(xml.fromstring(pictures[0]).findall(".//circle"))
+    assert "http://" not in page and "https://" not in page and "<script" not in page
+
+
+def test_a_hostile_report_is_inert(run: Run, tmp_path: Path) -> None:
+    """Names of gates and identities are text, on the page and in a terminal."""
+    files = reports(tmp_path, 2.0, gate=ATTACK)
+    files.append(tmp_path / "twice.json")
+    files[-1].write_bytes(files[0].read_bytes())
+    done = followed(run, tmp_path, files, "--html", tmp_path / "t.html")
+    page = (tmp_path / "t.html").read_text()
+
+    assert "given twice" in page and "<script" not in page
+    assert "\x1b" not in done.out + page
+
+
+def test_an_unwritable_page_is_rejected_before_reading(run: Run, tmp_path: Path) -> None:
+    """Exit code 2, nothing on stdout."""
+    done = followed(run, tmp_path, reports(tmp_path, 2.0), "--html", tmp_path / "no" / "t.html")
+
+    assert (2, "") == (done.code, done.out)
+
+
+@pytest.mark.parametrize(
+    ("days", "value", "said"),
+    [
+        (4.0, 10_143.2, "10,143 in 4 days"),
+        (1 / 24, 5098.0, "5098 in 1 hour"),
+        (0.0, 0.5, "0.5 in less than a minute"),
+    ],
+)
+def test_courses_are_in_words_that_can_be_read(days: float, value: float, said: str) -> None:
+    """Neither 1.014e+04 nor 0.00278 days."""
+    course = Course("a.check", "rate", "group", Side.LOW, (Point(0.0, 1.0), Point(days, value)), None, None)
+
+    assert f"1 to {said}" in course_text(course)

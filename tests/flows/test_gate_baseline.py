@@ -1,0 +1,117 @@
+"""The regression gate: what is worse than this cluster was before is a warning, and a policy may refuse it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.bands import Baseline, digest_of, dump
+from checks.facts.shipped import builtin
+from checks.learn import Case, learn
+from checks.report import load
+from checks.verdict import decide
+from tasks.gateread import GateFileError
+from tasks.outcome import Outcome
+from tasks.request import Advanced, GateRequest
+from tasks.setting import open_setting
+from tests.flows.driving import gate_it, play, run
+from tests.flows.gates import runs, write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+
+
+def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
+    """What the gate measured, three times over, as if the cluster had been so many times as fast."""
+    setting = open_setting(GateRequest(gate_file=str(gate_file)))
+    report = load(
+        (gate_file.parent / "store" / "gates" / outcome.gate_id / "health_check_metrics.json").read_bytes()
+    )
+    reports = [replace(report, gate_id=f"before-{index}") for index in range(4)]
+    made = learn([Case(one, decide(one, setting.policy, builtin()), setting.policy) for one in reports])
+    groups = tuple(
+        replace(
+            group,
+            bands=tuple(
+                replace(b, median=b.median * factor, low=b.low * factor, high=b.high * factor)
+                for b in group.bands
+            ),
+        )
+        for group in made.groups
+    )
+    return replace(made, groups=groups)
+
+
+@pytest.mark.usefixtures("prefect_backend", "play")
+def test_a_gate_below_its_baseline_warns_and_may_refuse(tmp_path: Path) -> None:
+    """The same nodes: fit by themselves, refused beside the faster baseline, let through beside their own.
+
+    An older PASS does not stand for it: it was found without the baseline.
+    """
+    path = write_gate(
+        tmp_path, on_warn="refuse", policy="reuse_pass_minutes = 60", training=("{python}", "-V")
+    )
+    _, first = gate_it(path)
+    found = []
+    for factor in (1.0, 2.0):
+        baseline = doctored(path, first, factor)
+        file = tmp_path / f"times-{factor}.json"
+        file.write_bytes(dump(baseline))
+        request = GateRequest(gate_file=str(path), advanced=Advanced(baseline=str(file), ask_minutes=0))
+        _, outcome = asyncio.run(run(request))
+        assert outcome.judged is not None and outcome.judged.verdict.digests.baseline == digest_of(baseline)
+        found.append(outcome)
+
+    assert [0, 0, 1] == [first.code, *(outcome.code for outcome in found)]
+    assert found[1].judged is not None
+    assert any("below the learned band" in finding.message for finding in found[1].judged.verdict.findings)
+    assert 6 == runs(tmp_path / "store")
+    kept = tmp_path / "store" / "gates" / found[1].gate_id / "verdict.json"
+    assert json.loads(kept.read_bytes())["digests"]["baseline"]
+
+
+def test_a_gate_file_may_name_its_baseline(tmp_path: Path) -> None:
+    """Relative to its own folder; with it a PASS means something else than without."""
+    empty = learn([])
+    (tmp_path / "b.json").write_bytes(dump(empty))
+    plain = open_setting(GateRequest(gate_file=str(write_gate(tmp_path))))
+    setting = open_setting(GateRequest(gate_file=str(write_gate(tmp_path, policy='baseline = "b.json"'))))
+
+    assert (None, empty) == (plain.baseline, setting.baseline)
+    assert plain.fingerprint != setting.fingerprint
+
+
+def test_the_request_s_baseline_goes_before_the_gate_file_s(tmp_path: Path) -> None:
+    """Whoever starts the gate knows which it shall be."""
+    (tmp_path / "old.json").write_bytes(dump(learn([])))
+    newer = replace(learn([]), measured_at="2026-11-22T00:00:00Z")
+    (tmp_path / "new.json").write_bytes(dump(newer))
+    path = write_gate(tmp_path, policy='baseline = "old.json"')
+    request = GateRequest(gate_file=str(path), advanced=Advanced(baseline=str(tmp_path / "new.json")))
+
+    assert newer == open_setting(request).baseline
+
+
+@pytest.mark.parametrize("asked", ["", "missing.json"])
+def test_a_baseline_that_cannot_be_read_stops_the_gate(tmp_path: Path, asked: str) -> None:
+    """Before anything starts, by name: no gate runs without the baseline that it was to be held to."""
+    path = write_gate(tmp_path, policy='baseline = "none.json"')
+    advanced = Advanced(baseline=str(tmp_path / asked) if asked else "")
+
+    with pytest.raises(GateFileError) as error:
+        open_setting(GateRequest(gate_file=str(path), advanced=advanced))
+
+    assert (asked or "none.json") in str(error.value) and "cannot be read" in str(error.value)
+
+
+def test_a_baseline_is_not_set_from_a_command_line_s_override(tmp_path: Path) -> None:
+    """It is a path: --baseline is how to name one."""
+    path = write_gate(tmp_path)
+    advanced = Advanced(overrides=["policy.baseline=x.json"])
+
+    with pytest.raises(GateFileError, match="--baseline"):
+        open_setting(GateRequest(gate_file=str(path), advanced=advanced))

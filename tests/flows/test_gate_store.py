@@ -1,0 +1,135 @@
+"""Where a gate keeps what it knows: in S3 over real HTTP, through an outage, and without an index that works."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from checks.model import Level
+from checks.report import load
+from tasks.history import listed
+from tasks.outcome import Decision
+from tasks.store import s3
+from tasks.store.index import Index
+from tasks.store.opening import open_store
+from tasks.store.s3calls import Limits
+from tests.flows.driving import Play, gate_it, logs, play
+from tests.flows.gates import write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[Flaky]:
+    """A proxy before an S3 with one bucket; this process's environment names the proxy."""
+    with moto() as behind, flaky(behind) as made, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(made.url).items():
+            patch.setenv(name, value)
+        boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
+        yield made
+
+
+@pytest.fixture
+def server(proxy: Flaky) -> Flaky:
+    """The proxy, without a fault yet."""
+    proxy.faults, proxy.always, proxy.dies_at, proxy.seen = [], "ok", "nothing", []
+    return proxy
+
+
+def in_s3(path: Path) -> str:
+    """Let the gate file keep its store in S3; what is local stays where tests look. Returns the address."""
+    address = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    local = json.dumps(str(path.parent / "store"))
+    path.write_text(
+        path.read_text().replace(f"path = {local}", f"path = {json.dumps(address)}\nwork = {local}")
+    )
+    return address
+
+
+def test_a_gate_keeps_everything_in_s3(tmp_path: Path, server: Flaky) -> None:
+    """GO: report, verdict, page, record and logs are there; lease and local copies are gone; the list has it."""
+    path = write_gate(tmp_path)
+    store = open_store(in_s3(path))
+    state, outcome = gate_it(path)
+
+    assert ("Launched", 0, f"{store.place('gates')}/{outcome.gate_id}/report.html") == (
+        state.name, outcome.code, outcome.html,
+    )  # fmt: skip
+    kept = {key.rpartition("/")[2] for key in store.list(f"gates/{outcome.gate_id}")}
+    assert {"health_check_metrics.json", "verdict.json", "report.html", "outcome.json", "node-0.log"} <= kept
+    assert () == store.list("leases")
+    assert not (tmp_path / "store" / "gates").exists()
+    (found,) = listed(store, Index("", tmp_path / "store" / "index.sqlite")).records
+    assert (outcome.gate_id, "test", "test", Level.PASS) == (
+        found.gate_id,
+        found.gate,
+        found.cluster,
+        found.level,
+    )
+    assert load(store.get(found.report) or b"").gate_id == outcome.gate_id
+
+
+def test_a_short_outage_while_publishing_costs_nothing(tmp_path: Path, server: Flaky) -> None:
+    """S3 asks for patience, and gets it."""
+    path = write_gate(tmp_path)
+    in_s3(path)
+    server.faults = ["ok"] * 8 + ["slow", "ok", "lost", "ok"] * 3
+    _, outcome = gate_it(path)
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert [] == server.faults
+
+
+def test_an_outage_in_the_middle_of_publishing_launches_nothing(
+    tmp_path: Path, server: Flaky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict that nobody can read again is none: cannot tell, with the store's words; what was kept stays whole."""
+    monkeypatch.setattr(s3, "Limits", lambda: Limits(10, 10, 1.5))
+    path = write_gate(tmp_path)
+    store = open_store(in_s3(path))
+    server.dies_at = "verdict.json"
+    state, outcome = gate_it(path)
+    server.dies_at, server.always = "nothing", "ok"
+
+    assert ("CannotTell", 3, Decision.CANNOT_TELL) == (state.name, outcome.code, outcome.decision)
+    assert "no answer in 1.5 s" in outcome.reason
+    assert "" == logs(tmp_path, "train")
+    for key in store.list(f"gates/{outcome.gate_id}"):
+        if key.endswith(".json"):
+            assert json.loads(store.get(key) or b"")
+
+
+def test_an_index_that_fails_changes_nothing_and_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The training is launched, everything is kept, and the list has it all the same."""
+    path = write_gate(tmp_path)
+    (tmp_path / "store" / "index.sqlite").mkdir(parents=True)
+    with caplog.at_level(logging.WARNING, "prelaunch"):
+        _, outcome = gate_it(path)
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert "the verdict is kept, but not in the index" in caplog.text
+    found = listed(open_store(str(tmp_path / "store")), Index("", tmp_path / "other.sqlite"))
+    assert [outcome.gate_id] == [record.gate_id for record in found.records]
+
+
+def test_a_refusal_is_recorded_with_its_culprit(tmp_path: Path, play: Play) -> None:
+    """What a list shows of it."""
+    play("wrong")
+    _, outcome = gate_it(write_gate(tmp_path))
+    (found,) = listed(
+        open_store(str(tmp_path / "store")), Index("", tmp_path / "store" / "index.sqlite")
+    ).records
+
+    assert (1, ("node-1",)) == (outcome.code, found.condemned)
+    assert found.finding.startswith("FAIL node-1/rank-3: collective.all_reduce")

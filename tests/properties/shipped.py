@@ -1,0 +1,121 @@
+"""Reports of the shipped catalogues under the shipped policies, healthy and faulty, for properties. Constructed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+
+from hypothesis import strategies as st
+
+from checks.baseline import Baseline
+from checks.decode import DecodeError
+from checks.facts.shipped import builtin
+from checks.learn import Case as Learnt
+from checks.learn import learn
+from checks.model import Cause, Level, Verdict
+from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Policy, Rule, check_sense
+from checks.report import dump, load
+from checks.verdict import decide, unreadable
+from tasks.policies import default_policy
+from tests.catalogue_reports import expected_report
+from tests.properties.spoils import Document, bad
+
+# The second GPU type is one of whose collectives nothing is known.
+KINDS = (
+    ("cpu", 1),
+    ("cpu", 3),
+    ("p5.48xlarge", 1),
+    ("p5.48xlarge", 2),
+    ("g5.12xlarge", 2),
+    ("trn1.32xlarge", 2),
+)
+
+
+@cache
+def _healthy(kind: str, nodes: int) -> bytes:
+    return dump(expected_report(kind, nodes))
+
+
+@cache
+def policy_with(kind: str, optional: frozenset[str]) -> Policy:
+    """The shipped policy in which these checks are optional, as `load` takes it: what is optional only warns."""
+    shipped = default_policy(kind)[1]
+    easy = optional - {*JUDGED_BY_THE_ENGINE}
+    made = replace(
+        shipped,
+        checks={name: _eased(line) if name in easy else line for name, line in shipped.checks.items()},
+    )
+    check_sense(made)
+    return made
+
+
+def _eased(line: CheckPolicy) -> CheckPolicy:
+    rules = tuple(_warning(rule) for rule in line.rules if rule.over is not Over.EXPECTED)
+    return replace(line, required=False, rules=rules)
+
+
+def _warning(rule: Rule) -> Rule:
+    low = rule.fail_below if rule.warn_below is None else rule.warn_below
+    high = rule.fail_above if rule.warn_above is None else rule.warn_above
+    return replace(rule, warn_below=low, warn_above=high, fail_below=None, fail_above=None, level="WARN")
+
+
+@cache
+def _baseline(kind: str, nodes: int) -> Baseline:
+    """Learned from two healthy reports of this many nodes."""
+    policy = policy_with(kind, frozenset())
+    reports = [replace(expected_report(kind, nodes), gate_id=gate) for gate in ("first", "second")]
+    return learn([Learnt(report, decide(report, policy, builtin()), policy) for report in reports])
+
+
+class Case:
+    """A report before and after something was taken from `check`; shown by what was done alone."""
+
+    def __init__(
+        self, kind: str, nodes: int, before: Document, optional: frozenset[str], with_baseline: bool
+    ) -> None:
+        self.kind, self.before, self.optional = kind, before, optional
+        self.policy = policy_with(kind, optional)
+        self.baseline = _baseline(kind, nodes) if with_baseline else None
+        self.after: Document = {}
+        self.check = self.what = ""
+
+    def spoilt(self, check: str, what: str, after: Document) -> Case:
+        """What was done."""
+        self.check, self.what, self.after = check, what, after
+        return self
+
+    def __repr__(self) -> str:
+        with_it = "with" if self.baseline else "without"
+        return f"Case({self.kind}, {self.check}, {self.what}, optional={sorted(self.optional)}, {with_it} a baseline)"
+
+    def judged(self, document: Document) -> Verdict:
+        """As the command line judges a file."""
+        data = json.dumps(document).encode()
+        try:
+            return decide(load(data), self.policy, builtin(), self.baseline)
+        except DecodeError as error:
+            return unreadable(str(error), self.policy, builtin(), data)
+
+
+@st.composite
+def faulty(draw: st.DrawFn) -> Case:
+    """A report of a shipped catalogue, with none, one or two values out of bounds, and which checks are optional."""
+    kind, nodes = draw(st.sampled_from(KINDS))
+    document: Document = json.loads(_healthy(kind, nodes))
+    checks = sorted(document["checks"])
+    for name in draw(st.lists(st.sampled_from(checks), max_size=2)):
+        metrics = document["checks"][name]["metrics"]
+        metric = draw(st.sampled_from(sorted(metrics)))
+        place = draw(st.integers(0, len(metrics[metric]) - 1))
+        metrics[metric][place] = bad(metrics[metric][place])
+    optional = frozenset(draw(st.lists(st.sampled_from(checks), max_size=3)))
+    return Case(kind, nodes, document, optional, draw(st.booleans()))
+
+
+def says_so(verdict: Verdict) -> bool:
+    """Whether the verdict is no PASS, and has a reason with the cause EVIDENCE."""
+    return verdict.level is not Level.PASS and any(
+        finding.cause is Cause.EVIDENCE and finding.level is not Level.PASS for finding in verdict.findings
+    )

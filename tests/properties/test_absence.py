@@ -1,0 +1,146 @@
+"""For any report: whatever planned is taken away or made invalid, the verdict says so, and gets no better."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from checks.facts.shipped import builtin
+from checks.lists import FAMILIES, GPUS
+from checks.model import Level
+from tests.properties.shipped import Case, faulty, says_so
+from tests.properties.spoils import (
+    ROW_SPOILS,
+    RULED_SPOILS,
+    VALUE_SPOILS,
+    Document,
+    is_named,
+    skipped,
+    without,
+    without_subjects,
+)
+
+FAST = settings(
+    derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def _copied(document: Document) -> Document:
+    made: Document = json.loads(json.dumps(document))
+    return made
+
+
+@st.composite
+def _row_taken(draw: st.DrawFn) -> Case:
+    case = draw(faulty())
+    after = _copied(case.before)
+    name = draw(st.sampled_from(sorted(after["checks"])))
+    spoil = draw(st.sampled_from(ROW_SPOILS))
+    # A skip that the policy accepts is an answer, which leaves a WARN; nothing else is.
+    assume(spoil is not skipped or not case.policy.checks[name].accept_skips)
+    spoil(after["checks"][name], draw(st.integers(0, len(after["checks"][name]["subjects"]) - 1)))
+    return case.spoilt(name, spoil.__name__, after)
+
+
+@FAST
+@given(_row_taken())
+def test_an_observation_that_is_lost_is_missed(case: Case) -> None:
+    """Dropped, errored, skipped, doubled, empty or of a stranger: at least a WARN, cause EVIDENCE, and never better."""
+    was, now = case.judged(case.before), case.judged(case.after)
+
+    assert says_so(now)
+    assert now.level.rank >= was.level.rank
+    if case.policy.checks[case.check].required:
+        assert now.level is Level.FAIL
+
+
+@st.composite
+def _value_taken(draw: st.DrawFn) -> Case:
+    case = draw(faulty())
+    after = _copied(case.before)
+    name = draw(st.sampled_from(sorted(after["checks"])))
+    planned = next(line for line in after["plan"] if line["check"] == name)
+    line = case.policy.checks[name]
+    metric = draw(st.sampled_from(sorted(planned["metrics"])))
+    metrics = after["checks"][name]["metrics"]
+    place = draw(st.integers(0, len(metrics[metric]) - 1))
+    ruled = any(rule.metric == metric and not (rule.same or rule.uniform) for rule in line.rules)
+    spoils = {**VALUE_SPOILS, **(RULED_SPOILS if ruled else {})}
+    spoil = draw(st.sampled_from(sorted(spoils)))
+    held = metrics[metric][place]
+    # Elements that nothing names may be as many as there are: events of a log, ports of a host.
+    many = isinstance(held, list) and len(held) > 1
+    assume(spoil != "cut" or not many or is_named(line, metric, metrics, place))
+    # What the model does not have cannot be lost.
+    assume(spoil != "a null in front" or metric not in builtin().absent(case.kind, name))
+    metrics[metric][place] = spoils[spoil](held)
+    assume(after != case.before)
+    return case.spoilt(name, f"{metric}: {spoil}", after)
+
+
+@FAST
+@given(_value_taken())
+def test_a_value_that_is_lost_is_missed(case: Case) -> None:
+    """Null, empty, cut, of another type or out of range: at least a WARN, cause EVIDENCE, and never better."""
+    was, now = case.judged(case.before), case.judged(case.after)
+
+    assert says_so(now)
+    assert now.level.rank >= was.level.rank
+
+
+@FAST
+@given(
+    faulty(),
+    st.integers(0, 10),
+    st.sampled_from(["node", "rows of a node", "rank", "check", "metric", "plan", "a GPU"]),
+)
+def test_a_part_that_is_lost_is_missed(case: Case, index: int, part: str) -> None:
+    """A node with or without its rows, a rank, a GPU, a check, a metric everywhere, a line of the plan: never better."""
+    after = _copied(case.before)
+    names = sorted(after["checks"])
+    name = names[index % len(names)]
+    _lose(after, case.policy.checks, name, index, part)
+    assume(after != case.before)
+    was, now = case.judged(case.before), case.judged(after)
+
+    assert says_so(now)
+    assert now.level.rank >= was.level.rank
+
+
+def _lose(document: Document, lines: Any, name: str, index: int, part: str) -> None:
+    if part in ("node", "rows of a node"):
+        node = document["nodes"][index % len(document["nodes"])]["name"]
+        if part == "node":
+            document["nodes"] = [each for each in document["nodes"] if each["name"] != node]
+        without_subjects(document, lambda subject: subject.partition("/")[0] == node)
+    elif part == "rank":
+        ranks = sorted({s for check in document["checks"].values() for s in check["subjects"] if "/" in s})
+        without_subjects(document, lambda subject: subject == ranks[index % len(ranks)])
+    elif part == "check":
+        del document["checks"][name]
+    elif part == "plan":
+        document["plan"] = [line for line in document["plan"] if line["check"] != name]
+    elif part == "metric":
+        planned = [m for line in document["plan"] if line["check"] == name for m in line["metrics"]]
+        del document["checks"][name]["metrics"][sorted(planned)[index % len(planned)]]
+    elif name.startswith(FAMILIES) and any(rule.each == GPUS for rule in lines[name].rules):
+        for column in document["checks"][name]["metrics"].values():
+            if isinstance(column[0], list) and len(column[0]) > 1:
+                column[0] = column[0][:-1]
+
+
+def test_each_way_of_losing_changes_a_report() -> None:
+    """A way that changes nothing would show nothing."""
+    check = {"subjects": ["a"], "outcomes": ["MEASURED"], "skips": [None], "metrics": {"m": [1]}}
+    for spoil in ROW_SPOILS:
+        after = _copied(check)
+        spoil(after, 0)
+        assert after != check, spoil.__name__
+    for name, change in {**VALUE_SPOILS, **RULED_SPOILS}.items():
+        assert change([1, 2]) != [1, 2], name
+    shorter = _copied(check)
+    without(shorter, 0)
+    assert [] == shorter["subjects"] == shorter["metrics"]["m"]

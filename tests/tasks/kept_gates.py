@@ -1,0 +1,52 @@
+"""Stores as gates leave them, without a gate: report, verdict and record of sample reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checks.facts.shipped import builtin
+from checks.model import Report, Verdict
+from checks.policy import Policy
+from checks.report import digest, dump, dump_plain
+from checks.verdict import decide
+from tasks.kept import report_key, verdict_key
+from tasks.render.document import verdict_json
+from tasks.store import record as records
+from tasks.store.base import Store
+from tasks.store.record import Record, record_of
+from tasks.store.verdictfile import of
+from tests.sample_reports import POLICY
+
+# 2025-11-21T08:00:00Z, and a day later with each number.
+FIRST_S, DAY_S = 1_763_712_000.0, 86_400.0
+
+
+def gate_id(number: int) -> str:
+    """As a gate that began on that day is called."""
+    return f"sample-202511{21 + number:02}-080000-00{number:02x}"
+
+
+def keep(
+    store: Store,
+    number: int,
+    report: Report,
+    policy: Policy = POLICY,
+    cluster: str = "c",
+    record: bool = True,
+    reused: str = "",
+) -> Verdict:
+    """What a gate keeps of a report under a policy."""
+    name = gate_id(number)
+    data = dump(replace(report, gate_id=name))
+    verdict = decide(replace(report, gate_id=name), policy, builtin(), report_digest=digest(data))
+    store.put(report_key(name), data)
+    store.put(verdict_key(name), dump_plain(verdict_json(verdict)))
+    if record:
+        records.keep(store, record_for(number, report, verdict, cluster, reused))
+    return verdict
+
+
+def record_for(number: int, report: Report, verdict: Verdict, cluster: str = "c", reused: str = "") -> Record:
+    """The record that belongs to it."""
+    name, when = gate_id(number), FIRST_S + number * DAY_S
+    return record_of(name, report, of(verdict), report_key(name), when, "sample", cluster, reused)

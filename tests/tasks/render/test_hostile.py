@@ -1,0 +1,248 @@
+"""Markup, control characters and endless text in every text of a report: no page acts on them, in any format."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from checks.decode import DecodeError
+from checks.model import Report, Verdict
+from checks.report import digest, dump, load
+from checks.trend import Dated, trend
+from checks.verdict import decide, unreadable
+from flows.cli.main import main
+from tasks.render.explained import explained_text
+from tasks.render.html import html
+from tasks.render.junit import junit
+from tasks.render.markdown import markdown
+from tasks.render.terminal import terminal
+from tasks.render.trendpage import trend_page
+from tasks.render.trendtext import trend_markdown, trend_text
+from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
+
+ATTACK = (
+    "\"'><script>alert(1)</script><img src=x onerror=alert(1)> [bold red]x[/] \x1b[2J\x1b]0;t\x07\x9b31m \u202egnp\u2066 "
+    "\x00\x7f\u2028 \ud800 &amp; | `a` ```\n**b** [c](javascript:d) https://evil.example @team ]]> --> \r\n# h\n\n| x | y |\ufffe"
+)
+LONG = "A" * 50_000 + " " + "b " * 5_000
+BIDIRECTIONAL = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\ufffe"
+Path_ = tuple[str | int, ...]
+
+
+def _sample() -> dict[str, Any]:
+    """A report with a text in each place that has one."""
+    report = wrong_sums(healthy(2, 2))
+    report = with_row(
+        report,
+        "compute.gemm",
+        "node-0/rank-0",
+        lambda row: replace(row, evidence="a line", reason="a reason"),
+    )
+    made: dict[str, Any] = json.loads(dump(replace(report, collection=("a problem",))))
+    return made
+
+
+def _texts(value: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """The place of every text; of a table's own names too, as ("...", "name of KEY")."""
+    if isinstance(value, str):
+        yield path
+    for key, item in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        if isinstance(key, str):
+            yield (*path, f"name of {key}")
+        yield from _texts(item, (*path, key))
+
+
+def _places() -> list[Path_]:
+    """One place of each kind: any element of a list, any check, any rule of skipping."""
+    found: dict[tuple[str, ...], Path_] = {}
+    for path in _texts(_sample()):
+        steps = ["[]" if isinstance(step, int) else step for step in path]
+        if steps[0] == "checks" and "metrics" not in steps and len(steps) > 2:
+            steps[1] = "any check"
+        if steps[0] == "checks" and steps[-1].startswith("name of "):
+            steps[1:] = ["any check", "name", str(len(steps))]
+        found.setdefault(tuple(steps), path)
+    return list(found.values())
+
+
+def _with(path: Path_, text: str) -> dict[str, Any]:
+    document = _sample()
+    here: Any = document
+    for step in path[:-1]:
+        here = here[step]
+    last = path[-1]
+    if isinstance(last, str) and last.startswith("name of "):
+        here[text] = here.pop(last.removeprefix("name of "))
+    else:
+        here[last] = text
+    return document
+
+
+def _judged(document: dict[str, Any]) -> tuple[Report | None, Verdict]:
+    """As `prelaunch judge` does: what is refused is a verdict too."""
+    data = json.dumps(document).encode()
+    try:
+        report = load(data)
+    except DecodeError as error:
+        return None, unreadable(str(error), POLICY, FACTS, data)
+    return report, decide(report, POLICY, FACTS)
+
+
+def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool = True) -> dict[str, str]:
+    made = {
+        "terminal": terminal(report, verdict, name, 80, colour=False),
+        "markdown": markdown(report, verdict, name),
+        "junit.xml": junit(report, verdict, name),
+        "report.html": html(report, verdict, name),
+        "explain": explained_text(verdict, name, name, (name,), (name,)),
+    }
+    if report is not None and over_time:
+        days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]
+        seen = trend([Dated(one, digest(dump(one)), POLICY) for one in days])
+        made |= {"trend": trend_text(seen), "trend.md": trend_markdown(seen), "trend.html": trend_page(seen)}
+    return made
+
+
+class _Seen(HTMLParser):
+    """What a browser would make of a page: its elements, and their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.targets: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """One element."""
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.targets |= {value or "" for name, value in attrs if name in ("href", "src", "action")}
+
+
+def _require_inert(pages: dict[str, str], usual: dict[str, str]) -> None:
+    for kind, page in pages.items():
+        page.encode("utf-8")
+        acting = {c for c in page if (c < " " and c != "\n") or "\x7f" <= c < "\xa0" or c in BIDIRECTIONAL}
+        assert set() == acting, kind
+        if kind.endswith("html"):
+            seen, known = _Seen(page), _Seen(usual[kind])
+            assert seen.tags.count("script") == known.tags.count("script"), kind
+            assert "img" not in seen.tags
+            assert not [name for name in seen.attributes if name.startswith("on")], kind
+            assert not [target for target in seen.targets if "javascript" in target or "//" in target], kind
+        elif kind == "junit.xml":
+            known_tags = {"testsuites", "testsuite", "testcase", "properties", "property", "failure", "error",
+                          "skipped", "system-out", "system-err"}  # fmt: skip
+            assert {element.tag for element in xml.fromstring(page).iter()} <= known_tags
+        elif kind in ("markdown", "trend.md"):
+            outside = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", page)
+            assert not re.search(
+                r"<script|<img|\]\(javascript|https://|@team|^# h|^\| x \| y", outside, re.M
+            ), kind
+
+
+USUAL = _pages(*_judged(_sample()), "local")
+
+
+@pytest.mark.parametrize("path", _places(), ids=lambda path: ".".join(map(str, path)))
+def test_what_acts_is_inert_wherever_it_stands(path: Path_) -> None:
+    """Tags, attributes, escapes, bidirectional marks, table cells, fences, links, ends of lines."""
+    report, verdict = _judged(_with(path, ATTACK))
+
+    _require_inert(_pages(report, verdict, "local"), USUAL)
+
+
+@pytest.mark.parametrize("path", _places(), ids=lambda path: ".".join(map(str, path)))
+def test_what_is_endless_is_cut_wherever_it_stands(path: Path_) -> None:
+    """60,000 characters neither widen a terminal nor make a page of megabytes."""
+    report, verdict = _judged(_with(path, LONG))
+    pages = _pages(report, verdict, "local", over_time=False)
+
+    assert max(map(len, pages["terminal"].splitlines())) <= 400
+    assert {
+        kind for kind, page in pages.items() if len(page) > len(USUAL.get(kind, "")) + 10 * len(LONG)
+    } == set()
+
+
+def test_the_places_are_those_that_a_report_has() -> None:
+    """A walk that found nothing would try nothing."""
+    kinds = {".".join("[]" if isinstance(step, int) else step for step in path) for path in _places()}
+    wanted = {
+        "gate_id", "measured_at", "collection.[]", "nodes.[].name", "nodes.[].identity.host", "plan.[].check",
+        "nodes.[].identity.name of host", "checks.system.identity.metrics.kernel.[]", "declared.instance_type",
+    }  # fmt: skip
+
+    assert wanted <= kinds
+    assert {"evidence", "reasons", "subjects", "outcomes"} <= {
+        str(path[2]) for path in _places() if len(path) > 2
+    }
+
+
+def test_the_name_of_a_file_is_no_better() -> None:
+    """What a report is called in the pages."""
+    _require_inert(_pages(*_judged(_sample()), ATTACK), USUAL)
+
+
+def _forged() -> Report:
+    """What no file can hold, since a strict reader refuses such names."""
+    report = wrong_sums(healthy(), "node-1/rank-3")
+    report = with_row(
+        report, "collective.all_reduce", "node-1/rank-3", lambda row: replace(row, evidence=ATTACK)
+    )
+    report = with_metric(report, "system.identity", "node-0", "kernel", ATTACK)
+    report = with_metric(report, "network.pairs", "node-0", "peers", (ATTACK,))
+    node = replace(report.nodes[0], identity={"host": ATTACK, ATTACK: "x"}, attempt=ATTACK)
+    strange = replace(report.observations[0], check=ATTACK, subject=ATTACK)
+    return replace(
+        report,
+        gate_id=ATTACK,
+        measured_at=ATTACK,
+        nodes=(node, *report.nodes[1:]),
+        collection=(ATTACK,),
+        observations=(*report.observations, strange),
+    )
+
+
+def test_what_never_was_a_file_is_inert_too() -> None:
+    """Names that a reader refuses; rich markup stays as it was written, and no cell of a table is closed."""
+    report = _forged()
+    pages = _pages(report, verdict_of(report), ATTACK, over_time=False)
+    rows = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", pages["markdown"]).splitlines()
+
+    _require_inert(pages, USUAL)
+    assert "[bold red]x[/]" in pages["terminal"]
+    assert {6, 7} >= {row.count("|") for row in rows if row.startswith("| FAIL")}
+
+
+LOGS: dict[str, str] = {
+    "kernel": "[ 100.000000] NVRM: Xid (PCI:0000:53:00): 79, pid=1, name={}, GPU has fallen off the bus.\n",
+    "kernel, another code": "[ 100.000000] NVRM: Xid (PCI:0000:53:00): 9999, {}\n",
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("form", ["text", "markdown", "junit"])
+def test_a_log_with_markup_is_explained_inertly(
+    log: str, form: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """What a program calls itself reaches the kernel's log, and from there the page."""
+    file = tmp_path / "dmesg.txt"
+    name = ATTACK.replace("\n", " ").replace("\r", " ").replace("\ud800", "?")
+    file.write_text(LOGS[log].format(name), encoding="utf-8")
+    code = main(["explain", str(file), "--format", form])
+    out = capfdbinary.readouterr().out.decode()
+
+    assert code in (1, 3)
+    kind = {"text": "explain", "markdown": "markdown", "junit": "junit.xml"}[form]
+    _require_inert({kind: out}, {})
