@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from checks.model import Declared, Profile
 
@@ -31,13 +31,27 @@ LOCKED: dict[str, str] = {
     "policy.baseline": "it is a path (prelaunch gate has --baseline for it)",
     "training.command": "it is what will run",
     "training.environment": "it reaches what will run",
+    "training.image": "it is what will run",
+    "training.request": "it is what will run",
+    "training.model_trainer": "it names code that will run",
     "cost.prices": "it is a path",
     "store.path": "it is a path",
     "store.work": "it is a path",
     "store.index": "it may bear a password",
 }
 # Launchers bring their own options; those that name files or programs are known by the end of their key.
-LOCKED_OPTION_ENDS = ("path", "file", "dir", "folder", "root", "command", "image", "prepared", "python")
+LOCKED_OPTION_ENDS = (
+    "path",
+    "file",
+    "dir",
+    "folder",
+    "root",
+    "command",
+    "image",
+    "prepared",
+    "python",
+    "role_arn",
+)
 
 
 class Table(BaseModel):
@@ -56,12 +70,13 @@ class DeclaredTable(Table):
 
 
 class Cluster(Table):
-    """Where it runs."""
+    """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`."""
 
     name: ClusterName
     launcher: Annotated[str, Field(min_length=1, max_length=32)] = "local"
     declared: DeclaredTable
     options: dict[str, OptionValue] = Field(default_factory=dict)
+    capacity_wait_minutes: Annotated[float, Field(ge=0, le=60 * 24 * 7)] = 0.0
 
 
 class Checks(Table):
@@ -98,22 +113,42 @@ class PolicyTable(Table):
 class Training(Table):
     """The job that starts after GO.
 
-    `command` runs on every node, behind torchrun or by itself. `{here}` is the gate file's folder, `{python}` the
-    interpreter, `{out}` the job's output folder (it is copied: keep it small). `{nodes}`, `{node_rank}`,
-    `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node. `expected_hours`,
+    `command` runs on every node: behind torchrun, by itself, or as the ranks of one mpirun. `{here}` is the gate file's
+    folder, `{python}` the interpreter, `{out}` the job's output folder (it is copied: keep it small). `{nodes}`,
+    `{node_rank}`, `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node. `expected_hours`,
     `checkpoint_minutes` (the interval) and `checkpoint_write_minutes` are for the cost that stands beside a verdict: they
     end nothing.
+
+    `image`, `request` and `model_trainer` are for launchers that start containers: the training's own image ("" is the
+    checks'), keys of the engine's own request, and "package.module:object", a sagemaker.train.ModelTrainer that stands
+    for command, image and request. Where checks and training are one job, the engine may start it again after a no-go
+    (SageMaker repairs the cluster first): `max_attempts` times, then it is stopped.
     """
 
-    command: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1000)]
+    command: Annotated[tuple[Text, ...], Field(max_length=1000)] = ()
+    image: Annotated[str, Field(max_length=255)] = ""
+    request: dict[str, JsonValue] = Field(default_factory=dict)
+    model_trainer: Annotated[str, Field(pattern=r"^([\w.]+:\w+)?$", max_length=200)] = ""
+    max_attempts: Annotated[int, Field(ge=1, le=30)] = 3
     expected_hours: Hours | None = None
     checkpoint_minutes: Annotated[float, Field(gt=0, le=60 * 24 * 7)] | None = None
     checkpoint_write_minutes: Annotated[float, Field(gt=0, le=60 * 24)] | None = None
-    distributed: Literal["torchrun", "none"] = "torchrun"
+    distributed: Literal["torchrun", "mpi", "none"] = "torchrun"
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
         default_factory=dict
     )
     max_runtime_minutes: Minutes
+
+    @model_validator(mode="after")
+    def one_command(self) -> Training:
+        """Exactly one of `command` and `model_trainer` says what runs."""
+        if bool(self.command) == bool(self.model_trainer):
+            raise ValueError("say either command or model_trainer")
+        if self.model_trainer and (self.image or self.request or self.environment):
+            raise ValueError(
+                "image, request and environment are the model_trainer's own: leave them out here"
+            )
+        return self
 
 
 class CostTable(Table):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import secrets
 import time
@@ -10,20 +11,27 @@ from collections.abc import Mapping
 from checks import bundle as bundles
 from checks.bundle import Pass
 from tasks.gatefile import Mode
-from tasks.launchers.base import JobSpec
+from tasks.launchers.base import JobSpec, Placement, Work
 from tasks.lease import CHECK, TRAIN
 from tasks.setting import Setting
 
 CHECK_COMMAND = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
-CONFIRM = (
-    "{python}", "-m", "checks", "gate",
-    "--bundle", "{job}/bundle.json", "--confirm", "{job}/pass.json", "--out", "{out}",
-)  # fmt: skip
+GATE_COMMAND = ("{python}", "-m", "checks", "gate", "--bundle", "{job}/bundle.json", "--out", "{out}")
+CONFIRM = ("--confirm", "{job}/pass.json")
 TORCHRUN = (
     "{python}", "-m", "torch.distributed.run",
     "--nnodes", "{nodes}", "--node-rank", "{node_rank}", "--nproc-per-node", "{ranks_per_node}",
     "--master-addr", "{master_addr}", "--master-port", "{master_port}", "--max-restarts", "0",
 )  # fmt: skip
+
+# One mpirun on the first node, which starts the ranks everywhere.
+MPI = (
+    "{python}", "-m", "checks.mpi",
+    "--nodes", "{nodes}", "--node-rank", "{node_rank}", "--ranks-per-node", "{ranks_per_node}",
+    "--master-addr", "{master_addr}", "--",
+)  # fmt: skip
+NO_TAGS: Mapping[str, str] = {}
+BEHIND: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none": ()}
 
 
 def new_gate_id(name: str, unix_s: float) -> str:
@@ -32,49 +40,94 @@ def new_gate_id(name: str, unix_s: float) -> str:
     return f"{name}-{stamp}-{secrets.token_hex(2)}"
 
 
-def check_job(setting: Setting, gate_id: str, name: str) -> JobSpec:
+def check_job(setting: Setting, gate_id: str, name: str, tags: Mapping[str, str] = NO_TAGS) -> JobSpec:
     """The health check: every node runs all checks and writes its report; its exit code is no verdict."""
-    files = {"bundle.json": bundles.dump(setting.bundle(gate_id))}
-    minutes = setting.gate.checks.max_runtime_minutes
-    return _job(setting, name, CHECK_COMMAND, minutes, files, {})
-
-
-def train_job(setting: Setting, gate_id: str, name: str, proven: Pass) -> JobSpec:
-    """The training: every node confirms that it is the machine that was proven, then becomes the command."""
-    training = setting.gate.training
-    here = str(setting.here)
-    command = tuple(word.replace("{here}", here) for word in training.command)
-    behind = TORCHRUN if training.distributed == "torchrun" else ()
-    files = {"bundle.json": bundles.dump(setting.bundle(gate_id)), "pass.json": bundles.dump(proven)}
-    environment = {key: value.replace("{here}", here) for key, value in training.environment.items()}
-    observe = ("--observe",) if setting.gate.policy.mode is Mode.OBSERVE else ()
-    whole = (*CONFIRM, *observe, "--", *behind, *command)
-    return _job(setting, name, whole, training.max_runtime_minutes, files, environment)
-
-
-def planned_jobs(setting: Setting) -> tuple[JobSpec, JobSpec]:
-    """Both jobs as a plan shows them: the gate's id and the proven machines are not known yet."""
-    gate_id = f"{setting.gate.name}-plan"
-    proven = Pass(1, gate_id, hashlib.sha256(b"").hexdigest(), "", ())
-    check = check_job(setting, gate_id, f"{gate_id}-{CHECK}-1")
-    return check, train_job(setting, gate_id, f"{gate_id}-{TRAIN}-1", proven)
-
-
-def _job(
-    setting: Setting,
-    name: str,
-    command: tuple[str, ...],
-    minutes: float,
-    files: Mapping[str, bytes],
-    environment: Mapping[str, str],
-) -> JobSpec:
-    declared = setting.declared
     return JobSpec(
         name=name,
-        command=command,
-        nodes=declared.nodes,
-        ranks_per_node=declared.ranks_per_node,
+        command=CHECK_COMMAND,
+        nodes=setting.declared.nodes,
+        ranks_per_node=setting.declared.ranks_per_node,
+        max_runtime_s=setting.gate.checks.max_runtime_minutes * 60,
+        files={"bundle.json": bundles.dump(setting.bundle(gate_id))},
+        environment={},
+        work=Work.CHECK,
+        tags=tags,
+        instance_type=setting.declared.instance_type,
+    )
+
+
+def train_job(
+    setting: Setting,
+    gate_id: str,
+    name: str,
+    proven: Pass,
+    predecessor: str = "",
+    tags: Mapping[str, str] = NO_TAGS,
+) -> JobSpec:
+    """The training: every node confirms that it is the machine that was proven, then becomes the command.
+
+    `predecessor` is the check job whose machines it is to get, "" where that job is not this gate's own.
+    """
+    files = {"bundle.json": bundles.dump(setting.bundle(gate_id)), "pass.json": bundles.dump(proven)}
+    minutes = setting.gate.training.max_runtime_minutes
+    job = _training(setting, name, minutes, files, CONFIRM, Work.CONFIRM)
+    return dataclasses.replace(job, predecessor=predecessor, tags=tags)
+
+
+def gated_job(
+    setting: Setting, gate_id: str, name: str, ask_s: float, tags: Mapping[str, str] = NO_TAGS
+) -> JobSpec:
+    """Checks and training in one job (IN_JOB): the nodes themselves decide, and become the command."""
+    files = {"bundle.json": bundles.dump(setting.bundle(gate_id))}
+    minutes = setting.gate.checks.max_runtime_minutes + ask_s / 60 + setting.gate.training.max_runtime_minutes
+    hold = ("--ask-s", f"{ask_s:g}") if ask_s else ()
+    job = _training(setting, name, minutes, files, hold, Work.GATE)
+    return dataclasses.replace(job, ask_s=ask_s, tags=tags)
+
+
+def planned_jobs(setting: Setting, ask_s: float = 0.0) -> tuple[JobSpec, ...]:
+    """The jobs as a plan shows them: the gate's id and the proven machines are not known yet."""
+    gate_id = f"{setting.gate.name}-plan"
+    check, train = f"{gate_id}-{CHECK}-1", f"{gate_id}-{TRAIN}-1"
+    if setting.launcher.placement is Placement.IN_JOB:
+        return (gated_job(setting, gate_id, train, ask_s, tags_of(setting, gate_id)),)
+    proven = Pass(1, gate_id, hashlib.sha256(b"").hexdigest(), "", ())
+    tags = tags_of(setting, gate_id)
+    return check_job(setting, gate_id, check, tags), train_job(setting, gate_id, train, proven, check, tags)
+
+
+def tags_of(setting: Setting, gate_id: str, flow_run_id: str = "") -> dict[str, str]:
+    """What the engine's console shows: which gate, which cluster, which flow run."""
+    tags = {"prelaunch:gate": gate_id, "prelaunch:cluster": setting.gate.cluster.name}
+    return {**tags, "prelaunch:flow-run": flow_run_id} if flow_run_id else tags
+
+
+def _training(
+    setting: Setting,
+    name: str,
+    minutes: float,
+    files: Mapping[str, bytes],
+    options: tuple[str, ...],
+    work: Work,
+) -> JobSpec:
+    training, here = setting.gate.training, str(setting.here)
+    command = tuple(word.replace("{here}", here) for word in training.command)
+    behind = (*BEHIND[training.distributed], *command) if command else ()
+    observe = setting.gate.policy.mode is Mode.OBSERVE
+    flags = (*options, *(("--observe",) if observe else ()))
+    return JobSpec(
+        name=name,
+        command=(*GATE_COMMAND, *flags, "--", *behind),
+        nodes=setting.declared.nodes,
+        ranks_per_node=setting.declared.ranks_per_node,
         max_runtime_s=minutes * 60,
         files=files,
-        environment=environment,
+        environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
+        work=work,
+        behind=behind,
+        observe=observe,
+        image=training.image,
+        request=training.request,
+        trainer=training.model_trainer,
+        instance_type=setting.declared.instance_type,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 
 from checks.report import plain
 from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout
 from tasks.gateread import GateFileError
 from tasks.jobs import planned_jobs
-from tasks.launchers.base import LaunchError, Request
+from tasks.launchers.base import ApiCall, LaunchError, Line, Look, Plan, Request
 from tasks.request import Advanced, GateRequest
 from tasks.setting import open_setting
 
@@ -19,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gate_arguments(parser)
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="what stdout gets (default text)"
+    )
+    parser.add_argument(
+        "--offline", action="store_true", help="look at nothing but the file: no credentials, no network"
     )
 
 
@@ -32,18 +36,21 @@ def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the requests of both jobs; exit code 0, or 2 for a gate file that is wrong."""
+    """Print the requests of the jobs, and what was seen to be wrong; exit code 0, or 2 where something is."""
     try:
         request = GateRequest(gate_file=arguments.file, advanced=Advanced(overrides=arguments.overrides))
         setting = open_setting(request)
-        requests = [r for job in planned_jobs(setting) for r in setting.launcher.plan(job).requests]
+        plans = tuple(setting.launcher.plan(job) for job in planned_jobs(setting))
+        lines = () if arguments.offline else setting.launcher.preflight(plans)
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
+    requests = [item for plan in plans for item in plan.requests]
     if arguments.format == "json":
-        write_stdout(json_text({"requests": plain(requests)}))
+        document = {"requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests]}
+        write_stdout(json_text({**document, "preflight": plain(lines)} if lines else document))
     else:
-        write_stdout("\n".join(_text(item) for item in requests))
-    return int(Exit.GO)
+        write_stdout("\n".join([*map(_text, requests), *map(_uploads, plans), *map(_line, lines)]))
+    return int(Exit.REJECTED if any(line.look is Look.WRONG for line in lines) else Exit.GO)
 
 
 def reject(form: str, error: Exception) -> int:
@@ -58,10 +65,26 @@ def reject(form: str, error: Exception) -> int:
     return int(Exit.REJECTED)
 
 
-def _text(request: Request) -> str:
+def _text(request: Request | ApiCall) -> str:
+    if isinstance(request, ApiCall):
+        command = re.sub(r"(?<!^)(?=[A-Z])", "-", request.operation).lower()
+        body = shlex.quote(json_text(dict(request.body)).rstrip())
+        return f"# {request.name}\naws {request.service} {command} --cli-input-json {body}\n"
     environment = "".join(
         f"    {key}={shlex.quote(value)} \\\n" for key, value in request.environment.items()
     )
     command = shlex.join(request.argv)
     folder = shlex.quote(request.working_directory)
     return f"# {request.name} on {request.node}\ncd {folder} && \\\n{environment}    {command}\n"
+
+
+def _uploads(plan: Plan) -> str:
+    """What is written before the job is started, a line each."""
+    return "".join(
+        f"# before {plan.job.name}: {place} ({len(data)} bytes)\n" for place, data in plan.uploads.items()
+    )
+
+
+def _line(line: Line) -> str:
+    remedy = f" {line.remedy}" if line.remedy else ""
+    return f"# {line.look.value:6} {line.what}: {line.said}{remedy}\n"

@@ -9,7 +9,7 @@ LaunchError                 the engine refused or failed; carries the remedy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -56,6 +56,69 @@ class Placement(Enum):
     NONE = "none"
 
 
+class Work(Enum):
+    """What a job is for. A launcher whose containers have an agent of their own starts that by this word."""
+
+    COMMAND = "command"  # `command`, as it stands
+    CHECK = "check"  # the health check
+    CONFIRM = "confirm"  # `behind`, once every node has shown that it is the machine that was proven
+    GATE = "gate"  # checks and then `behind` in one job (IN_JOB)
+
+    @property
+    def trains(self) -> bool:
+        """Whether a training command stands behind it."""
+        return self in (Work.CONFIRM, Work.GATE)
+
+
+class Trouble(Enum):
+    """What an engine says of a job that did not end well. None of it condemns hardware."""
+
+    NONE = "none"
+    ENDED = "ended"  # its containers ended badly: judge by the report, without one nobody can tell
+    CONFIGURATION = "configuration"  # the request is wrong, seen only after it was taken
+    NO_CAPACITY = "no_capacity"
+    SERVICE = "service"  # the engine itself failed
+    STOPPED = "stopped"  # by somebody
+    MAX_RUNTIME = "max_runtime"
+
+
+class Keeping(Enum):
+    """Whether an ended job's machines are still kept for the next one."""
+
+    NOTHING = "nothing"  # this engine keeps none
+    COMING = "coming"  # not yet known: ask again
+    READY = "ready"
+    TAKEN = "taken"  # by the job in `by`
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What the engine says about an ended job's machines. `said` is evidence for people."""
+
+    keeping: Keeping
+    said: str = ""
+    by: str = ""
+
+
+class Look(Enum):
+    """What came of looking before the first dollar."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    UNSEEN = "unseen"  # it could not be looked at, most often for want of a permission
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was looked at before anything was started: "ok", wrong and how to mend it, or not seen."""
+
+    what: str
+    look: Look
+    said: str
+    remedy: str = ""
+
+
 @dataclass(frozen=True)
 class JobSpec:
     """One job, health check or training alike: `command` runs once on every node.
@@ -64,6 +127,11 @@ class JobSpec:
     see checks.roster), PRELAUNCH_ATTEMPT (this start's token). `files` are written beside the roster before
     anything starts; in `command`, `{job}` stands for that folder, `{out}` for the folder that `fetch`
     reads, `{python}` for the interpreter.
+
+    `work` says the same as `command` in one word, for launchers that start the container's agent; `behind` is what follows
+    its `--`. `predecessor` is the ended job whose machines this one is to get (POOLED). Nodes hold `ask_s` for a
+    person's answer where the policy asks one. `request` and `trainer` are the gate file's [training] request and
+    model_trainer, `image` the training's own; `tags` are for the engine's console.
     """
 
     name: str
@@ -73,6 +141,16 @@ class JobSpec:
     max_runtime_s: float
     files: Mapping[str, bytes]
     environment: Mapping[str, str]
+    work: Work = Work.COMMAND
+    behind: tuple[str, ...] = ()
+    observe: bool = False
+    ask_s: float = 0.0
+    predecessor: str = ""
+    image: str = ""
+    request: Mapping[str, object] = field(default_factory=dict)
+    trainer: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    instance_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,11 +166,35 @@ class Request:
 
 
 @dataclass(frozen=True)
+class ApiCall:
+    """One call of an engine's API: `body` is the whole request, in the API's own words and JSON types."""
+
+    service: str
+    operation: str
+    name: str
+    body: Mapping[str, object]
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What `submit` would start. Pure: the same JobSpec gives the same Plan."""
+    """What `submit` would start. Pure: the same JobSpec gives the same Plan.
+
+    `uploads` are what is written before: address -> bytes.
+    """
 
     job: JobSpec
-    requests: tuple[Request, ...]
+    requests: tuple[Request | ApiCall, ...]
+    uploads: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def processes(self) -> tuple[Request, ...]:
+        """The requests that are processes."""
+        return tuple(request for request in self.requests if isinstance(request, Request))
+
+    @property
+    def calls(self) -> tuple[ApiCall, ...]:
+        """The requests that are API calls."""
+        return tuple(request for request in self.requests if isinstance(request, ApiCall))
 
 
 @dataclass(frozen=True)
@@ -105,18 +207,33 @@ class JobHandle:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """What the engine says. `detail` is evidence, never a verdict: an exit code condemns no hardware."""
+    """What the engine says. `detail` is evidence, never a verdict: an exit code condemns no hardware.
+
+    `attempt` is the token of the job's current start, "" while it is not known; `earlier` are those of starts before it,
+    where the engine starts a job again. `history` is every state it went through, with the engine's own words.
+    """
 
     state: JobState
     detail: str
     attempt: str
     exit_codes: Mapping[str, int]
+    trouble: Trouble = Trouble.NONE
+    earlier: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
 
 
 class Launcher(Protocol):
-    """Hands jobs to an engine that exists. All but `submit` are idempotent, and `submit` adopts."""
+    """Hands jobs to an engine that exists. All but `submit` are idempotent, and `submit` adopts.
+
+    It may be asked every `poll_s`. A job may take `start_s` until it runs, and the engine may be silent for `silence_s`,
+    before it is given up. An ended job's machines are kept for `keeps_s` (None: no such limit).
+    """
 
     placement: Placement
+    poll_s: float
+    start_s: float
+    silence_s: float
+    keeps_s: float | None
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         """The names the nodes will bear, where the launcher can know them before the start; else ()."""
@@ -143,5 +260,31 @@ class Launcher(Protocol):
         ...
 
     def cancel(self, name: str) -> None:
-        """End the job and everything it started; returns when nothing of it is left. Unknown names are fine."""
+        """End the job and everything it started; returns when nothing of it is left, no kept machines either.
+
+        Unknown names are fine.
+        """
+        ...
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+        """What can be seen to be wrong before anything is started or paid for. Raises nothing; starts nothing."""
+        ...
+
+    def hold(self, name: str) -> Hold:
+        """Whether the machines of an ended job are kept for the next one, and who took them."""
+        ...
+
+    def release(self, name: str) -> str:
+        """Let the machines of an ended job go; returns what was done, "" where none were kept.
+
+        Unknown names are fine. Raises LaunchError where they may still be kept, and paid for.
+        """
+        ...
+
+    def answer(self, name: str, attempt: str, data: bytes) -> None:
+        """Hand a person's decision (checks.asked) to the nodes of a job that hold at their gate. Raises LaunchError."""
+        ...
+
+    def hand_out(self, name: str, report: bytes) -> str:
+        """Put the merged report where the engine's other tools look for it; returns the place, "" for none."""
         ...

@@ -10,15 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from checks.asked import ANSWER
+from checks.journal import write_whole
 from tasks.launchers import local_end, local_network, local_start
 from tasks.launchers.base import (
     EngineUnavailable,
+    Hold,
     JobHandle,
     JobSpec,
     JobState,
     JobStatus,
+    Keeping,
     LaunchError,
     LaunchRejected,
+    Line,
     Placement,
     Plan,
 )
@@ -42,11 +47,15 @@ def launcher(options: LocalOptions, root: Path) -> LocalLauncher:
 class LocalLauncher:
     """Jobs in root/jobs/<name> (see local_folder); `root` is made when the first one is submitted."""
 
-    placement = Placement.PINNED
+    poll_s = 0.2
+    start_s = 120.0
+    silence_s = 120.0
+    keeps_s: float | None = None
 
     def __init__(self, root: Path, options: LocalOptions | None = None) -> None:
         self.root = root.absolute()
         self.options = options or LocalOptions()
+        self.placement = Placement.IN_JOB if self.options.in_job else Placement.PINNED
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return node_names(nodes)
@@ -128,6 +137,29 @@ class LocalLauncher:
             raise LaunchError(f"{name} cannot be cancelled: {_remedy(error, folder.path)}") from error
         if left:
             raise LaunchError(f"{name}: {left}. End them by hand.")
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+        return ()
+
+    def hold(self, name: str) -> Hold:
+        return Hold(Keeping.NOTHING)
+
+    def release(self, name: str) -> str:
+        return ""
+
+    def answer(self, name: str, attempt: str, data: bytes) -> None:
+        folder = self._known(name)
+        if folder is None:
+            return
+        try:
+            write_whole(folder.out / attempt / ANSWER, data)
+        except OSError as error:
+            raise LaunchError(
+                f"{name}: the answer cannot be written: {_remedy(error, folder.out)}"
+            ) from error
+
+    def hand_out(self, name: str, report: bytes) -> str:
+        return ""
 
     def _refuse_network(self, plan: Plan) -> None:
         if self.options.network != LocalNetwork.NAMESPACES:

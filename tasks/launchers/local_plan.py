@@ -45,7 +45,7 @@ class LocalOptions:
     """`subnet` is three octets, tried first; `prepared` names a network that the caller made and keeps.
 
     A node gets SIGTERM `grace_s` before SIGKILL, and keeps `log_bytes` of its log. `python` is the nodes'
-    interpreter, "" this one.
+    interpreter, "" this one. With `in_job`, checks and training are one job: nobody else's check stands between them.
     """
 
     network: LocalNetwork = LocalNetwork.LOOPBACK
@@ -54,6 +54,7 @@ class LocalOptions:
     grace_s: Annotated[float, Range(0, 600)] = 5.0
     log_bytes: Annotated[int, Range(0, 1 << 40)] = 64 << 20
     python: str = ""
+    in_job: bool = False
 
     def __post_init__(self) -> None:
         """Raise LaunchRejected for a network of another name, or one prepared that nobody uses."""

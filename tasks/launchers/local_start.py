@@ -29,7 +29,7 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
         made = JobFolder(staging)
         made.out.mkdir(parents=True)
         made.life_lock.touch()
-        for request in plan.requests:
+        for request in plan.processes:
             (made.nodes / request.node).mkdir(parents=True)
         for name, data in plan.job.files.items():
             (staging / name).write_bytes(data)
@@ -100,7 +100,7 @@ def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submiss
             {name: value for name, value in request.environment.items() if name not in secrets},
             request.working_directory,
         )
-        for request in plan.requests
+        for request in plan.processes
     )
     return Submission(
         name=plan.job.name,

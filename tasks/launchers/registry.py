@@ -13,6 +13,7 @@ from tasks.launchers.base import Launcher, LaunchRejected
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`
 BACK_ENDS = {
     "local": "tasks.launchers.local",
+    "sagemaker": "tasks.launchers.sagemaker.launcher",
 }
 
 

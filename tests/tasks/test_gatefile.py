@@ -65,9 +65,9 @@ def test_some_gate_files_are_shipped() -> None:
         ("network_s = 5.0", "network_s = nan", "checks.network_s", "expected a finite number", None),
         (
             'distributed = "none"',
-            'distributed = "mpi"',
+            'distributed = "slurm"',
             "training.distributed",
-            "none of torchrun, none",
+            "none of torchrun, mpi, none",
             None,
         ),
         ('file = "policy.toml"', "", "policy.file", "missing key", None),

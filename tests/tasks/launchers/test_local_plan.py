@@ -51,7 +51,7 @@ def golden(name: str, text: str) -> str:
 def test_the_plan_is_what_the_golden_file_says(network: LocalNetwork) -> None:
     """Every argv, environment and folder."""
     launcher = LocalLauncher(ROOT, LocalOptions(network, python="/opt/python"))
-    requests = [asdict(request) for request in launcher.plan(JOB).requests]
+    requests = [asdict(request) for request in launcher.plan(JOB).processes]
     text = json.dumps(requests, indent=2).replace(PACKAGES, "{packages}") + "\n"
 
     assert text == golden(f"plan_local_{network.value}.json", text)
@@ -103,7 +103,7 @@ def test_only_the_launchers_own_words_are_replaced() -> None:
     launcher = LocalLauncher(Path("/srv/{out}"), LocalOptions(python="/opt/{job}"))
     folder = f"/srv/{{out}}/jobs/{job.name}"
 
-    assert launcher.plan(job).requests[0].argv == (
+    assert launcher.plan(job).processes[0].argv == (
         "{node_rank}",
         f"{{{folder}}}",
         f"{folder}/out/opt/{{job}}",

@@ -1,0 +1,89 @@
+"""What a gate file's [cluster.options] may say where the launcher is "sagemaker". Pure.
+
+Sources: AWS, CreateTrainingJob API reference and botocore 1.44.5's own shapes; "Train using SageMaker-managed warm pools".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from checks.decode import Range, Text, nearest
+from tasks.launchers.base import LaunchRejected, Placement
+
+# "KeepAlivePeriodInSeconds": the documentation allows 3600 s, the API's model 21600.
+KEEP_ALIVE_S = 3600
+
+
+class Placed(StrEnum):
+    """How the training job gets the machines that were checked, strongest first."""
+
+    IN_JOB = "in_job"
+    POOLED = "pooled"
+    PINNED = "pinned"
+    NONE = "none"
+
+
+class Code(StrEnum):
+    """Where a container finds the checks: in its image, or in an input channel, as the gate has them.
+
+    AUTO takes the image's for the check image, and a channel for a training image of its own.
+    """
+
+    AUTO = "auto"
+    IMAGE = "image"
+    CHANNEL = "channel"
+
+
+@dataclass(frozen=True)
+class SageMakerOptions:
+    """`prefix` is s3://bucket/prefix: bundles, reports, output and SageMaker's own archives lie below it.
+
+    `keep_alive_s` is how long a warm pool waits for the training (POOLED). A pool is found by the role, the type, count and
+    volume of the instances, their VPC, encryption and isolation: `role_arn` or `volume_gb` that nobody else uses keep it
+    ours. `ultraservers` are "id" or "id=instances" (PINNED). `tags` are "key=value". `python` runs the checks in the
+    containers, "" is the agent's own. `start_minutes` is how long a job may take until it runs.
+    """
+
+    region: Annotated[str, Text(r"[a-z]{2}(-[a-z]+)+-\d", 32)]
+    image: Annotated[str, Text(r"\S+", 255)]
+    role_arn: Annotated[str, Text(r"arn:aws[a-z-]*:iam::\d{12}:role/\S+", 2048)]
+    prefix: Annotated[str, Text(r"s3://[a-z0-9][a-z0-9.-]+(/\S*)?", 900)]
+    placement: Placed = Placed.POOLED
+    code: Code = Code.AUTO
+    volume_gb: Annotated[int, Range(1, 16384)] = 100
+    keep_alive_s: Annotated[int, Range(0, 21600)] = KEEP_ALIVE_S
+    subnets: tuple[str, ...] = ()
+    security_group_ids: tuple[str, ...] = ()
+    volume_kms_key: str = ""
+    output_kms_key: str = ""
+    network_isolation: bool = False
+    encrypt_traffic: bool = False
+    spot: bool = False
+    spot_wait_minutes: Annotated[float, Range(0, 40320)] = 0.0
+    training_plan_arn: str = ""
+    ultraservers: tuple[str, ...] = ()
+    max_pending_minutes: Annotated[float, Range(0, 40320)] = 0.0
+    start_minutes: Annotated[float, Range(0.01, 40320)] = 60.0
+    poll_seconds: Annotated[float, Range(0.1, 300)] = 5.0
+    retries: Annotated[int, Range(0, 30)] = 0
+    infra_check: bool = True
+    tags: tuple[str, ...] = ()
+    python: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise LaunchRejected for words that are none of the choices, and for what contradicts itself."""
+        _one_of("placement", self.placement, tuple(kind.value for kind in Placed))
+        _one_of("code", self.code, tuple(kind.value for kind in Code))
+
+    @property
+    def strength(self) -> Placement:
+        """The same word as every launcher's."""
+        return Placement(self.placement.value if isinstance(self.placement, Placed) else self.placement)
+
+
+def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        near = nearest(value, choices) or choices[0]
+        raise LaunchRejected(f"{key} {value!r:.80} is none of {', '.join(choices)}. Did you mean {near!r}?")
