@@ -16,7 +16,7 @@ from checks.decode import DecodeError, Text, decode, parse_json
 from checks.model import SCHEMA_VERSION
 from checks.report import Version, dump_plain
 
-ANSWER = "answer.json"
+ANSWER, ASKING = "answer.json", "asking"
 ANSWER_BYTES = 1 << 16
 POLL_S = 0.5
 
@@ -55,9 +55,17 @@ def load(data: bytes, gate_id: str, attempt: str) -> Answered:
 
 
 def wait(
-    folder: Path, gate_id: str, attempt: str, seconds: float, say: Callable[[str], None]
+    folder: Path,
+    gate_id: str,
+    attempt: str,
+    seconds: float,
+    say: Callable[[str], None],
+    hopeless: Callable[[], bool] = lambda: False,
 ) -> Answered | None:
-    """The answer in folder/<attempt>, waited for; None where none came in time. A garbled one is said, and waited on."""
+    """The answer in folder/<attempt>, waited for; None where none came in time, or waiting became `hopeless`.
+
+    A garbled one is said, and waited on.
+    """
     path, deadline, said = folder / attempt / ANSWER, time.monotonic() + seconds, ""
     while True:
         try:
@@ -68,6 +76,6 @@ def wait(
             if str(error) != said:
                 said = str(error)
                 say(f"{path} cannot be used: {error}")
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or hopeless():
             return None
         time.sleep(min(POLL_S, max(deadline - time.monotonic(), 0.0)))

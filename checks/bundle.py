@@ -49,13 +49,17 @@ class PassedNode:
 
 @dataclass(frozen=True)
 class Pass:
-    """What a training job starts from: the machines of a verdict that said go."""
+    """What a training job starts from: the machines of a verdict that said go.
+
+    `on_word` is whose word it was, where the policy left that to a person: who, when and why; "" where it said go itself.
+    """
 
     schema_version: Version
     gate_id: str
     verdict: str
     measured_at: str
     nodes: tuple[PassedNode, ...]
+    on_word: str = ""
 
 
 def make(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from checks.place import Station
 
 EXIT_OK, EXIT_REJECTED, EXIT_CANNOT_TELL = 0, 2, 3
+ASKED_S = 28 * 86400.0  # nobody is asked for longer than a training job may run
 
 
 def main(argv: list[str]) -> int:
@@ -95,11 +96,29 @@ def _parser() -> argparse.ArgumentParser:
     )
     gating.add_argument("--confirm", type=Path, help="a pass: check only if these are not its machines")
     gating.add_argument(
+        "--pooled",
+        action="store_true",
+        help="the pass's machines under any name and in any order, known by the token of their pool",
+    )
+    gating.add_argument(
+        "--ask-s",
+        type=_seconds,
+        default=0.0,
+        help="hold this long for a person's answer, OUT/ATTEMPT/answer.json, where the policy asks for one",
+    )
+    gating.add_argument(
         "--observe", action="store_true", help="check and record, then start COMMAND whatever was seen"
     )
     gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     gating.set_defaults(verb=_gate)
     return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= ASKED_S:
+        raise ValueError
+    return value
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -158,14 +177,23 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 def _gate(arguments: argparse.Namespace) -> int:
     from checks import gate
+    from checks.refusal import Refusal
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         say("checks gate: no command. Give it after --.")
         return EXIT_REJECTED
     station, token = _station(arguments), attempt()
-    answer = gate.gate(station, token, arguments.out, arguments.confirm)
-    if isinstance(answer, gate.Refusal):
+    terms = gate.Terms(arguments.confirm, arguments.pooled, 0.0 if arguments.observe else arguments.ask_s)
+    try:
+        answer = gate.gate(station, token, arguments.out, terms)
+    except Interrupted as signalled:
+        said = (
+            f"cannot_tell: ended by {signal.Signals(signalled.number).name} before every host held the pass"
+        )
+        gate.write_failure(station, token, arguments.out, Refusal(EXIT_CANNOT_TELL, said))
+        raise
+    if isinstance(answer, Refusal):
         say(f"checks gate: {answer.reason}")
         gate.write_failure(station, token, arguments.out, answer)
         if not arguments.observe:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.bundle import load_pass
+from checks.bundle import Pass, load_pass
 from checks.decode import DecodeError
 
 SAME = ("host", "boot_id", "gpu_uuids", "driver")
+# Another job of a warm pool may give a machine another name and another place in the order: the token, which the check
+# left on the machine itself, takes the place of the name.
+SAME_IN_POOL = ("pool_token", "boot_id", "gpu_uuids", "driver")
 
 
 def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str]:
@@ -18,24 +21,72 @@ def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str
     """
     from checks.system import identity_of_node
 
-    try:
-        proven = load_pass(pass_path.read_bytes())
-    except OSError as error:
-        return [f"the pass cannot be read: {error.strerror}"]
-    except DecodeError as error:
-        return [f"the pass cannot be read: {error}"]
+    proven = _read(pass_path)
+    if isinstance(proven, str):
+        return [proven]
     then = next((known.identity for known in proven.nodes if known.name == node), None)
     if then is None:
         return [f"{node} is not among the nodes that passed"]
     return differences(then, identity_of_node(), gpus_per_node)
 
 
-def differences(then: Mapping[str, str], found: Mapping[str, str], gpus_per_node: int = 0) -> list[str]:
+def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
+    """Which proven node this machine is, under whatever name now; "" and why, where it is none of them."""
+    from checks.system import identity_of_node
+
+    proven = _read(pass_path)
+    if isinstance(proven, str):
+        return "", [proven]
+    return among(proven, identity_of_node(), gpus_per_node)
+
+
+def among(proven: Pass, found: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
+    """The same of an identity."""
+    token = found.get("pool_token", "")
+    if not token:
+        return "", [
+            "this machine holds no token of the pool: it came into it after the check, or was cleaned"
+        ]
+    then = next((known for known in proven.nodes if known.identity.get("pool_token") == token), None)
+    if then is None:
+        return "", ["this machine's pool token is none of those that the check left"]
+    lines = differences(then.identity, found, gpus_per_node, SAME_IN_POOL)
+    return ("", [f"as {then.name}: {line}" for line in lines]) if lines else (then.name, [])
+
+
+def twice(claims: Mapping[str, str | None]) -> str:
+    """Why these hosts (host -> proven node) are not as many proven machines; "" where each is one of its own."""
+    taken: dict[str, str] = {}
+    for host, name in claims.items():
+        if not name:
+            return f"{host}: it is not known which proven machine it is"
+        if name in taken:
+            return f"{host} and {taken[name]} both show what only {name} can"
+        taken[name] = host
+    return ""
+
+
+def differences(
+    then: Mapping[str, str],
+    found: Mapping[str, str],
+    gpus_per_node: int = 0,
+    keys: tuple[str, ...] = SAME,
+) -> list[str]:
     """What differs, one line each."""
     lines = [
         f"{key} was {then.get(key, 'unknown')}, it is {found.get(key, 'unknown')}"
-        for key in SAME
+        for key in keys
         if then.get(key) != found.get(key)
     ]
-    needed = ("host", "boot_id", *(("gpu_uuids", "driver") if gpus_per_node else ()))
+    needed = (*keys[:2], *(("gpu_uuids", "driver") if gpus_per_node else ()))
     return lines or [f"{key} is not known" for key in needed if not then.get(key)]
+
+
+def _read(pass_path: Path) -> Pass | str:
+    """The pass, or why it cannot be read."""
+    try:
+        return load_pass(pass_path.read_bytes())
+    except OSError as error:
+        return f"the pass cannot be read: {error.strerror}"
+    except DecodeError as error:
+        return f"the pass cannot be read: {error}"

@@ -17,30 +17,35 @@ from pathlib import Path
 from checks import bundle as bundles
 from checks.board import Board
 from checks.bundle import Pass, PassedNode
-from checks.confirm import confirm_here
+from checks.confirm import claim, confirm_here, twice
 from checks.exchange import Responder
 from checks.facts.shipped import builtin
+from checks.hold import hold
 from checks.journal import JournalError, now, write_whole
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
 from checks.place import Station
 from checks.processes import become_subreaper, end_children
 from checks.rankstage import interface_environment
+from checks.refusal import EXIT_CANNOT_TELL, EXIT_REFUSED, Refusal
 from checks.report import digest, dump_plain
 from checks.runner import open_responder, run_beside
 from checks.say import say
 from checks.verdict import decide
 
-EXIT_REFUSED = 1
-EXIT_CANNOT_TELL = 3
+LINGER_S = 5.0
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why the command does not start, and the exit code that says so."""
+class Terms:
+    """`confirm` is the pass of the machines that need no second check, `pooled` takes them under any name.
 
-    code: int
-    reason: str
+    Where the policy asks a person the hosts hold `ask_s`; 0 refuses at once.
+    """
+
+    confirm: Path | None = None
+    pooled: bool = False
+    ask_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -50,14 +55,17 @@ class Go:
     pass_path: Path | None
 
 
-def gate(station: Station, attempt: str, out: Path, confirm: Path | None) -> Go | Refusal:
+def gate(station: Station, attempt: str, out: Path, terms: Terms) -> Go | Refusal:
     """Hold this host until every host holds the pass, or refuse."""
     become_subreaper()
     responder = open_responder(station)
     try:
-        known = _confirmed(station, responder, confirm) if confirm is not None else None
-        answer = known or _check(station, attempt, out, responder)
-        return answer if isinstance(answer, Refusal) else _leave_together(station, responder, answer)
+        known = _confirmed(station, responder, terms.confirm, terms.pooled) if terms.confirm else None
+        answer = known or _check(station, attempt, out, responder, terms.ask_s)
+        if isinstance(answer, Refusal):
+            Board(station, responder).linger(LINGER_S)  # who goes first takes the board away from the others
+            return answer
+        return _leave_together(station, responder, answer)
     finally:
         responder.close()
         end_children(0.0)  # a check may have left a daemon behind
@@ -83,7 +91,10 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
         **interface_environment(roster.interface),
         **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
     }
+    working = environment.pop("PRELAUNCH_WORKING_FOLDER", "")
     write_whole(out / attempt / "started" / station.node, b"")
+    if working:  # the agent runs the checks elsewhere
+        os.chdir(working)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execvpe(argv[0], argv, environment)
@@ -99,21 +110,33 @@ def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -
         say(f"the failure file cannot be written: {error}")
 
 
-def _confirmed(station: Station, responder: Responder, confirm: Path) -> Path | None:
+def _confirmed(station: Station, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
     """The pass, if every host is the machine that was proven; None means: check again, here."""
-    differences = confirm_here(confirm, station.node, station.bundle.declared.gpus_per_node)
+    gpus, board = station.bundle.declared.gpus_per_node, Board(station, responder)
+    if pooled:
+        name, differences = claim(confirm, gpus)
+    else:
+        name, differences = station.node, confirm_here(confirm, station.node, gpus)
     for line in differences:
         say(f"{station.node}: {line}")
-    why = Board(station, responder).agree(
-        "confirmed", f"{station.node}: {'; '.join(differences)}" if differences else ""
-    )
+    why = board.agree("confirmed", f"{station.node}: {'; '.join(differences)}" if differences else "")
+    if pooled and not why:
+        why = _each_its_own(station, board, name)
     if not why:
         return confirm
     say(f"not the machines that were proven ({why}): checking again in place")
     return None
 
 
-def _check(station: Station, attempt: str, out: Path, responder: Responder) -> Path | Refusal:
+def _each_its_own(station: Station, board: Board, name: str) -> str:
+    """Why two hosts, or one that nobody knows of, stand for one proven machine; "" where each has its own."""
+    deadline = time.monotonic() + station.bundle.network_s
+    board.put(f"claim/{station.node}", name, deadline)
+    claims = {member.name: board.get(f"claim/{member.name}", deadline) for member in station.roster.members}
+    return board.agree("each its own", twice(claims))
+
+
+def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_s: float) -> Path | Refusal:
     begun = now()
     try:
         journal = run_beside(station, attempt, out, responder)
@@ -122,13 +145,19 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder) -> P
         return Refusal(EXIT_CANNOT_TELL, str(error))
     board = Board(station, responder)
     board.put(f"report/{station.node}", own.decode(), time.monotonic() + station.bundle.network_s)
-    report = merge(station.bundle, attempt, _reports(station, board), begun)
+    report = merge(station.bundle, attempt, {**_reports(station, board), station.node: own}, begun)
     verdict = decide(report, station.bundle.policy, builtin())
     try:
         write_whole(out / attempt / "verdicts" / f"{station.node}.json", dump_plain(verdict))
-        if verdict.answer is not Answer.GO:
+        word = ""
+        if verdict.answer is Answer.ASK and ask_s:
+            answered = hold(station, attempt, out, board, ask_s, _refusal(verdict).reason)
+            if isinstance(answered, Refusal):
+                return answered
+            word = f"{answered.by} at {answered.at}: {answered.why}"
+        elif verdict.answer is not Answer.GO:
             return _refusal(verdict)
-        return _write_pass(station, report, verdict, out / attempt)
+        return _write_pass(station, report, verdict, out / attempt, word)
     except OSError as error:
         return Refusal(EXIT_CANNOT_TELL, f"{error.filename}: {error.strerror}")
 
@@ -137,6 +166,8 @@ def _reports(station: Station, board: Board) -> dict[str, bytes]:
     deadline = time.monotonic() + station.bundle.network_s + station.bundle.stage_s
     found: dict[str, bytes] = {}
     for member in station.roster.members:
+        if member.name == station.node:
+            continue
         text = board.get(f"report/{member.name}", deadline)
         if text is not None:
             found[member.name] = text.encode()
@@ -151,9 +182,10 @@ def _refusal(verdict: Verdict) -> Refusal:
     return Refusal(code, f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}")
 
 
-def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path) -> Path:
+def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path, word: str) -> Path:
     nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
-    token = Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(verdict)), report.measured_at, nodes)
+    judged = digest(dump_plain(verdict))
+    token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, word)
     path = folder / "passes" / f"{station.node}.json"
     write_whole(path, bundles.dump(token))
     return path

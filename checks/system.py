@@ -14,6 +14,7 @@ from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Scope, Skip, Value
 
 ROOT = Path("/")
+POOL_TOKEN = "PRELAUNCH_POOL_TOKEN"  # noqa: S105 - the name of a variable
 # "No limit" as a number larger than any real limit, so that one lower bound serves both. Policies hold 1e18.
 UNLIMITED = 10**18
 
@@ -22,8 +23,10 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
     """What says that this is the same machine: host, boot_id, gpu_uuids (sorted), driver, kernel ...
 
     Made of files alone, so it cannot hang. "" stands for what could not be read, and confirms nothing.
-    `boot_id` is the host's even in a container, `host` is the container's name there.
+    `boot_id` is the host's even in a container, `host` is the container's name there. `pool_token` is there only where the
+    agent found one on this machine.
     """
+    token = os.environ.get(POOL_TOKEN, "")
     return {
         "host": platform.node(),
         "boot_id": machine.boot_id(root),
@@ -32,6 +35,7 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
         "gpu_uuids": ",".join(machine.gpu_uuids(root)),
         "driver": machine.driver_version(root),
         "kernel": platform.release(),
+        **({"pool_token": token} if token else {}),
     }
 
 
@@ -64,7 +68,7 @@ def identity(context: Context) -> Measurement:
 def identity_metrics(root: Path) -> dict[str, Value]:
     """The metrics of system.identity for the tree at `root`. Raises CheckError."""
     metrics = {
-        **identity_of_node(root),
+        **{key: value for key, value in identity_of_node(root).items() if key != "pool_token"},
         "architecture": platform.machine(),
         "os_release": machine.os_release(root),
         "cpu_model": machine.cpu_model(root),

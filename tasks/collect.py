@@ -13,20 +13,25 @@ from checks.bundle import Bundle
 from checks.merge import merge
 from checks.model import Report
 from tasks import reports
-from tasks.launchers.base import JobState, Launcher, LaunchError
+from tasks.launchers.base import JobState, JobStatus, Launcher, LaunchError
 from tasks.raw import keep_evidence, keep_logs
 from tasks.render.clean import one_line
 from tasks.session import Session
 from tasks.threads import to_end
+from tasks.troubles import ending_of, keep_story, require_reports, story
 from tasks.watch import Watched, fetch_last
 
 LOGGED_NODES = 8
 TAIL_BYTES = 2048
+STORY_CHARACTERS = 1200
 
 
 @task(cache_policy=NO_CACHE, task_run_name="collect {watched.job}")
 async def collect(session: Session, watched: Watched) -> Report:
-    """The report of the job's current attempt."""
+    """The report of the job's current attempt.
+
+    Raises LaunchRejected, NoCapacity, EngineUnavailable where no node reported and the engine says why.
+    """
     return await to_end(collected, session, watched)
 
 
@@ -41,12 +46,20 @@ def collected(session: Session, watched: Watched) -> Report:
             [one_line(f"the reports could not be fetched: {error}")],
         )
     keep_evidence(session, folder / watched.status.attempt)
-    keep_logs(session, watched.job, sorted(watched.status.exit_codes))
+    keep_logs(session, watched.job, logged(bundle, watched.status))
+    keep_story(session, watched.job, watched.status)
     files = reports.read_files(folder, watched.status.attempt)
+    if not files and not problems:
+        require_reports(watched)
     report = merge(bundle, watched.status.attempt, files, started)
     if not reports.complete(bundle, files):
         problems += _last_words(bundle, files, watched, session.setting.launcher)
     return dataclasses.replace(report, collection=(*report.collection, *problems))
+
+
+def logged(bundle: Bundle, status: JobStatus) -> list[str]:
+    """The nodes whose logs are worth keeping: those that ended, or all where the engine does not say."""
+    return sorted(status.exit_codes) or (list(bundle.declared.node_names) if status.state.final else [])
 
 
 def iso(unix_s: float) -> str:
@@ -62,7 +75,9 @@ def _last_words(
     if watched.late:
         yield one_line(f"job {watched.job}: {watched.late}")
     elif status.state is not JobState.SUCCEEDED or not files:
-        yield one_line(f"job {watched.job} ended {status.state.value} without every report: {status.detail}")
+        yield one_line(f"job {watched.job} ended {ending_of(status)} without every report: {status.detail}")
+    if said := "; ".join(story(status)):
+        yield one_line(f"what the engine said of {watched.job}: {said}", STORY_CHARACTERS)
     for node in reports.unfinished(bundle, files)[:LOGGED_NODES]:
         code = status.exit_codes.get(node)
         ended = f"its command ended with {code}" if code is not None else "its command did not end"

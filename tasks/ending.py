@@ -18,8 +18,10 @@ from tasks.gatefile import Mode
 from tasks.launch import Launched
 from tasks.launchers.base import JobState, LaunchError, LaunchRejected
 from tasks.lease import LeaseError
+from tasks.looking import LookedWrong
 from tasks.outcome import Decision, Ending, Judged, Outcome, refusal
 from tasks.page import page, title_of, wanted
+from tasks.placing import PoolLost
 from tasks.progress import tell_end
 from tasks.publish import Published
 from tasks.render.headline import headline
@@ -47,12 +49,15 @@ def may_launch(session: Session, judged: Judged, answer: GateDecision | None) ->
     return judged.verdict.answer is Answer.ASK and answer is not None and answer.action == "launch-anyway"
 
 
-def refused(session: Session, judged: Judged, published: Published, answer: GateDecision | None) -> Outcome:
-    """The verdict, or the person, says no."""
+def refused(
+    session: Session, judged: Judged, published: Published, answer: GateDecision | None, more: str = ""
+) -> Outcome:
+    """The verdict, or the person, says no; `more` is what else a page has to say."""
     decision = refusal(judged.verdict.answer)
     reason = headline(judged.verdict, session.setting.gate.name)
     if answer is not None:
         decision, reason = Decision.REFUSED, f"{answer.approver} said no: {reason}"
+    reason += f" ({more})" if more else ""
     return _outcome(session, Ending.VERDICT, decision, judged, published, reason)
 
 
@@ -95,6 +100,14 @@ def failed(session: Session, error: Exception, published: Published | None) -> O
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, reason)
     if isinstance(error, LeaseError):
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
+    if isinstance(error, LookedWrong):
+        return _outcome(session, Ending.REJECTED, None, None, published, reason)
+    if judged is not None and published is not None and isinstance(error, PoolLost):
+        said = f"the verdict was {judged.verdict.answer.value}, but nothing was launched: {reason}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.REFUSED, judged, published, said)
+    if judged is not None and published is not None and not _may_have_launched(session, judged):
+        said = f"{headline(judged.verdict, session.setting.gate.name)} (then: {reason})"
+        return _outcome(session, Ending.VERDICT, refusal(judged.verdict.answer), judged, published, said)
     if judged is not None and published is not None:
         said = f"the verdict was {judged.verdict.answer.value}, but training could not be launched: {reason}"
         return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
@@ -103,8 +116,11 @@ def failed(session: Session, error: Exception, published: Published | None) -> O
 
 
 async def end(session: Session, outcome: Outcome) -> State[Any]:
-    """Page whoever has to hear, keep the outcome, tell the command line, and name the state."""
-    if wanted(outcome):
+    """Release what is kept, page whoever has to hear, keep the outcome, tell the command line, and name the state."""
+    await to_end(session.release)
+    if outcome.placement is not None:
+        outcome = dataclasses.replace(outcome, placement=session.placed)
+    if wanted(outcome) or session.unreleased:
         await page(session, outcome)
     try:
         if outcome.code != 0:
@@ -138,6 +154,8 @@ def state_of(outcome: Outcome, name: str) -> State[Any]:
             name="Observed" if outcome.decision is Decision.OBSERVED else "Launched", message=said
         )
     LOG.error(said)
+    if outcome.decision is Decision.REFUSED:
+        return Failed(name="Refused", message=said, data=NotLaunched(said))
     other = {
         Ending.JOB_FAILED: "TrainingFailed",
         Ending.NO_CAPACITY: "NoCapacity",
@@ -163,6 +181,7 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "training": {"job_id": training.job_id, "state": training.state, "detail": training.detail}
         if training
         else None,
+        "placement": outcome.placement,
     }
 
 
@@ -174,5 +193,11 @@ def _outcome(
     published: Published | None,
     reason: str,
 ) -> Outcome:
-    where = (published.report, published.html) if published is not None else (None, None)
-    return Outcome(session.gate_id, ending, decision, judged, None, reason, *where)
+    report, html = (published.report, published.html) if published is not None else (None, None)
+    return Outcome(session.gate_id, ending, decision, judged, None, reason, report, html, session.placed)
+
+
+def _may_have_launched(session: Session, judged: Judged) -> bool:
+    """Whether the verdict, or a person's word, let the training start."""
+    observed = session.setting.gate.policy.mode is Mode.OBSERVE
+    return observed or judged.verdict.answer in (Answer.GO, Answer.ASK)

@@ -31,7 +31,8 @@ class GateFileError(Exception):
     def __init__(self, file: str, path: str, message: str, nearest: str | None = None) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         place = f"{file}: {path}" if path else file
-        super().__init__(f"{place}: {message.rstrip('.')}.{hint}")
+        said = message if message.endswith("?") else f"{message.rstrip('.')}."
+        super().__init__(f"{place}: {said}{hint}")
         self.file = file
         self.path = path
         self.message = message
@@ -142,6 +143,8 @@ def _in_words(error: ErrorDetails) -> tuple[str, str, str | None]:
         return path, "must not be empty", None
     if kind == "string_pattern_mismatch":
         return path, f"{found!r:.80} is not of the form {ctx['pattern']}", None
+    if kind == "value_error":
+        return path, str(ctx["error"]), None
     return path, f"{found!r:.80}: {error['msg'][:1].lower()}{error['msg'][1:]}", None
 
 

@@ -30,6 +30,8 @@ MPI = (
     "--nodes", "{nodes}", "--node-rank", "{node_rank}", "--ranks-per-node", "{ranks_per_node}",
     "--master-addr", "{master_addr}", "--",
 )  # fmt: skip
+# An answer that a person gives in the last second still has to reach nodes that look every few seconds.
+ANSWER_S = 60.0
 NO_TAGS: Mapping[str, str] = {}
 BEHIND: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none": ()}
 
@@ -83,6 +85,11 @@ def gated_job(
     hold = ("--ask-s", f"{ask_s:g}") if ask_s else ()
     job = _training(setting, name, minutes, files, hold, Work.GATE)
     return dataclasses.replace(job, ask_s=ask_s, tags=tags)
+
+
+def hold_for(setting: Setting, minutes: int) -> float:
+    """How many seconds the nodes of a job that decides by itself wait for a person's answer; 0 where nobody is asked."""
+    return minutes * 60 + ANSWER_S if minutes and setting.asks else 0.0
 
 
 def planned_jobs(setting: Setting, ask_s: float = 0.0) -> tuple[JobSpec, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -11,12 +12,13 @@ from prefect.cache_policies import NO_CACHE
 
 from checks.merge import merge
 from tasks import reports
-from tasks.collect import iso
+from tasks.collect import iso, logged
 from tasks.jobs import train_job
 from tasks.judge import judged
 from tasks.launchers.base import JobState, JobStatus, LaunchError
-from tasks.lease import TRAIN
+from tasks.lease import CHECK, TRAIN
 from tasks.outcome import Judged, Training
+from tasks.placing import PoolProof, confirmed, handed_over
 from tasks.progress import Progress, tell
 from tasks.provision import submit
 from tasks.raw import keep_logs
@@ -24,7 +26,8 @@ from tasks.render.clean import one_line
 from tasks.reuse import proven
 from tasks.session import Session
 from tasks.threads import to_end
-from tasks.watch import GRACE_S, Watched, fetch, fetch_last, follow
+from tasks.troubles import keep_story
+from tasks.watch import GRACE_S, Watched, checks_limit_s, fetch, fetch_last, follow
 
 TAIL_BYTES = 16384
 TORCHRUN = "torch/distributed/elastic"
@@ -42,30 +45,63 @@ class Launched:
 async def launch(session: Session, verdict: Judged) -> str:
     """Submit the training job, or adopt the one that a predecessor started; returns its name."""
     name = session.keeper.lease.job(TRAIN)
-    job = train_job(session.setting, session.gate_id, name, proven(verdict))
+    before = "" if verdict.reused else session.keeper.lease.job(CHECK)
+    job = train_job(session.setting, session.gate_id, name, proven(verdict), before, session.tags)
     await to_end(submit, session, job)
     tell(Progress("training", f"{name} submitted"))
     return name
 
 
 @task(cache_policy=NO_CACHE, task_run_name="wait until training is {wait}")
-async def follow_training(session: Session, job: str, wait: str) -> Launched:
+async def follow_training(session: Session, verdict: Judged, job: str, wait: str) -> Launched:
     """Wait as asked: "verdict" not at all, "started" until it runs, "finished" until it ended."""
     if wait == "verdict":
-        session.let_go(job)
+        handed_over(session, job)
         return Launched(Training(job, JobState.PENDING))
     limit = session.setting.gate.training.max_runtime_minutes * 60 + GRACE_S
-    watched = await follow(
-        session, job, limit, _tell, lambda status: wait == "started" and _started(session, job, status)
-    )
-    session.let_go(job)
+    proof, start = PoolProof(session, job), Start(session, job)
+
+    async def look(status: JobStatus) -> None:
+        tell(Progress("training", f"{status.state.value} {status.detail}".strip()))
+        await proof.look(status)
+
+    def enough(status: JobStatus) -> bool:
+        return wait == "started" and proof.settled and start.seen(status)
+
+    watched = await follow(session, job, limit, look, enough)
     if watched.status.state is JobState.RUNNING and not watched.late:
-        return Launched(Training(job, JobState.RUNNING))
-    return await to_end(ended, session, watched)
+        session.let_go(job)
+        confirmed(session, verdict, session.folder / job / watched.status.attempt)
+        return Launched(Training(job, JobState.RUNNING, start.said))
+    return await to_end(ended, session, verdict, watched)
 
 
-def _started(session: Session, job: str, status: JobStatus) -> bool:
-    """Whether every node has confirmed itself and become the command: running alone says less."""
+class Start:
+    """Whether every node has confirmed itself and become the command: running alone says less.
+
+    Where no node can say so while the job runs (network isolation), it is waited for no longer than checks may take.
+    """
+
+    def __init__(self, session: Session, job: str) -> None:
+        self.session, self.job = session, job
+        self.said = ""
+        self._since: float | None = None
+
+    def seen(self, status: JobStatus) -> bool:
+        """Whether to wait no longer; `said` is what is missing."""
+        if status.state is not JobState.RUNNING:
+            return False
+        self._since = self._since or time.monotonic()
+        if started(self.session, self.job, status):
+            return True
+        if time.monotonic() - self._since < checks_limit_s(self.session):
+            return False
+        self.said = "it runs, but not every node has said that it confirmed itself and started"
+        return True
+
+
+def started(session: Session, job: str, status: JobStatus) -> bool:
+    """Whether every node of this start has become the command."""
     if status.state is not JobState.RUNNING or not status.attempt:
         return False
     fetch(session, job)
@@ -73,17 +109,19 @@ def _started(session: Session, job: str, status: JobStatus) -> bool:
     return len(list(begun.glob("*"))) >= session.setting.declared.nodes
 
 
-def ended(session: Session, watched: Watched) -> Launched:
+def ended(session: Session, verdict: Judged, watched: Watched) -> Launched:
     """How the job ended, with its last words, and what its nodes found if they checked again."""
     status = watched.status
     state = JobState.FAILED if watched.late else status.state
     rechecked, reason = None, ""
     try:
         folder = fetch_last(session, watched.job)
+        confirmed(session, verdict, folder / status.attempt)
         rechecked, reason = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
     except (LaunchError, OSError) as error:
         reason = str(error)
-    keep_logs(session, watched.job, sorted(status.exit_codes))
+    keep_logs(session, watched.job, logged(session.setting.bundle(session.gate_id), status))
+    keep_story(session, watched.job, status)
     said = watched.late or reason or _last_line(session, watched.job, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:
         logs = session.setting.store.place(f"gates/{session.gate_id}/logs/{watched.job}")
@@ -91,13 +129,9 @@ def ended(session: Session, watched: Watched) -> Launched:
     return Launched(Training(watched.job, state, one_line(said, 500)), rechecked)
 
 
-async def _tell(status: JobStatus) -> None:
-    tell(Progress("training", f"{status.state.value} {status.detail}".strip()))
-
-
 def _rechecked(session: Session, folder: Path, attempt: str) -> Judged | None:
     """The verdict on what nodes wrote in the training job: only machines that differ write any."""
-    files = reports.read_files(folder, attempt)
+    files = {} if session.in_job else reports.read_files(folder, attempt)
     if not files:
         return None
     bundle = session.setting.bundle(session.gate_id)
@@ -116,6 +150,7 @@ def _last_line(session: Session, job: str, status: JobStatus, state: JobState) -
     """The last line of the first node's log, or of the first node that failed."""
     failed = [node for node, code in sorted(status.exit_codes.items()) if code]
     nodes = failed if failed and state is not JobState.SUCCEEDED else sorted(status.exit_codes)
+    nodes = nodes or list(session.setting.declared.node_names)
     try:
         log = session.setting.launcher.logs(job, nodes[0], TAIL_BYTES) if nodes else ""
     except LaunchError as error:

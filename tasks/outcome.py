@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from checks.model import Answer, Report, Verdict, unreachable
-from tasks.launchers.base import JobState
+from tasks.launchers.base import JobState, Placement
 from tasks.render.beside import NOTHING_BESIDE, Beside
 
 
@@ -49,6 +49,17 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """How strongly the training is held to the machines that were checked, and what was seen of it, a line each."""
+
+    kind: Placement
+    proof: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}{''.join(f'; {line}' for line in self.proof)}"
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The end of a gate. `decision` and `judged` are None where nothing was judged."""
 
@@ -60,6 +71,7 @@ class Outcome:
     reason: str
     report: str | None = None
     html: str | None = None
+    placement: Placed | None = None
 
     @property
     def code(self) -> int:

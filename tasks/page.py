@@ -6,19 +6,16 @@ import os
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.logging import get_logger
 
 from checks.model import Answer
-from tasks.notifiers.base import NotifyError, Page
-from tasks.notifiers.registry import notifiers_for, send_first
+from tasks.deliver import deliver
+from tasks.notifiers.base import Page
 from tasks.outcome import Decision, Ending, Judged, Outcome
 from tasks.redact import redact
 from tasks.render.headline import explanation, headline
 from tasks.session import Session
-from tasks.store.base import StoreError
 from tasks.threads import to_end
 
-LOG = get_logger("prelaunch")
 FINDINGS = 20
 
 
@@ -37,20 +34,7 @@ def wanted(outcome: Outcome) -> bool:
 
 def send(session: Session, outcome: Outcome) -> str:
     """The page, through the gate's notifiers in their order."""
-    gate = session.setting.gate
-    store = session.setting.store
-
-    def keep(key: str, text: str) -> str:
-        try:
-            store.put(key, text.encode("utf-8", "backslashreplace"))
-        except StoreError as error:
-            raise NotifyError(f"the page is not kept: {error}") from error
-        return store.place(key)
-
-    where, failures = send_first(notifiers_for(gate.notify.order, keep), page_of(session, outcome))
-    for failure in failures:
-        LOG.error("a page was not sent: %s", failure)
-    return where
+    return deliver(session.setting, page_of(session, outcome))
 
 
 def page_question(session: Session, judged: Judged, minutes: int) -> str:
@@ -74,8 +58,10 @@ def page_of(session: Session, outcome: Outcome) -> Page:
             lines.append(f"- {finding.level.value} {finding.cause.value} {said}{remedy}")
         if len(verdict.findings) > FINDINGS:
             lines.append(f"- and {len(verdict.findings) - FINDINGS} more in the report")
+    lines += [f"- MACHINES MAY STILL BE PAID FOR: {said}" for said in session.unreleased]
     lines += [
         "",
+        f"Placement: {outcome.placement or session.placed}",
         f"Gate: {outcome.gate_id} ({session.setting.file})",
         f"Report: {outcome.html or 'none was made'}",
     ]

@@ -65,7 +65,7 @@ _CALLS, _FOR_RESET = " calls for ", " calls for a reset of the GPU"
 
 @dataclass(frozen=True)
 class Place:
-    """Where the finding's machines are: the launcher's name, the declared type, and the check job's name or ""."""
+    """Where the finding's machines are: the launcher's name, the declared type, and the job whose machines are kept, or ""."""
 
     launcher: str = ""
     instance_type: str = ""
@@ -87,10 +87,11 @@ def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...
         "reason": shlex.quote(f"prelaunch: {finding.check}"),
         "gpu": gpus,
         "kind": shlex.quote(place.instance_type or "TYPE"),
-        "job": shlex.quote(place.job or "JOB"),
+        "job": shlex.quote(place.job),
     }
+    lacking = {f"{{{name}}}" for name, value in (("gpu", gpus), ("job", place.job)) if not value}
     rows = COMMANDS.get(place.launcher, {}).get(finding.action, ())
-    return tuple(row.format_map(values) for row in rows if "{gpu}" not in row or gpus)
+    return tuple(row.format_map(values) for row in rows if not any(name in row for name in lacking))
 
 
 def _to_reset(message: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One gate while it runs: its setting, its lease, and the jobs that end with it."""
+"""One gate while it runs: its setting, its lease, and the jobs and machines that end with it."""
 
 from __future__ import annotations
 
@@ -11,46 +11,108 @@ from pathlib import Path
 from types import TracebackType
 
 from tasks import lease as leases
+from tasks.deliver import still_paid
 from tasks.gateread import GateFileError
-from tasks.jobs import new_gate_id
+from tasks.jobs import new_gate_id, tags_of
 from tasks.keeper import Keeper
-from tasks.launchers.base import JobState, LaunchError
-from tasks.lease import TTL_S, Held, Lease, LeaseError
-from tasks.outcome import Judged
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
+from tasks.lease import CHECK, TRAIN, TTL_S, Held, Lease, LeaseError
+from tasks.outcome import Judged, Placed
 from tasks.owner import this_process
 from tasks.request import GateRequest
 from tasks.setting import Setting, launcher_of, open_setting
 from tasks.store.base import StoreError
 
 LOG = logging.getLogger("prelaunch")
-REJECTIONS = (GateFileError, LeaseError, StoreError)
+REJECTIONS = (GateFileError, LeaseError, StoreError, LaunchError)
 
 
 class Session:
-    """Use it in a `with`: whatever ends the block, its jobs are ended and the lease is given back.
+    """Use it in a `with`: whatever ends the block, its jobs are ended, its pools released and the lease is given back.
 
-    A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one.
+    A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one; `proof` is what
+    was seen of the placement; `unreleased` says which machines may still be paid for. `rounds` counts how often the checks
+    began, `waiting_since` is when the engine first had no machines.
     """
 
     def __init__(self, setting: Setting, keeper: Keeper) -> None:
         self.setting, self.keeper = setting, keeper
         self.gate_id = keeper.lease.gate_id
         self.judged: Judged | None = None
+        self.proof: list[str] = []
+        self.unreleased: list[str] = []
+        self.looked = keeper.lease.adopted
+        self.rounds = 1
+        self.waiting_since: float | None = None
         lease = keeper.lease
         self._jobs = dict.fromkeys(lease.jobs if lease.adopted else ())
+        self._kept: dict[str, None] = {}
 
     @property
     def folder(self) -> Path:
         """Where what the jobs wrote is fetched to; removed at the end."""
         return self.setting.work / self.gate_id
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """What the engine's console shows of a job."""
+        return tags_of(self.setting, self.gate_id, self.keeper.lease.owner.flow_run_id)
+
+    @property
+    def in_job(self) -> bool:
+        """Whether checks and training are one job."""
+        return self.setting.launcher.placement is Placement.IN_JOB
+
+    @property
+    def checking(self) -> str:
+        """The job whose nodes check."""
+        return self.keeper.lease.job(TRAIN if self.in_job else CHECK)
+
+    @property
+    def placed(self) -> Placed:
+        """How the training is held to the machines that were checked, as far as was seen."""
+        return Placed(self.setting.launcher.placement, tuple(self.proof))
+
     def remember(self, job: str) -> None:
         """This job may run from now on."""
         self._jobs[job] = None
 
-    def let_go(self, job: str) -> None:
-        """This job ended, or shall outlive the gate."""
+    def ended(self, job: str) -> None:
+        """This job ended; where its engine keeps machines, they are let go with the gate, unless somebody gets them."""
         self._jobs.pop(job, None)
+        if self.setting.launcher.placement is Placement.POOLED:
+            self._kept[job] = None
+
+    def let_go(self, job: str) -> None:
+        """Nothing of this job is left, or it shall outlive the gate."""
+        self._jobs.pop(job, None)
+        self._kept.pop(job, None)
+
+    def end_now(self, job: str) -> None:
+        """End a job whose time is up. One that cannot be ended is said: what it wrote is judged all the same."""
+        if self._cancel(job):
+            self.let_go(job)
+
+    def begin_again(self) -> Lease:
+        """End what is left of this attempt's jobs, and give the next ones new names. Raises LaunchError, LeaseLost."""
+        for job in self.keeper.lease.jobs:
+            self.setting.launcher.cancel(job)
+            self.let_go(job)
+        self.judged = None
+        self.proof.clear()
+        return self.keeper.next_attempt()
+
+    def release(self) -> None:
+        """Let the machines go that are kept for a training which does not come. What may still be kept is said."""
+        for job in tuple(self._kept):
+            try:
+                said = self.setting.launcher.release(job)
+                self.let_go(job)
+                if said:
+                    LOG.info("the machines of %s were released: %s", job, said)
+                    self.proof.append(said)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are let go all the same
+                self._still_paid(f"the machines of {job} may still be kept: {error}")
 
     def __enter__(self) -> Session:
         self.keeper.start()
@@ -60,10 +122,14 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         # Nothing here awaits: a second cancellation cannot get in between.
+        told = len(self.unreleased)
         try:
             if self._ours():
                 for job in self._jobs:
                     self._cancel(job)
+                self.release()
+            if len(self.unreleased) > told:
+                still_paid(self.setting, self.gate_id, tuple(self.unreleased[told:]))
         finally:
             remove_folder(self.folder)
             with _said("the lease could not be given back, it expires by itself"):
@@ -74,13 +140,22 @@ class Session:
             return self.keeper.ours()
         return True
 
-    def _cancel(self, job: str) -> None:
-        with _said(f"job {job} could not be ended, its own time limit will"):
+    def _cancel(self, job: str) -> bool:
+        try:
             self.setting.launcher.cancel(job)
+            return True
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other jobs are ended all the same
+            self._still_paid(f"job {job} could not be ended, its own time limit will: {error}")
+            return False
+
+    def _still_paid(self, said: str) -> None:
+        LOG.error("%s", said)
+        if said not in self.unreleased:
+            self.unreleased.append(said)
 
 
 def take(setting: Setting) -> Held:
-    """Hold the cluster for this process, adopting what a dead one left. Raises LeaseHeld, StoreError."""
+    """Hold the cluster for this process, adopting what a dead one left. Raises LeaseHeld, StoreError, LaunchError."""
     now = time.time()
     gate = setting.gate
     wanted = Lease(
@@ -97,11 +172,19 @@ def take(setting: Setting) -> Held:
         renewed_at=now,
         expires_at=now + TTL_S,
     )
-    return leases.acquire(setting.store, wanted, running_jobs, cancel_jobs)
+
+    def cancel(lease: Lease) -> None:
+        try:
+            cancel_jobs(lease)
+        except LaunchError as error:
+            still_paid(setting, lease.gate_id, (str(error),))
+            raise
+
+    return leases.acquire(setting.store, wanted, running_jobs, cancel)
 
 
 def open_session(request: GateRequest, flow_run_id: str) -> Session:
-    """Everything that a gate needs before it starts. Raises GateFileError, LeaseHeld, StoreError."""
+    """Everything that a gate needs before it starts. Raises GateFileError, LeaseHeld, StoreError, LaunchError."""
     setting = open_setting(request)
     setting.store.probe()
     held = leases.bind(setting.store, take(setting), flow_run_id)
@@ -109,26 +192,55 @@ def open_session(request: GateRequest, flow_run_id: str) -> Session:
 
 
 def running_jobs(lease: Lease) -> tuple[str, ...]:
-    """Which jobs of a lease still run, asked of the launcher that it names."""
+    """Which jobs of a lease still run, asked of the launcher that it names.
+
+    Raises EngineUnavailable where it does not answer: a job that is not seen may run.
+    """
     launcher = launcher_of(lease.engine)
     going = (JobState.PENDING, JobState.RUNNING)
-    return tuple(job for job in lease.jobs if launcher.state(job).state in going)
+    seen = {job: launcher.state(job) for job in lease.jobs}
+    for job, status in seen.items():
+        if unanswered(status):
+            raise EngineUnavailable(
+                f"cluster {lease.cluster}: {lease} is gone, and whether its job {job} runs is not known: "
+                f"{status.detail}. Nothing was started: try again."
+            )
+    return tuple(job for job, status in seen.items() if status.state in going)
+
+
+def unanswered(status: JobStatus) -> bool:
+    """Whether the engine did not say what became of the job, not even that there is none."""
+    return status.state is JobState.UNKNOWN and not status.absent
 
 
 def cancel_jobs(lease: Lease) -> None:
-    """End every job of a lease."""
-    launcher = launcher_of(lease.engine)
+    """End every job of a lease, and let its machines go. Each is tried; all that failed is said (LaunchError)."""
+    launcher, failures = launcher_of(lease.engine), []
     for job in lease.jobs:
-        launcher.cancel(job)
+        try:
+            launcher.cancel(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other job is ended all the same
+            failures.append(error)
+    if failures:
+        raise LaunchError(" ".join(map(str, failures)))
 
 
 def end_run(request: GateRequest, flow_run_id: str) -> None:
-    """What a hook does in another process: end the run's jobs and give its lease back. Idempotent."""
+    """What a hook does in another process: end the run's jobs, let its machines go, give its lease back. Idempotent.
+
+    Where that fails somebody is paged, and the lease stays: whoever wants the cluster next ends the jobs first.
+    """
     setting = open_setting(request)
     held = leases.of_run(setting.store, flow_run_id)
-    if held is not None:
+    if held is None:
+        return
+    try:
         cancel_jobs(held.lease)
-        leases.release(setting.store, held)
+    except LaunchError as error:
+        LOG.error("the jobs of %s could not be ended: %s", held.lease.gate_id, error)
+        still_paid(setting, held.lease.gate_id, (str(error),))
+        return
+    leases.release(setting.store, held)
 
 
 def remove_folder(folder: Path) -> None:

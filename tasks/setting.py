@@ -18,12 +18,12 @@ from checks.decode import DecodeError, nearest
 from checks.facts.shipped import builtin
 from checks.facts.table import Facts, lacks
 from checks.model import Declared
-from checks.policy import Policy
+from checks.policy import OnWarn, Policy
 from checks.report import digest, dump_plain, plain
 from checks.version import ENGINE
 from tasks.baselining import read_baseline
 from tasks.costing import NOTHING_SAID, Terms, TermsError, terms_of
-from tasks.gatefile import Gate
+from tasks.gatefile import Gate, Mode
 from tasks.gateread import GateFileError, read
 from tasks.inputs import InputError
 from tasks.launchers.base import Launcher, LaunchRejected
@@ -36,6 +36,8 @@ from tasks.store.index import FILE, Index, IndexFailed
 from tasks.store.opening import absolute, is_remote, open_store
 
 WORK = ".prelaunch"
+# Between the answer and the start of the training: the engine matches, provisions, and takes the machines over.
+MARGIN_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Setting:
     def work(self) -> Path:
         """Where what jobs wrote is fetched to."""
         return self.local / "work"
+
+    @property
+    def asks(self) -> bool:
+        """Whether a verdict of this gate may be left to a person."""
+        return self.policy.on_warn is OnWarn.ASK and self.gate.policy.mode is not Mode.OBSERVE
 
     @property
     def digest(self) -> str:
@@ -119,6 +126,7 @@ def open_setting(request: GateRequest) -> Setting:
         names = launcher.node_names(gate.cluster.declared.nodes)
     except LaunchRejected as error:
         raise _about_launcher(file, error) from error
+    _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return Setting(
         gate, file, here, policy, facts, gate.declared(names),
         store, address, index, engine, launcher, local, baseline, terms,
@@ -220,6 +228,18 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         if name not in checks:
             said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
             raise GateFileError(file, "policy.file", said, nearest(name, checks))
+
+
+def _require_time_to_ask(file: str, gate: Gate, policy: Policy, launcher: Launcher, minutes: int) -> None:
+    """A person's answer has to come while the machines that it is about are kept."""
+    keeps_s, asks = launcher.keeps_s, policy.on_warn is OnWarn.ASK and gate.policy.mode is not Mode.OBSERVE
+    if keeps_s is not None and asks and minutes * 60 > keeps_s - MARGIN_S:
+        said = (
+            f'a person has {minutes} minutes to answer (policy {policy.name!r} says on_warn = "ask"), but the machines '
+            f"are kept for {keeps_s / 60:g} minutes, and {MARGIN_S / 60:g} of them are for what comes after. "
+            f"Keep them for {minutes + MARGIN_S / 60:g} minutes or longer"
+        ) + (f", or ask for {(keeps_s - MARGIN_S) / 60:g} at most" if keeps_s > MARGIN_S else "")
+        raise GateFileError(file, "cluster.options", said)
 
 
 def _unfit_line(check: Check, policy: Policy) -> str:

@@ -13,6 +13,9 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
+from tasks.lease import LeaseLost
+from tasks.session import Session
+
 LOG = get_logger("prelaunch")
 EVERY_S = 5.0
 
@@ -41,3 +44,10 @@ class StopWatch:
             return
         if run.state is not None and (run.state.is_cancelling() or run.state.is_cancelled()):
             raise StopAsked("the run was cancelled")
+
+
+async def guard(session: Session, stop: StopWatch) -> None:
+    """Whether to go on waiting. Raises StopAsked, LeaseLost."""
+    await stop.check()
+    if session.keeper.lost.is_set():
+        raise LeaseLost(f"another gate took {session.setting.gate.cluster.name} over, and its jobs with it.")

@@ -8,8 +8,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks import reuse
-from tasks.launchers.base import JobState
-from tasks.lease import CHECK, TRAIN
+from tasks.left import left
 from tasks.outcome import Judged
 from tasks.progress import Progress, tell
 from tasks.session import Session
@@ -19,7 +18,7 @@ from tasks.threads import to_end
 @task(cache_policy=NO_CACHE, task_run_name="look for a fresh PASS")
 async def reusable(session: Session) -> Judged | None:
     """A verdict that makes checking needless. Where there is none, an older PASS is void from here on."""
-    found = await to_end(look, session)
+    found = await look(session)
     if found is not None:
         session.judged = found
         tell(Progress("checks", f"PASS of {found.reused} from {found.report.measured_at} reused", 1, 1))
@@ -32,13 +31,18 @@ async def remember(session: Session, judged: Judged) -> None:
     await to_end(reuse.keep, session, judged, time.time())
 
 
-def look(session: Session) -> Judged | None:
+async def look(session: Session) -> Judged | None:
     """What may stand; an adopted gate goes on from where its predecessor was."""
-    lease, state = session.keeper.lease, session.setting.launcher.state
-    if lease.adopted and state(lease.job(CHECK)).state is not JobState.UNKNOWN:
-        return None
-    if lease.adopted and state(lease.job(TRAIN)).state is not JobState.UNKNOWN:
-        return reuse.own(session)
+    if session.keeper.lease.adopted:
+        there = await left(session)
+        if not there.check.absent:
+            return None
+        if not there.train.absent:
+            return await to_end(reuse.own, session)
+    return await to_end(_fresh, session)
+
+
+def _fresh(session: Session) -> Judged | None:
     found = reuse.find(session, time.time())
     if found is None:
         reuse.forget(session)

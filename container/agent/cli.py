@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from container.agent import life, sagemaker, settings
-from container.agent.settings import Settings, SettingsError
+from container.agent import fetch, life, sagemaker, settings
+from container.agent.settings import Settings, SettingsError, Verb
 from container.agent.signals import Signals
 
 EXIT_REJECTED = 2
+COMMAND_BYTES = 1 << 20
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,38 +34,61 @@ def main(argv: Sequence[str]) -> int:
 def read(arguments: argparse.Namespace) -> Settings:
     """The settings from arguments, environment and SageMaker's hyperparameters. Raises SettingsError."""
     root = Path(arguments.root)
-    command = arguments.command
-    given = {
-        "bundle": arguments.bundle,
-        "out": arguments.out,
-        "upload": arguments.upload,
-        "confirm": arguments.confirm,
-        "observe": "1" if arguments.observe else None,
-    }
     hyperparameters = sagemaker.hyperparameters(root)
-    made = settings.make(root, given, dict(os.environ), hyperparameters)
-    if arguments.verb == "check":
-        return settings.with_command(made, ())
-    if arguments.verb == "gate":
-        words = tuple(command[1:] if command[:1] == ["--"] else command)
-        if not words:
-            raise SettingsError("gate has no command. Give it after --, or say `check`.")
-        return settings.with_command(made, words)
-    return made
+    made = settings.make(root, _given(arguments), dict(os.environ), hyperparameters)
+    if arguments.verb == "train":
+        return made
+    verb = Verb(arguments.verb)
+    if verb is Verb.CHECK:
+        return settings.for_verb(made, verb, ())
+    words = _words(arguments)
+    if not words:
+        raise SettingsError(
+            f"{verb.value} has no command. Give it after --"
+            + (", or say `check`." if verb is Verb.GATE else ".")
+        )
+    return settings.for_verb(made, verb, words)
+
+
+def _given(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """The options by the names of the settings; what was not given, or is none of the verb's, is None."""
+    names = ("bundle", "out", "upload", "confirm", "ask_s", "answers", "observe", "keep", "pooled")
+    values = {name: getattr(arguments, name, None) for name in names}
+    return {name: "1" if value is True else value or None for name, value in values.items()}
+
+
+def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The command: after --, or in the file. Raises SettingsError."""
+    command = arguments.command
+    words = tuple(command[1:] if command[:1] == ["--"] else command)
+    place = arguments.command_file or os.environ.get("PRELAUNCH_COMMAND_FILE", "")
+    if words or not place:
+        return words
+    try:
+        text = fetch.fetch(place, COMMAND_BYTES).decode()
+    except (fetch.FetchError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the command's file cannot be read: {error}") from error
+    return settings.parse_command(place, text)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="prelaunch-agent", description=__doc__)
-    parser.set_defaults(command=[])
+    parser.set_defaults(command=[], command_file=None)
     verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
     verbs.add_parser("checks", help="`python -m checks` as it is: list, run, judge, gate", add_help=False)
     for name, said in (
         ("train", "what SageMaker calls: the checks, then PRELAUNCH_COMMAND where there is one"),
         ("check", "the checks alone; the exit code is the verdict's"),
         ("gate", "the checks, and the command after -- once every host holds the pass"),
+        ("exec", "the command after -- on every host, without checks: the hosts agree, each knows who it is"),
     ):
         _options(verbs.add_parser(name, help=said))
-    verbs.choices["gate"].add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    _keep(verbs.choices["train"])
+    _keep(verbs.choices["check"])
+    for name in ("train", "gate"):
+        _gate_options(verbs.choices[name])
+    for name in ("gate", "exec"):
+        _command(verbs.choices[name])
     return parser
 
 
@@ -76,9 +100,38 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", help="the gate's bundle: a file or an s3:// URL (PRELAUNCH_BUNDLE)")
     parser.add_argument("--out", help="folder of the reports, default ROOT/output/data (PRELAUNCH_OUT)")
     parser.add_argument("--upload", help="a folder or an s3:// prefix to copy them to (PRELAUNCH_UPLOAD)")
+
+
+def _keep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave a token on this machine, for a job that gets it from the warm pool (PRELAUNCH_KEEP)",
+    )
+
+
+def _gate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confirm", help="a pass: check only if these are not its machines (PRELAUNCH_CONFIRM)"
     )
     parser.add_argument(
+        "--pooled",
+        action="store_true",
+        help="the pass's machines in any order, known by the token that --keep left (PRELAUNCH_POOLED)",
+    )
+    parser.add_argument(
         "--observe", action="store_true", help="start COMMAND whatever was seen (PRELAUNCH_OBSERVE)"
     )
+    parser.add_argument(
+        "--ask-s", help="hold this long for a person's answer where the policy asks (PRELAUNCH_ASK_S)"
+    )
+    parser.add_argument(
+        "--answers", help="the folder or s3:// prefix of that answer, <attempt>.json (PRELAUNCH_ANSWERS)"
+    )
+
+
+def _command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--command-file", help="the command as a JSON list of words, instead (PRELAUNCH_COMMAND_FILE)"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")

@@ -1,6 +1,7 @@
 """Where the bundle (and a pass) comes from: a file, an s3:// object, or SageMaker's input channel.
 
 FetchError      it is not there or cannot be used; the message says where it was looked for, and the remedy
+`- Missing     it is not there
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ class FetchError(Exception):
     """What the agent needs is missing or garbled."""
 
 
+class Missing(FetchError):
+    """It is not there."""
+
+
 def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
     """The bundle and its bytes. Raises FetchError."""
     found = place or _in_channels(root)
@@ -34,12 +39,23 @@ def fetch(place: str, most: int) -> bytes:
     try:
         data = s3.get(place, most + 1) if s3.is_url(place) else _read(Path(place), most + 1)
     except OSError as error:
-        raise FetchError(f"{place} cannot be read: {error.strerror or error}") from error
+        kind = Missing if isinstance(error, FileNotFoundError) else FetchError
+        raise kind(f"{place} cannot be read: {error.strerror or error}") from error
+    except s3.NoObject as error:
+        raise Missing(str(error)) from error
     except s3.S3Error as error:
         raise FetchError(str(error)) from error
     if len(data) > most:
         raise FetchError(f"{place} has more than {most} bytes")
     return data
+
+
+def usable_bundle(place: str, root: Path) -> tuple[Bundle | None, bytes]:
+    """The same where nothing needs it: None where there is none that can be used."""
+    try:
+        return fetch_bundle(place, root)
+    except FetchError:
+        return None, b""
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -5,36 +5,36 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from checks import asked
 from checks.exchange import ExchangeError
 from checks.journal import now, write_whole
 from checks.processes import become_subreaper
 from checks.report import dump_plain
 from checks.roster import Member
-from container.agent import fetch, hostengine, leave, places, roll, start, supervise
+from container.agent import fetch, leave, places, roll, start, work
 from container.agent.leave import Record, say
+from container.agent.lines import Teller
 from container.agent.mirror import Mirror
 from container.agent.roll import Desk, Life, Roll
-from container.agent.settings import Settings
-from container.agent.settle import NAME, Attempt, Settlement
+from container.agent.settings import Settings, Verb
+from container.agent.settle import NAME, Attempt
 from container.agent.signals import Signals
 from container.agent.start import Scene
+from container.agent.work import EXIT_CANNOT_TELL, EXIT_REJECTED, Ended
 
-EXIT_NO_GO, EXIT_REJECTED, EXIT_CANNOT_TELL = 1, 2, 3
 UNKNOWN = "no-bundle"
-SETTLE_S = 15.0  # how long reports may take to come together after a signal, of SageMaker's 120 s
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The exit code, and the reason where that is not 0."""
+class Outlets:
+    """Where a life's report goes: copies of its folder, and the log."""
 
-    code: int
-    reason: str
+    mirror: Mirror
+    teller: Teller
 
 
 def reject(root: Path, reason: str) -> None:
@@ -67,10 +67,11 @@ def live(settings: Settings, signals: Signals) -> int:
 
 def _live(
     settings: Settings, signals: Signals, record: Record, scratch: Path
-) -> tuple[Record, Mirror | None, Ended]:
+) -> tuple[Record, Outlets | None, Ended]:
+    bare = settings.verb is Verb.EXEC
     try:
-        bundle, data = fetch.fetch_bundle(settings.bundle, settings.root)
-        record = replace(record, gate_id=bundle.gate_id)
+        bundle, data = (fetch.usable_bundle if bare else fetch.fetch_bundle)(settings.bundle, settings.root)
+        record = replace(record, gate_id=bundle.gate_id if bundle else settings.job or UNKNOWN)
         hosts = places.find(settings, bundle)
         record = replace(record, node=hosts.node)
         passed = fetch.fetch(settings.confirm, fetch.PASS_BYTES) if settings.confirm else b""
@@ -78,7 +79,7 @@ def _live(
         return record, None, Ended(EXIT_REJECTED, str(error))
     write_whole(scratch / "bundle.json", data)
     write_whole(scratch / "pass.json", passed)
-    scene = Scene(settings, signals, bundle, hosts, scratch, bool(settings.confirm))
+    scene = Scene(settings, signals, record.gate_id, bundle, hosts, scratch, bool(settings.confirm))
     own = Life(record.attempt, start.own_address(hosts))
     desk = _open_desk(scene, own.address)
     try:
@@ -89,74 +90,54 @@ def _live(
         desk.close()
 
 
-def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Record, Mirror | None, Ended]:
-    settings, hosts = scene.settings, scene.hosts
+def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Record, Outlets | None, Ended]:
+    settings, hosts, bundle = scene.settings, scene.hosts, scene.bundle
     called = _call_roll(scene, own, desk)
     absent = tuple(name for name in hosts.names if name not in called.members)
     record = replace(record, attempt=settings.attempt or called.token, missing=absent, reason=called.alone)
     say(
         f"attempt {record.attempt}: {len(called.members)} of {len(hosts.names)} hosts. {called.alone}".rstrip()
     )
+    folder = settings.out / record.attempt
+    _forget(folder, hosts.node, hosts.is_first)
+    # A command without checks may write anywhere below; what it did not write is no part of this attempt.
+    mirror = _mirror(settings, record, settings.out if bundle is None or _bare(settings) else folder)
+    outlets = Outlets(mirror, Teller(folder / "nodes" / f"{hosts.node}.json", scene.gate_id, record.attempt))
+    leave.write_record(folder, record)
+    write_whole(scene.scratch / "roster.json", dump_plain(start.roster(scene, called)))
+    if scene.signals.number:
+        return record, outlets, work.interrupted(scene.signals)
+    if bundle is None or _bare(settings):
+        return record, outlets, _execute(scene, record)
     agents = tuple(
         start.agent(scene, name, called.members[name].address) for name in hosts.names if name not in absent
     )
-    attempt = Attempt(
-        scene.bundle, record.attempt, hosts.node, hosts.names, agents, desk, called, settings.out
-    )
-    _forget(attempt, hosts.is_first)
-    leave.write_record(attempt.folder, record)
-    mirror = Mirror(attempt.folder, _destination(settings, record))
-    if scene.signals.number:
-        return record, mirror, _interrupted(scene.signals)
-    return record, mirror, _check(scene, attempt)
+    attempt = Attempt(bundle, record.attempt, hosts.node, hosts.names, agents, desk, called, settings.out)
+    told = outlets.teller.tell if _only_the_log(settings) else lambda: None
+    return record, outlets, work.check(scene, attempt, bundle, told)
 
 
-def _check(scene: Scene, attempt: Attempt) -> Ended:
-    signals, settlement = scene.signals, Settlement(attempt)
-    write_whole(scene.scratch / "roster.json", dump_plain(start.roster(scene, attempt.roll)))
-    environment = start.environment(scene, attempt.token, os.environ)
-    if done := hostengine.ensure(scene.bundle.declared.gpus_per_node):
-        say(done)
-    try:
-        code = supervise.run(start.arguments(scene), environment, signals, scene.settings.patience_s)
-    except OSError as error:
-        settlement.finish(f"its checks could not be started: {error}")
-        return Ended(EXIT_CANNOT_TELL, f"cannot_tell: the checks could not be started: {error}")
-    settlement.finish(_last_words(code, signals, attempt))
-    begun = time.monotonic()
-    answer = settlement.wait(
-        lambda: bool(signals.number) and time.monotonic() - max(begun, signals.at) > SETTLE_S
-    )
-    if signals.number:
-        return _interrupted(signals)
-    if scene.settings.command:
-        return _after_gate(code, attempt)
-    if code == 0:
-        return Ended(answer.code, answer.said if answer.code else "")
-    rejected = code == EXIT_REJECTED
-    worst = EXIT_REJECTED if rejected else EXIT_NO_GO if answer.code == EXIT_NO_GO else EXIT_CANNOT_TELL
-    return Ended(worst, f"the checks ended with exit code {code}; {answer.said}")
+def _execute(scene: Scene, record: Record) -> Ended:
+    """All hosts or none: a command that meets its peers would wait for who is missing."""
+    if record.missing or record.reason:
+        said = record.reason or f"{', '.join(record.missing[:8])}: no answer to the roll call"
+        return Ended(EXIT_CANNOT_TELL, f"cannot_tell: the command was not started: {said}")
+    return work.execute(scene, record.attempt)
 
 
-def _after_gate(code: int, attempt: Attempt) -> Ended:
-    """The command's own exit code, or the gate's where it did not start."""
-    if (attempt.folder / "started" / attempt.node).exists():
-        return Ended(code, f"the command ended with exit code {code}" if code else "")
-    try:
-        said = (attempt.folder / "failure" / attempt.node).read_text(errors="replace").strip()
-    except OSError:
-        said = f"the gate ended with exit code {code} and left no reason"
-    return Ended(code or EXIT_CANNOT_TELL, f"the command was not started: {said}")
-
-
-def _leave(settings: Settings, signals: Signals, record: Record, mirror: Mirror | None, ended: Ended) -> int:
+def _leave(
+    settings: Settings, signals: Signals, record: Record, outlets: Outlets | None, ended: Ended
+) -> int:
     folder = settings.out / record.attempt
     code, reason = ended.code, ended.reason or record.reason
-    if code and not settings.command:
+    started, failure = folder / "started" / record.node, folder / "failure" / record.node
+    if code and not started.exists() and not failure.exists():
         leave.write_reason(folder, record.node, reason)
     leave.write_record(folder, leave.ended(record, code, signals.name, reason))
-    mirror = mirror or Mirror(folder, _destination(settings, record))
+    mirror = outlets.mirror if outlets else _mirror(settings, record, folder)
     problem = mirror.close(settings.upload_s)
+    if outlets and (problem or _only_the_log(settings)):
+        outlets.teller.tell()
     if problem:
         say(f"not copied: {problem}")
         if not code and not settings.command:
@@ -165,6 +146,15 @@ def _leave(settings: Settings, signals: Signals, record: Record, mirror: Mirror 
     if code:
         reject(settings.root, reason)
     return code
+
+
+def _bare(settings: Settings) -> bool:
+    return settings.verb is Verb.EXEC
+
+
+def _only_the_log(settings: Settings) -> bool:
+    """Whether SageMaker started this, and nothing but its log shows what the checks saw before the job's end."""
+    return bool(settings.job) and not settings.upload
 
 
 def _call_roll(scene: Scene, own: Life, desk: Desk) -> Roll:
@@ -178,12 +168,12 @@ def _call_roll(scene: Scene, own: Life, desk: Desk) -> Roll:
         found = start.listed_address(hosts, hosts.first)
         return start.agent(scene, hosts.first, found) if found else None
 
-    return roll.answer(first, scene.bundle.gate_id, (hosts.node, own), settings.join_s, scene.signals)
+    return roll.answer(first, scene.gate_id, (hosts.node, own), settings.join_s, scene.signals)
 
 
 def _open_desk(scene: Scene, own_address: str) -> Desk:
     hosts = scene.hosts
-    desk = Desk(scene.bundle.gate_id, hosts.node, "")
+    desk = Desk(scene.gate_id, hosts.node, "")
     if len(hosts.names) > 1:
         me = start.agent(scene, hosts.node, own_address)
         try:
@@ -193,30 +183,22 @@ def _open_desk(scene: Scene, own_address: str) -> Desk:
     return desk
 
 
-def _interrupted(signals: Signals) -> Ended:
-    return Ended(128 + signals.number, f"ended by {signals.name}; the reports are as far as they came")
-
-
-def _last_words(code: int, signals: Signals, attempt: Attempt) -> str:
-    if signals.number:
-        return f"its agent was ended by {signals.name}"
-    started = (attempt.folder / "started" / attempt.node).exists()
-    return f"its checks ended with exit code {code}" if code and not started else ""
-
-
-def _forget(attempt: Attempt, first: bool) -> None:
+def _forget(folder: Path, node: str, first: bool) -> None:
     """A launcher may give a container that starts again the token of its life before: what that one left proves nothing."""
-    folder, node = attempt.folder, attempt.node
     own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
-    own += [folder / "started" / node, folder / "failure" / node]
-    for stale in (*own, folder / NAME) if first else own:
+    own += [folder / kind / node for kind in ("started", "failure", asked.ASKING)]
+    for stale in (*own, folder / NAME, folder / asked.ANSWER) if first else own:
         _remove(stale)
 
 
-def _destination(settings: Settings, record: Record) -> str:
-    """<prefix>/<gate id>/<attempt token>, "" for nowhere."""
+def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
+    """<prefix>/<gate id>/<attempt token>; of a command without checks the whole folder, to <prefix>/<gate id>."""
+    if not settings.upload:
+        return Mirror(folder, "")
     gate = record.gate_id if record.gate_id != UNKNOWN else settings.job or UNKNOWN
-    return f"{settings.upload.rstrip('/')}/{gate}/{record.attempt}" if settings.upload else ""
+    place = f"{settings.upload.rstrip('/')}/{gate}"
+    whole = folder == settings.out
+    return Mirror(folder, place if whole else f"{place}/{record.attempt}", from_now=whole)
 
 
 def _remove(path: Path) -> None:

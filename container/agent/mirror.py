@@ -15,17 +15,25 @@ from pathlib import Path
 from checks.journal import write_whole
 from container.agent import s3
 
-PERIOD_S = 1.0
-STEP_S = 0.05
+PERIOD_S, MOST_S = 1.0, 10.0
+FIRST_RETRY_S = 0.05
+
+
+Mark = tuple[int, int]
 
 
 class Mirror:
-    """A thread of its own, so that a slow S3 delays neither checks nor signals. `to` "" copies nowhere."""
+    """A thread of its own, so that a slow S3 delays neither checks nor signals. `to` "" copies nowhere.
 
-    def __init__(self, source: Path, to: str) -> None:
+    With `from_now` what lies there already is left where it is: another life wrote it.
+    """
+
+    def __init__(self, source: Path, to: str, from_now: bool = False) -> None:
         self._source, self._to = source, to.rstrip("/")
-        self._done: dict[Path, tuple[int, int]] = {}
+        self._done = _marks(source) if from_now else {}
         self._problems: dict[Path, str] = {}
+        self._hopeless = False
+        self._until = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         if to:
@@ -35,6 +43,7 @@ class Mirror:
         """Copy for the last time; returns what could not be copied, or "". Waits no longer than `within_s`."""
         if not self._to:
             return ""
+        self._until = time.monotonic() + within_s
         self._closing.set()
         self._thread.join(within_s)
         if self._thread.is_alive():
@@ -42,29 +51,36 @@ class Mirror:
         return "; ".join(list(self._problems.values())[:3])
 
     def _run(self) -> None:
-        while not self._closing.wait(PERIOD_S):
+        wait = PERIOD_S
+        while not self._closing.wait(wait):
             self._copy_new()
-        for _ in range(3):
+            wait = min(wait * 2, MOST_S) if self._problems else PERIOD_S
+        wait = FIRST_RETRY_S
+        while True:
             self._copy_new()
-            if not self._problems:
+            if not self._problems or self._hopeless or time.monotonic() + wait > self._until:
                 return
-            time.sleep(STEP_S)
+            time.sleep(wait)
+            wait = min(wait * 2, MOST_S)
 
     def _copy_new(self) -> None:
-        self._problems = {}
+        problems: dict[Path, str] = {}
+        self._hopeless = False
         for path in _files(self._source):
             try:
                 self._copy(path)
             except FileNotFoundError:
                 continue  # replaced meanwhile: the next look sees the new one
             except (OSError, s3.S3Error) as error:
-                self._problems[path] = f"{path.name}: {error}"
+                problems[path] = f"{path.name}: {error}"
+                self._hopeless |= not (isinstance(error, s3.S3Error) and error.passing)
+        self._problems = problems
 
     def _copy(self, path: Path) -> None:
         # Non-blocking, or a planted FIFO would stop the copy here.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
-            mark = (found.st_mtime_ns, found.st_size)
+            mark = _mark(found)
             if not stat.S_ISREG(found.st_mode) or self._done.get(path) == mark:
                 return
             data = file.read()
@@ -74,6 +90,21 @@ class Mirror:
         else:
             write_whole(Path(self._to) / relative, data)
         self._done[path] = mark
+
+
+def _mark(found: os.stat_result) -> Mark:
+    return found.st_mtime_ns, found.st_size
+
+
+def _marks(folder: Path) -> dict[Path, Mark]:
+    """Every file that lies there now, as it is now."""
+    found: dict[Path, Mark] = {}
+    for path in _files(folder):
+        try:
+            found[path] = _mark(path.lstat())
+        except OSError:
+            continue
+    return found
 
 
 def _files(folder: Path) -> list[Path]:

@@ -44,7 +44,7 @@ class Hosts:
         return self.node == self.first
 
 
-def find(settings: Settings, bundle: Bundle) -> Hosts:
+def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     """The hosts of this job. Raises PlaceUnknown."""
     if settings.roster or settings.node:
         return _of_roster(settings)
@@ -73,12 +73,13 @@ def _of_roster(settings: Settings) -> Hosts:
     return Hosts(names, settings.node, roster.interface, roster)
 
 
-def _alone(path: Path, bundle: Bundle) -> Hosts:
-    if bundle.declared.nodes != 1:
+def _alone(path: Path, bundle: Bundle | None) -> Hosts:
+    declared = bundle.declared if bundle else None
+    if declared is not None and declared.nodes != 1:
         raise PlaceUnknown(
-            f"{bundle.declared.nodes} nodes are declared, and nothing names them: there is no {path}, and "
+            f"{declared.nodes} nodes are declared, and nothing names them: there is no {path}, and "
             "PRELAUNCH_ROSTER is not set."
         )
-    named = next(iter(bundle.declared.node_names), "") or socket.gethostname()
+    named = next(iter(declared.node_names if declared else ()), "") or socket.gethostname()
     name = named if re.fullmatch(NODE_NAME, named) else "node-0"
     return Hosts((name,), name)

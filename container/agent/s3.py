@@ -10,12 +10,34 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = Path(__file__).parents[2] / "lib"  # what the image brings for the agent alone
+# What the image brings for the agent alone: beside the agent, or in our image where another place gave the agent.
+LIBRARIES = tuple(dict.fromkeys((Path(__file__).parents[2] / "lib", Path("/opt/prelaunch/lib"))))
 CONNECT_S, READ_S, ATTEMPTS = 5, 20, 3
 
 
+# botocore 1.44.5, retries/standard.py: the codes of throttling; 408, 429 and every 5xx pass as well.
+PASSING = frozenset(
+    ("SlowDown", "Throttling", "ThrottlingException", "RequestTimeout", "RequestLimitExceeded")
+)
+MISSING = ("NoSuchKey", "404")
+
+
 class S3Error(Exception):
-    """An object could not be read or written."""
+    """An object could not be read or written. `passing` says that trying again may help."""
+
+    passing = True
+
+
+class NoObject(S3Error):
+    """There is no such object."""
+
+    passing = False
+
+
+class S3Refused(S3Error):
+    """S3 said no, and will say it again."""
+
+    passing = False
 
 
 def is_url(place: str) -> bool:
@@ -48,7 +70,17 @@ def _call(url: str, call: Any) -> Any:
     try:
         return call(client)
     except errors as error:
-        raise S3Error(f"{url}: {error}") from error
+        raise _kind(error)(f"{url}: {error}") from error
+
+
+def _kind(error: Exception) -> type[S3Error]:
+    answer = getattr(error, "response", None) or {}
+    code = str(answer.get("Error", {}).get("Code", ""))
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in MISSING:
+        return NoObject
+    final = 400 <= status < 500 and status not in (408, 429) and code not in PASSING
+    return S3Refused if final else S3Error
 
 
 @lru_cache(maxsize=1)
@@ -56,11 +88,11 @@ def _client() -> tuple[Any, tuple[type[Exception], ...]]:
     try:
         import boto3
     except ImportError:
-        sys.path.append(str(LIBRARIES))
+        sys.path += [str(folder) for folder in LIBRARIES]
         try:
             import boto3
         except ImportError as error:
-            raise S3Error(f"this image has no boto3 ({error}). Use a folder, or the full image.") from error
+            raise S3Refused(f"this image has no boto3 ({error}). Use a folder, or the full image.") from error
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError

@@ -69,6 +69,11 @@ def hyperparameters(root: Path) -> dict[str, str]:
     return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
+def channel(root: Path) -> Path:
+    """The input channel that a launcher of ours fills."""
+    return root / "input" / "data" / "prelaunch"
+
+
 def channel_bundles(root: Path) -> list[Path]:
     """Every bundle.json directly in an input channel."""
     return sorted((root / "input" / "data").glob("*/bundle.json"))

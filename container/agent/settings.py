@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 
 JOIN_S = 180.0  # containers of one job start within a few minutes of each other (judgement)
@@ -17,11 +18,20 @@ JOIN_S = 180.0  # containers of one job start within a few minutes of each other
 # command the reports came together long ago, so that a checkpoint may take longer.
 GRACE_S, COMMAND_GRACE_S = 40.0, 75.0
 UPLOAD_S = 40.0
+MOST_ASKED_S = 28 * 86400.0  # a training job's longest run ("CreateTrainingJob": MaxRuntimeInSeconds)
 PORT = 28470  # below the kernel's ephemeral ports, which begin at 32768
 
 
 class SettingsError(Exception):
     """A setting cannot be used. The message names it and the remedy."""
+
+
+class Verb(Enum):
+    """What the agent does: the checks alone, the checks and then a command, or a command without checks."""
+
+    CHECK = "check"
+    GATE = "gate"
+    EXEC = "exec"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +41,9 @@ class Settings:
     `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. The agent
     listens on `port`, the checks on the next one, the rendezvous is the one after. `python` runs the checks, ""
     is the agent's own.
+
+    With `keep` the machine gets a token that the next job on it can show, with `pooled` the token that it shows is looked
+    for. Nodes hold `ask_s` for a person's answer, which lies below `answers`, a folder or an s3:// prefix.
     """
 
     root: Path
@@ -38,8 +51,13 @@ class Settings:
     bundle: str = ""
     upload: str = ""
     command: tuple[str, ...] = ()
+    verb: Verb = Verb.CHECK
     confirm: str = ""
+    pooled: bool = False
+    keep: bool = False
     observe: bool = False
+    ask_s: float = 0.0
+    answers: str = ""
     attempt: str = ""
     roster: str = ""
     node: str = ""
@@ -70,14 +88,20 @@ def make(
         found = (place.get(key) for place in places for key in (variable, variable.lower()))
         return given.get(name) or next((value for value in found if value), "")
 
+    command = parse_command("PRELAUNCH_COMMAND", find("command"))
     return Settings(
         root=root,
         out=Path(find("out") or root / "output" / "data"),
         bundle=find("bundle"),
         upload=find("upload"),
-        command=_command(find("command")),
+        command=command,
+        verb=Verb.GATE if command else Verb.CHECK,
         confirm=find("confirm"),
+        pooled=_flag("pooled", find("pooled")),
+        keep=_flag("keep", find("keep")),
         observe=_flag("observe", find("observe")),
+        ask_s=_number("ask_s", find("ask_s"), 0.0, most=MOST_ASKED_S),
+        answers=find("answers"),
         attempt=find("attempt"),
         roster=find("roster"),
         node=find("node"),
@@ -90,12 +114,13 @@ def make(
     )
 
 
-def with_command(settings: Settings, command: tuple[str, ...]) -> Settings:
-    """The same with another command."""
-    return dataclasses.replace(settings, command=command)
+def for_verb(settings: Settings, verb: Verb, command: tuple[str, ...]) -> Settings:
+    """The same for a verb that was named, with its command."""
+    return dataclasses.replace(settings, verb=verb, command=command)
 
 
-def _command(text: str) -> tuple[str, ...]:
+def parse_command(named: str, text: str) -> tuple[str, ...]:
+    """A JSON list of words; () for no text. Raises SettingsError, which says where it was `named`."""
     if not text:
         return ()
     try:
@@ -103,9 +128,7 @@ def _command(text: str) -> tuple[str, ...]:
     except ValueError:
         words = None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise SettingsError(
-            f'PRELAUNCH_COMMAND is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].'
-        )
+        raise SettingsError(f'{named} is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].')
     return tuple(words)
 
 

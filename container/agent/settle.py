@@ -67,10 +67,13 @@ class Attempt:
 
 
 class Settlement:
-    """Delivers this host's report, or collects all. `finish` says that the child has ended, and how."""
+    """Delivers this host's report, or collects all. `finish` says that the child has ended, and how.
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+    `whole` is called once the report grows no more, with a command after the checks while that runs.
+    """
+
+    def __init__(self, attempt: Attempt, whole: Callable[[], None] = lambda: None) -> None:
+        self._attempt, self._whole = attempt, whole
         self._begun = now()
         self._ended = threading.Event()
         self._hurry = threading.Event()
@@ -102,6 +105,7 @@ class Settlement:
             continue
         if not path.exists() and (attempt.folder / "started" / attempt.node).exists():
             return  # the proven machines were confirmed: nothing was checked
+        self._whole()
         note = json.dumps({"report": _text(path), "last_words": self._last_words})
         if attempt.keeps:
             attempt.desk.put(self._key(attempt.node), note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,19 +14,26 @@ from checks.roster import Member, Roster
 from container.agent import address
 from container.agent.places import Hosts
 from container.agent.roll import Roll
-from container.agent.settings import Settings
+from container.agent.sagemaker import channel
+from container.agent.settings import Settings, Verb
 from container.agent.signals import Signals
 
 PACKAGES = Path(__file__).parents[2]
+SHOWN = "PRELAUNCH_POOL_TOKEN"  # checks.system reads it
+WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.gate goes back there
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is known before the roll call. `scratch` holds bundle.json, and pass.json where there is one."""
+    """What is known before the roll call. `scratch` holds bundle.json, and pass.json where there is one.
+
+    `bundle` is None only where a command runs without checks.
+    """
 
     settings: Settings
     signals: Signals
-    bundle: Bundle
+    gate_id: str
+    bundle: Bundle | None
     hosts: Hosts
     scratch: Path
     has_pass: bool
@@ -63,25 +71,48 @@ def roster(scene: Scene, roll: Roll) -> Roster:
 
 
 def arguments(scene: Scene) -> tuple[str, ...]:
-    """The checks alone, or the gate in front of the command."""
+    """The checks alone, the gate in front of the command, or the command alone."""
     settings, scratch = scene.settings, scene.scratch
-    verb = "gate" if settings.command else "run"
-    common = ("--bundle", str(scratch / "bundle.json"), "--out", str(settings.out))
+    if settings.verb is Verb.EXEC:
+        return filled(settings)
+    verb = "gate" if settings.verb is Verb.GATE else "run"
+    common = ("--bundle", str(scratch / "bundle.json"), "--out", str(settings.out.absolute()))
     argv = [settings.python or sys.executable, "-m", "checks", verb, *common]
-    if settings.command:
+    if settings.verb is Verb.GATE:
         argv += ["--confirm", str(scratch / "pass.json")] if scene.has_pass else []
+        argv += ["--pooled"] if scene.has_pass and settings.pooled else []
+        argv += ["--ask-s", f"{settings.ask_s:g}"] if settings.ask_s else []
         argv += ["--observe"] if settings.observe else []
         argv += ["--", *settings.command]
     return tuple(argv)
 
 
-def environment(scene: Scene, token: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The container's own, and where this node is."""
+def filled(settings: Settings) -> tuple[str, ...]:
+    """The command with {job}, {out} and {python} for this host's folders and interpreter."""
+    words = {
+        "{job}": str(channel(settings.root)),
+        "{out}": str(settings.out),
+        "{python}": settings.python or sys.executable,
+    }
+    return tuple(
+        re.sub(r"\{(?:job|out|python)\}", lambda found: words[found[0]], word) for word in settings.command
+    )
+
+
+def environment(
+    scene: Scene, token: str, inherited: Mapping[str, str], pool_token: str = ""
+) -> dict[str, str]:
+    """The container's own, and where this node is. Who starts the job cannot give it a pool's token."""
     paths = (str(PACKAGES), *inherited.get("PYTHONPATH", "").split(os.pathsep))
     return {
-        **inherited,
+        # Ranks that share a host must not each take all of its cores, as with torchrun.
+        **({"OMP_NUM_THREADS": "1"} if scene.settings.verb is Verb.EXEC else {}),
+        **{key: value for key, value in inherited.items() if key != SHOWN},
+        **({SHOWN: pool_token} if pool_token else {}),
         "PRELAUNCH_ROSTER": str(scene.scratch / "roster.json"),
         "PRELAUNCH_NODE": scene.hosts.node,
+        # The checks run elsewhere: an image may have a checks/ of its own where it works. The command gets it back.
+        **({WORKING: os.getcwd()} if scene.settings.verb is Verb.GATE else {}),
         "PRELAUNCH_ATTEMPT": token,
         "PRELAUNCH_SCRATCH": str(scene.scratch / "scratch"),
         "PYTHONPATH": os.pathsep.join(path for path in dict.fromkeys(paths) if path),

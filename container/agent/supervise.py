@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from checks.processes import end_children, end_tree, leashed, reap
 from container.agent.signals import Signals
@@ -14,13 +15,19 @@ POLL_S = 0.1
 KILLED_S = 15.0  # a process that stands in the kernel (state D) is not waited for any longer
 
 
-def run(argv: Sequence[str], environment: Mapping[str, str], signals: Signals, grace_s: float) -> int:
+def run(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    signals: Signals,
+    grace_s: float,
+    cwd: Path | None = None,
+) -> int:
     """The exit code of `argv`, 128 + N after signal N; ended `grace_s` after a signal. Raises OSError.
 
     Nothing that it started runs on, nor the agent's host engine, the only other process that the agent starts: reaping
     all is safe.
     """
-    child = subprocess.Popen(leashed(argv), env=environment, stdin=subprocess.DEVNULL)
+    child = subprocess.Popen(leashed(argv), env=environment, stdin=subprocess.DEVNULL, cwd=cwd)
     signals.watch(child.pid)
     code = None
     while code is None:

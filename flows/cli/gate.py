@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.gateout import interrupted, nothing_judged, show
 from flows.cli.output import Exit, OutputError, add_output_arguments, require_writable, write_stderr
-from flows.cli.plan import add_gate_arguments, reject
+from flows.cli.plan import add_gate_arguments, plans_of, reject
 from tasks import lease as leases
 from tasks.console import Live, live
 from tasks.foreground import Foreground, Interrupted, deaf, hold_signals, release_signals
@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         request = GateRequest(gate_file=arguments.file, advanced=_advanced(arguments))
         setting = open_setting(request)
         require_writable(arguments)
+        plans_of(setting, request.advanced.ask_minutes)
         setting.store.probe()
         hold_signals()  # a lease that is taken and not yet known here could not be released
         held = take(setting)
@@ -155,14 +156,19 @@ def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) ->
         overrides=arguments.overrides,
         store=setting.address,
         baseline=_baseline(arguments),
-        # The embedded server ends with this process and has no UI: nobody could answer.
-        ask_minutes=0 if embedded else ASK_MINUTES,
+        ask_minutes=_ask_minutes(embedded),
     )
     return GateRequest(gate_file=str(Path(arguments.file).absolute()), wait=wait, advanced=advanced)
 
 
 def _advanced(arguments: argparse.Namespace) -> Advanced:
-    return Advanced(overrides=arguments.overrides, baseline=_baseline(arguments))
+    minutes = _ask_minutes(embedded=not configured_api_url(os.environ, Path.cwd()))
+    return Advanced(overrides=arguments.overrides, baseline=_baseline(arguments), ask_minutes=minutes)
+
+
+def _ask_minutes(embedded: bool) -> int:
+    """The embedded server ends with this process and has no UI: nobody could answer."""
+    return 0 if embedded else ASK_MINUTES
 
 
 def _baseline(arguments: argparse.Namespace) -> str:

@@ -7,10 +7,11 @@ import signal
 
 from checks.cost import Cost
 from checks.model import Verdict
+from checks.report import plain
 from flows.cli.output import Exit, json_text, text_of, verdict_json, write_files, write_stderr, write_stdout
 from tasks.costing import cost_json
 from tasks.kept import kept_verdict
-from tasks.outcome import Outcome, Training
+from tasks.outcome import Outcome, Placed, Training
 from tasks.render.clean import one_line
 from tasks.setting import Setting
 
@@ -44,6 +45,7 @@ def document(outcome: Outcome) -> dict[str, object]:
         gate_id=outcome.gate_id,
         reason=outcome.reason,
         cost=judged.beside.cost if judged else None,
+        placement=outcome.placement,
     )
 
 
@@ -86,6 +88,7 @@ def _document(
     gate_id: str,
     reason: str,
     cost: Cost | None = None,
+    placement: Placed | None = None,
 ) -> dict[str, object]:
     return {
         "decision": decision,
@@ -95,6 +98,7 @@ def _document(
             "job_id": training.job_id if training else None,
             "state": training.state.value if training else None,
         },
+        "placement": plain(placement),
         "report": report,
         "html": html,
         "gate_id": gate_id,
@@ -111,6 +115,8 @@ def _after(outcome: Outcome) -> list[str]:
     if training is not None:
         detail = f" ({training.detail})" if training.detail else ""
         lines.append(f"Training: {training.job_id} {training.state.value}{detail}")
+    if outcome.placement is not None and (outcome.placement.proof or training is not None):
+        lines.append(f"Machines: {one_line(str(outcome.placement), 500)}")
     if outcome.html:
         lines.append(f"Report:   {outcome.html}")
     return ["", *lines]

@@ -9,10 +9,10 @@ import shlex
 from checks.report import plain
 from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout
 from tasks.gateread import GateFileError
-from tasks.jobs import planned_jobs
-from tasks.launchers.base import ApiCall, LaunchError, Line, Look, Plan, Request
+from tasks.jobs import hold_for, planned_jobs
+from tasks.launchers.base import ApiCall, LaunchError, LaunchRejected, Line, Look, Plan, Request
 from tasks.request import Advanced, GateRequest
-from tasks.setting import open_setting
+from tasks.setting import Setting, open_setting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         request = GateRequest(gate_file=arguments.file, advanced=Advanced(overrides=arguments.overrides))
         setting = open_setting(request)
-        plans = tuple(setting.launcher.plan(job) for job in planned_jobs(setting))
+        plans = plans_of(setting, request.advanced.ask_minutes)
         lines = () if arguments.offline else setting.launcher.preflight(plans)
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
@@ -51,6 +51,15 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_stdout("\n".join([*map(_text, requests), *map(_uploads, plans), *map(_line, lines)]))
     return int(Exit.REJECTED if any(line.look is Look.WRONG for line in lines) else Exit.GO)
+
+
+def plans_of(setting: Setting, ask_minutes: int) -> tuple[Plan, ...]:
+    """Of every job. Raises GateFileError: what a launcher refuses here, the file says."""
+    jobs = planned_jobs(setting, hold_for(setting, ask_minutes))
+    try:
+        return tuple(setting.launcher.plan(job) for job in jobs)
+    except LaunchRejected as error:
+        raise GateFileError(setting.file, "", str(error)) from error
 
 
 def reject(form: str, error: Exception) -> int:
@@ -86,5 +95,4 @@ def _uploads(plan: Plan) -> str:
 
 
 def _line(line: Line) -> str:
-    remedy = f" {line.remedy}" if line.remedy else ""
-    return f"# {line.look.value:6} {line.what}: {line.said}{remedy}\n"
+    return f"# {line.look.value:6} {line.told}\n"

@@ -118,6 +118,15 @@ class Line:
     said: str
     remedy: str = ""
 
+    @property
+    def told(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.what}: {self.said.rstrip('.')}. {self.remedy}"
+            if self.remedy
+            else f"{self.what}: {self.said}"
+        )
+
 
 @dataclass(frozen=True)
 class JobSpec:
@@ -210,7 +219,8 @@ class JobStatus:
     """What the engine says. `detail` is evidence, never a verdict: an exit code condemns no hardware.
 
     `attempt` is the token of the job's current start, "" while it is not known; `earlier` are those of starts before it,
-    where the engine starts a job again. `history` is every state it went through, with the engine's own words.
+    where the engine starts a job again. `history` is every state it went through, with the engine's own words. `absent` says
+    that the engine answered and has no such job: UNKNOWN alone may mean that nobody answered.
     """
 
     state: JobState
@@ -220,6 +230,7 @@ class JobStatus:
     trouble: Trouble = Trouble.NONE
     earlier: tuple[str, ...] = ()
     history: tuple[str, ...] = ()
+    absent: bool = False
 
 
 class Launcher(Protocol):
@@ -248,7 +259,7 @@ class Launcher(Protocol):
         ...
 
     def state(self, name: str) -> JobStatus:
-        """The job's state; UNKNOWN where the engine does not know it or does not answer."""
+        """The job's state; UNKNOWN where the engine does not know it (`absent`) or does not answer."""
         ...
 
     def fetch(self, name: str, into: Path) -> None:

@@ -85,14 +85,18 @@ class LocalLauncher:
     def state(self, name: str) -> JobStatus:
         folder = self._known(name)
         if folder is None:
-            return JobStatus(JobState.UNKNOWN, f"no job {name!r:.80} under {self.root}", "", {})
+            return JobStatus(JobState.UNKNOWN, f"no job {name!r:.80} under {self.root}", "", {}, absent=True)
         progress, keepers = folder.progress(), folder.keepers()
         if progress is not None and progress.state.final:
             local_end.settle(keepers)
             return progress.status()
         if keepers is None:
             return JobStatus(
-                JobState.UNKNOWN, f"{name} was submitted and never started. Submit it again.", "", {}
+                JobState.UNKNOWN,
+                f"{name} was submitted and never started. Submit it again.",
+                "",
+                {},
+                absent=True,
             )
         if keepers.alive():
             return (progress or Progress(JobState.PENDING, "starting", keepers.attempt)).status()

@@ -2,8 +2,8 @@
 
 FAKE says what it plays: healthy | wrong (a check that the policy fails) | silent (no report, exit code 7) |
 hang (an incomplete report, then nothing until SIGTERM) | stubborn (the same, and SIGTERM is ignored) | orphan
-(healthy, and leaves a process behind). FAKE_<NODE> with "-" and "." as "_" says it for one node. `gate` starts the
-command unless it plays wrong or silent.
+(healthy, and leaves a process behind) | asks (healthy, and its gate holds for an answer to gate FAKE_GATE). FAKE_<NODE>
+with "-" and "." as "_" says it for one node. `gate` starts the command unless it plays wrong or silent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from checks import place
+from checks import asked, place
 from checks.journal import now, write_whole
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
 from checks.place import Station
@@ -58,6 +58,14 @@ def gate(attempt: Path, node: str, part: str) -> int:
     if part == "wrong":
         write_whole(attempt / "failure" / node, b"no_go: it is played to be wrong\n")
         return NO_GO
+    if part == "asks":
+        write_whole(attempt / asked.ASKING / node, b"ask: it is played to be unsure\n")
+        seconds = float(option("--ask-s"))
+        answer = asked.wait(attempt.parent, os.environ["FAKE_GATE"], attempt.name, seconds, print)
+        (attempt / asked.ASKING / node).unlink()
+        if answer is None or answer.word is not asked.Word.LAUNCH:
+            write_whole(attempt / "failure" / node, f"refused: {answer}\n".encode())
+            return NO_GO
     write_whole(attempt / "started" / node, b"")
     command = sys.argv[sys.argv.index("--") + 1 :]
     return os.execvp(command[0], command)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A fake node: the interpreter of a job whose `-m checks run` makes reports up instead of measuring.
 
-Everything else goes to the real interpreter, so `checks gate --confirm` and the training are real. FAKE_NODE
+Everything else goes to the real interpreter, so `checks gate --confirm` and the training are real; of a gate that has to
+check (IN_JOB) the measurements are made up, and its verdict, its hold for an answer and its command are not. FAKE_NODE
 says what it plays: healthy | slow (healthy, after FAKE_SECONDS) | wrong (a wrong sum on the last rank) | silent (no
 report) | half (an incomplete report) | truncated | lone (only node-0 reports) | hang | warn.
 """
@@ -12,35 +13,96 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checks.bundle import Bundle
 
 
 def main() -> None:
     """Play the part, or become the real interpreter."""
-    if sys.argv[1:4] != ["-m", "checks", "run"]:
+    if sys.argv[1:4] == ["-m", "checks", "gate"] and "FAKE_GATE" in os.environ:
+        gate()
+    gates = sys.argv[1:4] == ["-m", "checks", "gate"] and "--confirm" not in sys.argv
+    if sys.argv[1:4] != ["-m", "checks", "run"] and not gates:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     part, node = os.environ.get("FAKE_NODE", "healthy"), os.environ["PRELAUNCH_NODE"]
-    with open("runs", "a", encoding="utf-8") as file:
+    with open(os.environ.get("FAKE_RUNS", "runs"), "a", encoding="utf-8") as file:
         file.write("run\n")
     print(f"fake node {node}: {part}", flush=True)
     if part == "hang":
         time.sleep(600)
-    if part == "silent" or (part == "lone" and node != "node-0"):
+    if part == "silent" or (part == "lone" and node not in ("node-0", "algo-1")):
         sys.exit(7)
     if part == "slow":
         time.sleep(float(os.environ.get("FAKE_SECONDS", "2")))
-    write(part, node, Path(option("--bundle")), Path(option("--out")))
+    from checks import bundle as bundles
+
+    bundle = bundles.load(Path(option("--bundle")).read_bytes())
+    attempt = os.environ["PRELAUNCH_ATTEMPT"]
+    write(part, node, bundle, Path(option("--out")), attempt)
+    if gates:
+        decide_here(node, bundle, Path(option("--out")) / attempt, attempt)
 
 
-def write(part: str, node: str, bundle_path: Path, out: Path) -> None:
+def gate() -> None:
+    """The real gate in front of a command (FAKE_GATE), of which the measurements alone are made up."""
+    import checks.gate
+    from checks.commands import main as command
+
+    def made_up(station: Any, attempt: str, out: Path, responder: object) -> SimpleNamespace:
+        part = os.environ.get("FAKE_NODE", "healthy")
+        with open(os.environ.get("FAKE_RUNS", "runs"), "a", encoding="utf-8") as file:
+            file.write("run\n")
+        write(part, station.node, station.bundle, out, attempt)
+        return SimpleNamespace(path=out / attempt / "nodes" / f"{station.node}.json")
+
+    setattr(checks.gate, "run_beside", made_up)  # noqa: B010 - a name that it imported
+    sys.exit(command(sys.argv[3:]))
+
+
+def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
+    """What a node of a gate does with everybody's reports: decide, hold where it must, become the command or end."""
+    from checks import asked
+    from checks.facts.shipped import builtin
+    from checks.merge import merge
+    from checks.model import Answer
+    from checks.report import dump_plain
+    from checks.verdict import decide
+
+    deadline = time.monotonic() + 10
+    while len(list(out.glob("nodes/*.json"))) < bundle.declared.nodes and time.monotonic() < deadline:
+        time.sleep(0.02)
+    files = {path.stem: path.read_bytes() for path in out.glob("nodes/*.json")}
+    verdict = decide(merge(bundle, attempt, files, "2026-11-22T00:00:00Z"), bundle.policy, builtin())
+    (out / "verdicts").mkdir(exist_ok=True)
+    (out / "verdicts" / f".{node}.tmp").write_bytes(dump_plain(verdict))
+    (out / "verdicts" / f".{node}.tmp").rename(out / "verdicts" / f"{node}.json")
+    go = verdict.answer is Answer.GO
+    if verdict.answer is Answer.ASK and "--ask-s" in sys.argv:
+        found = asked.wait(out.parent, bundle.gate_id, attempt, float(option("--ask-s")), print)
+        go = found is not None and found.word is asked.Word.LAUNCH
+    kind = "started" if go else "failure"
+    (out / kind).mkdir(exist_ok=True)
+    (out / kind / node).write_text("" if go else f"{verdict.answer.value}: refused here\n")
+    if not go:
+        sys.exit(1)
+    words = sys.argv[sys.argv.index("--") + 1 :]
+    words = [sys.executable if word == "{python}" else word for word in words]
+    os.execv(words[0], words)
+
+
+def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None:
     """A report in which every planned check has measured something."""
     from checks import bundle as bundles
     from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
     from checks.report import NodeReport, dump_plain
     from checks.system import identity_of_node
 
-    bundle, attempt = bundles.load(bundle_path.read_bytes()), os.environ["PRELAUNCH_ATTEMPT"]
     plan = bundles.plan_of(bundle)[1]
-    index, per = int(node.rpartition("-")[2]), bundle.declared.ranks_per_node
+    names, per = bundle.declared.node_names, bundle.declared.ranks_per_node
+    index = names.index(node)
     ranks = [rank_subject(node, rank) for rank in range(index * per, (index + 1) * per)]
     peers = tuple(name for name in bundle.declared.node_names if name != node)
     known: dict[str, Value] = {
@@ -57,7 +119,7 @@ def write(part: str, node: str, bundle_path: Path, out: Path) -> None:
     for planned in (row for row in plan if row.skip is None):
         for subject in ranks if planned.scope is Scope.RANK else [node]:
             metrics = {name: known.get(name, 1) for name in planned.metrics}
-            if planned.check == "collective.all_reduce" and subject == f"node-1/rank-{2 * per - 1}":
+            if planned.check == "collective.all_reduce" and subject == rank_subject(names[-1], 2 * per - 1):
                 metrics["wrong_elements"] = {"wrong": 12, "warn": 1}.get(part, 0)
             rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))
     me = Node(node, index, attempt, bundle.catalogue, part != "half", identity_of_node())

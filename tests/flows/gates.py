@@ -25,25 +25,34 @@ def write_gate(
     training_minutes: float = 1.0,
     fake: bool = True,
     nodes: int = 2,
+    launcher: str = "local",
+    cluster: str = "",
+    options: str = "",
+    more: str = "",
 ) -> Path:
-    """A gate file, its policy, and the interpreter that plays the nodes; the store is folder/store."""
+    """A gate file, its policy, and the interpreter that plays the nodes; the store is folder/store.
+
+    `cluster`, `options` and `more` are lines of [cluster], [cluster.options] and [training].
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.toml").write_text(_policy(on_warn), encoding="utf-8")
     interpreter = _interpreter(folder) if fake else sys.executable
+    here = f"grace_s = 0.5\npython = {json.dumps(str(interpreter))}"
     path = folder / "gate.toml"
     path.write_text(
         f"""
 name = "test"
 [cluster]
 name = "test"
-launcher = "local"
+launcher = "{launcher}"
+{cluster}
 [cluster.declared]
 instance_type = "cpu"
 nodes = {nodes}
 ranks_per_node = 2
 [cluster.options]
-grace_s = 0.5
-python = {json.dumps(str(interpreter))}
+{here if launcher == "local" else ""}
+{options}
 [checks]
 profile = "{profile}"
 network_s = 5.0
@@ -56,6 +65,7 @@ file = "policy.toml"
 command = {json.dumps(list(training))}
 distributed = "none"
 max_runtime_minutes = {training_minutes}
+{more}
 [store]
 path = {json.dumps(str(folder / "store"))}
 """,

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from checks import asked
 from checks import bundle as bundles
+from checks.asked import Word
 from checks.bundle import Pass, PassedNode
 from checks.model import SCHEMA_VERSION
-from checks.system import identity_of_node
+from checks.policy import OnWarn, Policy, Rule
+from checks.system import POOL_TOKEN, identity_of_node
+from tasks.launchers.base import JobState, Launcher
 from tests.survival.world import Ended, World, run
 
 TRAIN = (
@@ -19,6 +28,39 @@ TRAIN = (
 )
 GATE = ("{python}", "-m", "checks", "gate", "--bundle", "{job}/bundle.json", "--out", "{out}")
 NAMES = ("node-0", "node-1")
+
+
+@dataclass(frozen=True)
+class Unsure(World):
+    """Whatever its machines are, a person is asked."""
+
+    @property
+    def policy(self) -> Policy:
+        """One warning that nothing can avoid."""
+        made = super().policy
+        rule = Rule("cpus", "the test", warn_below=1e6, level="WARN", remedy="none")
+        line = dataclasses.replace(made.checks["system.resources"], rules=(rule,))
+        return dataclasses.replace(made, on_warn=OnWarn.ASK, checks={**made.checks, "system.resources": line})
+
+
+def answering(word: Word) -> Callable[[Launcher, str], None]:
+    """Answer as soon as every host holds."""
+
+    def answer(launcher: Launcher, name: str) -> None:
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline and not (status := launcher.state(name)).state.final:
+            with tempfile.TemporaryDirectory() as folder:
+                launcher.fetch(name, Path(folder))
+                holding = {path.name for path in Path(folder).rglob(f"{asked.ASKING}/*")}
+            if set(NAMES) == holding:
+                gate_id = name.removesuffix("-check-1")
+                data = asked.make(gate_id, status.attempt, word, "ada", "it is known", "now")
+                launcher.answer(name, status.attempt, data)
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"not all hosts held: {launcher.state(name)}")
+
+    return answer
 
 
 def trained(folder: Path) -> set[str]:
@@ -104,3 +146,81 @@ def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
 
     assert ({"node-0"}, {"node-0": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)
+
+
+@pytest.mark.parametrize(
+    ("word", "started", "code"),
+    [(Word.LAUNCH, set(NAMES), 0), pytest.param(Word.REFUSE, set[str](), 1, marks=pytest.mark.long)],
+)
+def test_hosts_hold_until_a_person_answered(tmp_path: Path, word: Word, started: set[str], code: int) -> None:
+    """All go on, and their pass says on whose word; or none, and the reason says who and why."""
+    command = (*GATE, "--ask-s", "60", "--", *TRAIN)
+    ended = run(Unsure(2, 1), tmp_path, answering(word), command=command)
+    passes = {bundles.load_pass(path.read_bytes()).on_word for path in ended.fetched.rglob("passes/*")}
+
+    assert (started, dict.fromkeys(NAMES, code)) == (trained(tmp_path), dict(ended.status.exit_codes))
+    assert passes == ({"ada at now: it is known"} if started else set())
+    assert all("refused by ada: it is known" in said for said in failures(ended))
+
+
+@pytest.mark.long
+def test_without_an_answer_no_host_starts(tmp_path: Path) -> None:
+    """Silence is no leave; who was asked what is in the reason."""
+    ended = run(Unsure(1, 1), tmp_path, command=(*GATE, "--ask-s", "1", "--", *TRAIN))
+
+    assert (set(), {"node-0": 1}) == (trained(tmp_path), dict(ended.status.exit_codes))
+    assert all("nobody answered in 1 s: ask: node-0: system.resources" in said for said in failures(ended))
+
+
+def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
+    """SIGTERM while a person thinks: no host starts, and the reason outlives it."""
+
+    def end(launcher: Launcher, name: str) -> None:
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline and not list(tmp_path.rglob(f"{asked.ASKING}/node-0")):
+            time.sleep(0.1)
+        begun = time.monotonic()
+        launcher.cancel(name)
+        assert 10 > time.monotonic() - begun
+
+    ended = run(Unsure(1, 1), tmp_path, end, command=(*GATE, "--ask-s", "600", "--", *TRAIN))
+
+    assert (set(), JobState.CANCELLED) == (trained(tmp_path), ended.status.state)
+    assert all("SIGTERM" in said for said in failures(ended)) and failures(ended)
+
+
+def pooled(tmp_path: Path, tokens: dict[str, str], changed: dict[str, str]) -> Ended:
+    """A pass whose machines hold tokens, and hosts that show some, each by a wrapper as an agent of its own."""
+    nodes = tuple(
+        PassedNode(name, rank, {**identity_of_node(), "pool_token": token, **changed})
+        for rank, (name, token) in enumerate((("algo-1", "first"), ("algo-2", "second")))
+    )
+    proven = bundles.dump(Pass(SCHEMA_VERSION, "earlier", "digest", "2026-01-01T00:00:00Z", nodes))
+    shown = " ".join(f"{node}) export {POOL_TOKEN}={token};;" for node, token in tokens.items())
+    wrapper = ("sh", "-c", f'case $PRELAUNCH_NODE in {shown} esac; exec "$@"', "sh")
+    command = (*wrapper, *GATE, "--confirm", "{job}/pass.json", "--pooled", "--", *TRAIN)
+    return run(World(2, 1), tmp_path, command=command, files={"pass.json": proven})
+
+
+def test_machines_of_a_pool_start_in_any_order(tmp_path: Path) -> None:
+    """Other names, the other way round, without a second check."""
+    ended = pooled(tmp_path, {"node-0": "second", "node-1": "first"}, {})
+
+    assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "changed"),
+    [
+        ({"node-0": "first"}, {}),
+        pytest.param({"node-0": "first", "node-1": "first"}, {}, marks=pytest.mark.long),
+    ],
+    ids=["a machine without", "one token twice"],
+)
+def test_a_pool_of_other_machines_is_checked_again_in_place(
+    tmp_path: Path, tokens: dict[str, str], changed: dict[str, str]
+) -> None:
+    """A machine was replaced in the pool, or shows what only another one can."""
+    ended = pooled(tmp_path, tokens, changed)
+
+    assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))

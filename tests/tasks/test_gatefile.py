@@ -151,6 +151,8 @@ def test_a_policy_error_names_the_policy_file(tmp_path: Path) -> None:
         ("training.command=['sh']", "what will run"),
         ("training.command.0=sh", "what will run"),
         ("training.environment.PATH=/tmp", "what will run"),
+        ("training.model_trainer=os:system", "code that will run"),
+        ("training={model_trainer='os:system'}", "code that will run"),
         ("policy.file=/tmp/p.toml", "a path"),
         ("policy={file='x'}", "a path"),
         ("policy={file='x', mode='observe'}", "is a table"),

@@ -122,6 +122,12 @@ def test_evidence_names_no_gpu_to_reset() -> None:
     assert () == commands(finding, _verdict(finding), Place("local"))
 
 
+def test_where_no_machines_are_kept_there_is_no_pool_to_release() -> None:
+    """A placement without a pool (IN_JOB, NONE) names no job."""
+    finding = _finding()
+    assert () == commands(finding, _verdict(finding), Place("sagemaker", "p5.48xlarge"))
+
+
 def test_a_hostile_node_name_is_quoted() -> None:
     """It comes from a report, and is pasted into a shell."""
     finding = _finding("node; rm -rf ~")

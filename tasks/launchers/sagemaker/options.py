@@ -53,7 +53,7 @@ class SageMakerOptions:
     placement: Placed = Placed.POOLED
     code: Code = Code.AUTO
     volume_gb: Annotated[int, Range(1, 16384)] = 100
-    keep_alive_s: Annotated[int, Range(0, 21600)] = KEEP_ALIVE_S
+    keep_alive_s: Annotated[int, Range(0, KEEP_ALIVE_S)] = KEEP_ALIVE_S
     subnets: tuple[str, ...] = ()
     security_group_ids: tuple[str, ...] = ()
     volume_kms_key: str = ""

@@ -19,7 +19,7 @@ import pytest
 from tests.flows.gates import processes_below, runs, write_gate
 
 ROOT = Path(__file__).parents[3]
-KEYS = {"decision", "verdict", "cost", "training", "report", "html", "gate_id", "reason"}
+KEYS = {"decision", "verdict", "cost", "training", "placement", "report", "html", "gate_id", "reason"}
 SLEEP = ("{python}", "-c", "import time; open('began', 'a').write('x'); time.sleep(3); print('trained')")
 
 pytestmark = pytest.mark.timeout(180)
@@ -82,6 +82,7 @@ def test_a_go_prints_one_document(tmp_path: Path) -> None:
     assert (code, set(said), said["decision"]) == (0, KEYS, "launched")
     assert said["verdict"]["coverage"]["ranks"] == {"observed": 4, "declared": 4}
     assert said["training"] == {"job_id": f"{said['gate_id']}-train-1", "state": "succeeded"}
+    assert said["placement"] == {"kind": "pinned", "proof": ["all 2 hosts confirmed: boot id"]}
     assert Path(said["report"]).is_file() and Path(said["html"]).is_file()
     assert stderr.count("embedded") == 1
     assert " | " not in stderr  # Prefect's own lines

@@ -1,0 +1,63 @@
+"""Brings a person's answer to the checks that hold on this host: <prefix>/<attempt>.json -> out/<attempt>/answer.json."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from checks import asked
+from checks.decode import DecodeError
+from checks.journal import write_whole
+from container.agent import fetch
+from container.agent.leave import say
+
+LOOK_S = 0.5
+FIRST_S, MOST_S = 2.0, 15.0
+
+
+class Answers:
+    """A thread of its own. It asks only while this host holds, and until it has an answer to this very attempt."""
+
+    def __init__(self, source: str, gate_id: str, folder: Path, node: str) -> None:
+        self._place = f"{source.rstrip('/')}/{folder.name}.json"
+        self._gate_id, self._folder = gate_id, folder
+        self._asking, self._started = folder / asked.ASKING / node, folder / "started" / node
+        self._closing = threading.Event()
+        self._said = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        if source:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closing.set()
+
+    def _run(self) -> None:
+        wait = LOOK_S
+        while not self._closing.wait(wait):
+            if self._started.exists():
+                return
+            if not self._asking.exists():
+                wait = LOOK_S
+            elif self._brought():
+                return
+            else:
+                wait = FIRST_S if wait < FIRST_S else min(wait * 1.3, MOST_S)
+
+    def _brought(self) -> bool:
+        try:
+            data = fetch.fetch(self._place, asked.ANSWER_BYTES)
+            asked.load(data, self._gate_id, self._folder.name)
+            write_whole(self._folder / asked.ANSWER, data)
+        except fetch.Missing:
+            return False
+        except (fetch.FetchError, DecodeError, OSError) as error:
+            self._say(f"no answer from {self._place}: {error}")
+            return False
+        say(f"an answer came: {self._place}")
+        return True
+
+    def _say(self, message: str) -> None:
+        if message != self._said:
+            self._said = message
+            say(message)

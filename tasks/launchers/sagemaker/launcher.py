@@ -1,0 +1,159 @@
+"""Training jobs of Amazon SageMaker: one request a job, asked about by name alone, so that a wait survives the worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from tasks.launchers.base import (
+    EngineUnavailable,
+    Hold,
+    JobHandle,
+    JobSpec,
+    JobState,
+    JobStatus,
+    LaunchError,
+    LaunchRejected,
+    Line,
+    Placement,
+    Plan,
+)
+from tasks.launchers.sagemaker import ending, logs, pool, states
+from tasks.launchers.sagemaker.attempts import ATTEMPT
+from tasks.launchers.sagemaker.calls import Clients, Limits
+from tasks.launchers.sagemaker.describe import JOB_NAME, Described, describe, names_of
+from tasks.launchers.sagemaker.fetch import Output, Seen
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.sagemaker.places import bucket_of, key_of, places_of
+from tasks.launchers.sagemaker.reasons import trouble_of
+from tasks.launchers.sagemaker.refusals import Refused, explained
+from tasks.launchers.sagemaker.submit import submit
+
+__all__ = ["Options", "SageMakerLauncher", "launcher"]
+
+Options = SageMakerOptions
+ANSWER_S = 20.0  # one look at a job; what did not come by then is asked again at the next
+SILENCE_S = 300.0
+
+
+def launcher(options: SageMakerOptions, root: Path) -> SageMakerLauncher:
+    """What the registry calls. Nothing of a job is kept on this machine."""
+    return SageMakerLauncher(options)
+
+
+class SageMakerLauncher:
+    """Jobs of one account and region; everything that is known of them is in SageMaker, S3 and CloudWatch."""
+
+    silence_s = SILENCE_S
+
+    def __init__(self, options: SageMakerOptions, limits: Limits | None = None) -> None:
+        self.options = options
+        self.placement = options.strength
+        self.poll_s = options.poll_seconds
+        self.start_s = options.start_minutes * 60
+        self.keeps_s = float(options.keep_alive_s) if self.placement is Placement.POOLED else None
+        self.clients = Clients(options.region, limits, attempts=1)
+        self._outputs: dict[str, Output] = {}
+
+    def node_names(self, nodes: int) -> tuple[str, ...]:
+        return names_of(nodes)
+
+    def plan(self, job: JobSpec) -> Plan:
+        from tasks.launchers.sagemaker.plan import make_plan
+
+        return make_plan(job, self.options)
+
+    def submit(self, plan: Plan) -> JobHandle:
+        return submit(self.clients, plan)
+
+    def state(self, name: str) -> JobStatus:
+        try:
+            described = describe(self.clients, name, ANSWER_S)
+            if described is None:
+                said = f"SageMaker in {self.options.region} knows no training job {name!r:.80}"
+                return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+            return self._status(name, described)
+        except LaunchError as error:
+            return JobStatus(JobState.UNKNOWN, str(error), "", {})
+
+    def fetch(self, name: str, into: Path) -> None:
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            if not JOB_NAME.fullmatch(name):
+                return
+            described = describe(self.clients, name, ANSWER_S)
+            if described is not None:
+                ended = described if states.state_of(described).final else None
+                self._output(name).fetch(into, ended)
+        except OSError as error:
+            raise LaunchError(
+                f"{name}: {into} cannot be written ({error.strerror or error}). Free space, or choose another folder."
+            ) from error
+
+    def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
+        if not JOB_NAME.fullmatch(name) or not re.fullmatch(r"[A-Za-z0-9-]{1,63}", node):
+            return ""
+        return logs.tail(self.clients, name, node, last_bytes)
+
+    def cancel(self, name: str) -> None:
+        ending.cancel(self.clients, name, self.poll_s)
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+        from tasks.launchers.sagemaker.preflight import look
+
+        return look(plans, self.options, Clients(self.options.region))
+
+    def hold(self, name: str) -> Hold:
+        return pool.hold(self.clients, name)
+
+    def release(self, name: str) -> str:
+        return pool.release(self.clients, name, self.poll_s)
+
+    def answer(self, name: str, attempt: str, data: bytes) -> None:
+        if not JOB_NAME.fullmatch(name) or not re.fullmatch(ATTEMPT, attempt):
+            raise LaunchRejected(f"there is no attempt {attempt!r:.80} of job {name!r:.80} to answer.")
+        self._put(places_of(self.options, name).answer(attempt), data)
+
+    def hand_out(self, name: str, report: bytes) -> str:
+        if not JOB_NAME.fullmatch(name):
+            return ""
+        place = places_of(self.options, name).seed
+        self._put(place, report)
+        return place
+
+    def _status(self, name: str, described: Described) -> JobStatus:
+        state, detail = states.state_of(described), states.detail_of(described)
+        seen, output = Seen(), self._output(name)
+        if states.trained(described):
+            try:
+                seen = output.look(described)
+            except LaunchError as error:
+                if state.final and isinstance(error, EngineUnavailable):
+                    raise  # whether there are reports is not known: ask again
+                seen = output.last  # a job that runs is not given up because S3 is silent
+                detail = f"{detail}: its reports cannot be looked at: {error}"
+        trouble = trouble_of(
+            *states.pair(described), str(described.get("FailureReason") or ""), states.trained(described)
+        )
+        history = (*states.history_of(described), *output.said())
+        status = JobStatus(state, detail, seen.attempt, seen.exit_codes, trouble, seen.earlier, history)
+        return _with_ends(status) if state.final else status
+
+    def _output(self, name: str) -> Output:
+        return self._outputs.setdefault(name, Output(self.clients, places_of(self.options, name)))
+
+    def _put(self, url: str, data: bytes) -> None:
+        try:
+            self.clients.tried(
+                "s3:PutObject",
+                lambda: self.clients.s3.put_object(Bucket=bucket_of(url), Key=key_of(url), Body=data),
+            )
+        except Refused as refusal:
+            raise explained(refusal) from refusal
+
+
+def _with_ends(status: JobStatus) -> JobStatus:
+    """The same, naming the nodes that did not end well."""
+    ends = [f"{node} ended with {code}" for node, code in status.exit_codes.items() if code][:8]
+    return dataclasses.replace(status, detail="; ".join((status.detail, *ends)))

@@ -1,0 +1,99 @@
+"""The end of a host's log, from CloudWatch: group /aws/sagemaker/TrainingJobs, stream <job>/<host>-<epoch>.
+
+Source: "Amazon CloudWatch Logs for Amazon SageMaker AI". A container that starts again gets another stream; the newest counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tasks.launchers.sagemaker.calls import Clients
+from tasks.launchers.sagemaker.lines import MARK
+from tasks.launchers.sagemaker.refusals import Refused, explained
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+STREAMS = 50  # the most that DescribeLogStreams gives at once (CloudWatch Logs API Reference)
+PAGES = 200
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One life of one host's container: the stream's name, and when it began."""
+
+    name: str
+    began: datetime
+
+
+def tail(clients: Clients, job: str, host: str, last_bytes: int) -> str:
+    """The last bytes of what the host printed for people; "" where there is nothing. Raises LaunchError."""
+    found = newest(clients, job, host)
+    return text_of(clients, found, last_bytes, without=MARK) if found else ""
+
+
+def newest(clients: Clients, job: str, host: str) -> Stream | None:
+    """The stream of the host's last start; None where it never printed anything. Raises LaunchError."""
+    try:
+        return _newest(clients, job, host)
+    except Refused as refusal:
+        if refusal.missing:
+            return None
+        raise explained(refusal) from refusal
+
+
+def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = "") -> str:
+    """The stream's end, leaving out lines that begin with `without`. Raises LaunchError."""
+    try:
+        return _tail(clients, stream.name, last_bytes, without)
+    except Refused as refusal:
+        if refusal.missing:
+            return ""
+        raise explained(refusal) from refusal
+
+
+def _newest(clients: Clients, job: str, host: str) -> Stream | None:
+    found: dict[int, str] = {}
+    token: dict[str, str] = {}
+    for _ in range(PAGES):
+        page: dict[str, Any] = clients.tried(
+            "logs:DescribeLogStreams",
+            lambda token=token: clients.logs.describe_log_streams(  # type: ignore[misc]
+                logGroupName=GROUP, logStreamNamePrefix=f"{job}/{host}-", limit=STREAMS, **token
+            ),
+        )
+        for stream in page.get("logStreams", ()):
+            name = str(stream["logStreamName"])
+            epoch = re.fullmatch(r"\d+", name[len(f"{job}/{host}-") :])
+            if epoch:
+                found[int(epoch[0])] = name
+        if not page.get("nextToken"):
+            break
+        token = {"nextToken": page["nextToken"]}
+    return Stream(found[max(found)], _time(max(found))) if found else None
+
+
+def _tail(clients: Clients, stream: str, last_bytes: int, without: str) -> str:
+    """Page by page from the end: GetLogEvents gives the same token again where nothing is left."""
+    text = ""
+    token: dict[str, str] = {}
+    for _ in range(PAGES):
+        page: dict[str, Any] = clients.tried(
+            "logs:GetLogEvents",
+            lambda token=token: clients.logs.get_log_events(  # type: ignore[misc]
+                logGroupName=GROUP, logStreamName=stream, startFromHead=False, **token
+            ),
+        )
+        lines = [str(event.get("message", "")) for event in page.get("events", ())]
+        text = "".join(f"{line}\n" for line in lines if not (without and line.startswith(without))) + text
+        following = page.get("nextBackwardToken")
+        if len(text.encode()) >= last_bytes or not following or token == {"nextToken": following}:
+            break
+        token = {"nextToken": following}
+    return text.encode()[-last_bytes:].decode("utf-8", "replace") if last_bytes > 0 else ""
+
+
+def _time(epoch: int) -> datetime:
+    """The number at a stream's end is seconds; some are written in milliseconds."""
+    return datetime.fromtimestamp(epoch / 1000 if epoch > 1 << 34 else epoch, UTC)

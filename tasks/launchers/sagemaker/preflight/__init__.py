@@ -1,0 +1,51 @@
+"""What is looked at before the first dollar, in the order in which it is told."""
+
+from __future__ import annotations
+
+from tasks.launchers.base import Line, Plan
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.sagemaker.preflight.account import credentials
+from tasks.launchers.sagemaker.preflight.asked import asked_of
+from tasks.launchers.sagemaker.preflight.bucket import prefix, region
+from tasks.launchers.sagemaker.preflight.capacity import plan, types
+from tasks.launchers.sagemaker.preflight.channels import channels, sources
+from tasks.launchers.sagemaker.preflight.groups import groups
+from tasks.launchers.sagemaker.preflight.image import images
+from tasks.launchers.sagemaker.preflight.keys import keys
+from tasks.launchers.sagemaker.preflight.looking import Clients, Probe, look_at, ok
+from tasks.launchers.sagemaker.preflight.pools import pools
+from tasks.launchers.sagemaker.preflight.quotas import quotas
+from tasks.launchers.sagemaker.preflight.rights import inside, passable, starts_jobs, trust
+from tasks.launchers.sagemaker.preflight.subnets import subnets, ways
+from tasks.launchers.sagemaker.trainer_notes import warnings
+
+PROBES = (
+    Probe("credentials", credentials),
+    Probe("instance type", types),
+    Probe("image", images, lambda asked: bool(asked.images)),
+    Probe("S3 prefix", prefix),
+    Probe("S3 region", region),
+    Probe("input channel", channels, lambda asked: bool(sources(asked))),
+    Probe("role", trust),
+    Probe("role passable", passable),
+    Probe("right to start jobs", starts_jobs),
+    Probe("role's own rights", inside),
+    Probe("security groups", groups, lambda asked: bool(asked.networks) or asked.efa),
+    Probe("subnets", subnets, lambda asked: bool(asked.networks)),
+    Probe("way to S3", ways, lambda asked: bool(asked.networks)),
+    Probe("quota", quotas),
+    Probe("training plan", plan, lambda asked: bool(asked.plan)),
+    Probe("warm pool", pools, lambda asked: asked.pooled),
+    Probe("KMS key", keys, lambda asked: bool(asked.keys)),
+)
+
+
+def look(plans: tuple[Plan, ...], options: SageMakerOptions, clients: Clients) -> tuple[Line, ...]:
+    """A line or more for each thing that the requests need, in 20 seconds at the most. Raises nothing; starts nothing.
+
+    The one thing that it writes is an object of 16 bytes below the prefix, which it removes.
+    """
+    if not any(plan.calls for plan in plans):
+        return ()
+    notes = tuple(ok("ModelTrainer", said) for plan in plans for said in warnings(plan))
+    return (*look_at(PROBES, asked_of(plans, options), clients), *notes)

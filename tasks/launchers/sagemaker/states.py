@@ -1,0 +1,120 @@
+"""DescribeTrainingJob's answer in our words: one literal table, and everything that was said kept. Pure.
+
+The pairs are those of the API's documentation (DescribeTrainingJob, SecondaryStatus; botocore 1.44.5 lists Pending,
+Restarting and Updating as well). AWS reserves the right to add more: a pair that is not here is UNKNOWN, never final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tasks.launchers.base import JobState
+from tasks.render.clean import one_line
+
+TABLE: Mapping[tuple[str, str], JobState] = {
+    ("InProgress", "Starting"): JobState.PENDING,
+    ("InProgress", "Pending"): JobState.PENDING,
+    ("InProgress", "LaunchingMLInstances"): JobState.PENDING,
+    ("InProgress", "PreparingTrainingStack"): JobState.PENDING,
+    ("InProgress", "Downloading"): JobState.PENDING,
+    ("InProgress", "DownloadingTrainingImage"): JobState.PENDING,
+    ("InProgress", "Interrupted"): JobState.PENDING,  # spot: it waits for other machines
+    ("InProgress", "Restarting"): JobState.PENDING,  # cluster repair, or a retry after a service error
+    ("InProgress", "Training"): JobState.RUNNING,
+    ("InProgress", "Updating"): JobState.RUNNING,
+    ("InProgress", "Uploading"): JobState.RUNNING,
+    ("InProgress", "Stopping"): JobState.RUNNING,
+    ("InProgress", "Completed"): JobState.RUNNING,  # the status follows
+    ("InProgress", "Failed"): JobState.RUNNING,
+    ("InProgress", "Stopped"): JobState.RUNNING,
+    ("InProgress", "MaxRuntimeExceeded"): JobState.RUNNING,
+    ("Stopping", "Starting"): JobState.RUNNING,
+    ("Stopping", "Pending"): JobState.RUNNING,
+    ("Stopping", "Downloading"): JobState.RUNNING,
+    ("Stopping", "Training"): JobState.RUNNING,
+    ("Stopping", "Interrupted"): JobState.RUNNING,
+    ("Stopping", "Restarting"): JobState.RUNNING,
+    ("Stopping", "Uploading"): JobState.RUNNING,
+    ("Stopping", "Stopping"): JobState.RUNNING,
+    ("Stopping", "Stopped"): JobState.RUNNING,
+    ("Stopping", "MaxRuntimeExceeded"): JobState.RUNNING,
+    ("Stopping", "MaxWaitTimeExceeded"): JobState.RUNNING,
+    ("Completed", "Completed"): JobState.SUCCEEDED,
+    ("Failed", "Failed"): JobState.FAILED,
+    ("Stopped", "Stopped"): JobState.CANCELLED,
+    ("Stopped", "MaxRuntimeExceeded"): JobState.FAILED,
+    ("Stopped", "MaxWaitTimeExceeded"): JobState.FAILED,
+}
+# What the bare pair does not say.
+WORDS: Mapping[str, str] = {
+    "MaxRuntimeExceeded": "it reached its max runtime",
+    "MaxWaitTimeExceeded": "it reached its max wait time",
+    "Interrupted": "its spot instances were taken away",
+}
+SAID_CHARACTERS = 1100  # FailureReason has up to 1024 (botocore 1.44.5), and its kind stands in front
+
+
+def state_of(described: Mapping[str, Any]) -> JobState:
+    """The state; UNKNOWN for what is not in the table."""
+    return TABLE.get(pair(described), JobState.UNKNOWN)
+
+
+def pair(described: Mapping[str, Any]) -> tuple[str, str]:
+    """Status and secondary status in SageMaker's words."""
+    return str(described.get("TrainingJobStatus", "")), str(described.get("SecondaryStatus", ""))
+
+
+def detail_of(described: Mapping[str, Any]) -> str:
+    """What SageMaker says of it now, for people."""
+    status, secondary = pair(described)
+    said = [status if status == secondary else f"{status}/{secondary}"]
+    said += [WORDS[secondary]] if secondary in WORDS else []
+    reason = str(described.get("FailureReason") or "")
+    steps = described.get("SecondaryStatusTransitions") or [{}]
+    message = str(steps[-1].get("StatusMessage") or "")
+    if message and message not in (secondary, reason):
+        said.append(one_line(message))
+    if reason:
+        said.append(one_line(reason, SAID_CHARACTERS))
+    return ": ".join(said)
+
+
+def history_of(described: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every step that it took: when, what, and SageMaker's own message."""
+    lines = []
+    for step in described.get("SecondaryStatusTransitions") or ():
+        message = one_line(str(step.get("StatusMessage") or ""))
+        lines.append(f"{utc(step.get('StartTime'))} {step.get('Status', '')}: {message}".rstrip(": "))
+    reason = str(described.get("FailureReason") or "")
+    if reason:
+        lines.append(f"{utc(described.get('TrainingEndTime'))} {one_line(reason, SAID_CHARACTERS)}")
+    return tuple(lines)
+
+
+def trained(described: Mapping[str, Any]) -> bool:
+    """Whether its containers ever ran."""
+    steps = described.get("SecondaryStatusTransitions") or ()
+    return bool(described.get("TrainingStartTime")) or any(step.get("Status") == "Training" for step in steps)
+
+
+def starts(described: Mapping[str, Any]) -> int:
+    """How often its containers started: once more after each restart or interruption that led to training again."""
+    count, fresh = 0, True
+    for step in described.get("SecondaryStatusTransitions") or ():
+        if step.get("Status") in ("Restarting", "Interrupted"):
+            fresh = True
+        elif step.get("Status") == "Training" and fresh:
+            count, fresh = count + 1, False
+    return count
+
+
+def keeps(described: Mapping[str, Any]) -> bool:
+    """Whether the request asked to keep its machines afterwards."""
+    return bool((described.get("ResourceConfig") or {}).get("KeepAlivePeriodInSeconds"))
+
+
+def utc(when: object) -> str:
+    """ "2026-11-21T08:30:00Z"; "?" for no time."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(when, datetime) else "?"

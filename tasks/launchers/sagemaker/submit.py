@@ -1,0 +1,126 @@
+"""Start a training job, once: what it needs lies in S3 first, and a job that bears the name already is the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.launchers.base import ApiCall, EngineUnavailable, JobHandle, LaunchRejected, Plan
+from tasks.launchers.sagemaker.calls import Clients
+from tasks.launchers.sagemaker.describe import Described, describe
+from tasks.launchers.sagemaker.places import CHANNEL, bucket_of, key_of
+from tasks.launchers.sagemaker.refusals import Refused, explained
+from tasks.launchers.sagemaker.requested import AGENT
+
+# Two jobs of one name must agree on these: the machines, what runs on them, and where its output goes.
+SAME = (
+    ("RoleArn",),
+    ("AlgorithmSpecification", "TrainingImage"),
+    ("AlgorithmSpecification", "ContainerEntrypoint"),
+    ("AlgorithmSpecification", "ContainerArguments"),
+    ("ResourceConfig", "InstanceType"),
+    ("ResourceConfig", "InstanceCount"),
+    ("OutputDataConfig", "S3OutputPath"),
+)
+
+
+def submit(clients: Clients, plan: Plan) -> JobHandle:
+    """Adopt the job of that name, or start it. Raises LaunchError; never starts two, whatever answer is lost."""
+    (call,) = plan.calls
+    found = describe(clients, call.name)
+    if found is None:
+        for url, data in sorted(plan.uploads.items()):
+            found = _upload(clients, call.name, url, data)
+            if found is not None:
+                break
+    return _create(clients, call) if found is None else adopted(found, call)
+
+
+def adopted(found: Described, call: ApiCall) -> JobHandle:
+    """The job that bears the name. Raises LaunchRejected where it is another one."""
+    rows = [(".".join(path), _at(call.body, path), _at(found, path)) for path in SAME]
+    rows += [(f"channel {CHANNEL}", _channel(call.body), _channel(found))]
+    wrong = [row for row in rows if row[1] and row[1] != row[2]]
+    if _orders(found) != _orders(call.body):
+        wrong.append(("environment for the agent", _orders(call.body), _orders(found)))
+    for what, asked, has in wrong:
+        raise LaunchRejected(
+            f"{call.name} exists already and is another job: its {what} is {has!r:.200}, not {asked!r:.200}. "
+            "Start the gate again, for a name of its own."
+        )
+    return JobHandle(call.name, adopted=True)
+
+
+def _create(clients: Clients, call: ApiCall) -> JobHandle:
+    def create() -> Described:
+        clients.sagemaker.create_training_job(**call.body)
+        return {}
+
+    try:
+        # A lost answer is asked about by name before anything is sent again.
+        found = clients.tried(
+            "sagemaker:CreateTrainingJob", create, lambda: describe(clients, call.name, 5.0)
+        )
+    except Refused as refusal:
+        if refusal.code != "ResourceInUse":
+            raise explained(refusal) from refusal
+        there = describe(clients, call.name)
+        if there is None:
+            raise EngineUnavailable(f"{refusal}, and describes none. Try again.") from refusal
+        return adopted(there, call)
+    if found:  # the answer was lost: somebody else's job may bear the name as well
+        adopted(found, call)
+    return JobHandle(call.name, adopted=False)
+
+
+def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | None:
+    """Write one input; the job, where it exists by now and has other bytes there: those are never overwritten."""
+    try:
+        if _put(clients, url, data, IfNoneMatch="*") or _get(clients, url) == data:
+            return None
+        found = describe(clients, name)
+        if found is None:  # left by a submit that died before its job began
+            _put(clients, url, data)
+    except Refused as refusal:
+        raise explained(refusal) from refusal
+    return found
+
+
+def _put(clients: Clients, url: str, data: bytes, **condition: str) -> bool:
+    """Whether the condition held. Raises Refused, EngineUnavailable."""
+    try:
+        clients.tried(
+            "s3:PutObject",
+            lambda: clients.s3.put_object(Bucket=bucket_of(url), Key=key_of(url), Body=data, **condition),
+        )
+    except Refused as refusal:
+        if refusal.status == 412:
+            return False
+        raise
+    return True
+
+
+def _get(clients: Clients, url: str) -> bytes:
+    def whole() -> bytes:
+        return bytes(clients.s3.get_object(Bucket=bucket_of(url), Key=key_of(url))["Body"].read())
+
+    return clients.tried("s3:GetObject", whole)
+
+
+def _channel(body: Mapping[str, Any]) -> object:
+    """Where the job's bundle and pass lie."""
+    rows = [row for row in body.get("InputDataConfig") or () if row.get("ChannelName") == CHANNEL]
+    return [_at(row, ("DataSource", "S3DataSource", "S3Uri")) for row in rows]
+
+
+def _orders(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What the agent is told beside its arguments, as an order to start whatever was seen."""
+    places = (body.get("Environment") or {}, body.get("HyperParameters") or {})
+    return {key: value for place in places for key, value in place.items() if key.upper().startswith(AGENT)}
+
+
+def _at(body: Mapping[str, Any], path: tuple[str, ...]) -> object:
+    value: Any = body
+    for key in path:
+        value = (value or {}).get(key)
+    return value

@@ -1,0 +1,77 @@
+"""What an engine says of a job that left no report at all. None of it condemns hardware, some of it says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checks.model import unreachable
+from checks.report import dump_plain
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchRejected, NoCapacity, Trouble
+from tasks.progress import Progress, tell
+from tasks.session import Session
+from tasks.store.base import StoreError
+from tasks.watch import Watched
+
+HISTORY_LINES = 12
+SAID = {
+    Trouble.NONE: "",
+    Trouble.ENDED: " by itself",
+    Trouble.CONFIGURATION: " because of what was asked for",
+    Trouble.NO_CAPACITY: " for want of machines",
+    Trouble.SERVICE: " because the engine failed",
+    Trouble.STOPPED: " because somebody stopped it",
+    Trouble.MAX_RUNTIME: " because its time was up",
+}
+
+
+def require_reports(watched: Watched) -> None:
+    """Raise what the engine's word means where no node reported; return where nobody can tell.
+
+    Raises LaunchRejected, NoCapacity, EngineUnavailable.
+    """
+    status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
+    if watched.late and status.state is JobState.PENDING:
+        raise NoCapacity(
+            f"{said} ({status.detail}). Try later, or set capacity_wait_minutes in [cluster] to wait."
+        )
+    match status.trouble:
+        case Trouble.CONFIGURATION:
+            raise LaunchRejected(f"{said}. Nothing was judged: mend the gate file, or what it names.")
+        case Trouble.NO_CAPACITY:
+            raise NoCapacity(f"{said}. Try later, or set capacity_wait_minutes in [cluster] to wait.")
+        case Trouble.SERVICE:
+            raise EngineUnavailable(f"{said}. Nothing was judged: run the gate again.")
+        case Trouble.NONE | Trouble.ENDED | Trouble.STOPPED | Trouble.MAX_RUNTIME:
+            return
+        case _:
+            unreachable(status.trouble)
+
+
+def ending_of(status: JobStatus) -> str:
+    """ "failed because somebody stopped it"."""
+    return status.state.value + SAID[status.trouble]
+
+
+def story(status: JobStatus) -> Iterator[str]:
+    """The last of the states that it went through, in the engine's own words."""
+    yield from status.history[-HISTORY_LINES:]
+
+
+def keep_story(session: Session, job: str, status: JobStatus) -> None:
+    """Every state that it went through -> gates/<gate id>/jobs/<job>.json. What cannot be kept is said, no more."""
+    if not status.history and status.trouble is Trouble.NONE:
+        return
+    said = {
+        "job": job,
+        "state": status.state,
+        "trouble": status.trouble,
+        "detail": status.detail,
+        "attempt": status.attempt,
+        "earlier": status.earlier,
+        "history": status.history,
+        "exit_codes": status.exit_codes,
+    }
+    try:
+        session.setting.store.put(f"gates/{session.gate_id}/jobs/{job}.json", dump_plain(said))
+    except StoreError as error:
+        tell(Progress("checks", f"the history of {job} could not be kept: {error}"))

@@ -1,0 +1,182 @@
+"""The agent as a launcher's input channel gives it to an image that has none, and containers that start again."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from container.agent import s3
+from container.agent.mirror import Mirror
+from tasks.launchers.sagemaker.uploads import code_archive, start_script
+from tests.container.agents import Agent, Ended, fake_python, free_port, make_bundle, make_root
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+
+
+def channel_root(tmp_path: Path) -> Path:
+    """An /opt/ml whose input channel has the code beside the bundle."""
+    root = make_root(tmp_path, make_bundle())
+    (root / "input" / "data" / "prelaunch" / "prelaunch.tar.gz").write_bytes(code_archive())
+    (root / "input" / "data" / "prelaunch" / "start.sh").write_bytes(start_script())
+    return root
+
+
+def start(root: Path, arguments: Sequence[str], working: str = "/", **environment: str) -> Ended:
+    """What SageMaker runs, in a container that knows nothing of us."""
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PRELAUNCH_", "PYTHON"))
+    }
+    path = f"{root}-bin:{inherited['PATH']}"
+    given = {
+        **inherited,
+        "PRELAUNCH_ROOT": str(root),
+        "PATH": path,
+        "TMPDIR": str(root.parent),
+        **environment,
+    }
+    argv = ("/bin/sh", str(root / "input" / "data" / "prelaunch" / "start.sh"), *arguments)
+    ended = subprocess.run(argv, cwd=working, env=given, capture_output=True, text=True, timeout=60)
+    print(ended.stdout, ended.stderr)
+    return Ended(ended.returncode, root, ended.stdout + ended.stderr)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The same, with an interpreter for the image."""
+    made = channel_root(tmp_path)
+    image = Path(f"{made}-bin")
+    image.mkdir()
+    (image / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (image / "python3").chmod(stat.S_IRWXU)
+    return made
+
+
+def test_a_go_starts_the_command(tmp_path: Path, root: Path) -> None:
+    """The gate, in an image without it; the command finds the checks too."""
+    words = ("--", "sh", "-c", "echo trained; $0 -c 'import checks.mpi'", sys.executable)
+    ended = start(root, ("gate", *words), PRELAUNCH_PYTHON=str(fake_python(tmp_path)))
+
+    assert (0, True, "") == (ended.code, "trained" in ended.log, ended.failure)
+
+
+@pytest.mark.parametrize(("part", "code"), [("wrong", 1), ("silent", 7)])
+def test_a_no_go_is_sagemakers_failure_reason(tmp_path: Path, root: Path, part: str, code: int) -> None:
+    """And the container's exit code: SageMaker repairs the cluster of a job that failed."""
+    words = ("gate", "--", "sh", "-c", "echo trained")
+    ended = start(root, words, PRELAUNCH_PYTHON=str(fake_python(tmp_path)), FAKE=part)
+
+    assert (code, False) == (ended.code, "trained" in ended.log)
+    assert ended.failure.startswith("the command was not started: ")
+
+
+def test_words_without_checks(root: Path) -> None:
+    """`exec`: the words' exit code, and their folder."""
+    ended = start(root, ("exec", "--", "sh", "-c", "test -f {job}/bundle.json && exit 7"))
+
+    assert (7, "the command ended with exit code 7") == (ended.code, ended.failure)
+
+
+def test_packages_of_the_image_do_not_stand_before_the_checks(tmp_path: Path, root: Path) -> None:
+    """A training may have a checks/ where it works: agent and checks stand elsewhere, and know where the command works."""
+    working, python = tmp_path / "working", tmp_path / "python"
+    for name in ("checks", "container"):
+        (working / name).mkdir(parents=True)
+        (working / name / "__init__.py").write_text("raise SystemExit('somebody else')\n")
+    python.write_text('#!/bin/sh\necho "checks in $PWD, then $PRELAUNCH_WORKING_FOLDER."; exit 7\n')
+    python.chmod(stat.S_IRWXU)
+    ended = start(root, ("gate", "--", "true"), str(working), PRELAUNCH_PYTHON=str(python))
+
+    assert (7, False) == (ended.code, "somebody else" in ended.log)
+    assert f", then {working}." in ended.log and f"checks in {working}" not in ended.log
+
+
+def test_boto3_of_our_image_is_found_beside_and_where_the_image_has_it() -> None:
+    """Code that came by the channel lies elsewhere than the libraries of the image."""
+    assert {Path("/opt/prelaunch/lib"), Path(s3.__file__).parents[2] / "lib"} == set(s3.LIBRARIES)
+
+
+def two(tmp_path: Path, roots: Sequence[Path], *options: str, **environment: str) -> list[Agent]:
+    """The agents of both hosts, started now."""
+    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "20", **environment}
+    words = ("gate", *options, "--upload", str(tmp_path / "uploads"), "--", "sh", "-c", "echo trained")
+    return [Agent(root, *words, python=tmp_path / "python", environment=given) for root in roots]
+
+
+def test_nothing_of_a_former_life_counts_for_the_next(tmp_path: Path) -> None:
+    """Containers were killed while their checks ran, and start again on the same disks: a new token, new reports."""
+    fake_python(tmp_path)
+    roots = [make_root(tmp_path, make_bundle(2), HOSTS, host) for host in HOSTS]
+    first = two(tmp_path, roots, FAKE="hang")
+    former = first[0].until("output/data/*/nodes/*.json").parents[1].name
+    for agent in first:
+        agent.until("output/data/hanging/*")
+        agent.process.kill()
+        agent.process.wait()
+    for root in roots:  # what the platform, or a command of the former life, left where this life's would lie
+        (root / "output" / "failure").write_text("of the former life")
+        (root / "output" / "data" / "health_check_metrics.json").write_text("of the former life")
+    ended = [agent.wait() for agent in two(tmp_path, roots)]
+    tokens = {str(one.record["attempt"]) for one in ended}
+
+    assert ([0, 0], ["", ""]) == ([one.code for one in ended], [one.failure for one in ended])
+    assert 1 == len(tokens) and former not in tokens
+    assert tokens == {ended[0].merged.attempt}
+    assert tokens == {path.name for path in (tmp_path / "uploads").glob("*/*")} - {former}
+    assert {(str(*tokens), True)} == {(node.attempt, node.complete) for node in ended[0].merged.nodes}
+
+
+def test_an_answer_to_the_former_life_starts_nothing(tmp_path: Path) -> None:
+    """It bears the other token, and lies elsewhere."""
+    fake_python(tmp_path)
+    roots = [make_root(tmp_path, make_bundle(2), HOSTS, host) for host in HOSTS]
+    answers = ("--ask-s", "1", "--answers", str(tmp_path / "answers"))
+    given = {"FAKE": "asks", "FAKE_GATE": "gate-of-a-container"}
+    for root in roots:
+        (root / "output" / "data" / "former").mkdir(parents=True)
+        (root / "output" / "data" / "former" / "answer.json").write_text("{}")
+    ended = [agent.wait() for agent in two(tmp_path, roots, *answers, **given)]
+
+    assert [1, 1] == [one.code for one in ended]
+    assert not any("trained" in one.log for one in ended)
+
+
+def test_what_a_store_did_not_take_is_copied_once_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Throttled to the end: the last copies are tried again for as long as there is time."""
+    taken: dict[str, bytes] = {}
+    failing = [True] * 6
+
+    def put(url: str, data: bytes) -> None:
+        if failing:
+            failing.pop()
+            raise s3.S3Error("SlowDown")
+        taken[url] = data
+
+    monkeypatch.setattr("container.agent.mirror.s3.put", put)
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "algo-1.json").write_bytes(b"a report")
+    problem = Mirror(tmp_path, "s3://bucket/reports").close(20.0)
+
+    assert ("", {"s3://bucket/reports/nodes/algo-1.json": b"a report"}) == (problem, taken)
+
+
+def test_what_a_store_refuses_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No permission comes of waiting; the machines cost money meanwhile."""
+    asked = []
+
+    def put(url: str, data: bytes) -> None:
+        asked.append(url)
+        raise s3.S3Refused("AccessDenied")
+
+    monkeypatch.setattr("container.agent.mirror.s3.put", put)
+    (tmp_path / "report").write_bytes(b"a report")
+    mirror = Mirror(tmp_path, "s3://bucket/reports")
+
+    assert ("report: AccessDenied", 1) == (mirror.close(20.0), len(asked))

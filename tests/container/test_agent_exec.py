@@ -1,0 +1,131 @@
+"""`exec -- WORDS`: the words on every host, each knowing who it is, without checks."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.container.agents import GATE, Agent, Ended, free_port, make_bundle, make_root, run
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+TELL = """
+import json, os, sys
+out, job = sys.argv[1:3]
+node = os.environ["PRELAUNCH_NODE"]
+said = {"attempt": os.environ["PRELAUNCH_ATTEMPT"], "roster": json.load(open(os.environ["PRELAUNCH_ROSTER"])), "job": job}
+json.dump(said, open(os.path.join(out, node), "w"))
+"""
+WORDS = ("--", "{python}", "-c", TELL, "{out}", "{job}")
+
+
+def both(
+    tmp_path: Path, *arguments: str, bundle: bytes | None = None, **environment: str
+) -> tuple[Ended, Ended]:
+    """Two hosts to their end."""
+    given = {"PRELAUNCH_PORT": str(free_port()), "TRAINING_JOB_NAME": "job-7", **environment}
+    roots = [make_root(tmp_path, bundle, HOSTS, host) for host in HOSTS]
+    for root in roots:
+        (root / "output" / "data").mkdir(parents=True)
+    with (
+        Agent(roots[1], *arguments, environment=given) as second,
+        Agent(roots[0], *arguments, environment=given) as first,
+    ):
+        return first.wait(), second.wait()
+
+
+def test_every_host_runs_the_words_and_knows_who_it_is(tmp_path: Path) -> None:
+    """One token, one roster, the folders for {out} and {job}; no bundle is needed."""
+    ended = both(tmp_path, "exec", *WORDS)
+    said = [json.loads((each.out / host).read_bytes()) for each, host in zip(ended, HOSTS, strict=True)]
+
+    assert [0, 0] == [each.code for each in ended]
+    assert said[0]["attempt"] == said[1]["attempt"] == ended[0].record["attempt"]
+    assert said[0]["roster"] == said[1]["roster"]
+    assert [str(each.root / "input" / "data" / "prelaunch") for each in ended] == [one["job"] for one in said]
+
+
+@pytest.mark.parametrize(
+    ("bundle", "gate"), [(None, "job-7"), (b'{"hello": 1}', "job-7"), (make_bundle(2), GATE)]
+)
+def test_what_the_words_write_is_copied_as_it_lies(tmp_path: Path, bundle: bytes | None, gate: str) -> None:
+    """Below the bundle's gate, or the job's name where no bundle can be used; each host's record beside."""
+    uploads = tmp_path / "uploads"
+    ended = both(tmp_path, "exec", "--upload", str(uploads), *WORDS, bundle=bundle)
+    token = ended[0].record["attempt"]
+
+    assert [0, 0] == [each.code for each in ended]
+    assert {*HOSTS, str(token)} == set(os.listdir(uploads / gate))
+    assert set(HOSTS) == {path.stem for path in (uploads / gate / str(token) / "agent").glob("*.json")}
+
+
+def test_the_exit_code_is_the_words(tmp_path: Path) -> None:
+    """And the failure file says so."""
+    ended = run(make_root(tmp_path, None), "exec", "--", "sh", "-c", "exit 7")
+
+    assert (7, "the command ended with exit code 7") == (ended.code, ended.failure)
+
+
+def test_words_that_cannot_be_started(tmp_path: Path) -> None:
+    """No such program: a code of its own, and why."""
+    ended = run(make_root(tmp_path, None), "exec", "--", "/no/such/program")
+
+    assert (127, True) == (ended.code, "/no/such/program" in ended.failure)
+
+
+def test_a_host_that_never_came_starts_nowhere(tmp_path: Path) -> None:
+    """What meets its peers would wait for it: all hosts or none."""
+    root = make_root(tmp_path, None, HOSTS, HOSTS[0])
+    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "1"}
+    ended = run(root, "exec", "--", "touch", str(tmp_path / "ran"), python=None, **given)
+
+    assert (3, False, True) == (ended.code, (tmp_path / "ran").exists(), HOSTS[1] in ended.failure)
+
+
+def test_what_an_earlier_life_wrote_is_not_copied(tmp_path: Path) -> None:
+    """The container started again on the same disk: its files belong to the attempt before."""
+    root, uploads = make_root(tmp_path, None), tmp_path / "uploads"
+    (root / "output" / "data" / "earlier" / "agent").mkdir(parents=True)
+    (root / "output" / "data" / "earlier" / "agent" / "algo-1.json").write_text("{}")
+    (root / "output" / "data" / "same").write_text("of then")
+    words = ("--", "sh", "-c", "echo new > {out}/new")
+    ended = run(root, "exec", "--upload", str(uploads), *words, TRAINING_JOB_NAME="job-7")
+
+    assert (0, {"new", str(ended.record["attempt"])}) == (ended.code, set(os.listdir(uploads / "job-7")))
+
+
+def test_long_commands_come_in_a_file(tmp_path: Path) -> None:
+    """CreateTrainingJob takes 256 characters a word, and 100 words."""
+    root, words = make_root(tmp_path, None), tmp_path / "command.json"
+    words.write_text(json.dumps([sys.executable, "-c", f"assert {'x' * 500!r}; print('ran', '{{job}}')"]))
+    ended = run(root, "exec", "--command-file", str(words))
+
+    assert (0, True) == (ended.code, f"ran {root}" in ended.log)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "cannot be read"), ("train", "no JSON list"), ("[]", "no JSON list")]
+)
+def test_a_command_file_that_is_none_is_rejected(tmp_path: Path, text: str | None, said: str) -> None:
+    """Before anything starts."""
+    words = tmp_path / "command.json"
+    if text is not None:
+        words.write_text(text)
+    ended = run(make_root(tmp_path, None), "exec", "--command-file", str(words))
+
+    assert (2, True) == (ended.code, said in ended.failure)
+
+
+def test_sigterm_reaches_the_words(tmp_path: Path) -> None:
+    """They may save; the agent says that it was stopped."""
+    root = make_root(tmp_path, None)
+    script = f"trap 'touch {tmp_path}/saved; exit 0' TERM; touch {root}/ready; while :; do sleep 0.1; done"
+    with Agent(root, "exec", "--", "sh", "-c", script) as agent:
+        agent.until("ready")
+        agent.terminate()
+        ended = agent.wait()
+
+    assert (143, True, "SIGTERM") == (ended.code, (tmp_path / "saved").exists(), ended.record["signal"])

@@ -1,0 +1,128 @@
+"""The token on a machine of a warm pool: left by the check, shown by the next job, given by nobody else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks import bundle as bundles
+from checks.bundle import Pass, PassedNode
+from checks.model import SCHEMA_VERSION
+from container.agent import pool
+from tests.container.agents import GATE, Ended, fake_python, make_bundle, make_root, run
+
+VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
+
+
+def checked(root: Path, python: Path, *options: str, **environment: str) -> str:
+    """The token in the identity that a check of this machine reports, "" for none."""
+    ended = run(root, "check", *options, python=python, **environment)
+    assert 0 == ended.code
+    return ended.merged.nodes[0].identity.get("pool_token", "")
+
+
+def trained(root: Path, tmp_path: Path, gate_id: str = GATE, **environment: str) -> tuple[Ended, str]:
+    """A job on the pool, and what its checks and command found in their environment."""
+    node = PassedNode("algo-1", 0, {"pool_token": "whatever"})
+    made = Pass(SCHEMA_VERSION, gate_id, "digest", "now", (node,))
+    (tmp_path / "pass.json").write_bytes(bundles.dump(made))
+    words = ("--confirm", str(tmp_path / "pass.json"), "--pooled", "--", "sh", "-c")
+    ended = run(
+        root, "gate", *words, "echo token=$PRELAUNCH_POOL_TOKEN.", python=fake_python(tmp_path), **environment
+    )
+    return ended, ended.log.partition("token=")[2].partition(".")[0]
+
+
+def test_the_next_job_on_the_machine_shows_the_token_that_the_check_left(tmp_path: Path) -> None:
+    """In the folder that the pool keeps; the check's report holds the same."""
+    root = make_root(tmp_path, make_bundle())
+    given = {VARIABLE: str(tmp_path / "cache")}
+    left = checked(root, fake_python(tmp_path), "--keep", **given)
+    ended, shown = trained(root, tmp_path, **given)
+
+    assert (0, 32, left, left) == (
+        ended.code,
+        len(left),
+        (tmp_path / "cache" / "prelaunch" / GATE).read_text(),
+        shown,
+    )
+
+
+def test_sagemakers_own_folder_is_taken_without_the_variable(tmp_path: Path) -> None:
+    """/opt/ml/sagemaker/warmpoolcache, where it exists."""
+    root = make_root(tmp_path, make_bundle())
+    (root / "sagemaker" / "warmpoolcache").mkdir(parents=True)
+    left = checked(root, fake_python(tmp_path), "--keep")
+
+    assert left == (root / "sagemaker" / "warmpoolcache" / "prelaunch" / GATE).read_text()
+
+
+def test_each_check_leaves_another(tmp_path: Path) -> None:
+    """A check that was begun again proves the machines of its last start alone."""
+    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
+    given = {VARIABLE: str(tmp_path / "cache")}
+
+    assert checked(root, python, "--keep", **given) != checked(root, python, "--keep", **given)
+
+
+def test_without_keep_nothing_is_left_and_nothing_claimed(tmp_path: Path) -> None:
+    """Nor is a token believed that came with the job's environment: every host would show it."""
+    root = make_root(tmp_path, make_bundle())
+    given = {VARIABLE: str(tmp_path / "cache"), "PRELAUNCH_POOL_TOKEN": "a" * 32}
+
+    assert ("", False) == (checked(root, fake_python(tmp_path), **given), (tmp_path / "cache").exists())
+
+
+def test_a_machine_that_came_into_the_pool_later_shows_nothing(tmp_path: Path) -> None:
+    """Its folder is empty, or holds the token of another gate's check, whatever the job's environment says."""
+    root = make_root(tmp_path, make_bundle())
+    given = {VARIABLE: str(tmp_path / "cache"), "PRELAUNCH_POOL_TOKEN": "a" * 32}
+    (tmp_path / "cache" / "prelaunch").mkdir(parents=True)
+    (tmp_path / "cache" / "prelaunch" / "another-gate").write_text("b" * 32)
+
+    assert "" == trained(root, tmp_path, **given)[1]
+
+
+def test_the_token_is_of_the_gate_that_proved_the_machines(tmp_path: Path) -> None:
+    """Whose pass it is, that gate's check left it."""
+    root = make_root(tmp_path, make_bundle())
+    (tmp_path / "cache" / "prelaunch").mkdir(parents=True)
+    (tmp_path / "cache" / "prelaunch" / "earlier").write_text("b" * 32)
+
+    assert "b" * 32 == trained(root, tmp_path, "earlier", **{VARIABLE: str(tmp_path / "cache")})[1]
+
+
+def test_a_folder_that_cannot_be_written_proves_nothing_later(tmp_path: Path) -> None:
+    """The check goes on: the next job checks again in place."""
+    root = make_root(tmp_path, make_bundle())
+    (tmp_path / "cache").write_text("a file")
+
+    assert "" == checked(root, fake_python(tmp_path), "--keep", **{VARIABLE: str(tmp_path / "cache")})
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"\xff" * 32, b"A" * 32, b"a" * 33])
+def test_what_is_no_token_is_none(tmp_path: Path, data: bytes) -> None:
+    """A file that was cut, or another program's."""
+    (tmp_path / "prelaunch").mkdir()
+    (tmp_path / "prelaunch" / GATE).write_bytes(data)
+
+    assert "" == pool.find(tmp_path, GATE)
+
+
+def test_the_gate_is_told_that_it_is_pooled(tmp_path: Path) -> None:
+    """Only with a pass: without one nothing was proven."""
+    root = make_root(tmp_path, make_bundle())
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/words\nexit 3\n")
+    python.chmod(0o755)
+    (tmp_path / "pass.json").write_bytes(b"{}")
+    told = []
+    for confirm in (("--confirm", str(tmp_path / "pass.json")), ()):
+        run(root, "gate", *confirm, "--pooled", "--ask-s", "600", "--", "true", python=python)
+        told.append((tmp_path / "words").read_text().split("\n"))
+
+    assert [(True, "600.0"), (False, "600.0")] == [
+        ("--pooled" in words, str(float(words[words.index("--ask-s") + 1]))) for words in told
+    ], json.dumps(told)

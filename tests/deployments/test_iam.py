@@ -1,0 +1,210 @@
+"""The shipped IAM policies: their grammar, that they grant what the product calls, and nothing more."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.launchers.sagemaker.calls import Clients
+from tasks.launchers.sagemaker.preflight.trust import lets_in
+from tests.deployments.iam_actions import ACTIONS, OPERATORS
+from tests.deployments.iam_calls import actions_of, operations
+from tests.house.tree import ROOT
+from tests.tasks.store import servers
+
+FOLDER = ROOT / "deployments/iam"
+FILES = sorted(FOLDER.glob("*.json"))
+TRUST = FOLDER / "execution-role-trust.json"
+VALUES = {
+    "ACCOUNT": "123456789012",
+    "REGION": "us-west-2",
+    "BUCKET": "ml-bucket",
+    "PREFIX": "prelaunch",
+    "STORE": "prelaunch-store",
+    "GATE": "p5",
+    "INSTANCE_TYPE": "ml.p5.48xlarge",
+    "ROLE": "prelaunch-execution",
+    "ORCHESTRATOR": "ml-ci",
+    "REPOSITORY": "prelaunch",
+    "TRAINING_PLAN": "p5-november",
+    "SUBNET": "subnet-0123456789abcdef0",
+    "SECURITY_GROUP": "sg-0123456789abcdef0",
+    "KEY": "1234abcd-12ab-34cd-56ef-1234567890ab",
+}
+# IAM, "IAM and AWS STS quotas": characters of a managed policy, white space not counted.
+MOST_CHARACTERS = 6144
+# No operation of an API that is called here: asked for by CreateTrainingJob, or by S3 for a bucket that encrypts.
+UNCALLED = {"iam:PassRole", "sagemaker:AddTags", "kms:Decrypt", "kms:GenerateDataKey"}
+
+every = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+
+def _many(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _statements(path: Path) -> list[dict[str, Any]]:
+    return list(json.loads(path.read_text())["Statement"])
+
+
+def _granted(*patterns: str) -> set[str]:
+    return {
+        action
+        for pattern in patterns
+        for path in FOLDER.glob(pattern)
+        for statement in _statements(path)
+        for action in _many(statement["Action"])
+    }
+
+
+def _filled(path: Path) -> str:
+    return re.sub(r"@([A-Z_]+)@", lambda found: VALUES[found[1]], path.read_text())
+
+
+@every
+def test_a_policy_is_written_as_iam_reads_it(path: Path) -> None:
+    """Version, and statements that each have a name, an effect, actions, and resources or a principal."""
+    policy = json.loads(path.read_text())
+    whom = "Principal" if path == TRUST else "Resource"
+    keys = {frozenset(statement) - {"Condition"} for statement in policy["Statement"]}
+    sids = [statement["Sid"] for statement in policy["Statement"]]
+
+    assert ({"Version", "Statement"}, "2012-10-17") == (set(policy), policy["Version"])
+    assert {frozenset({"Sid", "Effect", "Action", whom})} == keys
+    assert [] == [sid for sid in sids if not re.fullmatch("[A-Za-z0-9]+", sid) or sids.count(sid) > 1]
+    assert {"Allow"} == {statement["Effect"] for statement in policy["Statement"]}
+
+
+@every
+def test_each_action_is_one_that_aws_has(path: Path) -> None:
+    """Written out: no wildcard."""
+    known = {
+        f"{service.replace('-', '')}:{name}"
+        for names in operations().values()
+        for service, name in names.items()
+    }
+    # PassRole and ListBucket are permissions, not operations; CloudWatch's service is not among those of the product.
+    known |= {"iam:PassRole", "s3:ListBucket", "cloudwatch:PutMetricData"}
+    actions = {action for statement in _statements(path) for action in _many(statement["Action"])}
+
+    assert (set(), set()) == (actions - known, actions - set(ACTIONS))
+
+
+@every
+def test_resources_are_named_where_the_action_has_any(path: Path) -> None:
+    """ "*" only where AWS knows no resource, and every ARN is of a kind that some action of the statement takes."""
+    wrong = []
+    for statement in _statements(path):
+        actions = [ACTIONS[action] for action in _many(statement["Action"])]
+        arns = _many(statement.get("Resource", "*"))
+        wrong += [arn for arn in arns if not any(action.takes(arn) for action in actions)]
+        wrong += [action for action in actions if not any(action.takes(arn) for arn in arns)]
+
+    assert [] == wrong
+
+
+@every
+def test_conditions_are_on_keys_that_the_actions_know(path: Path) -> None:
+    """A key that an action does not carry would refuse it for ever."""
+    wrong = []
+    for statement in _statements(path):
+        for operator, pairs in statement.get("Condition", {}).items():
+            plain = operator.removeprefix("ForAllValues:").removesuffix("IfExists")
+            wrong += [operator] if plain not in OPERATORS else []
+            wrong += [
+                (action, key)
+                for key in pairs
+                for action in _many(statement["Action"])
+                if key not in ACTIONS[action].keys
+            ]
+
+    assert [] == wrong
+
+
+@every
+def test_a_policy_fits_into_a_managed_policy(path: Path) -> None:
+    """With its placeholders filled, which are all known."""
+    text = _filled(path)
+
+    assert "@" not in text
+    assert len(re.sub(r"\s", "", text)) <= MOST_CHARACTERS
+
+
+def test_tagging_stands_by_itself() -> None:
+    """Conditions on the job's machines are no keys of AddTags: in one statement they would refuse it."""
+    together = [
+        statement["Sid"]
+        for path in FILES
+        for statement in _statements(path)
+        if "sagemaker:AddTags" in _many(statement["Action"]) and len(_many(statement["Action"])) > 1
+    ]
+
+    assert ([], True) == (together, "sagemaker:AddTags" in _granted("*.json"))
+
+
+def test_the_trust_policy_lets_sagemaker_in() -> None:
+    """As the preflight reads it."""
+    assert lets_in(json.loads(_filled(TRUST)))
+
+
+def test_what_the_launcher_calls_is_granted() -> None:
+    """By some policy of the orchestrator's, without that of the store."""
+    called = actions_of(list((ROOT / "tasks/launchers/sagemaker").rglob("*.py")))
+    files = [path.name for path in FOLDER.glob("orchestrator-*.json") if path.stem != "orchestrator-store"]
+
+    assert set() == called - _granted(*files)
+    assert {"sagemaker:CreateTrainingJob", "ecr:DescribeImages", "s3:PutObject"} <= called
+
+
+def test_what_pushes_the_image_is_granted() -> None:
+    """create-image.sh asks the AWS command line."""
+    script = (ROOT / "container/create-image.sh").read_text()
+    words = {word.title().replace("-", "") for word in re.findall(r"aws ecr ([a-z-]+)", script)}
+    renamed = {"GetLoginPassword": "GetAuthorizationToken"}
+
+    assert set() == {f"ecr:{renamed.get(word, word)}" for word in words} - _granted("ecr-push.json")
+
+
+def test_what_the_store_calls_is_granted() -> None:
+    """By its own policy, which is needed only for a store in S3."""
+    called = actions_of(list((ROOT / "tasks/store").glob("s3*.py")), by_default="s3")
+
+    assert _granted("orchestrator-store.json") == called
+
+
+def test_what_the_agent_calls_is_granted() -> None:
+    """To the execution role."""
+    called = actions_of(list((ROOT / "container/agent").glob("*.py")), by_default="s3")
+
+    assert (set(), True) == (called - _granted("execution-role.json"), bool(called))
+
+
+def test_the_orchestrator_may_do_nothing_that_it_does_not_call() -> None:
+    """Least privilege, held to the code."""
+    called = actions_of(list((ROOT / "tasks/launchers/sagemaker").rglob("*.py")))
+    called |= actions_of(list((ROOT / "tasks/store").glob("s3*.py")), by_default="s3")
+
+    assert set() == _granted("orchestrator-*.json") - called - UNCALLED
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[Clients]:
+    """moto, whose IAM reads a policy's grammar."""
+    with pytest.MonkeyPatch.context() as patch, servers.moto() as url:
+        for key, value in servers.environment(url).items():
+            patch.setenv(key, value)
+        yield Clients("us-west-2", attempts=1)
+
+
+@every
+def test_an_independent_reader_takes_it(path: Path, clients: Clients) -> None:
+    """moto refuses what IAM would call a malformed policy document."""
+    if path == TRUST:
+        clients.iam.create_role(RoleName="r", AssumeRolePolicyDocument=_filled(path))
+    else:
+        clients.iam.create_policy(PolicyName=path.stem, PolicyDocument=_filled(path))

@@ -1,0 +1,123 @@
+"""`python -m tests.fakes.sagemaker --config FILE`: a SIMULATED SageMaker training control plane, with moto behind it.
+
+Prints one JSON line with its URL, and runs until its standard input ends or SIGTERM comes; then every container dies. The
+config file is JSON with the keys of `Config`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.sagemaker import account, dials, images, machines
+from tests.fakes.sagemaker.front import Front
+from tests.fakes.sagemaker.logs import Logs
+from tests.fakes.sagemaker.network import CREDENTIALS, SERVER, Loopback, Namespaces
+from tests.fakes.sagemaker.plane import Plane
+from tests.fakes.sagemaker.storage import Storage
+
+
+@dataclass(frozen=True)
+class Config:
+    """`machines`: type -> how many, or a list of machines. `network`: "loopback", or "namespaces" (root)."""
+
+    folder: str
+    machines: dict[str, Any]
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dials: dict[str, Any] = field(default_factory=dict)
+    network: str = "loopback"
+    region: str = "us-west-2"
+    bucket: str = ""
+    port: int = 0
+
+
+def main() -> int:
+    """0 after an orderly end."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fakes.sagemaker", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    config = Config(**json.loads(parser.parse_args().config.read_text()))
+    plane, front = build(config)
+    _serve(front)
+    print(json.dumps({"url": plane.endpoint if config.network == "loopback" else _local(front)}), flush=True)
+    _wait()
+    plane.close()
+    return 0
+
+
+def build(config: Config) -> tuple[Plane, Front]:
+    """Everything but the threads that serve."""
+    behind = _moto()
+    s3, logs = (_client(name, behind, config.region) for name in ("s3", "logs"))
+    fleet = [m for kind, given in config.machines.items() for m in machines.make(kind, given)]
+    table, turned = images.images(config.images), dials.dials(config.dials)
+    plane = Plane(config.region, Path(config.folder), fleet, table, turned, Storage(s3), Logs(logs))
+    front = Front(plane, behind, config.port)
+    plane.endpoint = plane.credentials = _local(front)
+    plane.network = Loopback(front.port)
+    if config.network == "namespaces":
+        inside: list[Front] = []
+        plane.network = Namespaces(lambda: inside.append(Front(plane, behind, front.port, "0.0.0.0")))
+        front.share(inside[0])
+        _serve(inside[0])
+        plane.endpoint = f"http://{SERVER}:{front.port}"
+        plane.credentials = f"http://{CREDENTIALS}:{front.port}"
+    if config.bucket:
+        s3.create_bucket(
+            Bucket=config.bucket, CreateBucketConfiguration={"LocationConstraint": config.region}
+        )
+    account.furnish(_client("iam", behind, config.region), _client("ecr", behind, config.region), table)
+    return plane, front
+
+
+def _serve(front: Front) -> None:
+    """In a thread that begins where this one is: in the machine's own network, where moto is."""
+    threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+
+
+def _local(front: Front) -> str:
+    return f"http://127.0.0.1:{front.port}"
+
+
+def _moto() -> str:
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    return f"http://{host}:{port}"
+
+
+def _client(service: str, endpoint: str, region: str) -> Any:
+    import boto3
+
+    given = {"aws_access_key_id": "stand-in", "aws_secret_access_key": "stand-in", "region_name": region}
+    return boto3.client(service, endpoint_url=endpoint, **given)
+
+
+def _wait() -> None:
+    """Until the one who started us is gone, or says so."""
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: over.set())
+
+    def read() -> None:
+        sys.stdin.buffer.read()
+        over.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    while not over.wait(3600):
+        continue
+
+
+if __name__ == "__main__":
+    ended = main()
+    sys.stdout.flush()
+    os._exit(ended)  # moto's threads and the jobs' would be waited for

@@ -1,0 +1,42 @@
+"""What else an account has that can run a gate: the execution role, and the images in ECR."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+ROLE = "PrelaunchTraining"
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    ],
+}
+TAGS = ("latest", "test")
+REGISTRY = ".dkr.ecr."
+MANIFEST = {
+    "schemaVersion": 2,
+    "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+    "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "size": 7023},
+    "layers": [],
+}
+
+
+def furnish(iam: Any, ecr: Any, uris: Iterable[str]) -> None:
+    """Make the role, and each image by its tag, or by the usual tags where the table names none."""
+    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(TRUST))
+    for uri in uris:
+        registry, _, name = uri.partition("/")
+        if REGISTRY in registry:
+            repository, _, tag = name.partition(":")
+            _push(ecr, repository, (tag,) if tag else TAGS)
+
+
+def _push(ecr: Any, repository: str, tags: tuple[str, ...]) -> None:
+    """The same image under each tag. A repository that is there already is as good."""
+    with contextlib.suppress(ecr.exceptions.RepositoryAlreadyExistsException):
+        ecr.create_repository(repositoryName=repository)
+    for tag in tags:
+        ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=json.dumps(MANIFEST))

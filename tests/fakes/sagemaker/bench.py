@@ -1,0 +1,291 @@
+"""For tests: `with stand_in(tmp_path, machines={"ml.m5.large": 3}) as cloud:` is an AWS account with SageMaker in it.
+
+A SIMULATION, see tests/fakes/sagemaker/plane.py. The server is a process of its own; with the block's end, or this process's, it
+and every container are gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.sagemaker.dials import Dials
+from tests.fakes.sagemaker.images import OURS, ROOT
+from tests.fakes.sagemaker.job import FINAL
+
+BUCKET = "prelaunch-test"
+REGION = "us-west-2"
+ROLE = "arn:aws:iam::123456789012:role/PrelaunchTraining"
+IMAGE = f"{OURS}:test"
+END_S, POLL_S = 20.0, 0.03
+UNPRIVILEGED = ("unshare", "--user", "--map-root-user", "--mount", "true")
+
+
+class StandInError(Exception):
+    """The stand-in did not start, or refused a control call. The message has its words."""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """The account as a test sees it. `folder` holds the hosts' files and the server's own log."""
+
+    url: str
+    folder: Path
+    bucket: str = BUCKET
+    region: str = REGION
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What boto3 reads from a process's environment."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "AKIATESTOPERATOR",
+            "AWS_SECRET_ACCESS_KEY": "a-secret-of-the-test",
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_REGION": self.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self, service: str) -> Any:
+        """boto3, for this account, whatever the environment says."""
+        import boto3
+        from botocore.config import Config
+
+        given = self.environment
+        keys = {
+            "aws_access_key_id": given["AWS_ACCESS_KEY_ID"],
+            "aws_secret_access_key": given["AWS_SECRET_ACCESS_KEY"],
+        }
+        once = Config(retries={"total_max_attempts": 1})
+        return boto3.client(service, endpoint_url=self.url, region_name=self.region, config=once, **keys)
+
+    def dial(self, name: str, value: Any) -> None:
+        """Turn a dial: see tests/fakes/sagemaker/dials.py."""
+        self._ask("dial", name=name, value=value)
+
+    @contextmanager
+    def turned(self, **values: Any) -> Iterator[None]:
+        """Dials that are turned back to their defaults at the block's end."""
+        for name, value in values.items():
+            self.dial(name, value)
+        try:
+            yield
+        finally:
+            for name in values:
+                self.dial(name, getattr(Dials(), name))
+
+    def create(self, name: str, *words: str, **changes: Any) -> str:
+        """Create the training job of `request`: its name."""
+        self.client("sagemaker").create_training_job(**request(name, *words, **changes))
+        return name
+
+    def machine(self, id: str, **changes: Any) -> None:
+        """Change a machine: fault={"dies_after_s": 1}, environment={...}, reboot=True, gpus=[...]."""
+        self._ask("machine", id=id, **changes)
+
+    def machines(self) -> list[dict[str, Any]]:
+        """Every machine: id, type, boot_id, gpus, owner, fault."""
+        return list(self._ask("machines"))
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """Every job by name, as described, with machines, lives and repairs."""
+        return dict(self._ask("jobs"))
+
+    def hosts(self, job: str) -> list[dict[str, Any]]:
+        """The hosts of its last life: name, machine, address, pid, exit_code, opt_ml (a folder here)."""
+        return list(self._ask("hosts", job=job))
+
+    def running(self) -> list[int]:
+        """Process ids of the containers that run."""
+        return list(self._ask("running"))
+
+    def calls(self, operation: str = "") -> list[dict[str, Any]]:
+        """What was asked of AWS: method, path, operation, access_key, status; of one operation, or all."""
+        return [row for row in self._ask("calls") if operation in ("", row["operation"])]
+
+    def stop(self, job: str) -> None:
+        """Somebody else stops it."""
+        self._ask("stop", job=job)
+
+    def kill(self, job: str, host: str) -> None:
+        """A host's machine dies, now."""
+        self._ask("kill", job=job, host=host)
+
+    def interrupt(self, job: str) -> None:
+        """Spot capacity is reclaimed."""
+        self._ask("interrupt", job=job)
+
+    def steal(self, job: str, by: str = "somebody-elses-job") -> None:
+        """Another job takes the job's warm pool, and keeps it."""
+        self._ask("steal", job=job, by=by)
+
+    def repair(self, job: str, index: int = 0, how: str = "replace") -> str:
+        """AWS replaces (or: how="reboot") a machine inside the job's pool: its id afterwards."""
+        return str(self._ask("repair", job=job, index=index, how=how))
+
+    def expire(self, job: str) -> None:
+        """AWS ends the job's pool."""
+        self._ask("expire", job=job)
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """The bucket's keys below a prefix."""
+        pages = self.client("s3").get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+
+    def put(self, key: str, data: bytes) -> None:
+        """An object in the bucket."""
+        self.client("s3").put_object(Bucket=self.bucket, Key=key, Body=data)
+
+    def read(self, key: str) -> bytes:
+        """An object of the bucket."""
+        return bytes(self.client("s3").get_object(Bucket=self.bucket, Key=key)["Body"].read())
+
+    def log(self, job: str) -> dict[str, list[str]]:
+        """Lines in CloudWatch, by stream."""
+        client, group = self.client("logs"), "/aws/sagemaker/TrainingJobs"
+        try:
+            found = client.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{job}/")
+        except client.exceptions.ResourceNotFoundException:
+            return {}
+        names = [stream["logStreamName"] for stream in found["logStreams"]]
+        get = client.get_log_events
+        return {
+            n: [e["message"] for e in get(logGroupName=group, logStreamName=n, startFromHead=True)["events"]]
+            for n in names
+        }
+
+    def wait(self, job: str, timeout_s: float = 20.0) -> dict[str, Any]:
+        """Until the job is over, and its pool where it should be."""
+        return self.until(
+            lambda: self.jobs()[job],
+            lambda seen: seen["TrainingJobStatus"] in FINAL and seen["settled"],
+            timeout_s,
+        )
+
+    def reach(self, job: str, secondary: str, timeout_s: float = 20.0) -> dict[str, Any]:
+        """Until the job's secondary status is, or was, this one."""
+
+        def there(seen: dict[str, Any]) -> bool:
+            return secondary in [entry["Status"] for entry in seen["SecondaryStatusTransitions"]]
+
+        return self.until(lambda: self.jobs()[job], there, timeout_s)
+
+    def until(
+        self, look: Callable[[], dict[str, Any]], is_so: Callable[[dict[str, Any]], bool], timeout_s: float
+    ) -> dict[str, Any]:
+        """What is seen once it is so. Raises StandInError."""
+        deadline = time.monotonic() + timeout_s
+        while not is_so(seen := look()):
+            if time.monotonic() > deadline:
+                raise StandInError(f"not so after {timeout_s:g} s: {json.dumps(seen, indent=1, default=str)}")
+            time.sleep(POLL_S)
+        return seen
+
+    def _ask(self, verb: str, **given: Any) -> Any:
+        request = urllib.request.Request(f"{self.url}/_stand_in/{verb}", json.dumps(given).encode())
+        try:
+            with _direct.open(request, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise StandInError(error.read().decode(errors="replace")) from None
+
+
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def request(name: str, *words: str, **changes: Any) -> dict[str, Any]:
+    """A CreateTrainingJob request that the stand-in takes: one ml.m5.large that runs `words`, in our image.
+
+    `instances`, `type`, `keep_alive_s` and `volume_gb` are shorthands; other keys are the request's own members.
+    """
+    resources = {
+        "InstanceType": changes.pop("type", "ml.m5.large"),
+        "InstanceCount": changes.pop("instances", 1),
+        "VolumeSizeInGB": changes.pop("volume_gb", 10),
+    }
+    if keep_alive_s := changes.pop("keep_alive_s", 0):
+        resources["KeepAlivePeriodInSeconds"] = keep_alive_s
+    algorithm: dict[str, Any] = {"TrainingImage": IMAGE, "TrainingInputMode": "File"}
+    if words:
+        algorithm["ContainerEntrypoint"] = list(words)
+    return {
+        "TrainingJobName": name,
+        "AlgorithmSpecification": algorithm,
+        "RoleArn": ROLE,
+        "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
+        "ResourceConfig": resources,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+        **changes,
+    }
+
+
+def unavailable() -> str:
+    """Why this process can make no containers, or ""."""
+    able = os.geteuid() == 0 or not subprocess.run(UNPRIVILEGED, check=False, capture_output=True).returncode
+    return "" if able else "containers need root, or user namespaces (sysctl user.max_user_namespaces)"
+
+
+@contextmanager
+def stand_in(
+    folder: Path,
+    machines: Mapping[str, Any],
+    images: Mapping[str, Mapping[str, Any]] | None = None,
+    dials: Mapping[str, Any] | None = None,
+    network: str = "loopback",
+) -> Iterator[Cloud]:
+    """An account with these machines (type -> count, or a list of them), images and dials. Raises StandInError.
+
+    `images`: URI prefix -> path, environment, entrypoint, working_directory; `IMAGE` runs this repository's agent.
+    """
+    home = folder / "sagemaker"
+    home.mkdir(parents=True)
+    config = {"folder": str(home), "machines": dict(machines), "images": dict(images or {})}
+    config |= {"dials": dict(dials or {}), "network": network, "region": REGION, "bucket": BUCKET}
+    (home / "config.json").write_text(json.dumps(config))
+    argv = (sys.executable, "-m", "tests.fakes.sagemaker", "--config", str(home / "config.json"))
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    with open(home / "stand_in.log", "wb") as log:
+        process = subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env=clean | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    try:
+        yield Cloud(_url(process, home), home)
+    finally:
+        _end(process)
+
+
+def _url(process: subprocess.Popen[bytes], home: Path) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise StandInError(
+            f"the stand-in did not start: {(home / 'stand_in.log').read_text(errors='replace')[-2000:]}"
+        )
+    return str(json.loads(line)["url"])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

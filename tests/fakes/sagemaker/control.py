@@ -1,0 +1,167 @@
+"""What no AWS has: /_stand_in/..., where tests turn dials, look behind the curtain and play fate. And the containers' credentials."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.fakes.sagemaker import repairs
+from tests.fakes.sagemaker.dials import NoSuchDial
+from tests.fakes.sagemaker.errors import ApiError
+from tests.fakes.sagemaker.job import Job, Pool
+
+if TYPE_CHECKING:
+    from tests.fakes.sagemaker.front import Front
+    from tests.fakes.sagemaker.plane import Plane
+
+CREDENTIALS_S = 3600
+LONG_AGO_S = 1e9
+
+
+def answer(front: Front, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    """HTTP status and what to answer as JSON."""
+    verb, _, rest = path.removeprefix("/_stand_in/").partition("/")
+    if verb == "credentials":
+        return _credentials(front.plane, rest)
+    if verb not in VERBS:
+        return 404, {"error": f"no verb {verb!r}: there are {', '.join(VERBS)}"}
+    try:
+        with front.plane.lock:
+            return 200, VERBS[verb](front, **json.loads(body or b"{}"))
+    except (ApiError, NoSuchDial, KeyError, IndexError, TypeError, ValueError) as error:
+        return 400, {"error": f"{type(error).__name__}: {error}"}
+
+
+def _dial(front: Front, name: str, value: Any) -> Any:
+    front.plane.dials.turn(name, value)
+    front.faults.forget()
+    return None
+
+
+def _machine(front: Front, id: str, **changes: Any) -> Any:
+    """Change a machine: fault, environment, boot_id, gpus, driver, ultraserver; reboot=True."""
+    machine = front.plane.fleet.find(id)
+    if changes.pop("reboot", False):
+        machine.reboot()
+    for key, value in changes.items():
+        if not hasattr(machine, key):
+            raise KeyError(f"a machine has no {key}")
+        setattr(machine, key, tuple(value) if key == "gpus" else value)
+    return None
+
+
+def _machines(front: Front) -> Any:
+    return [vars(machine) for machine in front.plane.fleet.machines]
+
+
+def _jobs(front: Front) -> Any:
+    return {name: _seen(job) for name, job in front.plane.jobs.items()}
+
+
+def _seen(job: Job) -> dict[str, Any]:
+    """What DescribeTrainingJob says, and what it never does: machines, lives, repairs."""
+    behind = {"machines": [machine.id for machine in job.machines], "lives": job.life, "repairs": job.repairs}
+    return job.describe(0.0) | behind | {"settled": job.done.is_set(), "tags": job.tags}
+
+
+def _hosts(front: Front, job: str) -> Any:
+    """Of the last life."""
+    return [
+        {
+            "name": host.name,
+            "machine": host.machine.id,
+            "address": host.place.address,
+            "pid": host.process.pid if host.process else 0,
+            "exit_code": host.code,
+            "died": host.died,
+            "stream": host.stream,
+            "opt_ml": str(host.opt_ml),
+        }
+        for host in front.plane.find(job).hosts
+    ]
+
+
+def _running(front: Front) -> Any:
+    hosts = [host for job in front.plane.jobs.values() for host in job.hosts]
+    return [host.process.pid for host in hosts if host.process and host.code is None]
+
+
+def _stop(front: Front, job: str) -> Any:
+    """Somebody else stops it."""
+    return front.plane.stop({"TrainingJobName": job})
+
+
+def _kill(front: Front, job: str, host: str) -> Any:
+    """The machine of a host loses its power, now."""
+    found = [item for item in front.plane.find(job).hosts if item.name == host]
+    if not found:
+        raise KeyError(f"{job} has no host {host!r}")
+    found[0].die()
+
+
+def _interrupt(front: Front, job: str) -> Any:
+    """Spot capacity is reclaimed."""
+    front.plane.find(job).interrupt.set()
+
+
+def _steal(front: Front, job: str, by: str) -> Any:
+    """Another job of the account, which matches, takes the job's pool: it is Reused, by that one."""
+    plane, victim = front.plane, front.plane.find(job)
+    if plane.pools.of(victim) is None:
+        raise KeyError(f"{job} has no pool that is Available")
+    thief = Job({**victim.request, "TrainingJobName": by}, plane.region, status="InProgress")
+    thief.machines = plane.pools.claim(thief)
+    thief.pool = Pool.IN_USE
+    thief.move("Training", "Training image download completed. Training in progress.")
+    plane.jobs[by] = thief
+
+
+def _repair(front: Front, job: str, index: int, how: str = "replace") -> Any:
+    return repairs.in_pool(front.plane, front.plane.find(job), index, how)
+
+
+def _expire(front: Front, job: str) -> Any:
+    """The pool is gone: a patch update of AWS, or its time is over."""
+    pool = front.plane.pools.of(front.plane.find(job))
+    if pool is None:
+        raise KeyError(f"{job} has no pool that is Available")
+    pool.until -= LONG_AGO_S
+    front.plane.pools.expire()
+
+
+def _calls(front: Front) -> Any:
+    return front.calls
+
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "dial": _dial,
+    "machine": _machine,
+    "machines": _machines,
+    "jobs": _jobs,
+    "hosts": _hosts,
+    "running": _running,
+    "stop": _stop,
+    "kill": _kill,
+    "interrupt": _interrupt,
+    "steal": _steal,
+    "repair": _repair,
+    "expire": _expire,
+    "calls": _calls,
+}
+
+
+def _credentials(plane: Plane, token: str) -> tuple[int, Any]:
+    """Temporary ones of the execution role ("Container credential provider", AWS SDKs: these five members)."""
+    role = plane.roles.get(token)
+    if role is None:
+        return 404, {"message": "no such container"}
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=CREDENTIALS_S)
+    return 200, {
+        "RoleArn": role,
+        "AccessKeyId": f"ASIA{token[:16].upper()}",
+        "SecretAccessKey": f"secret-of-{token}",
+        "Token": f"token-of-{token}",
+        "Expiration": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }

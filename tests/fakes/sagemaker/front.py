@@ -1,0 +1,170 @@
+"""The HTTP server that AWS_ENDPOINT_URL names: SageMaker's training operations are answered here, the rest goes to moto."""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tests.fakes.sagemaker import control, faults, permissions, quotas
+from tests.fakes.sagemaker.errors import ApiError
+from tests.fakes.sagemaker.faults import Broken, Faults
+from tests.fakes.sagemaker.plane import OPERATIONS, Plane
+
+HOPS = ("content-length", "transfer-encoding", "connection", "expect", "keep-alive")
+JSON = {
+    "Content-Type": "application/x-amz-json-1.1",
+    "x-amzn-RequestId": "00000000-0000-4000-8000-000000000000",
+}
+CALLS = 10_000  # remembered; a test that makes more has other worries
+
+
+class Front(ThreadingHTTPServer):
+    """`calls` is what was asked, for tests that count: method, path, operation, access key, status."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, plane: Plane, behind: str, port: int = 0, host: str = "127.0.0.1") -> None:
+        super().__init__((host, port), Handler)
+        self.plane, self.behind = plane, behind.removeprefix("http://")
+        self.faults = Faults(plane.dials)
+        self.calls: list[dict[str, Any]] = []
+
+    def share(self, other: Front) -> None:
+        """Another listener of the same service: one memory, one set of faults."""
+        other.faults, other.calls = self.faults, self.calls
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.server_address[1])
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Front
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # one packet an answer
+    disable_nagle_algorithm = True
+
+    def _serve(self) -> None:
+        body = self._body()
+        path = unquote(urlsplit(self.path).path)
+        service, _, operation = self.headers.get("X-Amz-Target", "").rpartition(".")
+        if path.startswith("/_stand_in/"):
+            status, answer = control.answer(self.server, self.command, path, body)
+            self._answer(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+            return
+        if service == "SageMaker" and operation in OPERATIONS:
+            status = self._operate(operation, body)
+        elif quotas.knows(service, operation, body):
+            answer = quotas.answer(self.server.plane.dials, operation, json.loads(body or b"{}"))
+            status = self._answer(200 if "__type" not in answer else 400, json.dumps(answer).encode(), JSON)
+        elif permissions.knows(body):
+            said = permissions.answer(self.server.plane.dials, body)
+            status = self._answer(200, said, {"Content-Type": "text/xml"})
+        else:
+            status = self._pass(path, body)
+        self._remember(path, operation, status)
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = do_PATCH = _serve
+
+    def _operate(self, operation: str, body: bytes) -> int:
+        try:
+            if self.server.faults.throttles(operation):
+                raise ApiError("ThrottlingException", "Rate exceeded")
+            answer = self.server.plane.call(operation, json.loads(body or b"{}"))
+        except ApiError as error:
+            said = {"__type": error.code, "message": error.message}
+            return self._answer(error.status, json.dumps(said).encode(), JSON)
+        except ValueError as error:
+            said = {"__type": "SerializationException", "message": str(error)}
+            return self._answer(400, json.dumps(said).encode(), JSON)
+        return self._answer(200, json.dumps(answer).encode(), JSON)
+
+    def _pass(self, path: str, body: bytes) -> int:
+        broken = self._broken(path)
+        if broken is not None and broken.code:
+            status, said = faults.error(broken.code)
+            return self._answer(status, said, {"Content-Type": "application/xml"})
+        status, headers, data = self._behind(body)
+        if broken is not None and broken.keep is not None:
+            data = data[: int(len(data) * broken.keep)]
+            headers = {k: v for k, v in headers.items() if not k.lower().startswith("x-amz-checksum")}
+        return self._answer(status, data, headers)
+
+    def _broken(self, path: str) -> Broken | None:
+        """Only objects suffer: requests that are signed for S3 and name a key."""
+        key = path.partition("/")[2].partition("/")[2]
+        signed = re.search(r"/s3/aws4_request", self.headers.get("Authorization", ""))
+        return self.server.faults.of_object(self.command, key) if signed and key else None
+
+    def _behind(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection(self.server.behind, timeout=60)
+        kept = {k: v for k, v in self.headers.items() if k.lower() not in HOPS}
+        try:
+            connection.request(self.command, self.path, body, kept | {"Content-Length": str(len(body))})
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def _answer(self, status: int, data: bytes, headers: dict[str, str]) -> int:
+        self.send_response(status)
+        for key, value in headers.items():
+            if key.lower() not in (*HOPS, "date", "server"):
+                self.send_header(key, value)
+        empty = self.command == "HEAD" or status in (204, 304)
+        length = {k.lower(): v for k, v in headers.items()}.get("content-length") if empty else None
+        if status != 204:
+            self.send_header("Content-Length", length or str(len(data)))
+        self.end_headers()
+        if not empty:
+            self.wfile.write(data)
+        return status
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        whole = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            whole += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return whole
+
+    def _remember(self, path: str, operation: str, status: int) -> None:
+        key = re.search(r"Credential=([^/,]+)", self.headers.get("Authorization", ""))
+        row = {"method": self.command, "path": path, "operation": operation, "status": status}
+        row |= {"access_key": key[1] if key else "", "agent": self.headers.get("User-Agent", "")}
+        if len(self.server.calls) < CALLS:
+            self.server.calls.append(row)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """AWS's clock, which the dial may set wrong."""
+        skew = self.server.plane.dials.clock_skew_s
+        now = datetime.datetime.now(datetime.UTC).timestamp() if timestamp is None else timestamp
+        return super().date_time_string(now + skew)  # type: ignore[arg-type, unused-ignore]
+
+    def handle_expect_100(self) -> bool:
+        """boto3 waits for it before it sends a body."""
+        self.send_response_only(100)
+        self.end_headers()
+        self.wfile.flush()
+        return True
+
+    def handle(self) -> None:
+        """A client that was killed is no error of ours."""
+        try:
+            super().handle()
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """stderr is for what goes wrong."""

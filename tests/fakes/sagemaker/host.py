@@ -1,0 +1,176 @@
+"""One host of one life of a job: its /opt/ml, its environment, its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.sagemaker.images import Image
+from tests.fakes.sagemaker.job import HostType, Job
+from tests.fakes.sagemaker.logs import Logs, Pump
+from tests.fakes.sagemaker.machines import Machine
+from tests.fakes.sagemaker.network import Place
+
+INSIDE = Path(__file__).with_name("inside.py")
+FOLDERS = ("input/config", "input/data", "output/data", "model", "checkpoints", "code", "sagemaker")
+CACHE = "/opt/ml/sagemaker/warmpoolcache"
+PASSED_ON = ("PYTEST_SESSION_MARK", "PYTEST_CURRENT_TEST")  # so that a process left behind is found
+
+
+@dataclass
+class Host:
+    """`died` says that its machine is gone, and everything on it."""
+
+    name: str
+    group: HostType
+    machine: Machine
+    place: Place
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    pump: Pump | None = None
+    stream: str = ""
+    died: bool = False
+    closed: bool = False
+    timers: list[threading.Timer] = field(default_factory=list)
+
+    @property
+    def opt_ml(self) -> Path:
+        """What is /opt/ml inside."""
+        return self.folder / "opt_ml"
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, 128 + N after signal N as Docker has it, None while it runs."""
+        found = self.process.poll() if self.process else None
+        return 128 - found if found is not None and found < 0 else found
+
+    def furnish(self, job: Job, hosts: list[Host]) -> None:
+        """Folders and the files of input/config.
+
+        "How Amazon SageMaker provides training information": names and keys of the three files.
+        """
+        for name in FOLDERS:
+            (self.opt_ml / name).mkdir(parents=True, exist_ok=True)
+        (self.folder / "scratch").mkdir(exist_ok=True)
+        self._config("hyperparameters", job.request.get("HyperParameters", {}))
+        self._config("inputdataconfig", _channels(job))
+        self._config("resourceconfig", self._resources(hosts))
+        lines = ["127.0.0.1 localhost", *(f"{host.place.address} {host.name}" for host in hosts)]
+        (self.folder / "hosts").write_text("\n".join(lines) + "\n")
+
+    def start(self, command: list[str], environment: dict[str, str], directory: str, cache: str) -> None:
+        """Raises OSError."""
+        if cache:
+            (self.opt_ml / "sagemaker" / "warmpoolcache").mkdir(exist_ok=True)
+        spec = {
+            "host": self.name,
+            "network": self.place.namespace,
+            "opt_ml": str(self.opt_ml),
+            "hosts": str(self.folder / "hosts"),
+            "scratch": str(self.folder / "scratch"),
+            "cache": cache,
+            "boot_id": self.machine.boot_id,
+            "gpus": self.machine.gpus,
+            "driver": self.machine.driver,
+            "command": command,
+            "environment": environment,
+            "working_directory": directory,
+        }
+        path = self.folder / "container.json"
+        path.write_text(json.dumps(spec))
+        argv = (sys.executable, "-I", "-S", "-B", str(INSIDE), str(path), str(os.getpid()))
+        self.process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    def read(self, logs: Logs, job: str) -> None:
+        """Bring its output to CloudWatch, and let its machine die when its fault says so."""
+        assert self.process is not None and self.process.stdout is not None
+        self.stream = logs.stream(job, self.name)
+        self.pump = Pump(logs, self.stream, self.process.stdout, self._seen)
+        if "dies_after_s" in self.machine.fault:
+            self.timers.append(threading.Timer(self.machine.fault["dies_after_s"], self.die))
+            self.timers[-1].start()
+
+    def signal(self, number: int) -> None:
+        """To its first process; SIGKILL ends everything inside."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def die(self) -> None:
+        """As if the plug was pulled."""
+        self.died = True
+        self.signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """After its end: the rest of its log, and what held its network. Twice is fine."""
+        if self.closed:
+            return
+        self.closed = True
+        for timer in self.timers:
+            timer.cancel()
+        if self.pump:
+            self.pump.join()
+        if self.process and self.process.stdout:
+            self.process.stdout.close()
+
+    def failure(self) -> str:
+        """The first 1024 characters of /opt/ml/output/failure, as "FailureReason" shows them."""
+        path = self.opt_ml / "output" / "failure"
+        return "" if self.died or not path.is_file() else path.read_text(errors="replace")[:1024]
+
+    def _seen(self, line: str) -> None:
+        pattern = self.machine.fault.get("dies_at_line")
+        if pattern and re.search(pattern, line):
+            self.die()
+
+    def _config(self, name: str, value: object) -> None:
+        (self.opt_ml / "input" / "config" / f"{name}.json").write_text(json.dumps(value))
+
+    def _resources(self, hosts: list[Host]) -> dict[str, Any]:
+        groups: dict[str, dict[str, Any]] = {}
+        for host in hosts:
+            row = {
+                "instance_group_name": host.group.group,
+                "instance_type": host.group.type,
+                "hosts": list[str](),
+            }
+            groups.setdefault(host.group.group, row)["hosts"].append(host.name)
+        return {
+            "current_host": self.name,
+            "current_instance_type": self.group.type,
+            "current_group_name": self.group.group,
+            "hosts": [host.name for host in hosts],
+            "instance_groups": list(groups.values()),
+            "network_interface_name": self.place.interface,
+            "topology": None,
+        }
+
+
+def environment(job: Job, image: Image, machine: Machine, aws: dict[str, str]) -> dict[str, str]:
+    """What the entrypoint sees: the image's, SageMaker's, the request's, and the machine's for fake tools."""
+    given = {"PATH": image.search, "HOME": "/root", "LANG": "C.UTF-8", **image.environment, **aws}
+    given |= {"TRAINING_JOB_NAME": job.name, "TRAINING_JOB_ARN": job.arn}
+    given |= {key: os.environ[key] for key in PASSED_ON if key in os.environ}
+    return {**given, **job.request.get("Environment", {}), **machine.environment}
+
+
+def _channels(job: Job) -> dict[str, dict[str, str]]:
+    return {
+        channel["ChannelName"]: {
+            "TrainingInputMode": channel.get("InputMode", "File"),
+            "S3DistributionType": channel["DataSource"]
+            .get("S3DataSource", {})
+            .get("S3DataDistributionType", "FullyReplicated"),
+            "RecordWrapperType": channel.get("RecordWrapperType", "None"),
+        }
+        for channel in job.request.get("InputDataConfig", ())
+    }

@@ -1,0 +1,172 @@
+"""Becomes one training container: namespaces, its own /opt/ml, the fake machine's identity; then the entrypoint.
+
+Run by path (`python -I -S inside.py SPEC.json`), so that a host starts in milliseconds: the standard library alone. This
+process stays outside and hands on SIGTERM; its child is process 1 of the container, as under Docker. When either parent
+dies, however it dies, the kernel kills everything inside, and with the last process go the mounts and the network.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import tempfile
+from types import FrameType
+from typing import Any
+
+# linux/sched.h, linux/prctl.h, sys/mount.h
+NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
+    0x20000,
+    0x4000000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
+PDEATHSIG = 1
+BIND, MOVE, REC, PRIVATE = 4096, 8192, 16384, 1 << 18
+NOT_STARTED, NOT_FOUND = 125, 127  # `docker run`: "the daemon itself" and "command cannot be found"
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(path: str, parent: int) -> int:
+    """The container's exit code, 128 + N after signal N."""
+    with open(path) as file:
+        spec = json.load(file)
+    _die_with(parent)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # until somebody is there who gets it
+    try:
+        _leave_the_machine(spec["network"])
+        child = os.fork()
+        if child == 0:
+            _become(spec)
+    except OSError as error:
+        return _cannot(error)
+    signal.signal(signal.SIGTERM, lambda number, frame: _hand_on(child, number, frame))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _leave_the_machine(network: str) -> None:
+    if network:
+        with open(network) as namespace:
+            _call("setns", namespace.fileno(), NEWNET)
+    uid, gid = os.getuid(), os.getgid()
+    _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWPID | (NEWUSER if uid else 0))
+    if uid:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+
+
+def _become(spec: dict[str, Any]) -> None:
+    """In the child: never returns."""
+    try:
+        _call("prctl", PDEATHSIG, signal.SIGKILL)
+        _call("sethostname", spec["host"].encode(), len(spec["host"]))
+        _mount("none", "/", "", REC | PRIVATE)
+        _make_place("/opt/ml", spec["scratch"])
+        _mount(spec["opt_ml"], "/opt/ml", "", BIND | REC)
+        if spec["cache"]:
+            _mount(spec["cache"], "/opt/ml/sagemaker/warmpoolcache", "", BIND)
+        _mount(spec["hosts"], "/etc/hosts", "", BIND)
+        _mount("proc", "/proc", "proc", 0)
+        _mount("tmpfs", "/dev/shm", "tmpfs", 0)
+        if spec["network"]:
+            _devices_of_this_network(spec["scratch"])
+        _identity(spec)
+        os.chdir(spec["working_directory"])
+    except OSError as error:
+        os._exit(_cannot(error))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    try:
+        os.execvpe(spec["command"][0], spec["command"], spec["environment"])
+    except OSError as error:
+        print(f"exec: {spec['command'][0]!r}: {error.strerror}", flush=True)
+        os._exit(NOT_FOUND)
+
+
+def _devices_of_this_network(scratch: str) -> None:
+    """/sys shows the network that it was mounted in; the cgroups below it are kept."""
+    kept = tempfile.mkdtemp(dir=scratch)
+    _mount("/sys/fs/cgroup", kept, "", BIND | REC)
+    _mount("sysfs", "/sys", "sysfs", 0)
+    _mount(kept, "/sys/fs/cgroup", "", BIND | REC)
+
+
+def _identity(spec: dict[str, Any]) -> None:
+    """What the kernel and the NVIDIA driver would say on this machine (checks/machine.py reads the same files)."""
+    folder = tempfile.mkdtemp(dir=spec["scratch"])
+    boot = os.path.join(folder, "boot_id")
+    _write(boot, spec["boot_id"] + "\n")
+    _mount(boot, "/proc/sys/kernel/random/boot_id", "", BIND)
+    if not os.path.isdir("/proc/driver"):
+        if spec["gpus"]:
+            raise OSError(2, "this kernel has no /proc/driver to show GPUs in")
+        return
+    _mount("tmpfs", "/proc/driver", "tmpfs", 0)
+    if spec["gpus"]:
+        said = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {spec['driver']}  Wed Jan  1 00:00:00 UTC 2025\n"
+        _write("/proc/driver/nvidia/version", said)
+    for index, uuid in enumerate(spec["gpus"]):
+        place = f"/proc/driver/nvidia/gpus/0000:{16 * index + 16:02x}:00.0/information"
+        _write(place, f"Model: \t\t NVIDIA (simulated)\nGPU UUID: \t {uuid}\nDevice Minor: \t {index}\n")
+
+
+def _make_place(path: str, scratch: str) -> None:
+    """A mount point that this machine lacks: its folder is laid out anew, in this namespace alone."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    new = tempfile.mkdtemp(dir=scratch)
+    _mount("tmpfs", new, "tmpfs", 0)
+    for entry in os.scandir(parent):
+        place = os.path.join(new, entry.name)
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), place)
+        elif entry.is_dir():
+            os.mkdir(place)
+            _mount(entry.path, place, "", BIND | REC)
+    os.mkdir(os.path.join(new, os.path.basename(path)))
+    _mount(new, parent, "", MOVE)
+    os.rmdir(new)
+
+
+def _write(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _mount(source: str, target: str, kind: str, flags: int) -> None:
+    _call("mount", source.encode(), target.encode(), kind.encode() or None, flags, None)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}{arguments}: {os.strerror(number)}")
+
+
+def _die_with(parent: int) -> None:
+    _call("prctl", PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(NOT_STARTED)
+
+
+def _hand_on(child: int, number: int, frame: FrameType | None) -> None:
+    os.kill(child, number)
+
+
+def _cannot(error: OSError) -> int:
+    print(f"the stand-in cannot make a container: {error}", flush=True)
+    return NOT_STARTED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

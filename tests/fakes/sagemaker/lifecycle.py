@@ -1,0 +1,197 @@
+"""A job from Starting to its end: one thread, one method a stage.
+
+API reference, SecondaryStatusTransition: the statuses and their messages ("subject to change": nobody may branch on them).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from tests.fakes.sagemaker import capacity, cluster, images, repairs
+from tests.fakes.sagemaker.cluster import Ended
+from tests.fakes.sagemaker.images import Image
+from tests.fakes.sagemaker.job import Job, Pool
+from tests.fakes.sagemaker.storage import DataError
+
+if TYPE_CHECKING:
+    from tests.fakes.sagemaker.plane import Plane
+
+INTERNAL = "InternalServerError: We encountered an internal error. Please try again."
+REASON_CHARACTERS = 1024  # FailureReason: its maximum length
+DAY_S = 86400  # StoppingCondition: MaxRuntimeInSeconds, "The default value is 1 day"
+MESSAGES = {
+    "Completed": "Training job completed",
+    "Failed": "Training job failed",
+    "Stopped": "Training job stopped",
+    "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
+    "MaxWaitTimeExceeded": "Training job wait time exceeded MaxWaitTimeInSeconds provided",
+}
+
+
+class Lifecycle:
+    """Runs one job. What goes wrong in the stand-in itself ends the job too, with words that say so."""
+
+    def __init__(self, plane: Plane, job: Job) -> None:
+        self._plane, self._job, self._dials = plane, job, plane.dials
+        self._broken = threading.Event()
+        self._retries = (job.request.get("RetryStrategy") or {}).get("MaximumRetryAttempts", 0)
+
+    def run(self) -> None:
+        """The whole life."""
+        try:
+            self._run()
+        except Exception:
+            if not self._plane.closing:
+                said = traceback.format_exc(limit=-3)
+                cluster.end(self._job, 0.0)
+                self._finish("Failed", "Failed", f"InternalServerError: the stand-in: {said}", False)
+        finally:
+            self._job.done.set()
+
+    def _run(self) -> None:
+        job = self._job
+        if job.status == "InProgress":
+            job.move("Starting", "Starting the training job")
+        if job.pause(self._dials.starting_s):
+            return self._finish("Stopped", "Stopped")
+        uri = job.request["AlgorithmSpecification"].get("TrainingImage", "")
+        image, again = images.find(self._plane.images, uri), True
+        if not self._acquire():
+            return None
+        if image is None:
+            return self._finish("Failed", "Failed", images.missing(uri, job.request["RoleArn"]))
+        while again:
+            try:
+                ended = self._live(image)
+            except DataError as error:
+                cluster.end(job, 0.0)
+                return self._finish("Failed", "Failed", str(error))
+            again = self._another_life(ended)
+            if again:
+                job.pause(self._dials.restarting_s)
+        return None
+
+    def _acquire(self) -> bool:
+        job, said = self._job, capacity.acquire(self._plane, self._job)
+        if said in (capacity.STOPPED, capacity.WAITED):
+            self._finish("Stopped", said)
+        elif said:
+            self._finish("Failed", "Failed", said)
+        elif job.status == "InProgress":
+            job.move("Starting", "Preparing the instances for training")
+        return not said
+
+    def _live(self, image: Image) -> Ended:
+        """Download, run, end. Raises DataError."""
+        job, plane = self._job, self._plane
+        job.life += 1
+        job.hosts = cluster.lay_out(job, plane.folder / "jobs" / job.name / str(job.life), plane.network)
+        self._move("Downloading", "Downloading input data")
+        cluster.download(job, plane.storage)
+        if job.pause(self._dials.downloading_s):
+            cluster.end(job, 0.0)
+            return Ended("Stopped")
+        job.training_from = job.training_from or time.time()
+        self._move("Training", "Training image download completed. Training in progress.")
+        cluster.start(job, image, plane)
+        breaks = self._breaks()
+        ended = cluster.watch(job, job.training_from + self._max_runtime(), self._broken)
+        breaks.cancel()
+        if ended.why == "MaxRuntimeExceeded":
+            job.status = "Stopping"
+            job.move("Stopping", "Stopping the training job")
+        cluster.end(job, self._dials.grace_s)
+        return ended
+
+    def _another_life(self, ended: Ended) -> bool:
+        """Whether the containers start again in this job; else it is finished."""
+        job = self._job
+        if ended.why == "Interrupted" and not job.stop.is_set():
+            job.interrupt.clear()
+            job.move("Interrupted", "Training job interrupted: the Spot capacity was reclaimed")
+            self._release()
+            return self._acquire()
+        if ended.why == "Internal" and self._retries > 0:
+            # RetryStrategy: "The number of times to retry the job" after an InternalServerError, and no other.
+            self._retries -= 1
+            job.move("Restarting", "Restarting the training job after an internal error")
+            return True
+        if ended.why == "Failed" and repairs.after_failure(self._plane, job, ended):
+            return True
+        self._upload(ended)
+        self._conclude(ended)
+        return False
+
+    def _upload(self, ended: Ended) -> None:
+        self._move("Uploading", "Uploading generated training model")
+        if not (ended.why and self._dials.lose_output):
+            alive = [host.opt_ml for host in self._job.hosts if not host.died]
+            self._plane.storage.upload(self._job, alive)
+        time.sleep(self._dials.uploading_s)
+
+    def _conclude(self, ended: Ended) -> None:
+        if ended.why in ("Stopped", "MaxRuntimeExceeded", "Interrupted"):
+            return self._finish(
+                "Stopped", ended.why if ended.why == "MaxRuntimeExceeded" else "Stopped", keep=self._healthy()
+            )
+        if ended.why == "Internal":
+            return self._finish("Failed", "Failed", INTERNAL, keep=False)
+        if ended.first is not None:
+            said = f"AlgorithmError: {ended.first.failure()}"
+            code = f", exit code: {ended.first.code}"
+            return self._finish(
+                "Failed", "Failed", said[: REASON_CHARACTERS - len(code)] + code, self._healthy()
+            )
+        return self._finish("Completed", "Completed", keep=self._healthy())
+
+    def _finish(self, status: str, secondary: str, reason: str = "", keep: bool = True) -> None:
+        """The end, as everybody sees it; then the pool, a while later. `keep`: nothing speaks against its health.
+
+        "Warm pools": retained after success, after a stop, and after algorithm and client errors.
+        """
+        job, plane = self._job, self._plane
+        with plane.lock:
+            job.ended, job.failure = time.time(), reason[:REASON_CHARACTERS]
+            job.move(secondary, MESSAGES[secondary])
+            keep = keep and bool(job.machines) and job.pool is Pool.IN_USE
+            if not keep:
+                self._release()
+            job.status = status
+        if keep:
+            time.sleep(self._dials.pool_s)
+            with plane.lock:
+                job.pool_from = job.ended
+                plane.pools.retain(job)
+
+    def _release(self) -> None:
+        with self._plane.lock:
+            self._plane.fleet.give_back(self._job.machines)
+            self._job.machines = []
+            if self._job.pool:
+                self._job.pool = Pool.TERMINATED
+
+    def _move(self, status: str, message: str) -> None:
+        """A job that is being stopped says Stopping until its end."""
+        if self._job.status == "InProgress" or status == "Uploading":
+            self._job.move(status, message)
+
+    def _healthy(self) -> bool:
+        """ "Warm pools": not retained where "the health of the cluster may be compromised"."""
+        return not any(host.died for host in self._job.hosts)
+
+    def _max_runtime(self) -> float:
+        given = (self._job.request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds", DAY_S)
+        return float(given if self._dials.max_runtime_s is None else self._dials.max_runtime_s)
+
+    def _breaks(self) -> threading.Timer:
+        """The service's own failure in this life, if its dial says so."""
+        self._broken.clear()
+        timer = threading.Timer(self._dials.internal_after_s, self._broken.set)
+        with self._plane.lock:
+            if self._dials.next_internal_errors > 0:
+                self._dials.next_internal_errors -= 1
+                timer.start()
+        return timer

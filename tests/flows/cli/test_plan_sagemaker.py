@@ -1,0 +1,116 @@
+"""`prelaunch plan --offline` for SageMaker: what is wrong in a gate file is one line with the file, what and the remedy."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import main
+
+ROOT = Path(__file__).parents[3]
+GATES = ROOT / "deployments" / "gates"
+CPU, P5 = "sagemaker-cpu", "sagemaker-p5"
+LINE = r'placement = "pooled".*'
+
+
+def gate(folder: Path, name: str, old: str, new: str, on_warn: str = "go") -> Path:
+    """A shipped gate file with one thing changed."""
+    text, count = re.subn(old, new, (GATES / f"{name}.toml").read_text(), count=1)
+    assert count
+    policy = re.search(r"\.\./policies/(\w+\.toml)", text)
+    assert policy
+    said = (GATES.parent / "policies" / policy[1]).read_text().replace('"go"', f'"{on_warn}"', 1)
+    (folder / "policy.toml").write_text(said)
+    path = folder / "gate.toml"
+    path.write_text(text.replace(policy[0], "policy.toml"))
+    return path
+
+
+def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The line on stderr of a plan that shows nothing."""
+    code = main(["plan", str(path), "--offline"])
+    out, err = capsys.readouterr()
+
+    assert (2, "", 1) == (code, out, err.count("\n"))
+    assert err.startswith("prelaunch: ") and "gate.toml: " in err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        (CPU, "volume_gb", "volume_bg", "options.volume_bg: unknown key. Did you mean 'volume_gb'?"),
+        (CPU, '"in_job"', '"pool"', "options.placement: 'pool' is none of .* Did you mean 'pooled'"),
+        (P5, "keep_alive_s = 3600", "keep_alive_s = 7200", "keep_alive_s: 7200 is not between 0 and 3600"),
+        (P5, LINE, 'placement = "pooled"\nspot = true', "Leave spot out, or say placement in_job"),
+        (CPU, '"in_job"', '"pinned"', "Name them, or say in_job"),
+        (CPU, '"us-east-1"', '"virginia"', "options.region: 'virginia' is not of the form"),
+        (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* is not of the form s3://"),
+        (CPU, "max_attempts = 1", "request = { RoleArn = 'x' }", r"training\.request\.RoleArn is the gate's own"),
+        (CPU, "max_attempts = 1", "request = { Rolle = 'x' }", "Rolle: there is no such key"),
+        (CPU, "max_attempts = 1", 'model_trainer = "a:b"', "training: say either command or model_trainer"),
+        (P5, "p5.48xlarge", "p6-b300.48xlarge.", "nothing is known of"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str, said: str
+) -> None:
+    """With the file, and what to write in its place."""
+    assert re.search(said, refused(gate(tmp_path, name, old, new), capsys))
+
+
+def test_a_type_on_which_sagemaker_does_not_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """EC2 has it, so the tables know it; the API's own list of types does not."""
+    path = gate(tmp_path, "sagemaker-trn1", "trn1.32xlarge", "inf2.48xlarge")
+
+    assert "'ml.inf2.48xlarge' is none of" in refused(path, capsys)
+
+
+def test_a_keep_alive_too_short_to_ask_names_one_that_is_long_enough(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below the margin no time to answer would help."""
+    path = gate(tmp_path, P5, "keep_alive_s = 3600", "keep_alive_s = 300", on_warn="ask")
+
+    assert refused(path, capsys).endswith("Keep them for 40 minutes or longer.\n")
+
+
+def test_nodes_that_nobody_can_answer_are_refused_by_the_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not first by the gate, which holds the cluster by then."""
+    path = gate(tmp_path, P5, LINE, 'placement = "in_job"\nnetwork_isolation = true', on_warn="ask")
+
+    assert "Say on_warn go or refuse, or leave isolation out." in refused(path, capsys)
+
+
+def test_a_plan_shows_how_long_nodes_wait_for_an_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a part of what they may run, which is asked of AWS."""
+    path = gate(tmp_path, "sagemaker-p5-injob", "x", "x", on_warn="ask")
+
+    assert 0 == main(["plan", str(path), "--offline", "--format", "json"])
+    body = json.loads(capsys.readouterr().out)["requests"][0]
+
+    assert "--ask-s" in body["AlgorithmSpecification"]["ContainerArguments"]
+    assert (30 + 31 + 10080) * 60 == body["StoppingCondition"]["MaxRuntimeInSeconds"]
+
+
+def test_the_gate_refuses_the_same_before_it_starts_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is paged for a misspelt file, and no store is made."""
+    path = gate(tmp_path, P5, LINE, 'placement = "pooled"\nspot = true')
+
+    monkeypatch.chdir(tmp_path)
+
+    code = main(["gate", str(path)])
+    out, err = capsys.readouterr()
+
+    assert (2, "", 1) == (code, out, err.count("\n"))
+    assert "Leave spot out" in err
+    assert not (tmp_path / ".prelaunch").exists()

@@ -1,0 +1,155 @@
+"""Gates on the stand-in of SageMaker: its account, a gate file for it, and what a test asks of both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import patience
+from tasks.outcome import Outcome
+from tests.fakes.sagemaker.bench import IMAGE, REGION, ROLE, Cloud, stand_in
+from tests.fakes.sagemaker.images import OURS
+from tests.flows.driving import request_of, run
+from tests.flows.gates import FAKE, TRAINED, write_gate
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL_POLICY = ROOT / "deployments" / "policies" / "local.toml"
+ACCOUNT_S = 0.2
+
+Account = Callable[..., AbstractContextManager[Cloud]]
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
+    """An AWS account in which this process, and what it starts, is signed in."""
+
+    @contextmanager
+    def opened(machines: int = 2, part: str = "", **more: Any) -> Iterator[Cloud]:
+        monkeypatch.setattr(patience, "FIRST_S", 0.2)
+        images = {OURS: image(tmp_path, part)} if part else {}
+        has = [{"gpus": [f"GPU-{uuid.uuid4()}"]} for _ in range(machines)]
+        more |= {
+            "images": {**images, **more.get("images", {})},
+            "dials": {"grace_s": 3.0, **more.get("dials", {})},
+        }
+        with stand_in(tmp_path, {"ml.m5.large": has}, **more) as cloud:
+            for name in [name for name in os.environ if name.startswith("AWS_")]:
+                monkeypatch.delenv(name)
+            for name, value in cloud.environment.items():
+                monkeypatch.setenv(name, value)
+            yield cloud
+            assert [] == cloud.running()
+
+    return opened
+
+
+def image(folder: Path, part: str) -> dict[str, Any]:
+    """Our image, whose interpreter makes up the checks' reports: see tests/flows/fake_python.py."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    played = {
+        "FAKE_NODE": part,
+        "FAKE_GATE": "1",
+        "FAKE_RUNS": str(folder / "runs"),
+        "PRELAUNCH_PYTHON": str(python),
+        "PRELAUNCH_GRACE_S": "2",
+        "PRELAUNCH_UPLOAD_S": "3",
+    }
+    return {"environment": {"PYTHONPATH": str(ROOT), **played}}
+
+
+def cloud_gate(
+    folder: Path,
+    cloud: Cloud,
+    placement: str = "pooled",
+    *,
+    real: bool = False,
+    options: str = "",
+    **more: Any,
+) -> Path:
+    """A gate file: two ml.m5.large, and a training that is a line of Python. `real` holds them to the local policy."""
+    said = f"""
+region = "{REGION}"
+image = "{IMAGE}"
+role_arn = "{ROLE}"
+prefix = "s3://{cloud.bucket}/gates"
+placement = "{placement}"
+code = "image"
+volume_gb = 31
+poll_seconds = {ACCOUNT_S}
+infra_check = false
+{options}"""
+    path = write_gate(folder, launcher="sagemaker", options=said, **{"training": TRAINED, **more})
+    text = path.read_text().replace('instance_type = "cpu"', 'instance_type = "m5.large"')
+    text = text.replace(
+        "network_s = 5.0", "network_s = 20.0"
+    )  # hosts that start on two cores take their time
+    policy = path.with_name("policy.toml")
+    policy.write_text(policy.read_text().replace('["cpu"]', '["m5.large"]'))
+    if real:
+        text = text.replace('"policy.toml"', json.dumps(str(LOCAL_POLICY)))
+        text = text.replace(
+            "network_s = 5.0", "network_s = 20.0"
+        )  # starting torch on two cores takes its time
+        text = text.replace("ranks_per_node = 2", "ranks_per_node = 1").replace(
+            "stage_s = 20.0", "stage_s = 60.0"
+        )
+    path.write_text(text)
+    return path
+
+
+def gate_there(path: Path, *overrides: str, **more: Any) -> tuple[Any, Outcome]:
+    """Run the flow to its end."""
+    return asyncio.run(run(request_of(path, *overrides, **more)))
+
+
+def kept(path: Path, outcome: Outcome, name: str) -> Any:
+    """A JSON document that the gate kept."""
+    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
+
+
+def page(path: Path, outcome: Outcome) -> str:
+    """What somebody was told."""
+    return (path.parent / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+
+
+def names(outcome: Outcome) -> tuple[str, str]:
+    """The check job and the training job of a gate's first attempt."""
+    return f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1"
+
+
+def pools(cloud: Cloud) -> dict[str, str]:
+    """The state of every job's warm pool, of those that asked for one."""
+    return {
+        name: job["WarmPoolStatus"]["Status"] for name, job in cloud.jobs().items() if "WarmPoolStatus" in job
+    }
+
+
+def answered(path: Path, action: str) -> Outcome:
+    """Run the gate, and answer its question as a person would in Prefect's UI."""
+
+    async def both() -> Outcome:
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
+        from prefect.flow_runs import aresume_flow_run
+
+        running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
+        paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
+        async with get_client() as client:
+            while not running.done():
+                for flow_run in await client.read_flow_runs(flow_run_filter=paused):
+                    await aresume_flow_run(flow_run.id, run_input={"action": action, "approver": "Ada"})
+                await asyncio.sleep(0.1)
+        return (await running)[1]
+
+    return asyncio.run(both())

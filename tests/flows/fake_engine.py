@@ -1,0 +1,280 @@
+"""An engine in this process that behaves like one which keeps machines: pools, repairs, troubles, each by a dial.
+
+A job goes a step further each time somebody asks for its state. Its nodes are made up (tests/flows/fake_python.py), and
+their verdicts are those of the checks' own judge.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from checks import asked
+from checks import bundle as bundles
+from checks.decode import DecodeError
+from checks.facts.shipped import builtin
+from checks.merge import merge
+from checks.model import Answer
+from checks.report import dump_plain
+from checks.verdict import decide
+from tasks.launchers.base import (
+    EngineUnavailable,
+    Hold,
+    JobHandle,
+    JobSpec,
+    JobState,
+    JobStatus,
+    Keeping,
+    LaunchError,
+    Line,
+    Placement,
+    Plan,
+    Trouble,
+    Work,
+)
+from tests.flows.fake_python import write
+
+UNKNOWN = JobStatus(JobState.UNKNOWN, "no such job", "", {}, absent=True)
+SILENT = JobStatus(JobState.UNKNOWN, "ThrottlingException", "", {})
+
+
+@dataclass(frozen=True)
+class Options:
+    """None."""
+
+
+@dataclass
+class Engine:
+    """The dials, and what was asked of it. `parts` are what the nodes of each start play, the last one for all that follow.
+
+    `pools` say what becomes of each check job's machines: ready, coming, gone, or the name of a thief. `endings` are for
+    jobs that end without any report. `refusals` are raised by `submit`. The next look at a job in
+    `silent` is not answered. `hook` is called with each verb and job.
+    """
+
+    placement: Placement = Placement.POOLED
+    keeps_s: float | None = 3600.0
+    poll_s: float = 0.005
+    start_s: float = 5.0
+    silence_s: float = 1.0
+    parts: list[str] = field(default_factory=lambda: ["healthy"])
+    pools: list[str] = field(default_factory=lambda: ["ready"])
+    training: str = "healthy"
+    endings: list[JobStatus] = field(default_factory=list)
+    refusals: list[LaunchError] = field(default_factory=list)
+    lines: tuple[Line, ...] = ()
+    silent: list[str] = field(default_factory=list)
+    repairs: bool = False
+    holds_release: bool = False
+    matches: bool = True
+    nodes_say: Answer | None = None
+    hook: Callable[[str, str], None] = lambda verb, job: None
+    root: Path = Path()
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    jobs: dict[str, JobSpec] = field(default_factory=dict)
+    last: dict[str, JobStatus] = field(default_factory=dict)
+    kept: dict[str, Hold] = field(default_factory=dict)
+    handed: dict[str, bytes] = field(default_factory=dict)
+    answers: list[asked.Answered] = field(default_factory=list)
+    steps: dict[str, Iterator[JobStatus]] = field(default_factory=dict)
+
+    def node_names(self, nodes: int) -> tuple[str, ...]:
+        return tuple(f"node-{index}" for index in range(nodes))
+
+    def plan(self, job: JobSpec) -> Plan:
+        return Plan(job, ())
+
+    def submit(self, plan: Plan) -> JobHandle:
+        job = plan.job
+        self._called("submit", job.name)
+        if job.name in self.jobs:
+            return JobHandle(job.name, True)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.jobs[job.name], self.last[job.name] = job, JobStatus(JobState.PENDING, "Starting", "", {})
+        self.steps[job.name] = {Work.CHECK: self._check, Work.GATE: self._gate}.get(job.work, self._train)(
+            job
+        )
+        pool = self.kept.get(job.predecessor)
+        if pool is not None and pool.keeping is Keeping.READY and self.matches:
+            self.kept[job.predecessor] = Hold(Keeping.TAKEN, "Reused", job.name)
+        return JobHandle(job.name, False)
+
+    def state(self, name: str) -> JobStatus:
+        self._called("state", name)
+        if name in self.silent:
+            self.silent.remove(name)
+            return SILENT
+        if name not in self.jobs:
+            return UNKNOWN
+        if not self.last[name].state.final:
+            self.last[name] = next(self.steps[name], self.last[name])
+        return self.last[name]
+
+    def fetch(self, name: str, into: Path) -> None:
+        self._called("fetch", name)
+        into.mkdir(parents=True, exist_ok=True)
+        if (self.root / name).is_dir():
+            shutil.copytree(self.root / name, into, dirs_exist_ok=True)
+
+    def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
+        return f"the last words of {node}"
+
+    def cancel(self, name: str) -> None:
+        self._called("cancel", name)
+        if name in self.jobs and not self.last[name].state.final:
+            self._end(name, JobStatus(JobState.CANCELLED, "Stopped", self.last[name].attempt, {}))
+        self.release(name)
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+        self._called("preflight", plans[0].job.name)
+        return self.lines
+
+    def hold(self, name: str) -> Hold:
+        self._called("hold", name)
+        found = self.kept.get(name, Hold(Keeping.NOTHING))
+        if found.keeping is Keeping.COMING:
+            self.kept[name] = Hold(Keeping.READY, "Available")
+        return found
+
+    def release(self, name: str) -> str:
+        self._called("release", name)
+        found = self.kept.get(name)
+        if found is None or found.keeping not in (Keeping.READY, Keeping.COMING):
+            return ""
+        if self.holds_release:
+            raise EngineUnavailable(f"{name}: UpdateTrainingJob was not answered. Release it by hand.")
+        self.kept[name] = Hold(Keeping.GONE, "Terminated")
+        return "released"
+
+    def answer(self, name: str, attempt: str, data: bytes) -> None:
+        self._called("answer", name)
+        folder = self.root / name / attempt
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / asked.ANSWER).write_bytes(data)
+        gate_id = bundles.load(self.jobs[name].files["bundle.json"]).gate_id
+        self.answers.append(asked.load(data, gate_id, attempt))
+
+    def hand_out(self, name: str, report: bytes) -> str:
+        self._called("hand_out", name)
+        self.handed[name] = report
+        return f"fake://{name}/health_check_metrics.json"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs, and nothing is kept for anybody."""
+        paid = (Keeping.READY, Keeping.COMING)
+        return all(status.state.final for status in self.last.values()) and not any(
+            hold.keeping in paid for hold in self.kept.values()
+        )
+
+    def count(self, verb: str) -> int:
+        """How often it was asked."""
+        return sum(called == verb for called, _ in self.calls)
+
+    def _called(self, verb: str, job: str) -> None:
+        self.calls.append((verb, job))
+        self.hook(verb, job)
+
+    def _end(self, name: str, status: JobStatus) -> None:
+        self.last[name] = status
+        if self.placement is Placement.POOLED and self.jobs[name].work is Work.CHECK:
+            pool = self.pools.pop(0) if len(self.pools) > 1 else self.pools[0]
+            named = {"ready": Keeping.READY, "coming": Keeping.COMING, "gone": Keeping.GONE}
+            self.kept[name] = Hold(named.get(pool, Keeping.TAKEN), "", "" if pool in named else pool)
+
+    def _final(self, job: JobSpec, status: JobStatus) -> JobStatus:
+        self._end(job.name, status)
+        return status
+
+    def _part(self) -> str:
+        return self.parts.pop(0) if len(self.parts) > 1 else self.parts[0]
+
+    def _check(self, job: JobSpec) -> Iterator[JobStatus]:
+        yield JobStatus(JobState.RUNNING, "Training", "t1", {})
+        if self.endings:
+            yield self._final(job, self.endings.pop(0))
+            return
+        part = self._part()
+        while part == "hang":
+            yield JobStatus(JobState.RUNNING, "Training", "t1", {})
+        self._report(job, "t1", part)
+        codes = dict.fromkeys(self.node_names(job.nodes), 0)
+        yield self._final(job, JobStatus(JobState.SUCCEEDED, "Completed", "t1", codes, history=("Starting",)))
+
+    def _train(self, job: JobSpec) -> Iterator[JobStatus]:
+        yield JobStatus(JobState.RUNNING, "Training", "r1", {})
+        while self.training == "hang":
+            yield JobStatus(JobState.RUNNING, "Training", "r1", {})
+        go = self.training == "healthy" or self._report(job, "r1", self.training) is Answer.GO
+        yield self._trained(job, "r1", go)
+
+    def _trained(self, job: JobSpec, token: str, go: bool, *earlier: str) -> JobStatus:
+        names = self.node_names(job.nodes)
+        kind = "started" if go else "failure"
+        for node in names:
+            path = self.root / job.name / token / kind / node
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("" if go else "no_go: it refused")
+        state, trouble = (
+            (JobState.SUCCEEDED, Trouble.NONE) if go or job.observe else (JobState.FAILED, Trouble.ENDED)
+        )
+        codes = dict.fromkeys(names, 0 if go else 1)
+        return self._final(job, JobStatus(state, "", token, codes, trouble, earlier))
+
+    def _gate(self, job: JobSpec) -> Iterator[JobStatus]:
+        earlier: tuple[str, ...] = ()
+        if self.endings:
+            yield self._final(job, self.endings.pop(0))
+            return
+        while True:
+            token = f"s{len(earlier) + 1}"
+            running = JobStatus(JobState.RUNNING, "Training", token, {}, earlier=earlier)
+            yield running
+            said = self._report(job, token, self._part())
+            yield running
+            while said is Answer.ASK and job.ask_s:
+                said = self._word(job, token)
+                yield running
+            if said is Answer.GO or not self.repairs:
+                yield self._trained(job, token, said is Answer.GO, *earlier)
+                return
+            yield JobStatus(JobState.PENDING, "Repairing", token, {}, earlier=earlier)
+            earlier = (*earlier, token)
+
+    def _word(self, job: JobSpec, token: str) -> Answer:
+        gate_id = bundles.load(job.files["bundle.json"]).gate_id
+        try:
+            found = asked.load((self.root / job.name / token / asked.ANSWER).read_bytes(), gate_id, token)
+        except (OSError, DecodeError):
+            return Answer.ASK
+        return Answer.GO if found.word is asked.Word.LAUNCH else Answer.NO_GO
+
+    def _report(self, job: JobSpec, token: str, part: str) -> Answer:
+        """What the nodes write, and the answer that they come to."""
+        bundle, out = bundles.load(job.files["bundle.json"]), self.root / job.name
+        for node in self.node_names(job.nodes):
+            if part != "silent" and (part != "lone" or node == "node-0"):
+                write(part, node, bundle, out, token)
+        files = {path.stem: path.read_bytes() for path in (out / token / "nodes").glob("*.json")}
+        verdict = decide(merge(bundle, token, files, "2026-11-22T00:00:00Z"), bundle.policy, builtin())
+        answer = self.nodes_say or verdict.answer
+        if job.work is not Work.CHECK:
+            said = dump_plain(verdict).replace(
+                f'"answer":"{verdict.answer.value}"'.encode(), f'"answer":"{answer.value}"'.encode()
+            )
+            for node in files:
+                path = out / token / "verdicts" / f"{node}.json"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(said)
+        return answer
+
+
+CURRENT: list[Engine] = [Engine()]
+
+
+def launcher(options: Options, root: Path) -> Engine:
+    """What the registry calls: one engine, however often it is asked."""
+    return CURRENT[0]

@@ -1,0 +1,170 @@
+"""A gate whose process died: what it left is taken up, never begun twice, and never ended on a guess."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks.collect import collected
+from tasks.jobs import check_job, gated_job, train_job
+from tasks.judge import judged
+from tasks.launchers.base import (
+    EngineUnavailable,
+    Hold,
+    JobState,
+    Keeping,
+    LaunchError,
+    Line,
+    Look,
+    Placement,
+)
+from tasks.lease import CHECK, TRAIN
+from tasks.outcome import Decision
+from tasks.provision import submit
+from tasks.reuse import proven
+from tasks.session import Session, open_session
+from tasks.watch import Watched
+from tests.flows.driving import gate_it, play, request_of
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+NOBODY = 1 << 22  # above every pid of Linux
+
+
+def died(folder: Path, engine: Engine, training: bool = False) -> Session:
+    """A gate whose check job ended well, and whose training runs; its process is gone."""
+    session = open_session(request_of(fake_gate(folder)), "run-1")
+    check = session.keeper.lease.job(CHECK)
+    submit(session, check_job(session.setting, session.gate_id, check))
+    while not engine.state(check).state.final:
+        pass
+    if training:
+        made = judged(session, collected(session, Watched(check, engine.state(check))))
+        train = session.keeper.lease.job(TRAIN)
+        submit(session, train_job(session.setting, session.gate_id, train, proven(made), check))
+        engine.state(train)
+    buried(folder)
+    return session
+
+
+def buried(folder: Path) -> None:
+    """The owner of the lease is a process that is no more."""
+    path = folder / "store" / "leases" / "test.json"
+    lease = json.loads(path.read_bytes())
+    lease["owner"]["pid"] = NOBODY
+    path.write_text(json.dumps(lease))
+
+
+def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
+    tmp_path: Path, engine: Engine
+) -> None:
+    """Its check job failed after it had reported, and the look at the training was throttled: it runs on."""
+    session = died(tmp_path, engine, training=True)
+    check, train = session.keeper.lease.jobs
+    engine.last[check] = dataclasses.replace(engine.last[check], state=JobState.FAILED)
+    looks = itertools.count()
+
+    def hook(verb: str, job: str) -> None:
+        # The first look is the lease's own.
+        if (verb, job) == ("state", train) and next(looks) in (1, 2, 3):
+            engine.silent.append(train)
+
+    engine.hook = hook
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (0, [check, train]) == (outcome.code, list(engine.jobs)), outcome.reason
+    assert ("cancel", train) not in engine.calls
+
+
+def test_a_training_whose_pool_is_gone_since_is_not_begun_twice(tmp_path: Path, engine: Engine) -> None:
+    """It runs on other machines, which checked again in place; the pool's time is up meanwhile."""
+    session = died(tmp_path, engine, training=True)
+    check, train = session.keeper.lease.jobs
+    engine.kept[check] = Hold(Keeping.GONE, "Terminated")
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (0, [check, train]) == (outcome.code, list(engine.jobs)), outcome.reason
+    assert ("cancel", train) not in engine.calls
+
+
+def test_another_gate_ends_nothing_while_the_engine_is_silent(tmp_path: Path, engine: Engine) -> None:
+    """Whether the dead gate's training runs is not known: nothing is started, nothing is ended."""
+    session = died(tmp_path, engine, training=True)
+    engine.silent.append(session.keeper.lease.job(TRAIN))
+
+    with pytest.raises(EngineUnavailable, match="is not known"):
+        open_session(request_of(fake_gate(tmp_path, training_minutes=2.0)), "run-2")
+
+    assert 0 == engine.count("cancel")
+
+
+def test_another_gate_releases_the_pool_of_a_dead_one(tmp_path: Path, engine: Engine) -> None:
+    """Its own checks begin with machines of their own."""
+    session = died(tmp_path, engine)
+
+    _, outcome = gate_it(fake_gate(tmp_path, training_minutes=2.0))
+
+    assert (0, Keeping.GONE) == (outcome.code, engine.kept[session.keeper.lease.job(CHECK)].keeping)
+    assert session.gate_id != outcome.gate_id and engine.idle
+
+
+def test_a_dead_gates_pool_that_cannot_be_released_is_paged(tmp_path: Path, engine: Engine) -> None:
+    """Nothing is started beside it; the lease keeps its name for the next try."""
+    session = died(tmp_path, engine)
+    engine.holds_release = True
+
+    with pytest.raises(LaunchError, match="Release it by hand"):
+        open_session(request_of(fake_gate(tmp_path, training_minutes=2.0)), "run-2")
+
+    told = tmp_path / "store" / "pages" / f"{session.gate_id}-machines.txt"
+    assert "Release it by hand" in told.read_text()
+    assert session.gate_id in (tmp_path / "store" / "leases" / "test.json").read_text()
+
+
+def test_the_same_gate_file_goes_on_with_the_pool_of_the_dead_one(tmp_path: Path, engine: Engine) -> None:
+    """One check job, and the training gets its machines."""
+    session = died(tmp_path, engine)
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (0, list(session.keeper.lease.jobs)) == (outcome.code, list(engine.jobs))
+    assert Keeping.TAKEN is engine.kept[session.keeper.lease.job(CHECK)].keeping
+
+
+def test_starts_before_a_gate_died_are_counted(tmp_path: Path, engine: Engine) -> None:
+    """The engine began again meanwhile: the limit holds over both lives of the gate."""
+    engine.placement, engine.keeps_s = Placement.IN_JOB, None
+    engine.parts, engine.repairs = ["wrong"], True
+    path = fake_gate(tmp_path, more="max_attempts = 2")
+    session = open_session(request_of(path), "run-1")
+    train = session.keeper.lease.job(TRAIN)
+    submit(session, gated_job(session.setting, session.gate_id, train, 0.0))
+    while engine.state(train).attempt != "s2":
+        pass
+    buried(tmp_path)
+
+    _, outcome = gate_it(path)
+
+    assert (1, [train]) == (outcome.code, list(engine.jobs)), outcome.reason
+    assert "no-go 2 of 2" in outcome.reason and engine.idle
+
+
+def test_what_is_wrong_is_rejected_where_a_pass_is_reused_too(tmp_path: Path, engine: Engine) -> None:
+    """Nothing was started: exit 2, as where nothing had been judged."""
+    path = fake_gate(tmp_path, policy="reuse_pass_minutes = 60")
+    assert 0 == gate_it(path)[1].code
+    jobs = list(engine.jobs)
+    engine.lines = (Line("quota", Look.WRONG, "it is 0.", "Ask for 4."),)
+
+    state, outcome = gate_it(path)
+
+    assert ("Rejected", 2, jobs) == (state.name, outcome.code, list(engine.jobs))
+    assert Decision.LAUNCHED is not outcome.decision and "quota: it is 0. Ask for 4" in outcome.reason

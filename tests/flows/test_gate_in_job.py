@@ -1,0 +1,189 @@
+"""Checks and training in one job: its nodes decide, the gate judges each start, and the stricter one wins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.asked import Word
+from checks.model import Answer
+from tasks.launchers.base import JobState, Placement
+from tasks.outcome import Decision, Outcome
+from tests.flows.driving import gate_it, play, request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["engine", "in_job", "play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play", "in_job")
+
+
+@pytest.fixture
+def in_job(engine: Engine) -> None:
+    """Checks and training are one job."""
+    engine.placement, engine.keeps_s = Placement.IN_JOB, None
+
+
+def attempts(folder: Path, outcome: Outcome) -> list[str]:
+    """Which starts the gate kept."""
+    return sorted(path.name for path in (folder / "store" / "gates" / outcome.gate_id / "attempts").iterdir())
+
+
+@pytest.mark.parametrize("wait", ["finished", "started", "verdict"])
+def test_a_go_is_followed_as_far_as_asked(tmp_path: Path, engine: Engine, wait: str) -> None:
+    """One job; the outcome says that the hosts checked themselves."""
+    _, outcome = gate_it(fake_gate(tmp_path), wait=wait)
+
+    assert [f"{outcome.gate_id}-train-1"] == list(engine.jobs) == list(engine.handed)
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert outcome.placement is not None and "hosts" in outcome.placement.proof[0]
+    assert 0 == engine.count("cancel")
+    if wait == "finished":
+        assert outcome.training is not None and JobState.SUCCEEDED is outcome.training.state
+
+
+def test_a_no_go_ends_the_job_and_names_the_culprit(tmp_path: Path, engine: Engine) -> None:
+    """Its nodes refused by themselves; nothing was trained."""
+    engine.parts = ["wrong"]
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert ("Refused", 1) == (state.name, outcome.code)
+    assert "node-1/rank-3" in state.message
+    assert engine.idle
+
+
+def test_a_start_after_a_repair_is_judged_by_itself(tmp_path: Path, engine: Engine) -> None:
+    """The outcome is that of the last start; each one's report and verdict are kept."""
+    engine.parts, engine.repairs = ["wrong", "lone", "healthy"], True
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (0, ["s1", "s2", "s3"]) == (outcome.code, attempts(tmp_path, outcome))
+    kept = tmp_path / "store" / "gates" / outcome.gate_id / "attempts"
+    answers = [json.loads((kept / token / "verdict.json").read_bytes())["level"] for token in ("s1", "s2")]
+    assert ["FAIL", "FAIL"] == answers
+
+
+def test_too_many_no_gos_end_the_job(tmp_path: Path, engine: Engine) -> None:
+    """The page names the last culprit and the count."""
+    engine.parts, engine.repairs = ["wrong"], True
+
+    _, outcome = gate_it(fake_gate(tmp_path, more="max_attempts = 2"))
+
+    assert (1, ["s1", "s2"]) == (outcome.code, attempts(tmp_path, outcome))
+    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    assert "node-1/rank-3" in page and "no-go 2 of 2: the job was ended" in page
+    assert engine.idle
+
+
+def test_the_stricter_gate_stops_the_job(tmp_path: Path, engine: Engine) -> None:
+    """Nodes that would train on what the gate refuses are ended, and the difference is recorded."""
+    engine.parts, engine.nodes_say = ["wrong"], Answer.GO
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert 1 == outcome.code
+    assert "the gate is the stricter one" in outcome.reason
+    assert ("cancel", f"{outcome.gate_id}-train-1") in engine.calls
+    kept = tmp_path / "store" / "gates" / outcome.gate_id / "attempts" / "s1" / "disagreement.json"
+    said = json.loads(kept.read_bytes())
+    assert ("no_go", "go", True) == (
+        said["gate"]["answer"],
+        said["nodes"]["node-0"]["answer"],
+        said["stopped"],
+    )
+
+
+def test_stricter_nodes_train_nothing(tmp_path: Path, engine: Engine) -> None:
+    """The gate said go, its nodes did not: a failed launch, in their own words."""
+    engine.nodes_say = Answer.CANNOT_TELL
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert 4 == outcome.code
+    assert "it refused" in outcome.reason
+
+
+def test_observe_mode_stops_nothing(tmp_path: Path, engine: Engine) -> None:
+    """The refusal is recorded, the training runs."""
+    engine.parts, engine.nodes_say = ["wrong"], Answer.GO
+
+    _, outcome = gate_it(fake_gate(tmp_path, policy='mode = "observe"'))
+
+    assert (Decision.OBSERVED, 0, 0) == (outcome.decision, outcome.code, engine.count("cancel"))
+
+
+@pytest.mark.parametrize(
+    ("action", "decision", "word"),
+    [("launch-anyway", Decision.LAUNCHED, Word.LAUNCH), ("block", Decision.REFUSED, Word.REFUSE)],
+)
+def test_a_person_s_word_reaches_the_nodes(
+    tmp_path: Path, engine: Engine, action: str, decision: Decision, word: Word
+) -> None:
+    """They hold at their gate until it comes."""
+    engine.parts = ["warn"]
+
+    async def answer_it() -> Outcome:
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
+        from prefect.flow_runs import aresume_flow_run
+
+        path = fake_gate(tmp_path, on_warn="ask")
+        running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
+        paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
+        async with get_client() as client:
+            while not running.done():
+                for flow_run in await client.read_flow_runs(flow_run_filter=paused):
+                    await aresume_flow_run(flow_run.id, run_input={"action": action, "approver": "Ada"})
+                await asyncio.sleep(0.1)
+        return (await running)[1]
+
+    outcome = asyncio.run(answer_it())
+
+    assert decision is outcome.decision
+    assert [("s1", word, "Ada")] == [(said.attempt, said.word, said.by) for said in engine.answers]
+    assert engine.idle
+
+
+def test_nobody_s_answer_is_a_refusal(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes are told so, and the job ends."""
+    from tasks import agreeing
+
+    async def nobody(*_: object) -> None:
+        return None
+
+    engine.parts = ["warn"]
+    monkeypatch.setattr(agreeing, "ask", nobody)
+
+    _, outcome = gate_it(fake_gate(tmp_path, on_warn="ask"), ask_minutes=1)
+
+    assert Decision.AWAITING is outcome.decision
+    assert ["nobody answered in 1 minutes"] == [said.why for said in engine.answers]
+    assert engine.idle
+
+
+def test_a_cancelled_gate_ends_the_job(tmp_path: Path, engine: Engine) -> None:
+    """Also where its nodes train already."""
+    engine.parts = ["hang"]
+
+    async def cancel() -> None:
+        running = asyncio.create_task(run(request_of(fake_gate(tmp_path))))
+        loop = asyncio.get_running_loop()
+
+        def hook(verb: str, job: str) -> None:
+            if verb == "fetch":
+                loop.call_soon_threadsafe(running.cancel)
+
+        engine.hook = hook
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    assert engine.jobs and engine.idle

@@ -1,0 +1,55 @@
+"""Checks and training in one job of the local launcher: nodes that are processes decide, hold, and become the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks import agreeing
+from tasks.ask import GateDecision
+from tasks.outcome import Decision
+from tests.flows.driving import Play, gate_it, logs, play
+from tests.flows.gates import write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+@pytest.mark.parametrize("wait", ["finished", "started"])
+def test_one_job_checks_and_trains(tmp_path: Path, wait: str) -> None:
+    """GO: the command ran on every node of the job that was checked, and nowhere else."""
+    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"), wait=wait)
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert outcome.placement is not None
+    assert ("all 2 hosts checked themselves and trained, in one start of one job",) == outcome.placement.proof
+    assert 1 == len(list(tmp_path.glob("store/clusters/*/jobs/*")))
+    assert wait != "finished" or 2 == logs(tmp_path, "train").count("trained")
+
+
+@pytest.mark.parametrize(("part", "code"), [("wrong", 1), ("lone", 3)])
+def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play, part: str, code: int) -> None:
+    """Wrong sums, and a node that left no report."""
+    play(part)
+
+    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"))
+
+    assert code == outcome.code
+    assert "trained" not in logs(tmp_path, "train")
+
+
+def test_nodes_hold_for_the_answer(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's word is a file that they wait for."""
+
+    async def ada(*_: object) -> GateDecision:
+        return GateDecision(action="launch-anyway", approver="Ada")
+
+    play("warn")
+    monkeypatch.setattr(agreeing, "ask", ada)
+
+    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true", on_warn="ask"), ask_minutes=1)
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert 2 == logs(tmp_path, "train").count("trained")

@@ -1,0 +1,106 @@
+"""An engine that never gets on: every wait has its end, and what is left over is told to somebody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks import watch
+from tasks.launchers.base import JobSpec, JobStatus, LaunchError, NoCapacity
+from tests.flows.driving import gate_it, play, request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+@pytest.mark.parametrize(("stage", "code"), [("_check", 5), ("_train", 4)])
+def test_a_job_that_stays_pending_is_ended(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, stage: str, code: int
+) -> None:
+    """It has `start_s`: the checks found no machines, the training failed."""
+
+    def never(job: JobSpec) -> Iterator[JobStatus]:
+        return iter(())
+
+    monkeypatch.setattr(engine, stage, never)
+    engine.start_s = 0.1
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (code, True) == (outcome.code, engine.idle), outcome.reason
+    assert "did not run within" in outcome.reason
+
+
+def test_checks_that_cannot_be_ended_are_judged_and_paged(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is Stopping for ever: nobody can tell, and somebody hears that the job may still be paid for."""
+    stopping = "it was told to stop and has not ended. By hand: stop it"
+
+    def cancel(name: str) -> None:
+        raise LaunchError(stopping)
+
+    monkeypatch.setattr(engine, "cancel", cancel)
+    monkeypatch.setattr(watch, "GRACE_S", 0.1)
+    engine.parts = ["hang"]
+
+    _, outcome = gate_it(fake_gate(tmp_path, checks_minutes=0.002))
+
+    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    assert (3, True) == (outcome.code, outcome.judged is not None), outcome.reason
+    assert "MACHINES MAY STILL BE PAID FOR" in page and "By hand: stop it" in page
+
+
+def test_capacity_is_waited_for_no_longer_than_was_said(tmp_path: Path, engine: Engine) -> None:
+    """Exit 5, and nothing was begun."""
+    engine.refusals = [NoCapacity("no machines")] * 50
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 0.003"))
+
+    assert (5, {}) == (outcome.code, engine.jobs) and engine.refusals
+
+
+def test_a_gate_cancelled_while_it_waits_for_capacity_is_over(tmp_path: Path, engine: Engine) -> None:
+    """Nothing is submitted after it."""
+    engine.refusals = [NoCapacity("no machines")] * 50
+
+    async def cancel() -> None:
+        path = fake_gate(tmp_path, cluster="capacity_wait_minutes = 5")
+        running = asyncio.create_task(run(request_of(path)))
+        while engine.count("submit") < 2:
+            await asyncio.sleep(0.02)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    assert {} == engine.jobs and not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_release_that_fails_while_a_gate_is_cancelled_is_paged(tmp_path: Path, engine: Engine) -> None:
+    """There is no outcome any more, and somebody hears all the same."""
+    engine.holds_release = True
+
+    async def cancel() -> None:
+        running = asyncio.create_task(run(request_of(fake_gate(tmp_path))))
+        loop = asyncio.get_running_loop()
+
+        def hook(verb: str, job: str) -> None:
+            if verb == "hold":
+                loop.call_soon_threadsafe(running.cancel)
+
+        engine.hook = hook
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    (told,) = (tmp_path / "store" / "pages").glob("*-machines.txt")
+    assert "Release it by hand" in told.read_text()

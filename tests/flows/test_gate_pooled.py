@@ -1,0 +1,245 @@
+"""A pool between the checks and the training: held, proven, lost, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.gateread import GateFileError
+from tasks.launchers.base import Keeping, Line, Look, NoCapacity
+from tasks.lease import CHECK
+from tasks.outcome import Decision, Outcome
+from tasks.provision import submit
+from tasks.request import Advanced, GateRequest
+from tasks.session import end_run, open_session
+from tasks.setting import open_setting
+from tests.flows.driving import gate_it, play, request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+def kept(folder: Path, outcome: Outcome, name: str) -> Any:
+    """A JSON document that the gate kept."""
+    return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_bytes())
+
+
+def page(folder: Path, outcome: Outcome, more: str = "") -> str:
+    """What somebody was told."""
+    return (folder / "store" / "pages" / f"{outcome.gate_id}{more}.txt").read_text()
+
+
+def test_the_training_gets_the_pool_and_it_is_proven(tmp_path: Path, engine: Engine) -> None:
+    """Submitted once the pool is ready, with the check job as its predecessor; the engine and the hosts say so."""
+    engine.pools = ["coming"]
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    check, train = f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1"
+    assert (Decision.LAUNCHED, 0, check) == (outcome.decision, outcome.code, engine.jobs[train].predecessor)
+    assert outcome.placement is not None
+    assert (f"pool of {check} reused by {train}", "all 2 hosts confirmed: boot id") == outcome.placement.proof
+    said = {"kind": "pooled", "proof": list(outcome.placement.proof)}
+    assert said == kept(tmp_path, outcome, "outcome.json")["placement"]
+    assert engine.idle and check in engine.handed
+    assert ["Starting"] == kept(tmp_path, outcome, f"jobs/{check}.json")["history"]
+    assert engine.jobs[check].tags["prelaunch:flow-run"]
+
+
+def test_a_pool_that_somebody_took_means_checking_again(tmp_path: Path, engine: Engine) -> None:
+    """From the start, under new names; the training follows the second check."""
+    engine.pools = ["their-job", "ready"]
+
+    _, outcome = gate_it(fake_gate(tmp_path, policy="reuse_pass_minutes = 60"))
+
+    names = [f"{outcome.gate_id}-{stage}" for stage in ("check-1", "check-2", "train-2")]
+    assert (0, names) == (outcome.code, list(engine.jobs))
+    assert engine.idle
+
+
+def test_a_pool_that_is_lost_twice_is_a_refusal_that_names_the_thief(tmp_path: Path, engine: Engine) -> None:
+    """Nothing is launched, and somebody hears who has the machines."""
+    engine.pools = ["gone", "their-job"]
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert ("Refused", 4, Decision.REFUSED) == (state.name, outcome.code, outcome.decision)
+    assert 2 == engine.count("submit")
+    assert "taken by their-job" in page(tmp_path, outcome)
+
+
+def test_a_pool_that_the_training_does_not_get_is_released(tmp_path: Path, engine: Engine) -> None:
+    """It is recorded, and its machines are not paid for while the training runs on others."""
+    engine.matches, engine.training = False, "wrong"
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert outcome.placement is not None and "not the pool's machines" in outcome.placement.proof[0]
+    assert (1, Decision.REFUSED) == (outcome.code, outcome.decision)
+    assert "other machines than those that passed" in page(tmp_path, outcome)
+    assert engine.idle
+
+
+@pytest.mark.parametrize("part", ["wrong", "silent"])
+def test_a_verdict_that_launches_nothing_releases_the_pool(tmp_path: Path, engine: Engine, part: str) -> None:
+    """At once: the next job must not get these machines, and nobody pays for them."""
+    engine.parts = [part]
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert outcome.code in (1, 3)
+    assert ("release", f"{outcome.gate_id}-check-1") in engine.calls
+    assert outcome.placement is not None and ("released",) == outcome.placement.proof
+    assert engine.idle
+
+
+def test_no_answer_releases_the_pool(tmp_path: Path, engine: Engine) -> None:
+    """Nobody can be asked, so nothing is launched."""
+    engine.parts = ["warn"]
+
+    _, outcome = gate_it(fake_gate(tmp_path, on_warn="ask"))
+
+    assert (Decision.AWAITING, True) == (outcome.decision, engine.idle)
+
+
+def test_a_release_that_fails_is_paged(tmp_path: Path, engine: Engine) -> None:
+    """Machines may still be paid for: the page says which, and what to do."""
+    engine.parts, engine.holds_release = ["wrong"], True
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert "MACHINES MAY STILL BE PAID FOR" in page(tmp_path, outcome)
+    assert "Release it by hand" in page(tmp_path, outcome)
+
+
+@pytest.mark.parametrize("wait", ["verdict", "started"])
+def test_a_training_that_is_handed_over_keeps_its_machines(tmp_path: Path, engine: Engine, wait: str) -> None:
+    """Nothing is cancelled, and the pool of its checks is not released."""
+    _, outcome = gate_it(fake_gate(tmp_path), wait=wait)
+    ended = [
+        call
+        for call in engine.calls
+        if call[0] == "cancel" or ("-check-" in call[1] and call[0] == "release")
+    ]
+
+    assert (0, []) == (outcome.code, ended)
+    assert Keeping.TAKEN is engine.kept[f"{outcome.gate_id}-check-1"].keeping
+
+
+@pytest.mark.parametrize("verb", ["submit", "state", "fetch", "hold", "hand_out", "train"])
+def test_a_gate_cancelled_in_any_phase_leaves_nothing(tmp_path: Path, engine: Engine, verb: str) -> None:
+    """No job runs on, no pool is kept, no lease is held."""
+    engine.training = "hang"
+
+    async def cancel() -> None:
+        running = asyncio.create_task(run(request_of(fake_gate(tmp_path))))
+        loop = asyncio.get_running_loop()
+
+        def hook(called: str, job: str) -> None:
+            wanted = called == "state" and "-train-" in job if verb == "train" else called == verb
+            if wanted:
+                loop.call_soon_threadsafe(running.cancel)
+
+        engine.hook = hook
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    assert engine.jobs and engine.idle
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_run_cancelled_while_it_asks_releases_the_pool(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused run does not see it by itself."""
+    from tasks import ask, stop
+
+    engine.parts = ["warn"]
+    monkeypatch.setattr(stop, "EVERY_S", 0.2)
+    monkeypatch.setattr(ask, "POLL_S", 0.2)
+
+    async def cancel() -> Any:
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
+        from prefect.states import Cancelling
+
+        from flows.gate import gate
+
+        request = request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=5)
+        running = asyncio.ensure_future(gate(request, return_state=True))
+        paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
+        async with get_client() as client:
+            while not (found := await client.read_flow_runs(flow_run_filter=paused)):
+                assert not running.done()
+                await asyncio.sleep(0.05)
+            await client.set_flow_run_state(found[0].id, Cancelling(), force=True)
+        return await running
+
+    state = asyncio.run(cancel())
+
+    assert state.is_cancelled() and engine.idle
+
+
+def test_a_hook_in_another_process_releases_the_pool(tmp_path: Path, engine: Engine) -> None:
+    """It knows the run's id and parameters only; a release that fails is paged, and the lease stays for the next gate."""
+    request = request_of(fake_gate(tmp_path))
+    session = open_session(request, "run-1")
+    from tasks.jobs import check_job
+
+    name = session.keeper.lease.job(CHECK)
+    submit(session, check_job(session.setting, session.gate_id, name))
+    while not engine.state(name).state.final:
+        pass
+    engine.holds_release = True
+
+    end_run(request, "run-1")
+    told = list((tmp_path / "store" / "pages").glob("*-machines.txt"))
+    leases = list((tmp_path / "store" / "leases").glob("*.json"))
+    engine.holds_release = False
+    end_run(request, "run-1")
+
+    assert (1, 1) == (len(told), len(leases))
+    assert engine.idle and not list((tmp_path / "store" / "leases").glob("*.json"))
+
+
+def test_capacity_that_comes_late_is_waited_for(tmp_path: Path, engine: Engine) -> None:
+    """Each attempt has a name of its own."""
+    engine.refusals = [NoCapacity("no machines"), NoCapacity("no machines")]
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 0.1"))
+
+    assert (0, f"{outcome.gate_id}-check-3") == (outcome.code, next(iter(engine.jobs)))
+
+
+def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Path, engine: Engine) -> None:
+    """Nothing was started; what could not be seen is kept."""
+    engine.lines = (
+        Line("quota", Look.WRONG, "ml.p5.48xlarge for training warm pool usage is 0.", "Ask for 4."),
+        Line("role", Look.UNSEEN, "iam:GetRole was denied."),
+    )
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert ("Rejected", 2, {}) == (state.name, outcome.code, engine.jobs)
+    assert "quota: ml.p5.48xlarge for training warm pool usage is 0. Ask for 4." in outcome.reason
+    assert "unseen" == kept(tmp_path, outcome, "preflight.json")[1]["look"]
+
+
+def test_an_answer_must_come_while_the_pool_is_kept(tmp_path: Path, engine: Engine) -> None:
+    """Keep-alive less ten minutes; both numbers are named before anything starts."""
+    engine.keeps_s = 1800.0
+    request = GateRequest(
+        gate_file=str(fake_gate(tmp_path, on_warn="ask")), advanced=Advanced(ask_minutes=21)
+    )
+
+    with pytest.raises(GateFileError, match=r"21 minutes to answer .* kept for 30 minutes"):
+        open_setting(request)

@@ -1,0 +1,100 @@
+"""The whole gate on SageMaker, against a stand-in that really runs the containers' entrypoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.outcome import Decision
+from tests.flows.cloud import Account, account, answered, cloud_gate, gate_there, kept, names, page, pools
+from tests.flows.driving import play
+from tests.prefect_backend import prefect_backend, template_dir
+from tests.survival.faulty_network import needs_root
+
+__all__ = ["account", "play", "prefect_backend", "template_dir"]
+pytestmark = [
+    needs_root,
+    pytest.mark.root,
+    pytest.mark.alone,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("prefect_backend", "play"),
+]
+
+
+def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Account) -> None:
+    """Real checks; the training's machines are those that were checked, by what SageMaker says and by their GPUs' UUIDs."""
+    with account() as cloud:
+        path = cloud_gate(tmp_path, cloud, real=True)
+        _, outcome = gate_there(path)
+        check, train = names(outcome)
+        jobs = cloud.jobs()
+
+        assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+        assert {"Status": "Reused", "ReusedByJob": train}.items() <= jobs[check]["WarmPoolStatus"].items()
+        of = {machine["id"]: machine["gpus"] for machine in cloud.machines()}
+        trained = sorted(tuple(of[host["machine"]]) for host in cloud.hosts(train))
+        report = kept(path, outcome, "health_check_metrics.json")
+        assert trained == sorted(tuple(node["identity"]["gpu_uuids"].split(",")) for node in report["nodes"])
+        proof = kept(path, outcome, "outcome.json")["placement"]
+        assert ("pooled", f"pool of {check} reused by {train}") == (proof["kind"], proof["proof"][0])
+        assert "all 2 hosts confirmed" in proof["proof"][1] and "GPU UUIDs" in proof["proof"][1]
+        assert f"{check}/metrics/health_check_metrics.json" in cloud.keys(check)
+
+
+def test_a_fail_releases_the_pool_and_pages(tmp_path: Path, account: Account) -> None:
+    """The bad machines are let go at once: the next job would land on them."""
+    with account(part="wrong") as cloud:
+        path = cloud_gate(tmp_path, cloud)
+        _, outcome = gate_there(path)
+        check, _ = names(outcome)
+
+        assert (Decision.REFUSED, 1) == (outcome.decision, outcome.code), outcome.reason
+        assert {check: "Terminated"} == pools(cloud)
+        assert [check] == list(cloud.jobs())
+        assert "algo-2" in page(path, outcome)
+
+
+def test_in_one_job_it_checks_and_trains(tmp_path: Path, account: Account) -> None:
+    """Real checks; one job, whose hosts decide and then become the training."""
+    with account() as cloud:
+        path = cloud_gate(tmp_path, cloud, "in_job", real=True)
+        _, outcome = gate_there(path)
+        _, train = names(outcome)
+
+        assert (Decision.LAUNCHED, 0, [train]) == (outcome.decision, outcome.code, list(cloud.jobs())), (
+            outcome.reason
+        )
+        assert ["trained", "trained"] == [
+            line for lines in cloud.log(train).values() for line in lines if line == "trained"
+        ]
+        assert "in_job" == kept(path, outcome, "outcome.json")["placement"]["kind"]
+
+
+def test_in_one_job_a_no_go_trains_nowhere_and_tells_sagemaker_why(tmp_path: Path, account: Account) -> None:
+    """The failure file names the culprit; no host becomes the training."""
+    with account(part="wrong") as cloud:
+        path = cloud_gate(tmp_path, cloud, "in_job")
+        _, outcome = gate_there(path)
+        _, train = names(outcome)
+        job = cloud.jobs()[train]
+
+        assert (Decision.REFUSED, 1, "Failed") == (outcome.decision, outcome.code, job["TrainingJobStatus"])
+        assert job["FailureReason"].startswith("AlgorithmError: ") and "algo-2" in job["FailureReason"]
+        assert not any(line == "trained" for lines in cloud.log(train).values() for line in lines)
+        assert "algo-2" in page(path, outcome)
+
+
+@pytest.mark.parametrize(
+    ("action", "decision", "trained"),
+    [("launch-anyway", Decision.LAUNCHED, 2), ("block", Decision.REFUSED, 0)],
+)
+def test_in_one_job_the_hosts_hold_for_a_person_s_word(
+    tmp_path: Path, account: Account, action: str, decision: Decision, trained: int
+) -> None:
+    """A warning, and a policy that asks: the answer reaches every host through S3."""
+    with account(part="warn") as cloud:
+        outcome = answered(cloud_gate(tmp_path, cloud, "in_job", on_warn="ask"), action)
+        lines = [line for found in cloud.log(names(outcome)[1]).values() for line in found]
+
+        assert (decision, trained) == (outcome.decision, lines.count("trained")), outcome.reason

@@ -1,0 +1,101 @@
+"""However it ends, the stand-in takes everything with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.sagemaker.bench import Cloud, stand_in
+from tests.fakes.sagemaker.images import ROOT
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from tests.fakes.sagemaker.bench import stand_in
+with stand_in(Path(sys.argv[1]), {"ml.m5.large": 2}) as cloud:
+    cloud.create("job", "sh", "-c", "sleep 987 & sleep 987", instances=2)
+    cloud.reach("job", "Training")
+    cloud.until(lambda: {"n": len(cloud.running())}, lambda seen: seen["n"] == 2, 10)
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_with_the_block_ends_everything(tmp_path: Path) -> None:
+    """Containers that would run for ever too."""
+    with stand_in(tmp_path, {"ml.m5.large": 2}) as cloud:
+        cloud.create("job", "sh", "-c", "trap '' TERM; sleep 987 & while :; do sleep 1; done", instances=2)
+        cloud.until(lambda: {"n": len(cloud.running())}, lambda seen: seen["n"] == 2, 10)
+
+    _assert_gone(tmp_path)
+
+
+@pytest.mark.parametrize("victim", ["test", "server"])
+def test_a_kill_ends_everything(tmp_path: Path, victim: str) -> None:
+    """SIGKILL to the test's process, or to the server's."""
+    argv = (sys.executable, "-c", SCRIPT, str(tmp_path))
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"up\n" == process.stdout.readline()
+        os.kill(process.pid if victim == "test" else _server(tmp_path), signal.SIGKILL)
+        if victim == "server":
+            process.kill()
+
+    _assert_gone(tmp_path)
+
+
+@pytest.mark.root
+@pytest.mark.needs("ip")
+def test_hosts_may_have_networks_of_their_own(tmp_path: Path) -> None:
+    """One address each on eth0, AWS within reach; nothing of it is on this machine, and nothing is left."""
+    code = (
+        "import boto3, socket; print(socket.gethostbyname(socket.gethostname()), [n for _, n in socket.if_nameindex()]);"
+        "boto3.client('s3').list_objects_v2(Bucket='prelaunch-test'); print('reached')"
+    )
+    before = os.listdir("/sys/class/net")
+    with stand_in(tmp_path, {"ml.m5.large": 2}, network="namespaces") as cloud:
+        cloud.create("job", "python3", "-c", code, instances=2)
+        cloud.wait("job")
+        addresses = [host["address"] for host in cloud.hosts("job")]
+        said = [line for lines in cloud.log("job").values() for line in lines]
+        beside = os.listdir("/sys/class/net")
+
+    assert [f"{address} ['lo', 'eth0']" for address in addresses] == sorted(said)[:2]
+    assert (2, ["reached"] * 2, before) == (len(set(addresses)), sorted(said)[2:], beside)
+    _assert_gone(tmp_path)
+
+
+def _server(folder: Path) -> int:
+    return next(pid for pid, command in _commands().items() if f"{folder}/sagemaker/config.json" in command)
+
+
+def _assert_gone(folder: Path) -> None:
+    deadline = time.monotonic() + 10
+    while left := [c for c in _commands().values() if str(folder) in c or "sleep 987" in c]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert str(folder) not in Path("/proc/mounts").read_text()
+
+
+def _commands() -> dict[int, str]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode().replace("\0", " ").strip()
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def test_the_account_is_reached_by_its_environment(cloud: Cloud) -> None:
+    """Everything that boto3 reads."""
+    assert {"AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(
+        cloud.environment
+    )

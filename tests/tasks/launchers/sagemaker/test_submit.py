@@ -1,0 +1,285 @@
+"""One job of a name, whatever is asked twice, lost, throttled or refused."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.response import StreamingBody
+
+from tasks.launchers.base import EngineUnavailable, JobHandle, LaunchError, LaunchRejected, NoCapacity
+from tests.tasks.launchers.sagemaker.stubbed import JOB, QUOTA, Stubbed, a_plan, described, ended, stubbed
+
+ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
+URL = f"s3://bucket/gates/{JOB}/in/bundle.json"
+
+
+def creates(aws: Stubbed) -> None:
+    """CreateTrainingJob takes the request."""
+    aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+
+
+def stored(data: bytes) -> dict[str, Any]:
+    """GetObject's answer."""
+    return {"Body": StreamingBody(io.BytesIO(data), len(data)), "ETag": '"e"', "ContentLength": len(data)}
+
+
+def loses_answers(
+    aws: Stubbed, monkeypatch: pytest.MonkeyPatch, error: Exception, times: int = 1
+) -> list[str]:
+    """CreateTrainingJob's answer is lost so often; every call is counted."""
+    client, calls = aws.launcher.clients.sagemaker, []
+    real = client.create_training_job
+
+    def create(**body: Any) -> Any:
+        calls.append("create")
+        if len(calls) <= times:
+            raise error
+        return real(**body)
+
+    monkeypatch.setattr(client, "create_training_job", create)
+    return calls
+
+
+def test_a_new_job_is_created() -> None:
+    """After a look whether there is one."""
+    with stubbed() as aws:
+        aws.knows_none()
+        creates(aws)
+        assert JobHandle(JOB, adopted=False) == aws.launcher.submit(a_plan())
+
+
+def test_a_job_that_bears_the_name_is_adopted() -> None:
+    """Running or ended: nothing is written and nothing is created."""
+    for job in (described(), ended("Failed")):
+        with stubbed() as aws:
+            aws.describes(job)
+            assert JobHandle(JOB, adopted=True) == aws.launcher.submit(a_plan(uploads={URL: b"x"}))
+
+
+def test_another_submit_that_was_quicker_is_adopted() -> None:
+    """ResourceInUse: two gates, one job."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
+        aws.describes(described())
+        assert aws.launcher.submit(a_plan()).adopted
+
+
+def test_another_job_of_that_name_is_not_adopted() -> None:
+    """Other machines, another image or another role would answer for ours."""
+    with stubbed() as aws:
+        aws.describes(described(nodes=4))
+        with pytest.raises(
+            LaunchRejected, match=r"is another job: its ResourceConfig\.InstanceCount is 4, not 2"
+        ):
+            aws.launcher.submit(a_plan())
+
+
+def test_a_job_whose_agent_was_told_otherwise_is_not_adopted() -> None:
+    """It would train whatever its checks saw."""
+    with stubbed() as aws:
+        aws.describes(described(Environment={"PRELAUNCH_OBSERVE": "1"}))
+        with pytest.raises(
+            LaunchRejected, match=r"environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}"
+        ):
+            aws.launcher.submit(a_plan())
+
+
+def test_a_job_with_another_pass_is_not_adopted() -> None:
+    """Its input channel is another gate's."""
+    source = {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/others/in/"}
+    channel = {"ChannelName": "prelaunch", "DataSource": {"S3DataSource": source}}
+    mine = {**channel, "DataSource": {"S3DataSource": {**source, "S3Uri": "s3://bucket/gates/in/"}}}
+    with stubbed() as aws:
+        aws.describes(described(InputDataConfig=[channel]))
+        with pytest.raises(LaunchRejected, match=r"its channel prelaunch is \['s3://bucket/others/in/'\]"):
+            aws.launcher.submit(a_plan(InputDataConfig=[mine]))
+
+
+def test_somebody_elses_job_behind_a_lost_answer_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took the name between our look and our request."""
+    with stubbed() as aws:
+        loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
+        aws.knows_none()
+        aws.describes(described(nodes=4))
+        with pytest.raises(LaunchRejected, match="is another job"):
+            aws.launcher.submit(a_plan())
+
+
+def test_a_lost_answer_is_asked_about_before_anything_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job was made; its answer timed out."""
+    with stubbed() as aws:
+        calls = loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
+        aws.knows_none()
+        aws.describes(described())
+        assert (aws.launcher.submit(a_plan()), calls) == (JobHandle(JOB, adopted=False), ["create"])
+
+
+def test_a_request_that_never_arrived_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SageMaker knows no such job."""
+    with stubbed() as aws:
+        calls = loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"))
+        aws.knows_none(2)
+        creates(aws)
+        assert (aws.launcher.submit(a_plan()).adopted, calls) == (False, ["create", "create"])
+
+
+def test_no_route_ends_in_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether something runs is not known, and the message says where to look."""
+    with stubbed() as aws:
+        loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6)
+        aws.knows_none(2000)
+        with pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"):
+            aws.launcher.submit(a_plan())
+        aws.sagemaker._queue.clear()
+
+
+def test_a_throttling_storm_is_waited_out() -> None:
+    """A call that was refused took no effect: it is sent again as it is."""
+    with stubbed() as aws:
+        aws.knows_none()
+        for _ in range(5):
+            aws.refuses("create_training_job", "ThrottlingException", "Rate exceeded")
+        creates(aws)
+        assert not aws.launcher.submit(a_plan()).adopted
+
+
+@pytest.mark.parametrize(("code", "status"), [("InternalFailure", 500), ("ServiceUnavailable", 503)])
+def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) -> None:
+    """So the job is looked for before another attempt."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.refuses("create_training_job", code, "later", status)
+        aws.knows_none()
+        aws.refuses("create_training_job", code, "later", status)
+        aws.describes(described())
+        assert not aws.launcher.submit(a_plan()).adopted
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "kind", "match"),
+    [
+        (
+            "ResourceLimitExceeded",
+            QUOTA.format(limit=0, used=0, asked=2),
+            LaunchRejected,
+            "Ask for at least 2 of quota 'ml.p5.48xlarge for training job usage'",
+        ),
+        (
+            "ResourceLimitExceeded",
+            QUOTA.format(limit=4, used=4, asked=2),
+            NoCapacity,
+            "4 of 4 of quota .* are in use by other jobs",
+        ),
+        ("ResourceLimitExceeded", "too many", LaunchRejected, "Service Quotas"),
+        ("CapacityError", "Unable to provision", NoCapacity, "Try again later"),
+        ("ValidationException", "Could not assume role arn:x", LaunchRejected, "Could not assume role"),
+        (
+            "AccessDeniedException",
+            "User: arn:aws:iam::1:user/x is not authorized to perform: sagemaker:CreateTrainingJob on resource: arn:y",
+            LaunchRejected,
+            r"Allow sagemaker:CreateTrainingJob: attach deployments/iam/orchestrator-jobs\.json",
+        ),
+        (
+            "AccessDeniedException",
+            "User: arn:aws:iam::1:user/x is not authorized to perform: iam:PassRole on resource: arn:y",
+            LaunchRejected,
+            "Allow iam:PassRole",
+        ),
+        ("ExpiredTokenException", "The security token has expired", LaunchRejected, "renew them"),
+        ("InvalidSignatureException", "Signature expired: is now earlier", LaunchRejected, "clock"),
+        (
+            "UnrecognizedClientException",
+            "The security token is invalid",
+            LaunchRejected,
+            "get-caller-identity",
+        ),
+    ],
+)
+def test_a_refusal_has_a_kind_and_a_remedy(code: str, said: str, kind: type[LaunchError], match: str) -> None:
+    """AWS's words, and what to do."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.refuses("create_training_job", code, said)
+        with pytest.raises(kind, match=match) as caught:
+            aws.launcher.submit(a_plan())
+        assert said.rstrip(".")[:40] in str(caught.value)
+
+
+def test_a_request_that_boto3_refuses_is_rejected() -> None:
+    """Nothing was sent."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN)
+        with pytest.raises(LaunchRejected, match="Unknown parameter"):
+            aws.launcher.submit(a_plan(NoSuchKey=1))
+        aws.sagemaker._queue.clear()
+
+
+def test_no_credentials_are_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To wait for them would be in vain."""
+    with stubbed() as aws:
+
+        def describe(**_: Any) -> None:
+            raise NoCredentialsError
+
+        monkeypatch.setattr(aws.launcher.clients.sagemaker, "describe_training_job", describe)
+        with pytest.raises(LaunchRejected, match=r"no AWS credentials .* aws sso login"):
+            aws.launcher.submit(a_plan())
+
+
+def test_inputs_are_written_before_the_job_is_created() -> None:
+    """Only where there is nothing."""
+    with stubbed() as aws:
+        aws.knows_none()
+        key = f"gates/{JOB}/in/bundle.json"
+        aws.s3.add_response(
+            "put_object", {}, {"Bucket": "bucket", "Key": key, "Body": b"x", "IfNoneMatch": "*"}
+        )
+        creates(aws)
+        assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+
+
+def test_equal_inputs_of_a_submit_before_are_kept() -> None:
+    """A worker that died after its uploads."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+        aws.s3.add_response("get_object", stored(b"x"))
+        creates(aws)
+        assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+
+
+def test_other_inputs_of_a_running_job_are_never_overwritten() -> None:
+    """It was created meanwhile, and reads them."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+        aws.s3.add_response("get_object", stored(b"other"))
+        aws.describes(described())
+        assert aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+
+
+def test_other_inputs_that_no_job_reads_are_replaced() -> None:
+    """Of a submit that died before its job began."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+        aws.s3.add_response("get_object", stored(b"other"))
+        aws.knows_none()
+        aws.s3.add_response("put_object", {})
+        creates(aws)
+        assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+
+
+def test_inputs_that_cannot_be_written_start_nothing() -> None:
+    """The job would only fail, for money."""
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.s3.add_client_error("put_object", "AccessDenied", "Access Denied", 403)
+        with pytest.raises(LaunchRejected, match=re.escape("deployments/iam/orchestrator-reports.json")):
+            aws.launcher.submit(a_plan(uploads={URL: b"x"}))
