@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from checks import asked
 from checks.asked import Answered, Word
 from checks.hold import hold
@@ -146,6 +148,7 @@ def test_a_host_that_did_not_come_to_hold_is_not_waited_for(tmp_path: Path) -> N
     assert not (tmp_path / ATTEMPT).exists()
 
 
+@pytest.mark.long
 def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
     """Its gate answers no more: a launch could not reach all."""
     first, second = stations(tmp_path, network_s=2.0)

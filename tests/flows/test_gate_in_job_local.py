@@ -29,7 +29,7 @@ def test_one_job_checks_and_trains(tmp_path: Path, wait: str) -> None:
     assert wait != "finished" or 2 == logs(tmp_path, "train").count("trained")
 
 
-@pytest.mark.parametrize(("part", "code"), [("wrong", 1), ("lone", 3)])
+@pytest.mark.parametrize(("part", "code"), [("wrong", 1), pytest.param("lone", 3, marks=pytest.mark.long)])
 def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play, part: str, code: int) -> None:
     """Wrong sums, and a node that left no report."""
     play(part)

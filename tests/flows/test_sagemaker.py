@@ -16,12 +16,12 @@ __all__ = ["account", "play", "prefect_backend", "template_dir"]
 pytestmark = [
     needs_root,
     pytest.mark.root,
-    pytest.mark.alone,
     pytest.mark.timeout(240),
     pytest.mark.usefixtures("prefect_backend", "play"),
 ]
 
 
+@pytest.mark.alone
 def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Account) -> None:
     """Real checks; the training's machines are those that were checked, by what SageMaker says and by their GPUs' UUIDs."""
     with account() as cloud:
@@ -55,6 +55,7 @@ def test_a_fail_releases_the_pool_and_pages(tmp_path: Path, account: Account) ->
         assert "algo-2" in page(path, outcome)
 
 
+@pytest.mark.alone
 def test_in_one_job_it_checks_and_trains(tmp_path: Path, account: Account) -> None:
     """Real checks; one job, whose hosts decide and then become the training."""
     with account() as cloud:

@@ -22,7 +22,6 @@ __all__ = ["account", "play", "prefect_backend", "template_dir"]
 pytestmark = [
     needs_root,
     pytest.mark.root,
-    pytest.mark.alone,
     pytest.mark.usefixtures("prefect_backend", "play"),
 ]
 

@@ -53,7 +53,9 @@ def test_no_capacity_is_waited_for(tmp_path: Path, account: Account) -> None:
         assert f"{outcome.gate_id}-train-2" in cloud.jobs()
 
 
-@pytest.mark.parametrize("code", ["CapacityError", "InsufficientCapacityError"])
+@pytest.mark.parametrize(
+    "code", [pytest.param("CapacityError", marks=pytest.mark.long), "InsufficientCapacityError"]
+)
 def test_no_capacity_condemns_nobody(tmp_path: Path, account: Account, code: str) -> None:
     """Nothing was judged: exit 5."""
     with account(part="healthy", dials={"next_capacity_errors": 1, "capacity_error": code}) as cloud:
@@ -89,6 +91,7 @@ def test_a_report_that_arrives_cut_is_no_report(tmp_path: Path, account: Account
         assert "algo-2" in text_of(outcome) and nothing_left(cloud)
 
 
+@pytest.mark.long
 def test_a_report_that_arrives_cut_is_taken_from_the_archive(tmp_path: Path, account: Account) -> None:
     """SageMaker's own archive has it whole."""
     with account(part="healthy", dials={"s3_faults": [CUT]}) as cloud:
@@ -189,7 +192,7 @@ def test_hosts_that_changed_places_in_the_pool_are_the_same_machines(
         assert "all 2 hosts confirmed" in str(kept(path, outcome, "outcome.json")["placement"]["proof"])
 
 
-@pytest.mark.parametrize("skew_s", [-7200.0, 7200.0])
+@pytest.mark.parametrize("skew_s", [pytest.param(-7200.0, marks=pytest.mark.long), 7200.0])
 def test_clock_skew_changes_nothing(tmp_path: Path, account: Account, skew_s: float) -> None:
     """AWS's clock is two hours off ours."""
     with account(part="healthy", dials={"clock_skew_s": skew_s}) as cloud:

@@ -148,6 +148,7 @@ def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
     assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("word", "started", "code"),
     [(Word.LAUNCH, set(NAMES), 0), pytest.param(Word.REFUSE, set[str](), 1, marks=pytest.mark.long)],
@@ -202,6 +203,7 @@ def pooled(tmp_path: Path, tokens: dict[str, str], changed: dict[str, str]) -> E
     return run(World(2, 1), tmp_path, command=command, files={"pass.json": proven})
 
 
+@pytest.mark.long
 def test_machines_of_a_pool_start_in_any_order(tmp_path: Path) -> None:
     """Other names, the other way round, without a second check."""
     ended = pooled(tmp_path, {"node-0": "second", "node-1": "first"}, {})
@@ -209,6 +211,7 @@ def test_machines_of_a_pool_start_in_any_order(tmp_path: Path) -> None:
     assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tokens", "changed"),
     [
