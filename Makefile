@@ -28,10 +28,6 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-# What failed beside other tests is run once more, by itself, and both are in the output: what fails twice fails.
-AGAIN := echo "make: what failed is run once more, by itself" >&2; \
-  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -rA --show-capture=no $(PYTEST)
-
 .PHONY: gate test check lint test-long format setup freeze clean
 .DEFAULT_GOAL := check
 
@@ -44,8 +40,8 @@ test: setup
 	@$(MAKE) --no-print-directory check
 
 check: lint
-	$(BIN)/python -m pytest -m "not long and not alone" -n 3 --durations=20 $(PYTEST) || { $(AGAIN); }
-	$(BIN)/python -m pytest -m "alone and not long" --durations=10 $(PYTEST) || { $(AGAIN); }
+	.ci/tests $(BIN)/python -m "not long and not alone" -n 3 --durations=20 $(PYTEST)
+	.ci/tests $(BIN)/python -m "alone and not long" --durations=10 $(PYTEST)
 
 lint: .venv/all
 	$(BIN)/ruff format --check .
