@@ -43,7 +43,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Who takes part in a collective."""
 
     collective: str
@@ -67,6 +67,16 @@ def questions(check: str, rule: Rule, row: Observation, known: Known) -> list[Qu
     return [_of_part(rule, item, known.facts, known.instance) for item in at]
 
 
+def taking_part(check: str, declared: Declared) -> Group:
+    """Who takes part in the collective of a check of ours."""
+    name = check.rpartition(".")[2]
+    if name == "intra_node":
+        return Group(ALL_REDUCE, 1, declared.ranks_per_node)
+    if name == "inter_node":
+        return Group(RAILS, declared.nodes, declared.nodes)
+    return Group(name, declared.nodes, declared.ranks)
+
+
 def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> Question:
     """Of one GPU. `at` is a precision, or nothing: then the metric's first word is the test."""
     model, test = instance.gpu, rule.metric.partition("_")[0]
@@ -87,7 +97,7 @@ def _of_collective(
     if any(point is None for point in told):
         return "what its elements were measured at cannot be read"
     points = [point for point in told if point is not None]
-    largest: dict[_Group, int] = {}
+    largest: dict[Group, int] = {}
     for group, size in points:
         largest[group] = max(size, largest.get(group, 0))
     made = []
@@ -108,7 +118,7 @@ def _of_collective(
     return made
 
 
-def _point(check: str, at: object, declared: Declared) -> tuple[_Group, int] | None:
+def _point(check: str, at: object, declared: Declared) -> tuple[Group, int] | None:
     """Who took part, and the size in bytes: of a program's point ("all_reduce_perf 1024 B, 16 ranks"), or of a check's."""
     if isinstance(at, str):
         told = POINT.fullmatch(at)
@@ -116,12 +126,7 @@ def _point(check: str, at: object, declared: Declared) -> tuple[_Group, int] | N
             return None
         ranks, a_node = int(told[3]), declared.gpus_per_node
         nodes = ranks // a_node if a_node and ranks % a_node == 0 else 0
-        return _Group(told[1], nodes, ranks), int(told[2])
+        return Group(told[1], nodes, ranks), int(told[2])
     if type(at) is not int:
         return None
-    name = check.rpartition(".")[2]
-    if name == "intra_node":
-        return _Group(ALL_REDUCE, 1, declared.ranks_per_node), at
-    if name == "inter_node":
-        return _Group(RAILS, declared.nodes, declared.nodes), at
-    return _Group(name, declared.nodes, declared.ranks), at
+    return taking_part(check, declared), at

@@ -11,12 +11,13 @@ from checks import asked
 from checks.decode import DecodeError
 from checks.model import Answer
 from checks.report import dump_plain
-from tasks.ask import GateDecision, ask
+from tasks.ask import ask
 from tasks.collect import iso
 from tasks.gatefile import Mode
 from tasks.launchers.base import JobStatus
 from tasks.outcome import Judged
 from tasks.progress import Progress, tell
+from tasks.question import Answer as PersonsAnswer
 from tasks.session import Session
 from tasks.starts import Starts
 from tasks.store import verdictfile
@@ -55,17 +56,16 @@ async def agree(session: Session, judged: Judged, starts: Starts) -> None:
         starts.notes.append(said)
 
 
-async def answered(session: Session, judged: Judged, starts: Starts, minutes: int) -> GateDecision | None:
+async def answered(session: Session, judged: Judged, starts: Starts, minutes: int) -> PersonsAnswer | None:
     """A person's answer, handed over to the nodes that hold for it; where none comes in time they are told to refuse."""
-    job = session.checking
+    job, session.answer = session.checking, None  # an answer of before was about another start
     holds = judged.verdict.answer is Answer.ASK and not starts.refusing and not starts.stopped
     if not holds or not minutes or session.setting.gate.policy.mode is Mode.OBSERVE:
         return None
     answer = await ask(session, judged, minutes)
-    launch = answer is not None and answer.action == "launch-anyway"
-    word = asked.Word.LAUNCH if launch else asked.Word.REFUSE
-    by = answer.approver if answer is not None else "nobody"
-    why = "" if answer is not None else f"nobody answered in {minutes} minutes"
+    word = asked.Word.LAUNCH if answer is not None and answer.launches else asked.Word.REFUSE
+    by = answer.who if answer is not None else "nobody"
+    why = answer.note or answer.reason if answer is not None else f"nobody answered in {minutes} minutes"
     attempt = judged.report.attempt
     data = asked.make(session.gate_id, attempt, word, by, why, iso(time.time()))
     await to_end(session.setting.launcher.answer, job, attempt, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 from prefect.client.schemas.objects import State
@@ -13,17 +14,24 @@ from checks.model import Answer
 from checks.report import dump_plain
 from checks.verdict import unreadable
 from tasks import reuse
-from tasks.ask import GateDecision
+from tasks.announce import announce_end
+from tasks.ask import asks
+from tasks.events import emit_end
 from tasks.gatefile import Mode
 from tasks.launch import Launched
 from tasks.launchers.base import JobState, LaunchError, LaunchRejected
-from tasks.lease import LeaseError
+from tasks.lease import LeaseError, LeaseHeld
 from tasks.looking import LookedWrong
 from tasks.outcome import Decision, Ending, Judged, Outcome, refusal
-from tasks.page import page, title_of, wanted
+from tasks.page import note, page, wanted
+from tasks.paging import title_of
 from tasks.placing import PoolLost
 from tasks.progress import tell_end
 from tasks.publish import Published
+from tasks.question import Answer as PersonsAnswer
+from tasks.question import Via
+from tasks.redact import redact
+from tasks.render.clean import one_line
 from tasks.render.headline import headline
 from tasks.session import Session
 from tasks.store.base import StoreError
@@ -36,33 +44,61 @@ FAILED_NAMES = {
     Decision.CANNOT_TELL: "CannotTell",
     Decision.AWAITING: "Awaiting",
 }
+DONE_NAMES = {
+    Decision.LAUNCHED: "Launched",
+    Decision.PASSED: "Passed",
+    Decision.OVERRIDDEN: "Overridden",
+    Decision.OBSERVED: "Observed",
+}
 
 
 class NotLaunched(Exception):
     """Why a gate launched nothing, or what it launched failed; it stands in the final state."""
 
 
-def may_launch(session: Session, judged: Judged, answer: GateDecision | None) -> bool:
-    """Go, a person's word where the policy asks one, or observe mode."""
+class Busy(NotLaunched):
+    """Another gate holds the cluster: that says nothing of the cluster itself."""
+
+
+def may_launch(session: Session, judged: Judged, answer: PersonsAnswer | None) -> bool:
+    """Go, a person's word where one is asked, or observe mode."""
     if judged.verdict.answer is Answer.GO or session.setting.gate.policy.mode is Mode.OBSERVE:
         return True
-    return judged.verdict.answer is Answer.ASK and answer is not None and answer.action == "launch-anyway"
+    return asks(session, judged) and answer is not None and answer.launches
 
 
 def refused(
-    session: Session, judged: Judged, published: Published, answer: GateDecision | None, more: str = ""
+    session: Session, judged: Judged, published: Published, answer: PersonsAnswer | None, more: str = ""
 ) -> Outcome:
     """The verdict, or the person, says no; `more` is what else a page has to say."""
-    decision = refusal(judged.verdict.answer)
+    # What was left to a person may be judged a go by now: without that person's word it is a refusal all the same.
+    decision = Decision.REFUSED if answer is not None else refusal(judged.verdict.answer)
     reason = headline(judged.verdict, session.setting.gate.name)
     if answer is not None:
-        decision, reason = Decision.REFUSED, f"{answer.approver} said no: {reason}"
+        reason = f"{_said_no(answer)}: {reason}"
     reason += f" ({more})" if more else ""
     return _outcome(session, Ending.VERDICT, decision, judged, published, reason)
 
 
+def _said_no(answer: PersonsAnswer) -> str:
+    if answer.note:
+        return f"{answer.by} answered {answer.action.value}, and it does not count: {answer.note}"
+    if answer.via is Via.NOBODY:
+        return answer.reason
+    why = one_line(answer.reason, 300)
+    return f"{answer.by} said no{f' ({why})' if why else ''}"
+
+
+def checked(session: Session, judged: Judged, published: Published) -> Outcome:
+    """The verdict, where nothing was to be launched."""
+    if judged.verdict.answer is not Answer.GO:
+        return refused(session, judged, published, None)
+    said = f"{headline(judged.verdict, session.setting.gate.name)} (nothing was to be launched)"
+    return _outcome(session, Ending.VERDICT, Decision.PASSED, judged, published, said)
+
+
 def launched(
-    session: Session, judged: Judged, published: Published, answer: GateDecision | None, seen: Launched
+    session: Session, judged: Judged, published: Published, answer: PersonsAnswer | None, seen: Launched
 ) -> Outcome:
     """Training was started; it may have failed, or its own nodes may have refused it in place."""
     name = session.setting.gate.name
@@ -74,12 +110,15 @@ def launched(
         decision = refusal(seen.rechecked.verdict.answer)
         made = _outcome(session, Ending.VERDICT, decision, seen.rechecked, published, said)
         return dataclasses.replace(made, training=seen.training)
-    decision = Decision.OBSERVED if observed else Decision.LAUNCHED
+    overridden = answer is not None and answer.override
+    decision = Decision.OVERRIDDEN if overridden else Decision.LAUNCHED
+    decision = Decision.OBSERVED if observed else decision
     reason = headline(judged.verdict, name)
     if judged.reused:
         reason += f" (PASS of {judged.reused} reused)"
     if answer is not None:
-        reason += f" (launched on the word of {answer.approver})"
+        word = "against the verdict, on the word" if overridden else "on the word"
+        reason += f" (launched {word} of {answer.by}: {one_line(answer.reason, 300)})"
     ending = Ending.VERDICT
     if seen.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
         ending = Ending.JOB_FAILED
@@ -115,21 +154,33 @@ def failed(session: Session, error: Exception, published: Published | None) -> O
     return _outcome(session, ending, None, None, published, reason)
 
 
+def broken(session: Session, error: Exception) -> Outcome:
+    """A defect, of ours or of a library: nothing is launched, and what may run is ended with the session."""
+    LOG.error("the gate broke", exc_info=error)
+    said = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
+    reason = f"an error of prelaunch itself, so it cannot tell: {said}"
+    return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
+
+
 async def end(session: Session, outcome: Outcome) -> State[Any]:
     """Release what is kept, page whoever has to hear, keep the outcome, tell the command line, and name the state."""
     await to_end(session.release)
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
-    if wanted(outcome) or session.unreleased:
-        await page(session, outcome)
+    heard = wanted(outcome) or bool(session.unreleased)
+    told = await page(session, outcome) if heard else await note(session, outcome)
     try:
         if outcome.code != 0:
             await to_end(reuse.forget, session)  # a PASS whose training failed proves less than it did
-        await to_end(
-            session.setting.store.put, f"gates/{outcome.gate_id}/outcome.json", dump_plain(summary(outcome))
-        )
+    except StoreError as error:
+        LOG.error("an older PASS could not be voided: %s", error)
+    try:
+        kept = dump_plain({**summary(outcome), "told": told})
+        await to_end(session.setting.store.put, f"gates/{outcome.gate_id}/outcome.json", kept)
     except StoreError as error:
         LOG.error("the outcome is not kept: %s", error)
+    await announce_end(session, outcome)
+    emit_end(session, outcome)
     tell_end(outcome)
     return state_of(outcome, session.setting.gate.name)
 
@@ -137,7 +188,8 @@ async def end(session: Session, outcome: Outcome) -> State[Any]:
 def rejected(error: Exception) -> State[Any]:
     """The request cannot be run: nothing was started."""
     tell_end(Outcome("", Ending.REJECTED, None, None, None, str(error)))
-    return Failed(name="Rejected", message=str(error), data=NotLaunched(str(error)))
+    why = Busy if isinstance(error, LeaseHeld) else NotLaunched
+    return Failed(name="Rejected", message=str(error), data=why(str(error)))
 
 
 def stopped(error: Exception) -> State[Any]:
@@ -150,9 +202,7 @@ def state_of(outcome: Outcome, name: str) -> State[Any]:
     said = title_of(outcome, name)[:2000]
     if outcome.code == 0:
         LOG.info(said)
-        return Completed(
-            name="Observed" if outcome.decision is Decision.OBSERVED else "Launched", message=said
-        )
+        return Completed(name=DONE_NAMES[outcome.decision or Decision.LAUNCHED], message=said)
     LOG.error(said)
     if outcome.decision is Decision.REFUSED:
         return Failed(name="Refused", message=said, data=NotLaunched(said))
@@ -182,6 +232,7 @@ def summary(outcome: Outcome) -> dict[str, object]:
         if training
         else None,
         "placement": outcome.placement,
+        "approval": outcome.answer,
     }
 
 
@@ -194,10 +245,13 @@ def _outcome(
     reason: str,
 ) -> Outcome:
     report, html = (published.report, published.html) if published is not None else (None, None)
-    return Outcome(session.gate_id, ending, decision, judged, None, reason, report, html, session.placed)
+    return Outcome(
+        session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
+    )
 
 
 def _may_have_launched(session: Session, judged: Judged) -> bool:
     """Whether the verdict, or a person's word, let the training start."""
     observed = session.setting.gate.policy.mode is Mode.OBSERVE
-    return observed or judged.verdict.answer in (Answer.GO, Answer.ASK)
+    said = session.answer is not None and session.answer.launches
+    return observed or said or judged.verdict.answer is Answer.GO

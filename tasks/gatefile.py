@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from checks.model import Declared, Profile
+from tasks.gatenotify import Approval, Notify
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
 ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
@@ -35,6 +36,8 @@ LOCKED: dict[str, str] = {
     "training.request": "it is what will run",
     "training.model_trainer": "it names code that will run",
     "cost.prices": "it is a path",
+    "notify": "it says who is told, and where secrets go",
+    "approval": "it says who may answer",
     "store.path": "it is a path",
     "store.work": "it is a path",
     "store.index": "it may bear a password",
@@ -164,12 +167,6 @@ class CostTable(Table):
     replacement_hours: Hours | None = None
 
 
-class Notify(Table):
-    """Who is told, in this order; the next one is tried when one fails."""
-
-    order: Annotated[tuple[Literal["log"], ...], Field(min_length=1)] = ("log",)
-
-
 class StoreTable(Table):
     """Where reports, verdicts and leases are kept: a folder, or s3://bucket/prefix.
 
@@ -194,6 +191,7 @@ class Gate(Table):
     training: Training
     cost: CostTable = CostTable()
     notify: Notify = Notify()
+    approval: Approval = Approval()
     store: StoreTable = StoreTable()
 
     def declared(self, node_names: tuple[str, ...]) -> Declared:

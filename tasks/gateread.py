@@ -9,7 +9,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -18,6 +18,10 @@ from checks.decode import nearest
 from tasks.gatefile import LOCKED, LOCKED_OPTION_ENDS, Gate
 
 FILE_BYTES = 1 << 20
+# Where somebody may have written the secret itself: what was found is not repeated.
+REFERRING = ("notify", "approval", "app_token", "bot_token")
+# Their name in the form, and on the command line.
+OVERRIDES = "overrides (--set)"
 EXPECTED = {
     "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list", "list_type": "a list",
@@ -41,14 +45,15 @@ class GateFileError(Exception):
 
 def read(path: Path, sets: Sequence[str] = ()) -> Gate:
     """The gate file with the overrides ("a.b=value") applied. Raises GateFileError."""
-    table = _parse(path)
+    table = parse(path)
     _validated(str(path), table)  # the file must be right by itself: an override mends nothing silently
     for assignment in sets:
         _assign(table, assignment)
-    return _validated(f"{path} with --set" if sets else str(path), table)
+    return _validated(f"{path} with {OVERRIDES}" if sets else str(path), table)
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def parse(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises GateFileError."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES + 1)
@@ -68,11 +73,11 @@ def _assign(table: dict[str, Any], assignment: str) -> None:
     dotted = ".".join(keys)
     why = _why_locked(keys, table, value)
     if why:
-        raise GateFileError("--set", dotted, f"cannot be set here: {why}. Change it in the gate file")
+        raise GateFileError(OVERRIDES, dotted, f"cannot be set here: {why}. Change it in the gate file")
     for key in keys[:-1]:
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
-            raise GateFileError("--set", dotted, f"{key} is no table")
+            raise GateFileError(OVERRIDES, dotted, f"{key} is no table")
     table[keys[-1]] = value
 
 
@@ -80,21 +85,21 @@ def _split(assignment: str) -> tuple[list[str], object]:
     """ "a.b=2" -> (["a", "b"], 2). The value is TOML; what is not valid TOML is text."""
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip() or not assignment.isprintable():
-        raise GateFileError("--set", key.strip(), f"{assignment!r:.80} is not of the form a.b=value")
+        raise GateFileError(OVERRIDES, key.strip(), f"{assignment!r:.80} is not of the form a.b=value")
     try:
         made = tomllib.loads(f"{key} = {text}")
     except tomllib.TOMLDecodeError:
         try:
             made = tomllib.loads(f"{key} = {json.dumps(text)}")
         except tomllib.TOMLDecodeError as error:
-            raise GateFileError("--set", key.strip(), f"{key.strip()!r:.80} is no dotted key") from error
+            raise GateFileError(OVERRIDES, key.strip(), f"{key.strip()!r:.80} is no dotted key") from error
     keys: list[str] = []
     value: object = made
     while isinstance(value, dict) and len(value) == 1 and len(keys) < 8:
         keys.append(next(iter(value)))
         value = value[keys[-1]]
     if isinstance(value, dict):
-        raise GateFileError("--set", ".".join(keys), "is a table: set one of its keys")
+        raise GateFileError(OVERRIDES, ".".join(keys), "is a table: set one of its keys")
     if keys[:2] == ["checks", "timeouts_s"] and len(keys) > 2:
         keys = [*keys[:2], ".".join(keys[2:])]  # the names of checks have dots of their own
     return keys, value
@@ -117,17 +122,21 @@ def _validated(file: str, table: Mapping[str, Any]) -> Gate:
         # Strict JSON mode takes lists for tuples and text for enums, and still coerces nothing.
         return Gate.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
-        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-        path, message, near = _in_words(first)
-        raise GateFileError(file, path, message, near) from None
+        raise in_plain_words(file, error, Gate) from None
 
 
-def _in_words(error: ErrorDetails) -> tuple[str, str, str | None]:
+def in_plain_words(file: str, error: ValidationError, model: type[BaseModel]) -> GateFileError:
+    """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one."""
+    # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    return GateFileError(file, *_in_words(first, model))
+
+
+def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str | None]:
     kind, found, ctx = error["type"], error["input"], error.get("ctx", {})
     loc = [str(part) for part in error["loc"]]
     if kind == "extra_forbidden":
-        return ".".join(loc), "unknown key", nearest(loc[-1], _keys(loc[:-1]))
+        return ".".join(loc), "unknown key", nearest(loc[-1], _keys(loc[:-1], model))
     if kind == "missing":
         return ".".join(loc), "missing key", None
     if loc[:2] == ["cluster", "options"] and kind.endswith("_type"):
@@ -138,14 +147,30 @@ def _in_words(error: ErrorDetails) -> tuple[str, str, str | None]:
         choices = _choices(str(ctx["expected"]))
         return path, f"{found!r:.80} is none of {', '.join(choices)}", nearest(str(found), choices)
     if kind in EXPECTED:
-        return path, f"expected {EXPECTED[kind]}, found {_name(found)}", None
+        # It may be a secret in a wrong place.
+        hidden = isinstance(found, str) and loc[:1] and loc[0] in REFERRING
+        return path, f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}", None
     if kind in ("too_short", "string_too_short"):
         return path, "must not be empty", None
+    if loc[:1] and loc[0] in REFERRING and kind in ("string_pattern_mismatch", "string_too_long"):
+        return path, _form(loc, ctx.get("pattern", "env:")), None
     if kind == "string_pattern_mismatch":
         return path, f"{found!r:.80} is not of the form {ctx['pattern']}", None
     if kind == "value_error":
         return path, str(ctx["error"]), None
     return path, f"{found!r:.80}: {error['msg'][:1].lower()}{error['msg'][1:]}", None
+
+
+def _form(loc: list[str], pattern: str) -> str:
+    """What a value of these tables looks like. It is never repeated: it may be a secret."""
+    if "env:" in pattern:
+        return "is not of the form env:NAME or block:secret/NAME. A secret itself never stands in a file like this"
+    key = next((part for part in reversed(loc) if not part.isdigit()), "")
+    if key in ("approvers", "overriders", "users"):
+        return "is no id of a Slack user, such as U012AB3CD (in Slack: profile, Copy member ID)"
+    if key in ("mention", "owner_mention"):
+        return "is no id of a Slack user (U012AB3CD) or user group (S012AB3CD)"
+    return f"is not of the form {pattern}"
 
 
 def _choices(expected: str) -> list[str]:
@@ -162,8 +187,12 @@ def _name(value: object) -> str:
     return f"{word} {value!r:.60}" if word == "the number" else word
 
 
-def _keys(loc: Sequence[str]) -> list[str]:
-    model: Any = Gate
+def _keys(loc: Sequence[str], model: type[BaseModel]) -> list[str]:
+    """The keys of the table at `loc`: of a table, of one that may be left out, or of one in a table of tables."""
+    found: Any = model
     for part in loc:
-        model = model.model_fields[part].annotation if part in getattr(model, "model_fields", {}) else None
-    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+        fields = getattr(found, "model_fields", {})
+        kind = fields[part].annotation if part in fields else found
+        inner = [one for one in get_args(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
+        found = kind if part in fields and get_origin(kind) is dict else next(iter(inner), kind)
+    return list(found.model_fields) if isinstance(found, type) and issubclass(found, BaseModel) else []

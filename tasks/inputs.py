@@ -96,7 +96,7 @@ def judged_data(
         )
     rules, chosen = (policy, "") if policy else default_of(report.declared.instance_type)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
-    shown = beside(report, rules, verdict, cost=cost_of(report, verdict, terms))
+    shown = beside(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
     return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown)
 
 
@@ -119,7 +119,8 @@ def _another(
     rules, chosen = (policy, "") if policy else _shipped(POLICY)
     report = opinion.report
     verdict = decide(report, rules, opinion.facts, baseline, report_digest=digest(data))
-    shown = beside(report, rules, verdict, said=said(opinion), cost=cost_of(report, verdict, terms))
+    cost = cost_of(report, verdict, terms)
+    shown = beside(report, rules, verdict, said=said(opinion), cost=cost, facts=opinion.facts)
     return JudgedFile(file, headline_name(path, opinion.own), report, verdict, chosen, shown, opinion)
 
 

@@ -31,5 +31,6 @@ def judged(session: Session, report: Report, report_digest: str = "") -> Judged:
     cost = cost_of(report, verdict, setting.terms)
     # Only a pool is kept after the checks, so only there is something to let go.
     kept = session.checking if setting.launcher.placement is Placement.POOLED else ""
-    shown = beside(report, setting.policy, verdict, setting.gate.cluster.launcher, kept, said, cost)
+    launcher = setting.gate.cluster.launcher
+    shown = beside(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
     return Judged(report, verdict, beside=shown)

@@ -7,7 +7,7 @@ import threading
 import time
 
 from tasks import lease as leases
-from tasks.lease import Held, Lease, LeaseLost
+from tasks.lease import Asking, Held, Lease, LeaseLost
 from tasks.store.base import Store, StoreError
 
 LOG = logging.getLogger("prelaunch")
@@ -37,6 +37,20 @@ class Keeper:
         with self._lock:
             self._held = leases.next_attempt(self._store, self._held)
             return self._held.lease
+
+    def ask(self, asking: Asking | None) -> None:
+        """Park the cluster for a question, or (None) no longer. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.ask(self._store, self._held, asking)
+
+    def recheck(self) -> None:
+        """Count that a person had the checks run again. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.recheck(self._store, self._held)
+
+    def park(self) -> None:
+        """Stop renewing and leave it as it is: the run comes back for it in another process."""
+        self._stop.set()
 
     def ours(self) -> bool:
         """Whether it still is ours: what its jobs do is our business only then. Raises StoreError."""

@@ -4,6 +4,9 @@ leases/<cluster>.json names the gate, its jobs and its owner; leases/by-run/<flo
 flow run's id alone, for hooks that know nothing else. Every change is compare-and-set, so of two that try to
 adopt one wins.
 
+A lease is *parked* while its run waits for a person and may come back in another process: until the question's time is
+up the cluster stays held for that run, whether or not a process of it lives.
+
 LeaseError              the lease cannot be used; carries the remedy
 |- LeaseHeld            another gate holds the cluster
 `- LeaseLost            somebody else has taken it meanwhile
@@ -12,6 +15,7 @@ LeaseError              the lease cannot be used; carries the remedy
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,10 +53,24 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Asking:
+    """The question that a run waits with. `verdict` is the digest of the verdict that it is about.
+
+    Unix seconds: an answer counts until `deadline`; until `until` the cluster is kept for a worker to act on it.
+    """
+
+    key: str
+    verdict: str
+    deadline: float
+    until: float
+
+
+@dataclass(frozen=True)
 class Lease:
     """Who gates a cluster. `digest` is that of the gate file; `adopted` says that its jobs may exist already.
 
-    Times are Unix seconds of the owner's clock.
+    `asking` is the question of a run that may come back for the answer; `rechecks` counts how often a person had the
+    checks run again. Times are Unix seconds of the owner's clock.
     """
 
     schema_version: Version
@@ -67,6 +85,8 @@ class Lease:
     taken_at: float
     renewed_at: float
     expires_at: float
+    asking: Asking | None = None
+    rechecks: int = 0
 
     def job(self, stage: str) -> str:
         """The name of this attempt's job: "<gate id>-check-1"."""
@@ -77,6 +97,10 @@ class Lease:
         """Every job that this gate may have running."""
         return (self.job(CHECK), self.job(TRAIN))
 
+    def parked(self, now: float) -> bool:
+        """Whether the cluster is kept for a run that waits for a person."""
+        return self.asking is not None and now <= self.asking.until
+
     def __str__(self) -> str:
         run = f", flow run {self.owner.flow_run_id}" if self.owner.flow_run_id else ""
         return f"gate {self.gate_id} ({self.gate_file}, process {self.owner.pid} on {self.owner.host}{run})"
@@ -86,6 +110,8 @@ Running = Callable[[Lease], tuple[str, ...]]
 """Which jobs of a lease still run."""
 Cancel = Callable[[Lease], None]
 """Ends all jobs of a lease; returns when nothing of them is left."""
+Over = Callable[[str], bool]
+"""Whether a flow run has certainly ended, though nobody gave its lease back."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +122,16 @@ class Held:
     data: bytes
 
 
-def acquire(store: Store, wanted: Lease, running: Running, cancel: Cancel) -> Held:
+def nobody_knows(flow_run_id: str) -> bool:
+    """The default of `over`: a parked lease is believed until its time is up."""
+    return False
+
+
+def acquire(store: Store, wanted: Lease, running: Running, cancel: Cancel, over: Over = nobody_knows) -> Held:
     """Take the cluster for `wanted`, or adopt what a dead owner of the same gate file left.
 
-    Idempotent for one owner. Raises LeaseHeld, naming the holder; StoreError.
+    What a question left that nobody answered is ended, never adopted. Idempotent for one owner. Raises LeaseHeld, naming
+    the holder; StoreError.
     """
     for _ in range(100):
         data = dump_plain(wanted)
@@ -109,7 +141,7 @@ def acquire(store: Store, wanted: Lease, running: Running, cancel: Cancel) -> He
         if current is None:
             continue
         held = _contend(
-            store, _load(current, store.place(_key(wanted.cluster))), current, wanted, running, cancel
+            store, _load(current, store.place(_key(wanted.cluster))), current, wanted, running, cancel, over
         )
         if held is not None:
             return held
@@ -117,19 +149,23 @@ def acquire(store: Store, wanted: Lease, running: Running, cancel: Cancel) -> He
 
 
 def _contend(
-    store: Store, holder: Lease, current: bytes, wanted: Lease, running: Running, cancel: Cancel
+    store: Store, holder: Lease, current: bytes, wanted: Lease, running: Running, cancel: Cancel, over: Over
 ) -> Held | None:
     """The lease if it can be had; None if it changed meanwhile."""
     now = wanted.taken_at
     if holder.owner.is_me(wanted.owner) and holder.digest == wanted.digest:
         return _swap(store, current, dataclasses.replace(holder, owner=wanted.owner))
-    if not dead(holder.owner, holder.expires_at, now):
+    if holder.parked(now):
+        if not over(holder.owner.flow_run_id):
+            raise LeaseHeld(_waits(holder))
+    elif not dead(holder.owner, holder.expires_at, now):
         raise LeaseHeld(f"cluster {holder.cluster} is held by {holder}. Wait for it, or end that process.")
-    busy = running(holder)
+    busy = running(holder) if holder.asking is None else ()
     ours = dataclasses.replace(
-        holder, owner=wanted.owner, adopted=True, renewed_at=now, expires_at=wanted.expires_at
+        holder, owner=wanted.owner, adopted=True, renewed_at=now, expires_at=wanted.expires_at, asking=None
     )
-    if holder.digest == wanted.digest and (busy or now - holder.renewed_at < FRESH_S):
+    fresh = now - holder.renewed_at < FRESH_S and holder.asking is None
+    if holder.digest == wanted.digest and (busy or fresh):
         return _inherited(store, _swap(store, current, ours), holder)
     if holder.job(TRAIN) in busy:
         raise LeaseHeld(
@@ -142,6 +178,14 @@ def _contend(
         return None
     cancel(holder)
     return _inherited(store, _swap(store, owned.data, wanted), holder)
+
+
+def _waits(holder: Lease) -> str:
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(holder.asking.deadline if holder.asking else 0))
+    return (
+        f"cluster {holder.cluster} is held by gate {holder.gate_id} ({holder.gate_file}): flow run "
+        f"{holder.owner.flow_run_id} waits for a person's answer until {until}. Answer it, or cancel that run."
+    )
 
 
 def _inherited(store: Store, held: Held | None, before: Lease) -> Held | None:
@@ -168,6 +212,23 @@ def renew(store: Store, held: Held, now: float) -> Held:
 def next_attempt(store: Store, held: Held) -> Held:
     """The same gate, with new names for its jobs. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, attempt=held.lease.attempt + 1, adopted=False)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def ask(store: Store, held: Held, asking: Asking | None) -> Held:
+    """Park it for a question, or (None) no longer. Raises LeaseLost."""
+    return _kept(_swap(store, held.data, dataclasses.replace(held.lease, asking=asking)), held)
+
+
+def recheck(store: Store, held: Held) -> Held:
+    """Count that a person had the checks run again. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, rechecks=held.lease.rechecks + 1)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def come_back(store: Store, held: Held, owner: Owner, now: float) -> Held:
+    """The same flow run goes on in this process with what it had parked. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, owner=owner, renewed_at=now, expires_at=now + TTL_S)
     return _kept(_swap(store, held.data, lease), held)
 
 

@@ -7,13 +7,16 @@ from enum import Enum, StrEnum
 
 from checks.model import Answer, Report, Verdict, unreachable
 from tasks.launchers.base import JobState, Placement
+from tasks.question import Answer as PersonsAnswer
 from tasks.render.beside import NOTHING_BESIDE, Beside
 
 
 class Decision(StrEnum):
-    """What was done."""
+    """What was done. PASSED: go, and nothing was to be launched. OVERRIDDEN: launched against a FAIL, on somebody's word."""
 
     LAUNCHED = "launched"
+    PASSED = "passed"
+    OVERRIDDEN = "overridden"
     REFUSED = "refused"
     CANNOT_TELL = "cannot_tell"
     OBSERVED = "observed"
@@ -61,7 +64,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a gate. `decision` and `judged` are None where nothing was judged."""
+    """The end of a gate. `decision` and `judged` are None where nothing was judged; `answer` is a person's, where one was asked."""
 
     gate_id: str
     ending: Ending
@@ -72,6 +75,7 @@ class Outcome:
     report: str | None = None
     html: str | None = None
     placement: Placed | None = None
+    answer: PersonsAnswer | None = None
 
     @property
     def code(self) -> int:
@@ -82,7 +86,7 @@ class Outcome:
             return 4
         if self.ending is Ending.NO_CAPACITY:
             return 5
-        if self.decision in (Decision.LAUNCHED, Decision.OBSERVED):
+        if self.decision in (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED):
             return 0
         return 3 if self.decision is Decision.CANNOT_TELL or self.decision is None else 1
 

@@ -129,8 +129,12 @@ class EmbeddedServer:
         )
 
     def client_environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """What to set before Prefect is imported in this process, so that its flows run on this server."""
-        return client_environment(self.url, self._auth, self._files.home, environ)
+        """What to set before Prefect is imported in this process, so that its flows run on this server.
+
+        It has no UI, and no page may link to one.
+        """
+        told = client_environment(self.url, self._auth, self._files.home, environ)
+        return {**told, "PREFECT_SERVER_UI_ENABLED": "false"}
 
     def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """End the server once this process has told it everything; SIGKILL after `grace_s`. Idempotent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,12 +12,16 @@ from tasks.outcome import Outcome
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stage is. `done` of `total` observations or 0 of 0; `detail` is a sentence for people."""
+    """How far a stage is. `done` of `total` observations or 0 of 0; `detail` is a sentence for people.
+
+    `answered` says who decided what and why, where a question of the run has just been answered.
+    """
 
     stage: str
     detail: str
     done: int = 0
     total: int = 0
+    answered: str = ""
 
     @property
     def percent(self) -> float:
@@ -37,13 +42,16 @@ class Listener(Protocol):
 
 
 LISTENER: ContextVar[Listener | None] = ContextVar("prelaunch_listener", default=None)
+BOARD: ContextVar[Callable[[Progress], None] | None] = ContextVar("prelaunch_board", default=None)
 
 
 def tell(progress: Progress) -> None:
-    """Tell whoever listens how far it is."""
-    listener = LISTENER.get()
+    """Tell whoever listens, and whoever follows the gate's messages, how far it is."""
+    listener, board = LISTENER.get(), BOARD.get()
     if listener is not None:
         listener.progress(progress)
+    if board is not None:
+        board(progress)
 
 
 def tell_end(outcome: Outcome) -> None:

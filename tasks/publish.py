@@ -1,11 +1,13 @@
 """Keep the report and the verdict in the store, then show them in Prefect's UI.
 
-Nothing is launched before the store has them: a verdict that nobody can read again is none.
+Nothing is launched before the store has them: a verdict that nobody can read again is none. What stands beside them for
+people alone (the trend of earlier gates, the picture) may fail: that is said, and nothing else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefect import task
@@ -16,47 +18,120 @@ from tasks import artifacts
 from tasks.entering import enter, keep_record
 from tasks.kept import verdict_key
 from tasks.outcome import Judged
+from tasks.pastgates import This, past_of
+from tasks.render.beside import Beside
+from tasks.render.clean import one_line
 from tasks.render.document import verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.nodetable import node_rows
+from tasks.render.past import Past
+from tasks.render.picture import PictureUnavailable, picture
+from tasks.render.tables import bandwidth_table, finding_rows, pair_rows
 from tasks.reuse import report_key
 from tasks.session import Session
+from tasks.store.base import StoreError
 from tasks.threads import to_end
+
+LOG = logging.getLogger("prelaunch")
 
 
 @dataclass(frozen=True)
 class Published:
-    """Where people find both."""
+    """Where people find them; `picture` is "" where there is none."""
 
     report: str
     html: str
+    picture: str = ""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was kept, and what is shown of it."""
+
+    published: Published
+    beside: Beside
+    png: bytes = b""
 
 
 @task(cache_policy=NO_CACHE, task_run_name="publish {session.gate_id}")
 async def publish(session: Session, judged: Judged) -> Published:
     """The files first, then the artifacts. Raises StoreError."""
-    published = await to_end(store, session, judged)
+    kept = await to_end(store, session, judged)
     cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
-    said = headline(judged.verdict, name)
-    page = markdown(judged.report, judged.verdict, name, judged.beside)
+    report, verdict, published = judged.report, judged.verdict, kept.published
+    said = headline(verdict, name)
+    first, _, rest = markdown(report, verdict, name, kept.beside).partition("\n")
+    # Prefect shows the description above it, and a heading in letters that leave no room for more.
+    page = f"**{first.removeprefix('# ')}**\n{rest}"
     await artifacts.show_markdown(f"gate-verdict-{cluster}", page, said)
-    await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(judged.report, judged.verdict), said)
+    await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
+    await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
+    if rows := bandwidth_table(report, kept.beside):
+        about = f"Bus bandwidth against what is expected, {session.gate_id}"
+        await artifacts.show_table(f"gate-bandwidth-{cluster}", rows, about)
+    if rows := pair_rows(report, verdict):
+        about = f"Bandwidth between hosts, {session.gate_id}"
+        await artifacts.show_table(f"gate-pairs-{cluster}", rows, about)
+    if kept.png:
+        await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
     link = published.html if "://" in published.html else Path(published.html).as_uri()
     await artifacts.show_link(f"gate-report-{cluster}", link, f"Report of {session.gate_id}")
     return published
 
 
-def store(session: Session, judged: Judged) -> Published:
-    """Report, verdict, HTML and summary under gates/<gate id>/, the record, its row in the index. Raises StoreError."""
+def store(session: Session, judged: Judged) -> Kept:
+    """Report, verdict, record, HTML, summary and picture under gates/<gate id>/, a row in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
     record = keep_record(session, judged)
-    page = html(judged.report, judged.verdict, name, judged.beside)
+    shown = replace(judged.beside, past=_past(session, judged))
+    page = html(judged.report, judged.verdict, name, shown)
     kept.put(f"gates/{gate_id}/report.html", page.encode("utf-8", "backslashreplace"))
-    summary = markdown(judged.report, judged.verdict, name, judged.beside)
+    summary = markdown(judged.report, judged.verdict, name, shown)
     kept.put(f"gates/{gate_id}/summary.md", summary.encode("utf-8", "backslashreplace"))
+    png = _picture(judged, name, shown)
+    drawn = _kept_picture(session, png)
     enter(session, record)
-    return Published(kept.place(report_key(gate_id)), kept.place(f"gates/{gate_id}/report.html"))
+    places = Published(kept.place(report_key(gate_id)), kept.place(f"gates/{gate_id}/report.html"), drawn)
+    return Kept(places, shown, png)
+
+
+def _past(session: Session, judged: Judged) -> Past:
+    setting = session.setting
+    this = This(
+        session.gate_id,
+        setting.gate.cluster.name,
+        judged.report,
+        judged.verdict.digests.report,
+        setting.policy,
+    )
+    try:
+        return past_of(setting.store, setting.index, this)
+    except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
+        LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
+        return Past(
+            problems=(one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400),)
+        )
+
+
+def _picture(judged: Judged, name: str, shown: Beside) -> bytes:
+    try:
+        return picture(judged.report, judged.verdict, name, shown)
+    except PictureUnavailable as error:
+        LOG.info("the report has no picture: %s", error)
+        return b""
+
+
+def _kept_picture(session: Session, png: bytes) -> str:
+    key = f"gates/{session.gate_id}/picture.png"
+    if not png:
+        return ""
+    try:
+        session.setting.store.put(key, png)
+    except StoreError as error:
+        LOG.warning("the picture could not be kept: %s", error)
+        return ""
+    return session.setting.store.place(key)

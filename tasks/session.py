@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from uuid import UUID
 
 from tasks import lease as leases
 from tasks.deliver import still_paid
@@ -16,10 +17,13 @@ from tasks.gateread import GateFileError
 from tasks.jobs import new_gate_id, tags_of
 from tasks.keeper import Keeper
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
-from tasks.lease import CHECK, TRAIN, TTL_S, Held, Lease, LeaseError
+from tasks.lease import CHECK, TRAIN, TTL_S, Held, Lease, LeaseError, LeaseLost
 from tasks.outcome import Judged, Placed
 from tasks.owner import this_process
+from tasks.parked import run_over
+from tasks.question import Answer
 from tasks.request import GateRequest
+from tasks.requested import keep_request, require_names, require_own_places
 from tasks.setting import Setting, launcher_of, open_setting
 from tasks.store.base import StoreError
 
@@ -31,12 +35,14 @@ class Session:
     """Use it in a `with`: whatever ends the block, its jobs are ended, its pools released and the lease is given back.
 
     A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one; `proof` is what
-    was seen of the placement; `unreleased` says which machines may still be paid for. `rounds` counts how often the checks
-    began, `waiting_since` is when the engine first had no machines.
+    was seen of the placement; `unreleased` says which machines may still be paid for. Without `launches` nothing follows
+    a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines. `answer` is
+    a person's; `asked` the question that the run comes back with, None for a run that begins. One that is `parked` leaves
+    everything as it is, for the process in which the run comes back.
     """
 
-    def __init__(self, setting: Setting, keeper: Keeper) -> None:
-        self.setting, self.keeper = setting, keeper
+    def __init__(self, setting: Setting, keeper: Keeper, launches: bool = True) -> None:
+        self.setting, self.keeper, self.launches = setting, keeper, launches
         self.gate_id = keeper.lease.gate_id
         self.judged: Judged | None = None
         self.proof: list[str] = []
@@ -44,9 +50,15 @@ class Session:
         self.looked = keeper.lease.adopted
         self.rounds = 1
         self.waiting_since: float | None = None
+        self.announcement: UUID | None = None
         lease = keeper.lease
-        self._jobs = dict.fromkeys(lease.jobs if lease.adopted else ())
+        self.answer: Answer | None = None
+        self.asked = lease.asking
+        self.parked = False
+        self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.asked is None else ())
         self._kept: dict[str, None] = {}
+        if self.asked is not None:
+            self.ended(lease.job(CHECK))
 
     @property
     def folder(self) -> Path:
@@ -61,7 +73,7 @@ class Session:
     @property
     def in_job(self) -> bool:
         """Whether checks and training are one job."""
-        return self.setting.launcher.placement is Placement.IN_JOB
+        return self.launches and self.setting.launcher.placement is Placement.IN_JOB
 
     @property
     def checking(self) -> str:
@@ -122,6 +134,10 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         # Nothing here awaits: a second cancellation cannot get in between.
+        if self.parked:
+            remove_folder(self.folder)
+            self.keeper.park()
+            return
         told = len(self.unreleased)
         try:
             if self._ours():
@@ -179,16 +195,58 @@ def take(setting: Setting) -> Held:
         except LaunchError as error:
             still_paid(setting, lease.gate_id, (str(error),))
             raise
+        if lease.asking is not None:
+            from tasks.overdue import close  # it pages, and so needs a session
 
-    return leases.acquire(setting.store, wanted, running_jobs, cancel)
+            close(setting, lease)
+
+    return leases.acquire(setting.store, wanted, running_jobs, cancel, run_over)
 
 
-def open_session(request: GateRequest, flow_run_id: str) -> Session:
-    """Everything that a gate needs before it starts. Raises GateFileError, LeaseHeld, StoreError, LaunchError."""
+def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) -> Session:
+    """Everything that a gate needs before it starts; a run that is `resumed` goes on with what it had parked.
+
+    Raises GateFileError, LeaseError, StoreError, LaunchError.
+    """
+    require_names((request.gate_file,))
+    require_own_places(request.advanced)
     setting = open_setting(request)
     setting.store.probe()
+    if (back := _come_back(setting, request, flow_run_id)) is not None:
+        return Session(setting, Keeper(setting.store, back), request.launch)
+    if resumed:
+        raise LeaseLost(
+            f"cluster {setting.gate.cluster.name}: this run waited for a person, and its question is over: the cluster "
+            "was let go, or another gate took it. Nothing was launched. Start a new run."
+        )
     held = leases.bind(setting.store, take(setting), flow_run_id)
-    return Session(setting, Keeper(setting.store, held))
+    try:
+        keep_request(setting.store, held.lease.gate_id, request, flow_run_id)
+    except StoreError:
+        leases.release(setting.store, held)
+        raise
+    return Session(setting, Keeper(setting.store, held), request.launch)
+
+
+def _come_back(setting: Setting, request: GateRequest, flow_run_id: str) -> Held | None:
+    """The lease that this very run has parked, taken over from the process that waited. Raises LeaseLost."""
+    held = leases.of_run(setting.store, flow_run_id)
+    if held is None or held.lease.asking is None:
+        return None
+    if held.lease.digest != setting.digest:
+        from tasks.overdue import close  # it pages, and so needs a session
+
+        said = "the gate file or its policy was changed while its question waited, so the answer is about something else"
+        close(setting, held.lease, said)
+        end_run(request, flow_run_id)
+        raise LeaseLost(f"{held.lease.gate_file}: {said}. Nothing was launched. Start a new run.")
+    for _ in range(20):
+        # The process that waited may still renew it, for a moment.
+        try:
+            return leases.come_back(setting.store, held, this_process(flow_run_id), time.time())
+        except LeaseLost:
+            held = leases.of_run(setting.store, flow_run_id) or held
+    return leases.come_back(setting.store, held, this_process(flow_run_id), time.time())
 
 
 def running_jobs(lease: Lease) -> tuple[str, ...]:

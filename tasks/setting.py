@@ -24,9 +24,10 @@ from checks.version import ENGINE
 from tasks.baselining import read_baseline
 from tasks.costing import NOTHING_SAID, Terms, TermsError, terms_of
 from tasks.gatefile import Gate, Mode
+from tasks.gatefolder import missing, path_of
 from tasks.gateread import GateFileError, read
 from tasks.inputs import InputError
-from tasks.launchers.base import Launcher, LaunchRejected
+from tasks.launchers.base import Launcher, LaunchRejected, Placement
 from tasks.launchers.registry import launcher_for
 from tasks.lease import Engine
 from tasks.policies import PolicyError, read_policy
@@ -70,7 +71,7 @@ class Setting:
     @property
     def asks(self) -> bool:
         """Whether a verdict of this gate may be left to a person."""
-        return self.policy.on_warn is OnWarn.ASK and self.gate.policy.mode is not Mode.OBSERVE
+        return _asks(self.gate, self.policy)
 
     @property
     def digest(self) -> str:
@@ -110,8 +111,8 @@ class Setting:
 
 def open_setting(request: GateRequest) -> Setting:
     """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
-    path = Path(request.gate_file).expanduser()
-    gate = read(path, request.advanced.overrides)
+    path = _gate_file(request.gate_file)
+    gate = read(path, request.sets)
     here, file = path.resolve().parent, _shown(path)
     policy = _policy(here / gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
@@ -126,6 +127,7 @@ def open_setting(request: GateRequest) -> Setting:
         names = launcher.node_names(gate.cluster.declared.nodes)
     except LaunchRejected as error:
         raise _about_launcher(file, error) from error
+    _require_override(file, gate, launcher)
     _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return Setting(
         gate, file, here, policy, facts, gate.declared(names),
@@ -139,6 +141,13 @@ def launcher_of(engine: Engine) -> Launcher:
     return launcher_for(engine.launcher, options, Path(engine.root))
 
 
+def _gate_file(named: str) -> Path:
+    """Where it lies. A name that the folder of gate files lacks is refused here, with those it has."""
+    if lacking := missing(named):
+        raise GateFileError("gate_file", "", *lacking)
+    return path_of(named)
+
+
 def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, Index]:
     """Store, its address, the local folder and the index; nothing of them is touched."""
     try:
@@ -146,7 +155,8 @@ def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, In
         local = Path(gate.store.work or (WORK if is_remote(address) else address)).expanduser().absolute()
         store = open_store(address)
     except StoreError as error:
-        raise GateFileError(file, "store.path", str(error).rstrip(".")) from error
+        where = ("store", "") if override else (file, "store.path")
+        raise GateFileError(*where, str(error).rstrip(".")) from error
     try:
         return store, address, local, Index(gate.store.index, local / FILE)
     except IndexFailed as error:
@@ -181,7 +191,7 @@ def _baseline(file: str, here: Path, gate: Gate, asked: str) -> Baseline | None:
     try:
         return None if path is None else read_baseline(path)
     except InputError as error:
-        where = "--baseline" if asked else f"{file}: policy.baseline"
+        where = "baseline (--baseline)" if asked else f"{file}: policy.baseline"
         raise GateFileError(f"{where}: {error.file}", error.path, error.message, error.nearest) from error
 
 
@@ -232,14 +242,35 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
 
 def _require_time_to_ask(file: str, gate: Gate, policy: Policy, launcher: Launcher, minutes: int) -> None:
     """A person's answer has to come while the machines that it is about are kept."""
-    keeps_s, asks = launcher.keeps_s, policy.on_warn is OnWarn.ASK and gate.policy.mode is not Mode.OBSERVE
-    if keeps_s is not None and asks and minutes * 60 > keeps_s - MARGIN_S:
+    keeps_s = launcher.keeps_s
+    if keeps_s is not None and _asks(gate, policy) and minutes * 60 > keeps_s - MARGIN_S:
+        who = f'policy {policy.name!r} says on_warn = "ask"'
+        who = who if policy.on_warn is OnWarn.ASK else '[approval] says on_fail = "ask"'
         said = (
-            f'a person has {minutes} minutes to answer (policy {policy.name!r} says on_warn = "ask"), but the machines '
-            f"are kept for {keeps_s / 60:g} minutes, and {MARGIN_S / 60:g} of them are for what comes after. "
-            f"Keep them for {minutes + MARGIN_S / 60:g} minutes or longer"
+            f"a person has {minutes} minutes to answer ({who}), but the machines are kept for {keeps_s / 60:g} minutes, "
+            f"and {MARGIN_S / 60:g} of them are for what comes after. Keep them for {minutes + MARGIN_S / 60:g} minutes or longer"
         ) + (f", or ask for {(keeps_s - MARGIN_S) / 60:g} at most" if keeps_s > MARGIN_S else "")
         raise GateFileError(file, "cluster.options", said)
+
+
+def _asks(gate: Gate, policy: Policy) -> bool:
+    asking = policy.on_warn is OnWarn.ASK or gate.approval.on_fail == "ask"
+    return asking and gate.policy.mode is not Mode.OBSERVE
+
+
+def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
+    """Somebody may override a FAIL, and there is something left to override: nodes that decide by themselves end on it."""
+    approval, where = gate.approval, "approval.on_fail"
+    if approval.on_fail != "ask":
+        return
+    if launcher.placement is Placement.IN_JOB:
+        said = (
+            "checks and training are one job here, and its nodes end on a FAIL: nobody can be asked any more"
+        )
+        raise GateFileError(file, where, f'{said}. Say on_fail = "refuse", or choose another placement')
+    if not approval.overriders and not approval.form_may_override:
+        said = "nobody may override a FAIL: name Slack users in overriders, or say form_may_override = true"
+        raise GateFileError(file, where, said)
 
 
 def _unfit_line(check: Check, policy: Policy) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from pydantic import ValidationError
 
+from tasks.gatefolder import path_of
 from tasks.gateread import GateFileError, read
 from tasks.request import GateRequest
 
@@ -15,6 +15,6 @@ def run_title(parameters: Mapping[str, object]) -> str:
     """ "gate local: 2 nodes, quick"; "gate" for a request that the flow is going to reject."""
     try:
         request = GateRequest.model_validate(parameters.get("request"))
-        return read(Path(request.gate_file).expanduser(), request.advanced.overrides).title
+        return read(path_of(request.gate_file), request.sets).title
     except (ValidationError, GateFileError):
         return "gate"

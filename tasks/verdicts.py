@@ -32,7 +32,9 @@ async def remember(session: Session, judged: Judged) -> None:
 
 
 async def look(session: Session) -> Judged | None:
-    """What may stand; an adopted gate goes on from where its predecessor was."""
+    """What may stand; an adopted gate goes on from where its predecessor was. Who asks for checks alone gets checks."""
+    if not session.launches:
+        return None
     if session.keeper.lease.adopted:
         there = await left(session)
         if not there.check.absent:

@@ -74,7 +74,7 @@ def looker(session: Session, job: str, meter: Meter) -> Callable[[JobStatus], Aw
         waits = f"{status.state.value} {status.detail}".strip()
         said = sentence(bundle, seen) if seen.nodes or status.state is not JobState.PENDING else waits
         tell(Progress("checks", said, seen.done, seen.total))
-        await meter.show(100.0 * seen.done / max(seen.total, 1))
+        await meter.show(100.0 * seen.done / max(seen.total, 1), said)
 
     return look
 

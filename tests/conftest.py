@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.house import leftovers
 from tests.house.corpus_count import pytest_terminal_summary as pytest_terminal_summary
+from tests.world import at_world as at_world
+from tests.world import new_world as new_world
+from tests.world import world as world
+from tests.world import world_cache as world_cache
+from tests.world import world_worker as world_worker
 
 # command -> the Debian package that brings it
 PACKAGES = {
@@ -43,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A job in a script's background starts so, and would hand it to every program that a test interrupts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("PRELAUNCH_GATES", "")  # gate files of tests lie anywhere: a form takes their paths
     if not hasattr(config, "workerinput"):
         os.environ[leftovers.MARK] = uuid.uuid4().hex
 
@@ -69,11 +77,19 @@ WHOLE_FILES = (
 
 
 class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
-    """Test by test, but for the files that stay whole."""
+    """Test by test, but for the files that stay whole, and for those that share the one server of tests.world."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if _imports_the_world(file):
+            return "tests.world"
         return file if file in WHOLE_FILES else nodeid
+
+
+@functools.cache
+def _imports_the_world(file: str) -> bool:
+    path = Path(__file__).parents[1] / file
+    return path.is_file() and "from tests.world import" in path.read_text(encoding="utf-8")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:

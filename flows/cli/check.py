@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from checks.facts.shipped import builtin
 from checks.journal import JournalError
 from checks.model import Profile
 from checks.place import PlaceError
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (JournalError, PlaceError) as error:
         return _unfinished(arguments.format, str(error))
     name = report.nodes[0].name if report.nodes else arguments.instance_type
-    shown = beside(report, policy, verdict, "local")
+    shown = beside(report, policy, verdict, "local", facts=builtin())
     write_stdout(text_of(report, verdict, name, arguments.format, shown))
     try:
         write_files(arguments, report, verdict, name, shown)

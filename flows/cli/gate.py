@@ -14,11 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.gateout import interrupted, nothing_judged, show
-from flows.cli.output import Exit, OutputError, add_output_arguments, require_writable, write_stderr
+from flows.cli.output import (
+    UNENDED,
+    Exit,
+    OutputError,
+    add_output_arguments,
+    require_writable,
+    write_stderr,
+    write_unjudged,
+)
 from flows.cli.plan import add_gate_arguments, plans_of, reject
 from tasks import lease as leases
 from tasks.console import Live, live
 from tasks.foreground import Foreground, Interrupted, deaf, hold_signals, release_signals
+from tasks.gatefolder import typed
 from tasks.gateread import GateFileError
 from tasks.launchers.base import LaunchError
 from tasks.lease import LeaseError
@@ -36,6 +45,8 @@ if TYPE_CHECKING:
 
 # The command shows progress and result itself; Prefect's own lines are in its server.
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
+# A process that says nothing for three of these is looked at: deployments/prefect.yaml, prelaunch-silent.
+HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 ASK_MINUTES = 30
 
 
@@ -48,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="until training is handed over, runs, or has ended (default: finished for local, else started)",
     )
+    parser.add_argument("--check-only", action="store_true", help="check and decide, and launch nothing")
     parser.add_argument(
         "--baseline",
         metavar="FILE",
@@ -60,20 +72,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the gate; returns its exit code, and prints one document whatever happens."""
     try:
-        request = GateRequest(gate_file=arguments.file, advanced=_advanced(arguments))
+        request = GateRequest(
+            gate_file=typed(arguments.file), advanced=_advanced(arguments), launch=not arguments.check_only
+        )
         setting = open_setting(request)
         require_writable(arguments)
+        write_unjudged(arguments, setting.gate.name, UNENDED)
         plans_of(setting, request.advanced.ask_minutes)
         setting.store.probe()
         hold_signals()  # a lease that is taken and not yet known here could not be released
         held = take(setting)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
         release_signals()
-        return reject(arguments.format, error)
+        return _reject(arguments, error)
     try:
         return _run(arguments, setting, held.lease.gate_id)
     finally:
         leases.release(setting.store, held)  # only if no flow has taken it over
+
+
+def _reject(arguments: argparse.Namespace, error: Exception) -> int:
+    if not isinstance(error, OutputError):
+        write_unjudged(arguments, Path(arguments.file).stem, str(error))
+    return reject(arguments.format, error)
 
 
 def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
@@ -115,7 +136,7 @@ def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
 
 def _show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> int:
     if outcome.code == Exit.REJECTED:
-        return reject(arguments.format, LaunchError(outcome.reason))
+        return _reject(arguments, LaunchError(outcome.reason))
     try:
         show(arguments, name, outcome)
     except OutputError as error:
@@ -127,6 +148,7 @@ def _server(setting: Setting, stack: ExitStack) -> EmbeddedServer | None:
     """The embedded server, started, where nobody configured another one. Raises ServerError."""
     os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
     if configured_api_url(os.environ, Path.cwd()):
+        os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
         return None
     write_stderr("prelaunch: no Prefect server is configured (PREFECT_API_URL); using an embedded one")
     server = EmbeddedServer(setting.local)
@@ -138,11 +160,15 @@ def _server(setting: Setting, stack: ExitStack) -> EmbeddedServer | None:
 
 async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live) -> bool:
     """Whether somebody cancelled the run; raises what the flow raised, unless it had said how it ended."""
+    from prefect import tags
+
     from flows.gate import gate  # 1.5 s, while the server starts
+    from tasks.runs import TAG
 
     if server is not None:
         server.wait_ready()
-    state: State[Any] = await gate(request, return_state=True)
+    with tags(TAG):
+        state: State[Any] = await gate(request, return_state=True)
     if shown.outcome is None and not state.is_cancelled():
         await state.aresult(raise_on_failure=True)
     return state.is_cancelled()
@@ -158,7 +184,12 @@ def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) ->
         baseline=_baseline(arguments),
         ask_minutes=_ask_minutes(embedded),
     )
-    return GateRequest(gate_file=str(Path(arguments.file).absolute()), wait=wait, advanced=advanced)
+    return GateRequest(
+        gate_file=str(Path(typed(arguments.file)).absolute()),
+        wait=wait,
+        launch=not arguments.check_only,
+        advanced=advanced,
+    )
 
 
 def _advanced(arguments: argparse.Namespace) -> Advanced:

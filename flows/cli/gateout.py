@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import signal
 
-from checks.cost import Cost
-from checks.model import Verdict
-from checks.report import plain
-from flows.cli.output import Exit, json_text, text_of, verdict_json, write_files, write_stderr, write_stdout
-from tasks.costing import cost_json
+from flows.cli.output import Exit, json_text, text_of, write_files, write_stderr, write_stdout, write_unjudged
 from tasks.kept import kept_verdict
-from tasks.outcome import Outcome, Placed, Training
+from tasks.outcome import Outcome
+from tasks.outcomejson import ending_json, outcome_json
 from tasks.render.clean import one_line
 from tasks.setting import Setting
 
@@ -20,7 +17,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
     judged = outcome.judged
     if arguments.format == "json":
-        write_stdout(json_text(document(outcome)))
+        write_stdout(json_text(outcome_json(outcome)))
     elif judged is None:
         write_stdout(f"NOT JUDGED {name}: {one_line(outcome.reason)}\n")
     else:
@@ -29,24 +26,10 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
             write_stdout("".join(f"{line}\n" for line in _after(outcome)))
     if judged is not None:
         write_files(arguments, judged.report, judged.verdict, name, judged.beside)
+    else:
+        write_unjudged(arguments, name, outcome.reason)
     if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY):
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
-
-
-def document(outcome: Outcome) -> dict[str, object]:
-    """The JSON document; no key is ever absent."""
-    judged = outcome.judged
-    return _document(
-        decision=outcome.decision.value if outcome.decision else None,
-        verdict=judged.verdict if judged else None,
-        training=outcome.training,
-        report=outcome.report,
-        html=outcome.html,
-        gate_id=outcome.gate_id,
-        reason=outcome.reason,
-        cost=judged.beside.cost if judged else None,
-        placement=outcome.placement,
-    )
 
 
 def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, setting: Setting) -> int:
@@ -55,11 +38,11 @@ def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, settin
     reason = f"interrupted by {word}; what it started was ended"
     kept = kept_verdict(setting, gate_id)
     if kept is None:
-        _empty(arguments, gate_id, reason)
+        _empty(arguments, setting.gate.name, gate_id, reason)
     else:
         verdict, report, html = kept
         if arguments.format == "json":
-            write_stdout(json_text(_document(None, verdict, None, report, html, gate_id, reason)))
+            write_stdout(json_text(ending_json(None, verdict, None, report, html, gate_id, reason)))
         write_stderr(f"prelaunch: {reason}. It had been judged: {report}")
     return int(Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED)
 
@@ -68,42 +51,16 @@ def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reaso
     """A service failed before anything was judged."""
     if arguments.format != "json":
         write_stdout(f"NOT JUDGED {name}: {one_line(reason)}\n")
-    _empty(arguments, gate_id, reason)
+    _empty(arguments, name, gate_id, reason)
     return int(Exit.NO_CAPACITY)
 
 
-def _empty(arguments: argparse.Namespace, gate_id: str, reason: str) -> None:
+def _empty(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> None:
+    write_unjudged(arguments, name, reason)
     if arguments.format == "json":
-        made = _document(None, None, None, None, None, gate_id, reason)
+        made = ending_json(None, None, None, None, None, gate_id, reason)
         write_stdout(json_text(made))
     write_stderr(f"prelaunch: {one_line(reason, 1000)}")
-
-
-def _document(
-    decision: str | None,
-    verdict: Verdict | None,
-    training: Training | None,
-    report: str | None,
-    html: str | None,
-    gate_id: str,
-    reason: str,
-    cost: Cost | None = None,
-    placement: Placed | None = None,
-) -> dict[str, object]:
-    return {
-        "decision": decision,
-        "verdict": verdict_json(verdict) if verdict else None,
-        "cost": cost_json(cost),
-        "training": {
-            "job_id": training.job_id if training else None,
-            "state": training.state.value if training else None,
-        },
-        "placement": plain(placement),
-        "report": report,
-        "html": html,
-        "gate_id": gate_id,
-        "reason": reason,
-    }
 
 
 def _after(outcome: Outcome) -> list[str]:
@@ -112,6 +69,11 @@ def _after(outcome: Outcome) -> list[str]:
     lines = [f"Decision: {decision.value}"] if decision else []
     if outcome.judged and outcome.judged.reused:
         lines.append(f"Reused:   the PASS of {outcome.judged.reused}, confirmed on the machines themselves")
+    if (answer := outcome.answer) is not None:
+        why = "; ".join(filter(None, (answer.reason, answer.note)))
+        lines.append(
+            f"Answer:   {answer.action.value} by {answer.by}{f': {one_line(why, 500)}' if why else ''}"
+        )
     if training is not None:
         detail = f" ({training.detail})" if training.detail else ""
         lines.append(f"Training: {training.job_id} {training.state.value}{detail}")

@@ -27,9 +27,16 @@ from tasks.usage import Parser, Terminated, UsageError
 # verb -> (module with add_arguments(parser) and run(arguments) -> int, what --help says of it)
 VERBS = {
     "gate": ("flows.cli.gate", "check the nodes, decide, then launch the training, ask, or page"),
+    "serve": (
+        "flows.cli.serve",
+        "offer gate and commissioning as forms on a Prefect server, from this machine",
+    ),
     "plan": ("flows.cli.plan", "print what a gate would run, and start nothing"),
+    "trigger": ("flows.cli.trigger", "start a deployment's run on a Prefect server, and follow it"),
+    "watch": ("flows.cli.watch", "follow a run on a Prefect server, and end with its exit code"),
     "judge": ("flows.cli.judge", "the verdict on reports, from the reports alone"),
     "replay": ("flows.cli.replay", "which past verdicts would change under another policy, and why"),
+    "slack": ("flows.cli.slack", "serve the buttons and /prelaunch of a Slack workspace"),
     "store": ("flows.cli.store", "the verdicts that a store keeps: list them, index them, remove old ones"),
     "baseline": ("flows.cli.baseline", "learn from reports what this site's machines show, or print it"),
     "trend": ("flows.cli.trend", "what gets worse on which machine, over many reports"),

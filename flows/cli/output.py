@@ -19,11 +19,13 @@ from tasks.exits import Exit as Exit
 from tasks.exits import exit_code as exit_code
 from tasks.render.document import verdict_json as verdict_json
 from tasks.writing import OutputError as OutputError
-from tasks.writing import write_file
+from tasks.writing import write_file as write_file
 
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
     from tasks.render.beside import Beside
 
+# What stands in a page until there is a verdict: whoever is killed leaves it behind.
+UNENDED = "the gate has not ended, or was killed"
 FORMATS = ("text", "json", "markdown", "junit")
 
 
@@ -93,6 +95,17 @@ def write_files(
         from tasks.render.html import html
 
         write_file(arguments.html, html(report, verdict, name, beside or NOTHING_BESIDE))
+
+
+def write_unjudged(arguments: argparse.Namespace, name: str, reason: str) -> None:
+    """The files that were asked for, where nothing was judged: what an earlier run left there must not pass for this one."""
+    if any((arguments.junit, arguments.summary, arguments.html)):
+        from tasks.unjudged import unjudged
+
+        try:
+            write_files(arguments, None, unjudged(reason), name)
+        except OutputError as error:
+            write_stderr(f"prelaunch: {error}")
 
 
 _SAID: list[int] = []

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 
 from checks.report import plain
 from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout
+from tasks.gatefolder import typed
 from tasks.gateread import GateFileError
 from tasks.jobs import hold_for, planned_jobs
 from tasks.launchers.base import ApiCall, LaunchError, LaunchRejected, Line, Look, Plan, Request
+from tasks.notifiers.base import Audience
+from tasks.reachable import who_hears
 from tasks.request import Advanced, GateRequest
 from tasks.setting import Setting, open_setting
 
@@ -28,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
     """What names a gate."""
-    parser.add_argument("file", metavar="FILE", help="a gate file, such as deployments/gates/local.toml")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a gate file, such as deployments/gates/local.toml, or the name of one there",
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
         help="change a value of the gate file; commands and paths cannot be changed",
@@ -38,7 +46,9 @@ def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the requests of the jobs, and what was seen to be wrong; exit code 0, or 2 where something is."""
     try:
-        request = GateRequest(gate_file=arguments.file, advanced=Advanced(overrides=arguments.overrides))
+        request = GateRequest(
+            gate_file=typed(arguments.file), advanced=Advanced(overrides=arguments.overrides)
+        )
         setting = open_setting(request)
         plans = plans_of(setting, request.advanced.ask_minutes)
         lines = () if arguments.offline else setting.launcher.preflight(plans)
@@ -46,10 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
     if arguments.format == "json":
-        document = {"requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests]}
+        told = {side.value: plain(who_hears(setting.gate.notify, side, os.environ)) for side in Audience}
+        document = {
+            "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
+            "told": told,
+        }
         write_stdout(json_text({**document, "preflight": plain(lines)} if lines else document))
     else:
-        write_stdout("\n".join([*map(_text, requests), *map(_uploads, plans), *map(_line, lines)]))
+        write_stdout(
+            "\n".join([*map(_text, requests), *map(_uploads, plans), *map(_line, lines), _told(setting)])
+        )
     return int(Exit.REJECTED if any(line.look is Look.WRONG for line in lines) else Exit.GO)
 
 
@@ -92,6 +108,16 @@ def _uploads(plan: Plan) -> str:
     return "".join(
         f"# before {plan.job.name}: {place} ({len(data)} bytes)\n" for place, data in plan.uploads.items()
     )
+
+
+def _told(setting: Setting) -> str:
+    """Who would hear of it, a line each side."""
+    words = {Audience.ONCALL: "broken hardware calls", Audience.OWNER: "the gate's owner hears through"}
+    lines = []
+    for side, word in words.items():
+        ways = ", then ".join(map(str, who_hears(setting.gate.notify, side, os.environ)))
+        lines.append(f"# {word} {ways}\n")
+    return "".join(lines)
 
 
 def _line(line: Line) -> str:

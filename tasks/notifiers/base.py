@@ -6,34 +6,175 @@ NotifyError         the page could not be sent; the next notifier is tried, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 
 class NotifyError(Exception):
-    """The page could not be sent. The message says why, and the remedy."""
+    """The page could not be sent. The message says why, and the remedy; never a secret."""
+
+
+class Kind(StrEnum):
+    """What a page is about."""
+
+    GO = "go"
+    REFUSED = "refused"
+    CANNOT_TELL = "cannot tell"
+    QUESTION = "question"
+    OVERRIDDEN = "overridden"
+    OBSERVED = "observed"
+    TRAINING_FAILED = "training failed"
+    NO_CAPACITY = "no capacity"
+    REJECTED = "rejected"
+    MACHINES = "machines still paid for"
+    CRASHED = "run crashed"
+    LATE = "run late"
+
+
+class Audience(StrEnum):
+    """Who has to act: the on-call for the hardware, or whoever owns the gate."""
+
+    ONCALL = "oncall"
+    OWNER = "owner"
+
+
+class Severity(StrEnum):
+    """PagerDuty's own four: https://developer.pagerduty.com/docs/send-alert-event."""
+
+    CRITICAL = "critical"
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where to look further. `url` is http(s), or a path where there is nothing else."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), and what to type."""
+
+    word: str
+    cause: str
+    where: str
+    check: str
+    message: str
+    remedy: str
+    commands: tuple[str, ...]
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that waits: `deadline` in Unix seconds; `override` where the verdict is a FAIL; `url` is the run's page.
+
+    `by_slack`: whether the gate file names somebody who may answer in Slack.
+    """
+
+    flow_run_id: str
+    key: str
+    deadline: float
+    override: bool
+    url: str
+    by_slack: bool = True
 
 
 @dataclass(frozen=True)
 class Page:
-    """What somebody has to know. `title` is one line, `text` plain and without secrets, `url` the report."""
+    """What somebody has to know. `title` is one line, `text` all of it in plain words; nothing here is a secret.
+
+    `gate` is the gate file's name, `url` the report ("" for none). `culprits` are the nodes (or "cluster") that are to
+    blame, () where nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
+    b"" where none could be drawn, and then `no_picture` says why ("" where none was wanted). `said` is what became of
+    earlier attempts to tell somebody. `answered` is one line: who decided what, and why ("" where nobody was asked).
+    """
 
     gate_id: str
     cluster: str
     title: str
     text: str
     url: str
+    gate: str = ""
+    kind: Kind = Kind.REFUSED
+    audience: Audience = Audience.ONCALL
+    severity: Severity = Severity.ERROR
+    culprits: tuple[str, ...] = ()
+    items: tuple[Item, ...] = ()
+    more_items: int = 0
+    facts: tuple[tuple[str, str], ...] = ()
+    costs: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    question: Asked | None = None
+    picture: bytes = field(default=b"", repr=False)
+    no_picture: str = ""
+    said: tuple[str, ...] = ()
+    answered: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a run is: `done` of `total` observations (0 of 0: not known), seconds since it began.
+
+    `answered` is the last answer to a question of this run, as in a page; a question that is open hides the progress.
+    """
+
+    gate_id: str
+    cluster: str
+    gate: str
+    stage: str
+    detail: str
+    done: int
+    total: int
+    elapsed_s: float
+    links: tuple[Link, ...] = ()
+    answered: str = ""
 
 
 Keep = Callable[[str, str], str]
 """Keeps text under a key of the store; returns where it is. Raises NotifyError."""
 
 
+def _no_replace(key: str, old: bytes | None, new: bytes) -> bool:
+    raise NotifyError(f"{key} cannot be changed here: nothing was given to change it with")
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a notifier may use. `read`, `write` and `replace` are the store (raise NotifyError); `secret` resolves a reference of the
+    gate file ("env:NAME", "block:secret/NAME"; raises NotifyError that names the reference, never the value).
+
+    `replace(key, old, new)` is atomic: it sets the value if it is `old` now (None: if there is none), and says whether it was set.
+    """
+
+    keep: Keep
+    read: Callable[[str], bytes | None]
+    write: Callable[[str, bytes], None]
+    secret: Callable[[str], str]
+    replace: Callable[[str, bytes | None, bytes], bool] = _no_replace
+
+
 class Notifier(Protocol):
-    """One way to reach people."""
+    """One way to reach people. Everything blocks for 20 s at most, may be called from any thread, and raises NotifyError alone."""
 
     name: str
 
     def send(self, page: Page) -> str:
-        """Send it; returns where it went, for people. Blocks for seconds at most. Raises NotifyError."""
+        """Call somebody; returns where it went, for people. The same page again is no second call."""
+        ...
+
+    def settle(self, page: Page) -> str:
+        """Take note of an end without calling anybody: bring a message up to date, resolve what a go resolves.
+
+        Returns what was done, "" for nothing.
+        """
+        ...
+
+    def show(self, status: Status) -> None:
+        """Bring the run's message up to date, where there is one."""
         ...

@@ -6,7 +6,8 @@ import contextlib
 import sys
 from typing import TextIO
 
-from tasks.notifiers.base import Keep, Page
+from tasks.notifiers.base import Keep, Page, Status
+from tasks.notifiers.plain import page_key, page_text
 
 
 class LogNotifier:
@@ -22,4 +23,11 @@ class LogNotifier:
         stream = self.stream or sys.stderr
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=stream, flush=True)
-        return self.keep(f"pages/{page.gate_id}.txt", f"{page.title}\n\n{page.text}\n")
+        return self.keep(page_key(page), page_text(page))
+
+    def settle(self, page: Page) -> str:
+        """Nothing to bring up to date."""
+        return ""
+
+    def show(self, status: Status) -> None:
+        """Progress is shown by whoever started the gate."""

@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
-from tasks.notifiers.base import Keep, Notifier, NotifyError, Page
+from tasks.gatenotify import Notify
+from tasks.notifiers.base import Audience, Means, Notifier, NotifyError, Page
+from tasks.notifiers.guarded import guarded
 
-NAMES = ("log",)
-
-
-def notifiers_for(order: Sequence[str], keep: Keep) -> tuple[Notifier, ...]:
-    """The notifiers of a gate file, in its order. Raises NotifyError for a name that is none."""
-    return tuple(_make(name, keep) for name in order)
-
-
-def send_first(notifiers: Sequence[Notifier], page: Page) -> tuple[str, tuple[str, ...]]:
-    """Try one after the other. Returns where the page went ("" for nowhere) and what failed."""
-    failures: list[str] = []
-    for notifier in notifiers:
-        try:
-            return notifier.send(page), tuple(failures)
-        except NotifyError as error:
-            failures.append(f"{notifier.name}: {error}")
-    return "", tuple(failures)
+Make = Callable[[str], Notifier]
 
 
-def _make(name: str, keep: Keep) -> Notifier:
-    if name == "log":
+def notifier_for(way: str, notify: Notify, means: Means) -> Notifier:
+    """The notifier of a gate file's tables. Nothing is asked of anybody yet. Raises NotifyError."""
+    if way == "log":
         from tasks.notifiers.log import LogNotifier
 
-        return LogNotifier(keep)
-    raise NotifyError(f"there is no notifier {name!r}. Choose of {', '.join(NAMES)}.")
+        return LogNotifier(means.keep)
+    if way == "slack" and notify.slack is not None:
+        from tasks.notifiers.slack import SlackNotifier
+
+        return SlackNotifier(notify.slack, means)
+    if way == "pagerduty" and notify.pagerduty is not None:
+        from tasks.notifiers.pagerduty import PagerDutyNotifier
+
+        return PagerDutyNotifier(notify.pagerduty, means)
+    if way == "apprise" and notify.apprise is not None:
+        from tasks.notifiers.apprise import AppriseNotifier
+
+        return AppriseNotifier(notify.apprise, means)
+    raise NotifyError(f"there is no notifier {way!r} in this gate file. Add [notify.{way}].")
+
+
+def ways_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
+    """Whom to try for an audience, in order; the log is always the last."""
+    return tuple(dict.fromkeys((*named_for(notify, audience), "log")))
+
+
+def named_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
+    """The ways that the gate file itself names for an audience."""
+    return notify.owner if audience is Audience.OWNER and notify.owner else notify.order
+
+
+def send_first(
+    ways: Sequence[str], make: Make, page: Page, limit_s: float
+) -> tuple[str, str, dict[str, str]]:
+    """Try one after the other. Returns whose and where the page went ("", "" for nowhere), and why which others failed.
+
+    Whoever comes later is told what failed before. Nothing is raised.
+    """
+    failures: dict[str, str] = {}
+    for way in ways:
+        told = replace(page, said=(*page.said, *(f"{name}: {why}" for name, why in failures.items())))
+        try:
+            return way, guarded(partial(_send, make, way, told), limit_s), failures
+        except NotifyError as error:
+            failures[way] = str(error)
+    return "", "", failures
+
+
+def _send(make: Make, way: str, page: Page) -> str:
+    return make(way).send(page)

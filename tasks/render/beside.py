@@ -1,16 +1,21 @@
-"""What a page shows beside a verdict: where its machines are, what it rests on, what it costs to be wrong (pure)."""
+"""What a page shows beside a verdict: where its machines are, what it rests on, what it costs to be wrong, what such
+machines should reach, and what this cluster's last gates said (pure).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from checks.cost import Cost
+from checks.facts.table import Facts
 from checks.ledger import Entry, ledger
 from checks.model import Finding, Report, Verdict
 from checks.policy import Policy
 from tasks.remedies import NOWHERE, Place, commands
 from tasks.render.cost import cost_line, is_worth_showing
+from tasks.render.expectations import NOTHING_EXPECTED, Expectations, expectations
 from tasks.render.grouping import Group
+from tasks.render.past import Past
 
 TYPED_SUBJECTS = 3
 # The longest command with the longest names of a node and a job: one that is cut does something else.
@@ -19,12 +24,17 @@ COMMAND = 1000
 
 @dataclass(frozen=True)
 class Beside:
-    """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict."""
+    """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
+
+    `past` is None where nobody looked for earlier gates.
+    """
 
     place: Place = NOWHERE
     ledger: tuple[Entry, ...] = ()
     said: tuple[str, ...] = ()
     cost: Cost | None = None
+    expected: Expectations = NOTHING_EXPECTED
+    past: Past | None = None
 
 
 NOTHING_BESIDE = Beside()
@@ -38,11 +48,13 @@ def beside(
     job: str = "",
     said: tuple[str, ...] = (),
     cost: Cost | None = None,
+    facts: Facts | None = None,
 ) -> Beside:
-    """For a report and the policy that it was judged by; without a launcher nothing is there to type."""
+    """For a report, and the policy and facts that it was judged by; without a launcher nothing is there to type."""
     place = Place(launcher, report.declared.instance_type, job)
     lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
-    return Beside(place, ledger(report, policy, verdict), lines, cost)
+    expected = expectations(report, policy, facts)
+    return Beside(place, ledger(report, policy, verdict), lines, cost, expected)
 
 
 def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:

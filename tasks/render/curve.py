@@ -1,4 +1,4 @@
-"""Bus bandwidth by message size, as coordinates for a chart (pure).
+"""Bus bandwidth by message size as coordinates: a panel a collective, its expectation in the same panel (pure).
 
 Sizes are bytes on a logarithmic axis, bandwidths 10^9 bytes/s on a linear one that starts at 0.
 """
@@ -6,48 +6,27 @@ Sizes are bytes on a logarithmic axis, bandwidths 10^9 bytes/s on a linear one t
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
-from checks.columns import by_check
-from checks.model import Observation, Outcome, Report, Value
+from tasks.render.bandwidth import Row, Sample, Sweep, bandwidth_rows, said_of, size_text
+from tasks.render.expectations import Expectations, ExpectedCurve, Floor
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640.0, 320.0, 64.0, 16.0, 16.0, 56.0
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_SANE = 1e18
-SIZES = 256
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480.0, 260.0, 52.0, 16.0, 16.0, 48.0
+TICKS = 5
+# A floor that would lie upon the axis is said in words alone.
+LEAST_SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class Point:
-    """One message size over all ranks; x, y, y_least and y_most are places in the chart."""
+class Dot:
+    """One measured size; x, y, y_least and y_most are places in the panel."""
 
-    size_bytes: float
-    least: float
-    middle: float
-    most: float
-    ranks: int
+    sample: Sample
     x: float
     y: float
     y_least: float
     y_most: float
-
-    @property
-    def size(self) -> str:
-        """Such as "64 KiB"."""
-        return size_text(self.size_bytes)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One collective. `line` and `band` are SVG path data: the median, and slowest to fastest rank."""
-
-    check: str
-    points: tuple[Point, ...]
-    line: str
-    band: str
 
 
 @dataclass(frozen=True)
@@ -59,58 +38,104 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """All collectives on one pair of axes."""
+class FloorLine:
+    """A line of the policy, at its height; `y` is None where it would not be seen."""
 
-    curves: tuple[Curve, ...]
+    floor: Floor
+    y: float | None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One collective. `line`, `band`, `expected` and `low` are SVG path data, "" for what is not there.
+
+    `said` is the panel in words, for those who do not see it.
+    """
+
+    check: str
+    dots: tuple[Dot, ...]
+    line: str
+    band: str
+    expected: str
+    low: str
+    floors: tuple[FloorLine, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
+    said: str
+    source: str
 
 
-def chart(report: Report) -> Chart | None:
-    """The bandwidth curves of the report's collectives; None without two sizes to join."""
-    samples: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for check, rows in by_check(report.observations).items():
-        drawn_from = rows if check.startswith(("collective.", "nccl.")) else ()
-        for row in drawn_from:
-            for size, busbw in _pairs(row) if row.outcome is Outcome.MEASURED else ():
-                samples[check][size].append(busbw)
-    drawn = {check: _thinned(by_size) for check, by_size in sorted(samples.items()) if len(by_size) > 1}
-    if not drawn:
-        return None
-    sizes = sorted({size for by_size in drawn.values() for size in by_size})
-    top, step = _scale(
-        max(value for by_size in drawn.values() for values in by_size.values() for value in values)
+def panels(measured: Sequence[Sweep], expectations: Expectations) -> tuple[Panel, ...]:
+    """A panel for every collective that was measured at two sizes or more."""
+    return tuple(_panel(sweep, expectations) for sweep in measured if len(sweep.samples) > 1)
+
+
+def scale(most: float, steps: int = 6) -> tuple[float, float]:
+    """An axis' end and the step between its marks: 1, 2 or 5 times a power of ten, at most `steps` of them."""
+    if most < 1e-9:
+        return 1.0, 0.25
+    power = 10.0 ** math.floor(math.log10(most / steps))
+    step = next(power * f for f in (1, 2, 5, 10, 20) if most / (power * f) <= steps)
+    return step * math.ceil(most / step - 1e-9), step
+
+
+def _panel(sweep: Sweep, expectations: Expectations) -> Panel:
+    curve = expectations.curve(sweep.check)
+    tops = [sample.most for sample in sweep.samples]
+    tops += [point.value for point in curve.points] if curve else []
+    top, step = scale(max(tops))
+    sizes = [sample.size_bytes for sample in sweep.samples]
+    dots = tuple(
+        Dot(s, _x(s.size_bytes, sizes), _y(s.middle, top), _y(s.least, top), _y(s.most, top))
+        for s in sweep.samples
     )
-    curves = tuple(_curve(check, by_size, sizes, top) for check, by_size in drawn.items())
-    y_ticks = tuple(Tick(_y(step * i, top), f"{step * i:.4g}") for i in range(round(top / step) + 1))
-    return Chart(curves, _size_ticks(sizes), y_ticks)
+    back = [(dot.x, dot.y_least) for dot in reversed(dots)]
+    rows = bandwidth_rows((sweep,), expectations)
+    return Panel(
+        check=sweep.check,
+        dots=dots,
+        line=_path([(dot.x, dot.y) for dot in dots]),
+        band=_path([*((dot.x, dot.y_most) for dot in dots), *back]) + "Z",
+        expected=_expected(curve, sizes, top),
+        low=_low(curve, sizes, top),
+        floors=tuple(
+            FloorLine(floor, _y(floor.gbps, top) if top >= floor.gbps >= LEAST_SHARE * top else None)
+            for floor in expectations.floors
+            if floor.check == sweep.check
+        ),
+        x_ticks=_size_ticks(sizes),
+        y_ticks=tuple(Tick(_y(step * i, top), f"{step * i:.4g}") for i in range(round(top / step) + 1)),
+        said=_said(rows),
+        source=curve.source if curve else "",
+    )
 
 
-def size_text(size_bytes: float) -> str:
-    """Bytes in the largest binary unit that leaves at least 1: 65536 -> "64 KiB"."""
-    power = min(len(_UNITS) - 1, int(math.log(max(size_bytes, 1), 1024) + 1e-9))
-    return f"{size_bytes / 1024**power:.4g} {_UNITS[power]}"
+def _said(rows: Sequence[Row]) -> str:
+    """The largest size, and the size that falls furthest short of what is expected of it."""
+    said = [said_of(rows[-1])]
+    known = [(row.of_expected, row) for row in rows if row.of_expected is not None]
+    if known:
+        short = min(known, key=lambda pair: pair[0])[1]
+        if short is not rows[-1]:
+            at = short.sample.size
+            said.append(f"furthest below what is expected: {short.of_expected:.2f} of it at {at}")
+    return "; ".join(said)
 
 
-def _thinned(by_size: dict[float, list[float]]) -> dict[float, list[float]]:
-    every = math.ceil(len(by_size) / SIZES)
-    return {size: by_size[size] for size in sorted(by_size)[::every]}
+def _expected(curve: ExpectedCurve | None, sizes: Sequence[float], top: float) -> str:
+    return _path([(_x(p.size_bytes, sizes), _y(p.value, top)) for p in curve.points]) if curve else ""
 
 
-def _curve(check: str, by_size: dict[float, list[float]], sizes: Sequence[float], top: float) -> Curve:
-    points = []
-    for size, values in sorted(by_size.items()):
-        low, middle, high = min(values), median(values), max(values)
-        y, y_least, y_most = (_y(value, top) for value in (middle, low, high))
-        points.append(Point(size, low, middle, high, len(values), _x(size, sizes), y, y_least, y_most))
-    line = _path([(p.x, p.y) for p in points])
-    back = [(p.x, p.y_least) for p in reversed(points)]
-    return Curve(check, tuple(points), line, _path([*((p.x, p.y_most) for p in points), *back]) + "Z")
+def _low(curve: ExpectedCurve | None, sizes: Sequence[float], top: float) -> str:
+    if curve is None or all(point.low >= point.value for point in curve.points):
+        return ""
+    return _path([(_x(p.size_bytes, sizes), _y(p.low, top)) for p in curve.points])
 
 
 def _path(places: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    # One place alone is drawn as a dash, so that it is seen.
+    ends = places if len(places) > 1 else [*places, (places[0][0] - 12.0, places[0][1])]
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ends)
 
 
 def _x(size: float, sizes: Sequence[float]) -> float:
@@ -119,29 +144,9 @@ def _x(size: float, sizes: Sequence[float]) -> float:
 
 
 def _y(value: float, top: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top
-
-
-def _scale(most: float) -> tuple[float, float]:
-    """The axis' end and the step between its marks: 1, 2 or 5 times a power of ten, four to eight of them."""
-    if most < 1e-9:
-        return 1.0, 0.25
-    power = 10.0 ** math.floor(math.log10(most / 4))
-    step = next(power * f for f in (1, 2, 5, 10) if most / (power * f) <= 8)
-    return step * math.ceil(most / step - 1e-9), step
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(value / top, 1.0)
 
 
 def _size_ticks(sizes: Sequence[float]) -> tuple[Tick, ...]:
-    every = max(1, math.ceil(len(sizes) / 7))
-    return tuple(Tick(_x(size, sizes), size_text(size)) for size in sizes[::every])
-
-
-def _pairs(row: Observation) -> list[tuple[float, float]]:
-    sizes, speeds = (_numbers(row.metrics.get(name)) for name in ("sizes_bytes", "busbw_gbps"))
-    return [(s, b) for s, b in zip(sizes, speeds, strict=False) if s is not None and b is not None and s > 0]
-
-
-def _numbers(value: Value | None) -> list[float | None]:
-    """What can be drawn; None for everything else."""
-    items = value if isinstance(value, tuple) else ()
-    return [float(item) if isinstance(item, (int, float)) and 0 <= item <= _SANE else None for item in items]
+    every = max(1, math.ceil(len(sizes) / TICKS))
+    return tuple(Tick(_x(size, sizes), size_text(size)) for size in sizes[::-every][::-1])

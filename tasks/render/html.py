@@ -9,23 +9,32 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from checks.cost import Cost
-from checks.model import CLUSTER, Answer, Node, Report, Scope, Verdict
+from checks.model import Answer, Report, Verdict
+from tasks.render.bandwidth import bandwidth_rows, size_text, sweeps
 from tasks.render.beside import COMMAND, NOTHING_BESIDE, Beside, typed
+from tasks.render.bynode import by_node
 from tasks.render.clean import clean, one_line
 from tasks.render.cost import cost_notes, cost_rows, is_worth_showing
-from tasks.render.curve import chart
-from tasks.render.grouping import gathered, remedy_of
-from tasks.render.headline import answer_word, coverage_text, explanation, headline
-from tasks.render.matrix import CheckLine, State, check_lines, node_lines
-from tasks.render.pairtable import pair_table
+from tasks.render.curve import panels
+from tasks.render.expectations import floors_said, held_from
+from tasks.render.grouping import Group, gathered, remedy_of
+from tasks.render.headline import WORDS, answer_word, coverage_text, explanation, headline
+from tasks.render.identities import machines
+from tasks.render.matrix import State, check_lines
+from tasks.render.nodegrid import grid
+from tasks.render.pairtable import pair_map
 from tasks.render.timeline import left_out, timeline
 
 HERE = Path(__file__).parent
-NODES, FINDINGS = 200, 200
+FINDINGS, EVIDENCE = 100, 4
+# All of it together, as it stands in the file: a page is opened on a phone; the report has the rest.
+EVIDENCE_BYTES = 1_500_000
 _TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
+_SIGNS = {Answer.GO: "✓", Answer.NO_GO: "✕", Answer.CANNOT_TELL: "?", Answer.ASK: "!"}
 _CLASSES = {
     State.SKIPPED: "skipped",
     State.PASS: "pass",
@@ -49,6 +58,7 @@ class FindingCard:
     evidence: tuple[tuple[str, str], ...]
     typed: tuple[str, ...]
     source: str
+    more_evidence: int
 
 
 def html(report: Report | None, verdict: Verdict, name: str, beside: Beside = NOTHING_BESIDE) -> str:
@@ -60,13 +70,21 @@ def html(report: Report | None, verdict: Verdict, name: str, beside: Beside = NO
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(line=one_line, clean=clean, tone=lambda state: _CLASSES[state])
+    environment.filters.update(
+        line=one_line,
+        clean=clean,
+        tone=lambda state: _CLASSES[state],
+        answer=lambda answer: _TONES[answer],
+        word=lambda answer: WORDS[answer],
+        sign=lambda answer: _SIGNS[answer],
+    )
     template = environment.from_string((HERE / "report.html").read_text(encoding="utf-8"))
     return template.render(style=style, policy=security(style), **_values(report, verdict, name, beside))
 
 
 def _values(report: Report | None, verdict: Verdict, name: str, beside: Beside) -> dict[str, object]:
     groups = gathered(verdict.findings)
+    nodes, more_nodes = by_node(verdict)
     return {
         "name": one_line(name, 80),
         "said": headline(verdict, name).removeprefix(f"{answer_word(verdict)} "),
@@ -80,9 +98,12 @@ def _values(report: Report | None, verdict: Verdict, name: str, beside: Beside) 
         "ledger": [entry for entry in beside.ledger if not entry.skip],
         "costs": _costs(beside.cost),
         "more_findings": max(0, len(groups) - FINDINGS),
+        "nodes": nodes,
+        "more_nodes": more_nodes,
+        "past": beside.past,
         "digests": verdict.digests,
         "report": report,
-        **({} if report is None else _of_report(report, verdict)),
+        **({} if report is None else _of_report(report, verdict, beside)),
     }
 
 
@@ -92,54 +113,56 @@ def _costs(made: Cost | None) -> dict[str, object] | None:
     return {"rows": cost_rows(made), "notes": cost_notes(made)}
 
 
-def _of_report(report: Report, verdict: Verdict) -> dict[str, object]:
-    lines, checks = node_lines(report, verdict), check_lines(report, verdict)
-    columns = _worst_first(checks)
-    shown = [line for line in lines if line.name != CLUSTER or line.rank is not None][:NODES]
-    nodes = {node.name: node for node in report.nodes}
-    cluster = [line for line in lines if line.name == CLUSTER and line.rank is None]
+def _of_report(report: Report, verdict: Verdict, beside: Beside) -> dict[str, object]:
+    checks = check_lines(report, verdict)
+    measured = sweeps(report)
+    shown = grid(report, verdict)
+    order = [line.name for line in shown.lines if not line.is_cluster]
+    order += [tile.name for tile in (*shown.unwell, *shown.well)]
     return {
-        "lines": [*cluster, *shown],
-        "hidden_nodes": len(lines) - len(cluster) - len(shown),
-        "columns": [checks[place] for place in columns],
-        "cells": {line.name: [line.cells[place] for place in columns] for line in lines},
+        "grid": shown,
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
         "left_out": left_out(checks),
         "timeline": timeline(report),
-        "identities": [(line.name, _identity(nodes.get(line.name))) for line in shown],
-        "chart": chart(report),
-        "pairs": pair_table(report, verdict),
+        "machines": machines(report, order),
+        "panels": panels(measured, beside.expected),
+        "bandwidth": bandwidth_rows(measured, beside.expected),
+        "expected": beside.expected,
+        "floors": floors_said(beside.expected),
+        "held_from": size_text(held_from()),
+        "pairs": pair_map(report, verdict),
     }
 
 
-def _of_nodes(line: CheckLine) -> bool:
-    """Whether a node has a cell of this check."""
-    return line.planned.skip is None and line.planned.scope is not Scope.CLUSTER
-
-
-def _worst_first(checks: tuple[CheckLine, ...]) -> list[int]:
-    """The places of the checks that have a column: of sixty, those that failed are not to be scrolled for."""
-    places = [place for place, check in enumerate(checks) if _of_nodes(check)]
-    return sorted(places, key=lambda place: -checks[place].state)
-
-
 def _cards(verdict: Verdict, beside: Beside) -> list[FindingCard]:
-    tones = {"PASS": "pass", "WARN": "warn", "FAIL": "fail"}
-    return [
-        FindingCard(
-            tone=tones.get(item.word, "unknown"),
-            word=item.word,
-            cause=item.cause.value,
-            names=item.names,
-            check=one_line(", ".join(item.checks), 1200),
-            message=one_line(item.message, 600),
-            remedy=one_line(remedy_of(item, verdict), 600),
-            evidence=tuple((one_line(subject, 120), clean(text)) for subject, text in item.evidence[:4]),
-            typed=tuple(one_line(line, COMMAND) for line in typed(item, verdict, beside.place)),
-            source=one_line(item.source, 600),
+    made, room = [], EVIDENCE_BYTES
+    for item in gathered(verdict.findings)[:FINDINGS]:
+        fits = tuple(
+            (one_line(subject, 120), clean(text))
+            for subject, text in item.evidence[: EVIDENCE if room > 0 else 0]
         )
-        for item in gathered(verdict.findings)[:FINDINGS]
-    ]
+        room -= sum(len(escape(text).encode()) for _, text in fits)
+        made.append(_card(item, verdict, beside, fits))
+    return made
+
+
+def _card(
+    item: Group, verdict: Verdict, beside: Beside, evidence: tuple[tuple[str, str], ...]
+) -> FindingCard:
+    tones = {"PASS": "pass", "WARN": "warn", "FAIL": "fail"}
+    return FindingCard(
+        tone=tones.get(item.word, "unknown"),
+        word=item.word,
+        cause=item.cause.value,
+        names=item.names,
+        check=one_line(", ".join(item.checks), 1200),
+        message=one_line(item.message, 600),
+        remedy=one_line(remedy_of(item, verdict), 600),
+        evidence=evidence,
+        typed=tuple(one_line(line, COMMAND) for line in typed(item, verdict, beside.place)),
+        source=one_line(item.source, 600),
+        more_evidence=len(item.evidence) - len(evidence),
+    )
 
 
 def _counts(verdict: Verdict) -> list[tuple[str, int, int]]:
@@ -147,14 +170,6 @@ def _counts(verdict: Verdict) -> list[tuple[str, int, int]]:
     rows = [("nodes", c.nodes), ("GPUs", c.gpus), ("ranks", c.ranks), ("observations", c.checks)]
     return [
         (what, count.observed, count.required) for what, count in rows if count.required or what != "GPUs"
-    ]
-
-
-def _identity(node: Node | None) -> list[tuple[str, str]]:
-    if node is None:
-        return []
-    return [
-        (one_line(key, 60), one_line(value, 400)) for key, value in sorted(node.identity.items()) if value
     ]
 
 

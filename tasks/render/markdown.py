@@ -7,18 +7,24 @@ from collections.abc import Sequence
 
 from checks.cost import Cost
 from checks.model import Report, Verdict
+from tasks.render.bandwidth import bandwidth_rows, largest, sweeps
 from tasks.render.beside import NOTHING_BESIDE, Beside, typed
 from tasks.render.clean import clean, one_line
 from tasks.render.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.grouping import Group, gathered, remedy_of
-from tasks.render.headline import coverage_text, explanation, headline
+from tasks.render.headline import WORDS, coverage_text, explanation, headline
 from tasks.render.matrix import State, check_lines, node_lines
 from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
 from tasks.render.timeline import left_out, schedule_text
 
-FINDINGS, NODES, EVIDENCE = 30, 50, 1200
+FINDINGS, NODES, EVIDENCE, PAST = 30, 50, 1200, 8
+# No link or image begins without a bracket, so what follows one may stand; Prefect shows references in tables as they are.
 # An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
-_SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@!{}()$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
+_SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
+_BEGINS = re.compile(
+    r"[\\`*\[\]<>&~@]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-]|(?<=^\d)[.)]|(?<=^\d\d)[.)]",
+    re.IGNORECASE,
+)
 _RUNS = re.compile(r"`+")
 
 
@@ -34,6 +40,9 @@ def markdown(report: Report | None, verdict: Verdict, name: str, beside: Beside 
         parts += ["## Cost of launching anyway", _cost(beside.cost)]
     if report is not None:
         parts += ["## Nodes", _nodes(report, verdict), "## Checks", _checks(report, verdict)]
+        parts += _bandwidth(report, beside)
+    parts += _past(beside)
+    if report is not None:
         parts.append(
             escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
         )
@@ -47,6 +56,11 @@ def markdown(report: Report | None, verdict: Verdict, name: str, beside: Beside 
 def escape(text: str, most: int = 600) -> str:
     """One line of plain text: no markup, HTML, link, mention or table cell can begin in it."""
     return _SPECIAL.sub(_entity, one_line(text, most))
+
+
+def inert(text: str, most: int = 1200) -> str:
+    """The same for a text that is one line of Markdown by itself: signs that begin nothing there stay as they are."""
+    return _BEGINS.sub(_entity, one_line(text, most))
 
 
 def fenced(text: str) -> str:
@@ -86,8 +100,44 @@ def _evidence(groups: tuple[Group, ...], verdict: Verdict, beside: Beside) -> li
             parts.append(f"The line is from: {escape(item.source)}.")
         if item.evidence:
             subject, text = item.evidence[0]
-            parts.append(f"Evidence of {escape(subject)}:\n\n{fenced(text[:EVIDENCE])}")
+            cut = " (its beginning, the rest is in the report)" if len(text) > EVIDENCE else ""
+            parts.append(f"Evidence of {escape(subject)}{cut}:\n\n{fenced(text[:EVIDENCE])}")
     return list(dict.fromkeys(parts))
+
+
+def _bandwidth(report: Report, beside: Beside) -> list[str]:
+    """Each collective's largest size, and the size furthest below what is expected of it."""
+    rows = bandwidth_rows(sweeps(report), beside.expected)
+    if not rows:
+        return []
+    known = [row for row in rows if row.of_expected is not None]
+    least = sorted(known, key=lambda row: row.of_expected or 0.0)[:1]
+    shown = [*largest(rows), *(row for row in least if row not in largest(rows))]
+    cells = [
+        (
+            row.check,
+            row.sample.size,
+            f"{row.sample.least:.3g}",
+            f"{row.sample.middle:.3g}",
+            "not known" if row.expected is None else f"{row.expected.value:.4g}",
+            "" if row.of_expected is None else f"{row.of_expected:.2f}",
+        )
+        for row in shown
+    ]
+    head = ("Check", "Size", "Slowest rank, GB/s", "Median", "Expected", "Slowest of expected")
+    sources = dict.fromkeys(f"Expected of {c.check}: {c.source}" for c in beside.expected.curves)
+    said = [*beside.expected.unknown, *sources]
+    return ["## Bandwidth", _table(head, cells), *(escape(line) for line in said)]
+
+
+def _past(beside: Beside) -> list[str]:
+    if beside.past is None:
+        return []
+    past = beside.past
+    strip = ", ".join(f"{gate.when} {WORDS[gate.answer]}" for gate in past.gates[-PAST:])
+    worse = [f"Gets worse: {one.title}: {one.said} {one.spark}" for one in past.numbers if one.worse]
+    said = [f"{past.said}: {strip}." if strip else "No earlier gate of this cluster is in the store."]
+    return ["## Trend of this cluster", *(escape(line, 1200) for line in (*said, *worse, *past.problems))]
 
 
 def _cost(made: Cost) -> str:

@@ -1,61 +1,55 @@
-"""What every host measured towards every other, as a table (pure)."""
+"""What every host measured towards every other, as a matrix (pure)."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from checks.columns import by_check
 from checks.localise import PAIRS
 from checks.model import CLUSTER, Outcome, Report, Verdict
+from tasks.render.heatmap import MAP, HeatMap, Matrix, heat_map
 from tasks.render.matrix import places
 
-HOSTS = 24
+TITLE, UNIT = "Bandwidth between hosts", "GB/s"
 
 
-@dataclass(frozen=True)
-class PairCell:
-    """Bandwidth in GB/s as text, "none" or, on the diagonal, ""; bad if a finding names it."""
-
-    text: str
-    bad: bool
+def pair_map(report: Report, verdict: Verdict) -> HeatMap | None:
+    """The heat map of network.pairs; None where it was not measured."""
+    matrix = pair_matrix(report, verdict)
+    return None if matrix is None else heat_map(matrix)
 
 
-@dataclass(frozen=True)
-class PairTable:
-    """Rows measured towards columns; `hidden` hosts did not fit (those that findings name come first)."""
-
-    hosts: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[PairCell, ...]], ...]
-    hidden: int
-
-
-def pair_table(report: Report, verdict: Verdict) -> PairTable | None:
-    """The matrix of network.pairs; None where it was not measured."""
-    speeds: dict[tuple[str, str], float | None] = {}
-    for row in by_check(report.observations).get(PAIRS, ()):
-        if row.outcome is Outcome.MEASURED:
-            peers, values = row.metrics.get("peers"), row.metrics.get("bandwidth_gbps")
-            if isinstance(peers, tuple) and isinstance(values, tuple):
-                cells = zip(peers, values, strict=False)
-                speeds.update({(row.subject, str(peer)): _number(value) for peer, value in cells})
-    if not speeds:
+def pair_matrix(report: Report, verdict: Verdict) -> Matrix | None:
+    """10^9 bytes/s over TCP from host to host; None where nothing was measured. Those that findings name are never cut."""
+    measured = {
+        row.subject: row
+        for row in by_check(report.observations).get(PAIRS, ())
+        if row.outcome is Outcome.MEASURED
+    }
+    if not measured:
         return None
-    bad = _bad(verdict)
-    named = {place for subject in bad for place in subject}
+    condemned = _bad(verdict)
+    named = {place for subject in condemned for place in subject}
     ranks = {node.name: node.rank for node in report.nodes}
     # Only what is a node of this report gets a row: peers' names are text that a node wrote.
-    hosts = sorted(ranks, key=lambda name: (name not in named, ranks[name], name))
-    shown = sorted(hosts[:HOSTS], key=lambda name: (ranks[name], name))
-    rows = tuple((a, tuple(_cell(a, b, speeds, bad) for b in shown)) for a in shown)
-    return PairTable(tuple(shown), rows, len(hosts) - len(shown))
+    first = sorted(ranks, key=lambda name: (name not in named, ranks[name], name))
+    kept = set(first[:MAP])
+    names = tuple(sorted(ranks, key=lambda name: (name not in kept, ranks[name], name)))
+    values: dict[tuple[str, str], float | None] = {}
+    for name in kept & set(measured):
+        metrics = measured[name].metrics
+        peers, speeds = metrics.get("peers"), metrics.get("bandwidth_gbps")
+        if isinstance(peers, tuple) and isinstance(speeds, tuple):
+            cells = zip(map(str, peers), speeds, strict=False)
+            values.update({(name, peer): _number(speed) for peer, speed in cells if peer in kept})
+    if not values:
+        return None
+    alone = frozenset(subject[0] for subject in condemned if len(subject) == 1)
+    return Matrix(TITLE, UNIT, names, values, _links(condemned), alone)
 
 
-def _cell(a: str, b: str, speeds: dict[tuple[str, str], float | None], bad: set[tuple[str, ...]]) -> PairCell:
-    if a == b:
-        return PairCell("", False)
-    value = speeds.get((a, b))
-    known = bool({(a,), (b,), (a, b), (b, a)} & bad)
-    return PairCell("none" if value is None else f"{value:.3g}", known or value is None)
+def _links(condemned: set[tuple[str, ...]]) -> frozenset[tuple[str, str]]:
+    """Both directions of each link."""
+    ends = [(subject[0], subject[1]) for subject in condemned if len(subject) == 2]
+    return frozenset([*ends, *((b, a) for a, b in ends)])
 
 
 def _bad(verdict: Verdict) -> set[tuple[str, ...]]:
@@ -63,4 +57,4 @@ def _bad(verdict: Verdict) -> set[tuple[str, ...]]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and -1e18 <= value <= 1e18 else None
+    return float(value) if isinstance(value, (int, float)) and 0 <= value <= 1e18 else None

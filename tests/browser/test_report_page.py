@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from checks.model import Report, Verdict
+from checks.model import Answer, Report, Verdict
 from checks.verdict import unreadable
 from tasks.render.html import html
+from tasks.render.past import Past, PastGate
 from tests.sample_reports import (
     FACTS,
     POLICY,
@@ -24,6 +26,7 @@ from tests.sample_reports import (
     without_node,
     wrong_sums,
 )
+from tests.tasks.render.fleets import cut_off, fleet, judged, silent, slower
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
 FLAGS = (
@@ -77,7 +80,21 @@ def _page_of(report: Report | None) -> str:
     return html(report, verdict, "local")
 
 
+def _fleet() -> str:
+    """Thirty nodes of p5.48xlarge, one cut off, with everything that a page can have."""
+    report = cut_off(fleet(30), ["ip-10-0-0-13"], 0.2)
+    verdict, beside = judged(report)
+    answers = (Answer.GO, Answer.NO_GO, Answer.CANNOT_TELL, Answer.NO_GO)
+    gates = tuple(
+        PastGate(f"p5-prod-{i}", f"2026-11-{18 + i}T03:12:00Z", answer, "FAIL x: y", i == 3)
+        for i, answer in enumerate(answers)
+    )
+    past = Past(gates, problems=("The report of p5-prod-2 is gone.",))
+    return html(report, verdict, "p5-prod", replace(beside, past=past))
+
+
 PAGES = {
+    "fleet": _fleet(),
     "go": _page_of(healthy(3, 2, 4)),
     "no-go": _page_of(_cut_off()),
     "cannot-tell": _page_of(without_node(healthy(4, 2), "node-3")),
@@ -136,7 +153,7 @@ def test_it_does_not_scroll_sideways(browser: Browser, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["go", "no-go", "cannot-tell"])
+@pytest.mark.parametrize("name", ["go", "no-go", "cannot-tell", "fleet"])
 def test_every_text_can_be_read(browser: Browser, tmp_path: Path, name: str, scheme: str) -> None:
     """A contrast of at least 4.5 to 1 (WCAG AA) in light and dark."""
     page, _ = _open(browser, tmp_path, name, 1200, scheme)
@@ -192,15 +209,103 @@ def test_it_can_be_walked_by_keyboard_and_heard(browser: Browser, tmp_path: Path
 def test_the_curve_has_axes_with_units_and_a_point_a_size(browser: Browser, tmp_path: Path) -> None:
     """A drawing inside its box, and the same numbers as a table."""
     page, _ = _open(browser, tmp_path, "go", 1200)
-    chart = page.locator("figure > svg")
+    chart = page.locator("#bandwidth figure > svg")
     texts = " ".join(chart.locator("text").all_text_contents())
     outside = chart.locator("circle").evaluate_all(
-        "dots => dots.filter(d => d.cx.baseVal.value < 64 || d.cx.baseVal.value > 625"
-        " || d.cy.baseVal.value < 15 || d.cy.baseVal.value > 265).length"
+        "dots => dots.filter(d => d.cx.baseVal.value < 52 || d.cx.baseVal.value > 465"
+        " || d.cy.baseVal.value < 15 || d.cy.baseVal.value > 213).length"
     )
 
-    assert "bus bandwidth, GB/s" in texts and "message size (log scale)" in texts and "1 KiB" in texts
+    assert "GB/s" in texts and "message size (log scale)" in texts and "16 MiB" in texts
     assert (8, 0) == (chart.locator("circle").count(), outside)
+    assert 8 == page.locator("#bandwidth table tbody tr").count()
+    page.close()
+
+
+def test_the_expectation_is_drawn_and_its_source_is_named(browser: Browser, tmp_path: Path) -> None:
+    """A dashed line beside the measured one; where nothing is known, that is said and nothing is drawn."""
+    page, _ = _open(browser, tmp_path, "fleet", 1200)
+    drawn = page.locator("#bandwidth figure", has=page.locator("path.expected"))
+
+    assert 1 <= drawn.count() < page.locator("#bandwidth figure").count()
+    assert "awsome-distributed-training" in drawn.first.inner_text()
+    assert "Nothing is known of alltoall" in page.locator("#bandwidth").inner_text()
+    page.close()
+
+
+def test_a_reader_of_screens_finds_its_way(browser: Browser, tmp_path: Path) -> None:
+    """Landmarks, headings in order, tables with captions and scopes, drawings with words, links that lead somewhere."""
+    page, _ = _open(browser, tmp_path, "fleet", 1200)
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
+    lost = page.evaluate(
+        """() => ({
+        tables: [...document.querySelectorAll('table')].filter(t => !t.caption
+            || [...t.querySelectorAll('th')].some(h => !h.scope)).length,
+        drawings: [...document.querySelectorAll('svg:not([aria-hidden])')].filter(s => s.getAttribute('role') !== 'img'
+            || s.getAttribute('aria-label').length < 20).length,
+        links: [...document.querySelectorAll('a')].filter(a => !document.querySelector(a.getAttribute('href'))).length,
+        boxes: [...document.querySelectorAll('.wide, pre')].filter(b => b.tabIndex !== 0 || !b.ariaLabel).length,
+        ids: document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size,
+        signs: [...document.querySelectorAll('td.state, .tiles li, .strip li')].filter(e => !/[a-z]{2}/i.test(e.textContent)
+            && !/\u2013/.test(e.textContent)).length,
+        })"""
+    )
+
+    assert [1, 1, 1] == [page.locator(name).count() for name in ("main", "header", "nav")]
+    assert 1 == levels[0] and all(b - a <= 1 for a, b in itertools.pairwise(levels))
+    assert dict.fromkeys(lost, 0) == lost
+    page.close()
+
+
+def test_paper_hides_nothing(browser: Browser, tmp_path: Path) -> None:
+    """Printed, every fold is open, nothing scrolls or sticks, and nothing is cut off at the edge."""
+    page, _ = _open(browser, tmp_path, "fleet", 720)
+    closed = page.locator("details:not([open])").count()
+    page.emulate_media(media="print")
+    hidden = page.evaluate(
+        """() => [...document.querySelectorAll('main p, main td, main dd, main pre')]
+        .filter(e => !e.checkVisibility({contentVisibilityAuto: true})).length"""
+    )
+    sticky = page.evaluate(
+        """() => [...document.querySelectorAll('*')].filter(e => getComputedStyle(e).position === 'sticky'
+        || ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).length"""
+    )
+
+    assert closed > 5
+    assert (0, 0) == (hidden, sticky)
+    assert 720 >= page.evaluate("document.documentElement.scrollWidth")
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    page.close()
+
+
+def test_the_trend_is_a_strip_of_words(browser: Browser, tmp_path: Path) -> None:
+    """Oldest first, this one marked; what could not be read is said below it."""
+    page, _ = _open(browser, tmp_path, "fleet", 1200)
+    strip = page.locator(".strip li")
+
+    assert ["GO", "NO-GO", "CANNOT TELL", "NO-GO"] == strip.locator("strong").all_inner_texts()
+    assert "this one" in strip.last.inner_text() and "true" == strip.last.get_attribute("aria-current")
+    assert "The report of p5-prod-2 is gone." in page.locator("#past").inner_text()
+    page.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_thousand_nodes_open_at_once(browser: Browser, tmp_path: Path) -> None:
+    """8,000 GPUs and 61 checks: below 3 MB, opened within two seconds of the browser's own time, each node there."""
+    report = slower(silent(fleet(1000, peers=False), "ip-10-0-2-44"), "nccl.intra_node", "ip-10-0-3-33", 0.4)
+    verdict, beside = judged(report)
+    file = tmp_path / "wide.html"
+    file.write_text(html(report, verdict, "p5-prod", beside), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page.goto(file.as_uri())
+    took = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    text = page.locator("#matrix").text_content() or ""
+
+    assert file.stat().st_size < 3_000_000
+    assert took < 2000
+    assert [] == [node for node in report.declared.node_names if node not in text]
+    assert 1200 >= page.evaluate("document.documentElement.scrollWidth")
     page.close()
 
 

@@ -18,6 +18,7 @@ from tasks import patience
 from tasks.outcome import Outcome
 from tests.fakes.sagemaker.bench import IMAGE, REGION, ROLE, Cloud, stand_in
 from tests.fakes.sagemaker.images import OURS
+from tests.flows import answering
 from tests.flows.driving import request_of, run
 from tests.flows.gates import FAKE, TRAINED, write_gate
 
@@ -137,19 +138,4 @@ def pools(cloud: Cloud) -> dict[str, str]:
 
 def answered(path: Path, action: str) -> Outcome:
     """Run the gate, and answer its question as a person would in Prefect's UI."""
-
-    async def both() -> Outcome:
-        from prefect.client.orchestration import get_client
-        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
-        from prefect.flow_runs import aresume_flow_run
-
-        running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
-        paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
-        async with get_client() as client:
-            while not running.done():
-                for flow_run in await client.read_flow_runs(flow_run_filter=paused):
-                    await aresume_flow_run(flow_run.id, run_input={"action": action, "approver": "Ada"})
-                await asyncio.sleep(0.1)
-        return (await running)[1]
-
-    return asyncio.run(both())
+    return answering.answered(request_of(path, ask_minutes=1), action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tasks import lease as leases
 from tasks.launchers.base import JobHandle, NoCapacity, Plan
 from tasks.launchers.local import LocalLauncher
-from tasks.outcome import Outcome
+from tasks.outcome import Decision, Outcome
 from tasks.session import end_run, open_session
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
@@ -94,7 +95,7 @@ def test_a_report_that_cannot_be_kept_launches_nothing(
     real = FolderStore.put
 
     def full(self: FolderStore, key: str, data: bytes) -> None:
-        if key.startswith("gates/"):
+        if key.endswith("health_check_metrics.json"):
             raise StoreFull("the store is full. Free space there.")
         real(self, key, data)
 
@@ -165,3 +166,22 @@ def test_a_second_gate_is_refused(tmp_path: Path) -> None:
 
     assert (state.name, outcome.code) == ("Rejected", 2)
     assert holder.gate_id in state.message
+
+
+def test_a_gate_that_breaks_tells_its_owner_and_keeps_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody foresaw is cannot-tell: announced, kept, paged; and nothing of it is left."""
+
+    def defect(self: LocalLauncher, job: str, folder: Path) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(LocalLauncher, "fetch", defect)
+
+    state, outcome = gate_it(write_gate(tmp_path))
+
+    assert (state.name, outcome.decision, outcome.code) == ("CannotTell", Decision.CANNOT_TELL, 3)
+    kept = json.loads((tmp_path / "store" / "gates" / outcome.gate_id / "outcome.json").read_bytes())
+    assert (kept["exit_code"], "KeyError" in kept["reason"]) == (3, True)
+    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    assert "an error of prelaunch itself" in page and "a defect" in page

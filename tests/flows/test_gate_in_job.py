@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from checks.asked import Word
 from checks.model import Answer
 from tasks.launchers.base import JobState, Placement
 from tasks.outcome import Decision, Outcome
+from tasks.starts import Starts
+from tests.flows.answering import answered
 from tests.flows.driving import gate_it, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -127,22 +131,7 @@ def test_a_person_s_word_reaches_the_nodes(
     """They hold at their gate until it comes."""
     engine.parts = ["warn"]
 
-    async def answer_it() -> Outcome:
-        from prefect.client.orchestration import get_client
-        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
-        from prefect.flow_runs import aresume_flow_run
-
-        path = fake_gate(tmp_path, on_warn="ask")
-        running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
-        paused = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
-        async with get_client() as client:
-            while not running.done():
-                for flow_run in await client.read_flow_runs(flow_run_filter=paused):
-                    await aresume_flow_run(flow_run.id, run_input={"action": action, "approver": "Ada"})
-                await asyncio.sleep(0.1)
-        return (await running)[1]
-
-    outcome = asyncio.run(answer_it())
+    outcome = answered(request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=1), action)
 
     assert decision is outcome.decision
     assert [("s1", word, "Ada")] == [(said.attempt, said.word, said.by) for said in engine.answers]
@@ -187,3 +176,17 @@ def test_a_cancelled_gate_ends_the_job(tmp_path: Path, engine: Engine) -> None:
     asyncio.run(cancel())
 
     assert engine.jobs and engine.idle
+
+
+def test_an_answer_about_one_start_is_none_about_the_next(tmp_path: Path, engine: Engine) -> None:
+    """Ada let the first start train; when its engine begins again and that one fails, nobody's word is in the record."""
+    from tasks import agreeing
+    from tasks.question import Action, Via
+    from tasks.question import Answer as Given
+
+    word = Given(1, "g", "k", Action.LAUNCH, "Ada", Via.PREFECT, False, "a reason", 0.0)
+    session: Any = SimpleNamespace(checking="job", answer=word)
+    refused: Any = SimpleNamespace(verdict=SimpleNamespace(answer=Answer.NO_GO))
+
+    assert asyncio.run(agreeing.answered(session, refused, Starts(), 1)) is None
+    assert session.answer is None

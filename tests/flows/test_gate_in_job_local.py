@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks import agreeing
-from tasks.ask import GateDecision
 from tasks.outcome import Decision
+from tasks.question import Action, Answer, Via
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import write_gate
 from tests.prefect_backend import prefect_backend, template_dir
@@ -43,8 +43,8 @@ def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play, part
 def test_nodes_hold_for_the_answer(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's word is a file that they wait for."""
 
-    async def ada(*_: object) -> GateDecision:
-        return GateDecision(action="launch-anyway", approver="Ada")
+    async def ada(*_: object) -> Answer:
+        return Answer(1, "g", "k", Action.LAUNCH, "Ada", Via.PREFECT, False, "a short run", 0.0)
 
     play("warn")
     monkeypatch.setattr(agreeing, "ask", ada)

@@ -161,11 +161,11 @@ def test_a_run_cancelled_while_it_asks_releases_the_pool(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A paused run does not see it by itself."""
-    from tasks import ask, stop
+    from tasks import stop, waiting
 
     engine.parts = ["warn"]
     monkeypatch.setattr(stop, "EVERY_S", 0.2)
-    monkeypatch.setattr(ask, "POLL_S", 0.2)
+    monkeypatch.setattr(waiting, "POLL_S", 0.2)
 
     async def cancel() -> Any:
         from prefect.client.orchestration import get_client

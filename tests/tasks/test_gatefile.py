@@ -244,3 +244,147 @@ def test_a_sentence_ends_once(tmp_path: Path) -> None:
         open_setting(GateRequest(gate_file=str(path)))
 
     assert str(caught.value).endswith("Name another policy file.")
+
+
+NOTIFY = """
+[notify]
+order = ["slack", "pagerduty", "log"]
+owner = ["slack", "apprise"]
+[notify.slack]
+channel = "#gpu-gates"
+owner_channel = "C0123456789"
+token = "block:secret/slack-bot"
+mention = ["S0123ABCD"]
+[notify.pagerduty]
+routing_key = "env:PD_HARDWARE"
+[notify.apprise]
+urls = ["env:MAIL"]
+owner_urls = ["env:OWNER_MAIL"]
+[approval]
+approvers = ["U0123ABCD"]
+overriders = ["W0123ABCD"]
+on_fail = "ask"
+"""
+
+
+def with_tables(folder: Path, old: str = "", new: str = "") -> Path:
+    """The test gate file with all tables about people, and one text replaced."""
+    path = write_gate(folder)
+    assert old in NOTIFY
+    path.write_text(path.read_text() + NOTIFY.replace(old, new, 1) if old else path.read_text() + NOTIFY)
+    return path
+
+
+def test_the_tables_about_people_are_read(tmp_path: Path) -> None:
+    """Who is told in which order, and who may answer."""
+    gate = read(with_tables(tmp_path))
+
+    assert ("slack", "pagerduty", "log", "apprise") == gate.notify.ways
+    assert ("ask", ("U0123ABCD",)) == (gate.approval.on_fail, gate.approval.approvers)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message", "near"),
+    [
+        ('owner = ["slack", "apprise"]', "", "notify", "say who owns the gate", None),
+        ('owner = ["slack"', 'owner = ["pagerduty"', "notify", "say [notify.pagerduty] owner_routing_key", None),
+        ('owner_urls = ["env:OWNER_MAIL"]', "", "notify", "say [notify.apprise] owner_urls", None),
+        ('order = ["slack"', 'order = ["slak"', "notify.order.0", "none of slack, pagerduty, apprise, log", "slack"),
+        ("order = ", "ordre = ", "notify.ordre", "unknown key", "order"),
+        ("routing_key = ", "routing_kye = ", "notify.pagerduty.routing_kye", "unknown key", "routing_key"),
+        ("mention = ", "mentions = ", "notify.slack.mentions", "unknown key", "mention"),
+        ("approvers = ", "aprovers = ", "approval.aprovers", "unknown key", "approvers"),
+        ('"U0123ABCD"', '"@jane"', "approval.approvers.0", "is no id of a Slack user", None),
+        ('on_fail = "ask"', 'on_fail = "always"', "approval.on_fail", "none of refuse, ask", None),
+        ('[notify.apprise]\nurls = ["env:MAIL"]', "[notify.apprise]\nurls = []", "notify.apprise.urls", "must not be empty", None),
+        ("[notify.pagerduty]\nrouting_key", '[notify.pagerduty]\nurl = "http://events.pagerduty.com/x"\nrouting_key',
+         "notify.pagerduty.url", "is not of the form", None),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_about_people_is_said_with_its_path(
+    tmp_path: Path, old: str, new: str, path: str, message: str, near: str | None
+) -> None:
+    """Before anything starts: not at three in the morning."""
+    with pytest.raises(GateFileError) as caught:
+        read(with_tables(tmp_path, old, new))
+
+    assert (path, near) == (caught.value.path, caught.value.nearest)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "path"),
+    [
+        ('"block:secret/slack-bot"', "notify.slack.token"),
+        ('"env:PD_HARDWARE"', "notify.pagerduty.routing_key"),
+        ('"env:MAIL"', "notify.apprise.urls.0"),
+    ],
+)
+@pytest.mark.parametrize(
+    "pasted", ["xoxb-1234-5678-abcdefghijkl", "mailtos://me:pass9word@mail.test", "0f" * 16]
+)
+def test_a_pasted_secret_is_refused_and_not_repeated(
+    tmp_path: Path, old: str, path: str, pasted: str
+) -> None:
+    """The error goes to logs and to the form."""
+    with pytest.raises(GateFileError) as caught:
+        open_setting(GateRequest(gate_file=str(with_tables(tmp_path, old, f'"{pasted}"'))))
+
+    assert (path, False) == (caught.value.path, pasted in str(caught.value))
+    assert "A secret itself never stands in" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("U0123ABCD", "@anna", "no id of a Slack user, such as U012AB3CD"),
+        ("S0123ABCD", "@oncall", "user group (S012AB3CD)"),
+    ],
+)
+def test_a_person_s_name_is_told_what_an_id_looks_like(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    """Not a pattern, and not a word about secrets."""
+    with pytest.raises(GateFileError) as caught:
+        open_setting(GateRequest(gate_file=str(with_tables(tmp_path, f'"{old}"', f'"{new}"'))))
+
+    assert (words in str(caught.value), "secret" in str(caught.value)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('urls = ["env:MAIL"]', 'urls = "mailtos://me:pass9word@mail.test"'),
+        ('urls = ["env:MAIL"]', f'urls = ["json://host/pass9word{"x" * 300}"]'),
+        ("[notify.pagerduty]\n", '[notify.pagerduty]\nrouting_kye = "pass9word"\n'),
+        ('[notify.slack]\nchannel = "#gpu-gates"', '[notify.slack]\nchannel = "pass9word"'),
+    ],
+)
+def test_a_secret_in_a_wrong_place_is_not_repeated(tmp_path: Path, old: str, new: str) -> None:
+    """Of a wrong kind, too long, or under a wrong key."""
+    with pytest.raises(GateFileError) as caught:
+        read(with_tables(tmp_path, old, new))
+
+    assert "pass9word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "assignment", ["notify.order=['log']", "notify.slack.channel=#mine", "approval.on_fail=ask"]
+)
+def test_an_override_does_not_say_who_hears(tmp_path: Path, assignment: str) -> None:
+    """Nor who may answer."""
+    with pytest.raises(GateFileError, match="cannot be set here"):
+        read(with_tables(tmp_path), [assignment])
+
+
+def test_the_shipped_example_of_the_tables_about_people_is_valid(tmp_path: Path) -> None:
+    """The commented block of sagemaker-p5.toml, as whoever takes the comment signs away gets it."""
+    shipped = (GATES[0].parent / "sagemaker-p5.toml").read_text(encoding="utf-8")
+    block = shipped[shipped.index("# [notify]") : shipped.index("\n[store]")]
+    path = write_gate(tmp_path)
+    lines = [line.removeprefix("#").removeprefix(" ") for line in block.splitlines()]
+    path.write_text(path.read_text() + "\n".join(lines), encoding="utf-8")
+    gate = read(path)
+
+    assert ("slack", "pagerduty", "apprise") == gate.notify.ways
+    assert ("refuse", ("U0456EFGH",)) == (gate.approval.on_fail, gate.approval.overriders)

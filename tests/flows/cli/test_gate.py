@@ -19,7 +19,18 @@ import pytest
 from tests.flows.gates import processes_below, runs, write_gate
 
 ROOT = Path(__file__).parents[3]
-KEYS = {"decision", "verdict", "cost", "training", "placement", "report", "html", "gate_id", "reason"}
+KEYS = {
+    "decision",
+    "verdict",
+    "cost",
+    "training",
+    "placement",
+    "approval",
+    "report",
+    "html",
+    "gate_id",
+    "reason",
+}
 SLEEP = ("{python}", "-c", "import time; open('began', 'a').write('x'); time.sleep(3); print('trained')")
 
 pytestmark = pytest.mark.timeout(180)

@@ -3,23 +3,59 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
+from pathlib import Path
 
-from tasks.notifiers.base import NotifyError, Page
+import pytest
+
+from tasks.gatenotify import Notify, PagerDutyTable
+from tasks.notifiers.base import Audience, Means, Notifier, NotifyError, Page, Status
+from tasks.notifiers.guarded import guarded
 from tasks.notifiers.log import LogNotifier
-from tasks.notifiers.registry import notifiers_for, send_first
-from tasks.redact import redact
+from tasks.notifiers.plain import clipped
+from tasks.notifiers.registry import notifier_for, send_first, ways_for
+from tasks.redact import redact, remember_secret
+from tests.tasks.notifiers.means import means_in
 
 PAGE = Page("g-1", "c", "NO-GO c: node-1", "text", "/report.html")
+SECRET = "sw0rdf1sh-of-the-test"
 
 
 class Broken:
-    """A notifier that behaves like one whose service is down."""
+    """A notifier that behaves like one whose service is down; `error` is what it raises."""
 
     name = "broken"
 
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error or NotifyError("no answer")
+
     def send(self, page: Page) -> str:
         """Never sends."""
-        raise NotifyError("no answer")
+        raise self.error
+
+    def settle(self, page: Page) -> str:
+        """Never settles."""
+        raise self.error
+
+    def show(self, status: Status) -> None:
+        """Never shows."""
+        raise self.error
+
+
+class Works(Broken):
+    """One that works, and keeps what it was given."""
+
+    name = "works"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Page] = []
+
+    def send(self, page: Page) -> str:
+        """Sends."""
+        self.sent.append(page)
+        return "there"
 
 
 def test_the_log_shows_and_keeps_the_page() -> None:
@@ -41,17 +77,73 @@ def test_a_closed_stream_does_not_lose_the_page() -> None:
     assert LogNotifier(lambda key, text: key, stream).send(PAGE) == "pages/g-1.txt"
 
 
-def test_the_next_notifier_is_tried() -> None:
-    """A page goes out by the first that works; what failed is said."""
-    works = LogNotifier(lambda key, text: key, io.StringIO())
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(NotifyError("no answer"), "no answer"), (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero")],
+)
+def test_the_next_way_is_tried_and_told_of_the_first(error: Exception, said: str) -> None:
+    """A page goes out by the first way that works; what failed stands in it. A defect of a notifier is a failure like another."""
+    works = Works()
+    ways: dict[str, Notifier] = {"broken": Broken(error), "works": works}
 
-    assert send_first([Broken(), works], PAGE) == ("pages/g-1.txt", ("broken: no answer",))
-    assert send_first([Broken()], PAGE) == ("", ("broken: no answer",))
+    assert ("works", "there", {"broken": said}) == send_first(tuple(ways), ways.__getitem__, PAGE, 5)
+    assert ((f"broken: {said}",),) == tuple(page.said for page in works.sent)
+    assert ("", "", {"broken": said}) == send_first(["broken"], ways.__getitem__, PAGE, 5)
 
 
-def test_the_registry_knows_every_name_of_the_gate_file() -> None:
-    """A gate file's order becomes notifiers."""
-    assert [notifier.name for notifier in notifiers_for(["log"], lambda key, text: key)] == ["log"]
+def test_a_way_that_cannot_be_made_is_a_failure_like_another() -> None:
+    """Its package may be missing."""
+
+    def make(way: str) -> Notifier:
+        raise ModuleNotFoundError("No module named 'slack_sdk'")
+
+    assert {"slack": "ModuleNotFoundError: No module named 'slack_sdk'"} == send_first(
+        ["slack"], make, PAGE, 5
+    )[2]
+
+
+def test_a_call_that_hangs_is_left_behind() -> None:
+    """In time for the next way."""
+    released = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(NotifyError, match=r"no answer within 0\.2 s"):
+        guarded(released.wait, 0.2)
+    released.set()
+
+    assert time.monotonic() - began < 5
+
+
+def test_no_error_repeats_a_secret() -> None:
+    """Whatever raised it."""
+
+    def raises() -> None:
+        raise ValueError(f"bad header Bearer {SECRET}")
+
+    remember_secret(SECRET)
+    with pytest.raises(NotifyError, match=r"^ValueError: bad header Bearer \[removed\]$"):
+        guarded(raises, 5)
+
+
+@pytest.mark.parametrize("way", ["log", "pagerduty"])
+def test_the_registry_knows_the_ways_of_the_gate_file(tmp_path: Path, way: str) -> None:
+    """Each under its own name."""
+    notify = Notify(order=("pagerduty",), owner=("log",), pagerduty=PagerDutyTable())
+
+    assert way == notifier_for(way, notify, means_in(tmp_path)).name
+
+
+def test_a_way_without_its_table_is_an_error() -> None:
+    """It says what to add."""
+    unused = Means(lambda key, text: key, lambda key: None, lambda key, data: None, str)
+    with pytest.raises(NotifyError, match=r"Add \[notify\.pagerduty\]"):
+        notifier_for("pagerduty", Notify(), unused)
+
+
+def test_the_log_is_the_last_way_of_both_sides() -> None:
+    """Whatever the file says."""
+    notify = Notify(order=("pagerduty",), owner=("log",), pagerduty=PagerDutyTable())
+
+    assert [("pagerduty", "log"), ("log",)] == [ways_for(notify, audience) for audience in Audience]
 
 
 def test_secrets_are_taken_out() -> None:
@@ -60,3 +152,24 @@ def test_secrets_are_taken_out() -> None:
     text = "hunter2hunter2 /root abc AKIAABCDEFGHIJKLMNOP https://me:pw@host/x"
 
     assert redact(text, environment) == "[removed] /root abc [removed] https://[removed]@host/x"
+
+
+@pytest.mark.parametrize("before", ["me:pw", ":pw", "a-token", "me:p@ss", "me%40x:pw"])
+def test_what_stands_before_the_host_of_a_url_is_taken_out(before: str) -> None:
+    """A name and a password, a password alone, or a token alone; the rest of the URL stays."""
+    text = f"no answer from 'https://{before}@host:1/x?to=a@b' or http://host/y@z"
+
+    assert "no answer from 'https://[removed]@host:1/x?to=a@b' or http://host/y@z" == redact(text, {})
+
+
+def test_a_secret_that_was_resolved_is_taken_out() -> None:
+    """Wherever it came from, whatever its variable is called; what is shorter than a word stays."""
+    remember_secret(f" {SECRET}\n")
+    remember_secret("go")
+
+    assert "[removed] says go" == redact(f"{SECRET} says go", {})
+
+
+def test_a_cut_is_stated() -> None:
+    """And fits."""
+    assert ("short", "xxxx [cut: more]") == (clipped("short", 16, "more"), clipped("x" * 99, 16, "more"))

@@ -31,10 +31,15 @@ QUICK = (
 
 @dataclass(frozen=True)
 class Postgres:
-    """Where it listens, and its first process."""
+    """Where it listens, its first process, and its log."""
 
     url: str
     pid: int
+    log: Path
+
+    def database(self, name: str, driver: str = "psycopg") -> str:
+        """The URL of another database on it, or for another driver."""
+        return self.url.replace("+psycopg:", f"+{driver}:").rpartition("/")[0] + f"/{name}"
 
 
 def binary(name: str) -> str:
@@ -49,55 +54,77 @@ def binary(name: str) -> str:
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A fresh server with a password; ended, and its files removed."""
+def postgres(template: Path | None = None, keep: Path | None = None) -> Iterator[Postgres]:
+    """A fresh server with a password, or one on a copy of `template`; ended, and its files removed.
+
+    `keep`: where the data folder is copied to once the server has ended.
+    """
     initdb, server = binary("initdb"), binary("postgres")
-    if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("PostgreSQL runs as the user postgres. Remedy: run the tests as root")
-    other = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+    other = _other_user()
     with tempfile.TemporaryDirectory(prefix="prelaunch-pg-") as name:
-        folder, secret = Path(name), Path(name) / "password"
-        secret.write_text(PASSWORD)
-        for path in (folder, secret):
-            shutil.chown(path, "postgres")
-        made = (
-            initdb,
-            "-D",
-            f"{name}/data",
-            "-A",
-            "scram-sha-256",
-            "-U",
-            "postgres",
-            "--no-sync",
-            "-E",
-            "UTF8",
-        )
-        subprocess.run((*other, *made, f"--pwfile={secret}"), check=True, capture_output=True, cwd=name)
-        port = _free_port()
-        argv = (
-            *other,
-            server,
-            "-D",
-            f"{name}/data",
-            "-p",
-            str(port),
-            "-k",
-            name,
-            "-c",
-            "listen_addresses=127.0.0.1",
-        )
+        folder, data = Path(name), Path(name) / "data"
+        _owned(folder)
+        if template is not None:
+            _copy(template, data)
+        else:
+            secret = folder / "password"
+            secret.write_text(PASSWORD)
+            _owned(secret)
+            made = (
+                initdb,
+                "-D",
+                str(data),
+                "-A",
+                "scram-sha-256",
+                "-U",
+                "postgres",
+                "--no-sync",
+                "-E",
+                "UTF8",
+            )
+            words = (*other, *made, "--wal-segsize=1", f"--pwfile={secret}")
+            subprocess.run(words, check=True, capture_output=True, cwd=name)
+        port = free_port()
+        listen = ("-p", str(port), "-k", name, "-c", "listen_addresses=127.0.0.1")
         with open(folder / "log", "wb") as log:
-            process = subprocess.Popen((*argv, *QUICK), cwd=name, stdout=log, stderr=log)
+            argv = (*other, server, "-D", str(data), *listen, *QUICK)
+            process = subprocess.Popen(argv, cwd=name, stdout=log, stderr=log)
         try:
             _until_ready(process, port, folder / "log")
-            yield Postgres(f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{port}/postgres", process.pid)
+            yield Postgres(
+                f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{port}/postgres",
+                process.pid,
+                folder / "log",
+            )
         finally:
             process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGINT)  # fast shutdown: ends its own children
             process.wait(30)
+        if keep is not None:
+            _copy(data, keep)
 
 
-def _free_port() -> int:
+def _other_user() -> tuple[str, ...]:
+    """PostgreSQL refuses to run as root: the words before its command."""
+    if os.geteuid() != 0:
+        return ()
+    if shutil.which("setpriv") is None:
+        pytest.skip("not installed: util-linux. Remedy: apt-get install util-linux")
+    return ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+
+
+def _owned(path: Path) -> None:
+    if os.geteuid() == 0:
+        shutil.chown(path, "postgres")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A data folder, with its modes, and its owner where we may."""
+    subprocess.run(("cp", "--archive", "--reflink=auto", str(source), str(target)), check=True)
+
+
+def free_port() -> int:
+    """A port that nobody listens on; the next process may take it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# One gate of a pipeline: here, or as a run of a deployment on a Prefect server. Ends with the gate's own exit code, and leaves
+# prelaunch.json, junit.xml, summary.md and report.html in a folder, whatever happens. GitHub's action calls it; other pipelines may.
+#
+#   PRELAUNCH_GATE_FILE        a gate file to run here, or
+#   PRELAUNCH_DEPLOYMENT       a deployment ("gate/NAME") of the server at PREFECT_API_URL
+#   PRELAUNCH_SETS             lines of a.b=value, for the gate file
+#   PRELAUNCH_WAIT             verdict, started or finished
+#   PRELAUNCH_CHECK_ONLY       true: check and decide, and launch nothing (the pipeline's next step trains)
+#   PRELAUNCH_TIMEOUT_MINUTES  of a deployment's run
+#   PRELAUNCH_ONCE             a key that starts one run of a deployment, however often it is asked
+#   PRELAUNCH_OUT              the folder (prelaunch-results)
+#   PRELAUNCH                  the command (prelaunch)
+set -uo pipefail
+
+prelaunch=${PRELAUNCH:-prelaunch}
+out=${PRELAUNCH_OUT:-prelaunch-results}
+gate=${PRELAUNCH_GATE_FILE:-}
+deployment=${PRELAUNCH_DEPLOYMENT:-}
+
+if [[ (-n $gate && -n $deployment) || (-z $gate && -z $deployment) ]]; then
+    echo "prelaunch: name a gate file or a deployment, one of the two" >&2
+    exit 2
+fi
+mkdir -p "$out" || exit 2
+rm -f "$out"/{prelaunch.json,junit.xml,summary.md,report.html} || exit 2
+
+arguments=(--format json --junit "$out/junit.xml" --summary "$out/summary.md" --html "$out/report.html")
+[[ -n ${PRELAUNCH_WAIT:-} ]] && arguments+=(--wait "$PRELAUNCH_WAIT")
+[[ ${PRELAUNCH_CHECK_ONLY:-} == true ]] && arguments+=(--check-only)
+while IFS= read -r line; do
+    [[ -n ${line// /} ]] && arguments+=(--set "$line")
+done <<<"${PRELAUNCH_SETS:-}"
+if [[ -n $deployment ]]; then
+    [[ -n ${PRELAUNCH_TIMEOUT_MINUTES:-} ]] && arguments+=(--timeout-minutes "$PRELAUNCH_TIMEOUT_MINUTES")
+    [[ -n ${PRELAUNCH_ONCE:-} ]] && arguments+=(--once "$PRELAUNCH_ONCE")
+    command=("$prelaunch" trigger "$deployment" "${arguments[@]}")
+else
+    command=("$prelaunch" gate "$gate" "${arguments[@]}")
+fi
+
+# A pipeline that is cancelled ends the gate, which ends its jobs: bash would wait for it without telling it.
+"${command[@]}" >"$out/prelaunch.json" &
+child=$!
+trap 'kill -TERM "$child" 2>/dev/null' TERM HUP
+trap 'kill -INT "$child" 2>/dev/null' INT
+while true; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+done
+trap - TERM HUP INT
+
+word=$(sed -n 's/^  "decision": "\{0,1\}\([a-z_]*\)"\{0,1\},$/\1/p' "$out/prelaunch.json" | head -n 1)
+word=${word/null/}
+if [[ $code == 0 && ! $word =~ ^(launched|passed|overridden|observed)$ ]]; then
+    # Such as --help in place of a gate file: what ended well without a decision was no gate.
+    echo "prelaunch: the command ended with 0 and did not say go: look at what it was given" >&2
+    code=3
+fi
+if [[ -n ${GITHUB_OUTPUT:-} ]]; then
+    printf 'exit-code=%s\ndecision=%s\nresults=%s\n' "$code" "$word" "$out" >>"$GITHUB_OUTPUT"
+fi
+if [[ -n ${GITHUB_STEP_SUMMARY:-} && -s $out/summary.md ]]; then
+    # GitHub refuses a step's summary of more than 1 MiB whole.
+    head -c 1000000 "$out/summary.md" >>"$GITHUB_STEP_SUMMARY"
+    if [[ $(wc -c <"$out/summary.md") -gt 1000000 ]]; then
+        printf '\n\nCut here: all of it is in summary.md of the results.\n' >>"$GITHUB_STEP_SUMMARY"
+    fi
+fi
+echo "prelaunch: ${word:-nothing was decided}, exit code $code, results in $out" >&2
+exit "$code"

@@ -1,0 +1,141 @@
+"""What `watch` and `trigger` share: a run on a server, shown as if the gate ran here, and its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.cli.output import (
+    Exit,
+    OutputError,
+    json_text,
+    rejection,
+    text_of,
+    write_file,
+    write_stderr,
+    write_stdout,
+    write_unjudged,
+)
+from tasks.outcomejson import ending_json
+from tasks.prefect_settings import configured_api_url
+from tasks.render.clean import one_line
+
+if TYPE_CHECKING:
+    from checks.model import Report
+    from tasks.announced import Announced
+    from tasks.following import Followed
+
+QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
+NO_SERVER = (
+    "no Prefect server is configured. Set PREFECT_API_URL to the one that the run is on, "
+    "such as http://127.0.0.1:4200/api."
+)
+
+
+def has_server() -> bool:
+    """Whether a server is configured; quiets Prefect's own lines."""
+    os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
+    return configured_api_url(os.environ, Path.cwd()) is not None
+
+
+def refuse(arguments: argparse.Namespace, message: str) -> int:
+    """Nothing was started or looked at."""
+    if arguments.format == "json":
+        write_stdout(json_text(rejection(None, None, message)))
+    write_unjudged(arguments, "gate", message)
+    write_stderr(f"prelaunch: {message}")
+    return int(Exit.REJECTED)
+
+
+def no_verdict(arguments: argparse.Namespace, reason: str, code: Exit = Exit.CANNOT_TELL) -> int:
+    """Nobody can say how it ended, or nothing was judged."""
+    if arguments.format == "json":
+        write_stdout(json_text(ending_json(None, None, None, None, None, "", reason)))
+    else:
+        write_stdout(f"NOT JUDGED: {one_line(reason)}\n")
+    write_unjudged(arguments, "gate", reason)
+    write_stderr(f"prelaunch: {one_line(reason, 1000)}")
+    return int(code)
+
+
+def show(arguments: argparse.Namespace, followed: Followed) -> int:
+    """Print how the run ended, write the files that were asked for, and return the gate's own exit code.
+
+    Without a verdict that can be read the code is 3, whatever Prefect calls the state.
+    """
+    said = followed.announced
+    if not followed.final:
+        return no_verdict(
+            arguments, f"run {followed.run} has not ended: it is {followed.state}. {followed.message}"
+        )
+    if said is None or said.code is None or said.document is None:
+        why = followed.why or "the run ended without saying how"
+        why += f". Prefect says: {followed.message}" if followed.message else ""
+        return no_verdict(arguments, f"run {followed.run} ended {followed.state}, without a verdict: {why}")
+    try:
+        _print(arguments, said, said.document)
+    except OutputError as error:
+        write_stderr(f"prelaunch: {error}")
+    if said.code != Exit.GO:
+        write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
+    return said.code
+
+
+def _print(arguments: argparse.Namespace, said: Announced, document: Mapping[str, object]) -> None:
+    if arguments.format == "json":
+        write_stdout(json_text(document))
+    if said.verdict is None:
+        # A request that was rejected early has no gate yet.
+        gate = said.gate or "gate"
+        write_unjudged(arguments, gate, str(document.get("reason")))
+        if arguments.format != "json":
+            write_stdout(f"NOT JUDGED {gate}: {one_line(str(document.get('reason')))}\n")
+        return
+    from tasks.render.beside import Beside
+    from tasks.storereading import kept_report
+
+    report, missing = kept_report(said)
+    beside = Beside(said=said.beside)
+    if missing:
+        write_stderr(f"prelaunch: {missing}")
+    if said.left_out:
+        write_stderr(f"prelaunch: {said.left_out} more findings are in the store alone")
+    if arguments.format != "json":
+        write_stdout(text_of(report, said.verdict, said.gate, arguments.format, beside))
+    if arguments.format == "text":
+        write_stdout("".join(f"{line}\n" for line in _after(document)))
+    _write_files(arguments, said, report, beside)
+
+
+def _write_files(
+    arguments: argparse.Namespace, said: Announced, report: Report | None, beside: object
+) -> None:
+    """The gate's own pages where its store can be read; else what can be made of the verdict alone."""
+    from flows.cli.output import write_files
+    from tasks.render.beside import NOTHING_BESIDE, Beside
+    from tasks.storereading import kept_text
+
+    assert said.verdict is not None  # noqa: S101 - the caller has looked
+    left = argparse.Namespace(**vars(arguments))
+    for name, file in (("summary", "summary.md"), ("html", "report.html")):
+        path = getattr(arguments, name)
+        text = kept_text(said, file) if path is not None else None
+        if text is not None:
+            write_file(path, text)
+            setattr(left, name, None)
+    shown = beside if isinstance(beside, Beside) else NOTHING_BESIDE
+    write_files(left, report, said.verdict, said.gate, shown)
+
+
+def _after(document: Mapping[str, object]) -> list[str]:
+    """What comes below the verdict: decision, training, report."""
+    training = document.get("training")
+    lines = [f"Decision: {document.get('decision')}"] if document.get("decision") else []
+    if isinstance(training, Mapping) and training.get("job_id"):
+        lines.append(f"Training: {training['job_id']} {training.get('state')}")
+    if document.get("html"):
+        lines.append(f"Report:   {document['html']}")
+    return ["", *(one_line(line, 500) for line in lines)]

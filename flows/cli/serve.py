@@ -1,0 +1,149 @@
+"""`prelaunch serve`: gate, commission and reap for the configured Prefect server, from this machine and this terminal.
+
+For a laptop, or to try it: no work pool, no worker. When it is ended, what it runs is cancelled and its jobs are ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.output import Exit, write_stderr, write_stdout
+from tasks.foreground import Foreground, Interrupted, deaf
+from tasks.gatefolder import VARIABLE, folder_of, names_in
+from tasks.prefect_settings import configured_api_url
+
+if TYPE_CHECKING:
+    from prefect.runner import Runner
+
+NAME = "here"
+LIMIT = 4
+# What deployments/server/runner.env says to a worker: a run that is silent for three heartbeats is taken for dead.
+TOLD = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_RUNNER_POLL_FREQUENCY": "2",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
+    "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
+}
+NO_SERVER = (
+    "no Prefect server is configured, so there is no form to serve. Start one (prefect server start, or docs/server.md), "
+    "then: PREFECT_API_URL=http://127.0.0.1:4200/api prelaunch serve"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--gates DIR, --limit N."""
+    parser.add_argument(
+        "--gates", metavar="DIR", type=Path,
+        help=f"the gate files that the form offers (default: ${VARIABLE}, else deployments/gates)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=int, default=LIMIT, metavar="N", help=f"runs at a time (default {LIMIT})"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until it is ended; returns 130 or 143 then, and 2 where it could not begin."""
+    if arguments.gates is not None:
+        os.environ[VARIABLE] = str(arguments.gates.expanduser().absolute())
+    if said := _wrong(arguments):
+        write_stderr(f"prelaunch: {said}")
+        return int(Exit.REJECTED)
+    os.environ.update({key: value for key, value in TOLD.items() if key not in os.environ})
+    try:
+        Foreground(lambda: _serve(arguments.limit)).run()
+    except Interrupted as error:
+        deaf()
+        write_stderr("prelaunch: ended; what ran was cancelled, and its jobs are ended")
+        return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+    except Exception as error:
+        if not _is_servers(error):
+            raise
+        why = "it wants its password: set PREFECT_API_AUTH_STRING." if _is_locked(error) else error
+        write_stderr(f"prelaunch: the Prefect server at {_url()} failed: {why}")
+        return int(Exit.NO_CAPACITY)
+    return int(Exit.GO)
+
+
+def _wrong(arguments: argparse.Namespace) -> str:
+    """Why nothing can be served, with the remedy; "" if it can."""
+    folder = folder_of(os.environ)
+    if not names_in(folder):
+        return f"there is no gate file in {folder or 'no folder'}: name the folder that has them with --gates DIR"
+    if arguments.limit < 1:
+        return f"--limit {arguments.limit}: at least one run at a time"
+    return "" if _url() else NO_SERVER
+
+
+def _url() -> str | None:
+    return configured_api_url(os.environ, Path.cwd())
+
+
+async def _serve(limit: int) -> None:
+    """Register the deployments and run what is ordered. Cancelled: cancel the runs, wait for them, and end."""
+    from prefect.runner import Runner
+
+    runner = Runner(name=NAME, limit=limit, pause_on_shutdown=False)
+    for name, place in (await _deployments(runner)).items():
+        write_stdout(f"{name}  {place}\n")
+    sys.stdout.flush()
+    write_stderr("prelaunch: serving; Ctrl-C ends it, and cancels what runs")
+    serving = asyncio.create_task(runner.start())
+    try:
+        await asyncio.wait({serving})
+    except asyncio.CancelledError:
+        await _end(runner, serving)
+        raise
+    await serving
+
+
+async def _deployments(runner: Runner) -> dict[str, str]:
+    """The page of each deployment, by its name."""
+    from prefect.types.entrypoint import EntrypointType
+    from prefect.utilities.urls import url_for
+
+    from flows.commission import commission
+    from flows.gate import gate
+    from flows.reap import reap
+
+    pages = {}
+    flows: tuple[Any, ...] = (gate, commission, reap)
+    for flow in flows:
+        made = await flow.ato_deployment(
+            NAME, tags=["prelaunch", "served"], entrypoint_type=EntrypointType.MODULE_PATH
+        )
+        made.work_pool_name = made.work_queue_name = None  # said, so that an earlier pool is forgotten
+        # Not runner.add_flow: that hands the flow's process a pickle of the function, without the types of its parameters.
+        known = await runner.aadd_deployment(made)
+        pages[f"{flow.name}/{NAME}"] = url_for("deployment", obj_id=known) or str(known)
+    return pages
+
+
+async def _end(runner: Runner, serving: asyncio.Task[None]) -> None:
+    """Every run is cancelled with its jobs; one that was just being started as well."""
+    if runner.started:
+        await runner.astop()
+    else:
+        serving.cancel()
+    await asyncio.wait({serving})
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether the server takes nobody without its password."""
+    return getattr(getattr(error, "response", None), "status_code", 0) in (401, 403)
+
+
+def _is_servers(error: BaseException | None) -> bool:
+    """Whether the server failed, and not we: some cause of it is an HTTP error."""
+    httpx = sys.modules.get("httpx")
+    while error is not None and httpx is not None:
+        if isinstance(error, httpx.HTTPError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

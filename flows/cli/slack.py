@@ -1,0 +1,74 @@
+"""`prelaunch slack [CONFIG]`: serve the buttons and /prelaunch of one Slack workspace, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+from pathlib import Path
+
+from flows.cli.output import Exit, write_stderr
+from flows.cli.plan import reject
+from tasks.gateread import GateFileError
+from tasks.prefect_settings import configured_api_url
+from tasks.slackapp.config import Config, read_config
+
+DEFAULT = "deployments/slack.toml"
+# A person waits for an answer: what a dead server costs is one try of ten seconds.
+SETTINGS = {
+    "PREFECT_CLIENT_MAX_RETRIES": "1",
+    "PREFECT_API_REQUEST_TIMEOUT": "10",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """[CONFIG] --check."""
+    parser.description = (
+        "Connects to Slack by Socket Mode (no inbound port) and to the Prefect server of PREFECT_API_URL. It serves the "
+        "buttons of questions and the command /prelaunch, starts deployments from the list in CONFIG, and runs no gate "
+        "itself. It ends on SIGTERM (143) and SIGINT (130); 2: the configuration is wrong; 5: Slack or Prefect cannot be reached."
+    )
+    parser.add_argument(
+        "config",
+        nargs="?",
+        default=DEFAULT,
+        metavar="CONFIG",
+        help=f"which gates, for whom (default {DEFAULT})",
+    )
+    parser.add_argument("--check", action="store_true", help="read CONFIG and all that it names, and end")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve; returns only where it could not."""
+    try:
+        config = read_config(Path(arguments.config))
+    except GateFileError as error:
+        return reject("text", error)
+    if arguments.check:
+        write_stderr(f"prelaunch: {arguments.config} is right: {len(config.gates)} gate(s)")
+        return int(Exit.GO)
+    if not configured_api_url(os.environ, Path.cwd()):
+        write_stderr(
+            "prelaunch: PREFECT_API_URL is not set. Set it to the API of the server that runs the gates, "
+            "such as http://127.0.0.1:4200/api."
+        )
+        return int(Exit.REJECTED)
+    os.environ.update({key: value for key, value in SETTINGS.items() if key not in os.environ})
+    return _serve(config)
+
+
+def _serve(config: Config) -> int:
+    from tasks.slackapp.logs import log_to_stderr
+    from tasks.slackapp.process import NotServed, Process
+
+    log_to_stderr()
+    never = threading.Event()
+    try:
+        with Process(config):
+            while True:
+                never.wait(3600)
+    except NotServed as error:
+        write_stderr(f"prelaunch: {error}")
+        return int(Exit.REJECTED if error.rejected else Exit.NO_CAPACITY)

@@ -1,0 +1,118 @@
+"""`prelaunch trigger DEPLOYMENT`: start a run of a deployment on a Prefect server, and follow it to its exit code.
+
+It is for pipelines: the gate runs where the cluster can be reached, and the pipeline waits. An interrupted pipeline ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from flows.cli.output import (
+    UNENDED,
+    Exit,
+    OutputError,
+    add_output_arguments,
+    require_writable,
+    write_stderr,
+    write_unjudged,
+)
+from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
+from flows.cli.watch import add_timeout, limit_of
+from tasks.console import live
+from tasks.foreground import Foreground, Interrupted, deaf
+
+if TYPE_CHECKING:
+    from tasks.following import Followed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """DEPLOYMENT, what to change of its request, and the outputs."""
+    parser.add_argument(
+        "deployment", metavar="DEPLOYMENT", help='its name, "gate/NAME" (prefect deployment ls)'
+    )
+    parser.add_argument(
+        "--gate", metavar="NAME", help="another gate file than the deployment's own, where its form offers it"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
+        help="change a value of the gate file; commands and paths cannot be changed",
+    )  # fmt: skip
+    parser.add_argument("--wait", choices=("verdict", "started", "finished"), help="until when the run waits")
+    parser.add_argument("--check-only", action="store_true", help="check and decide, and launch nothing")
+    parser.add_argument(
+        "--once",
+        metavar="KEY",
+        default="",
+        help="start one run for this key, however often it is asked (a pipeline's id)",
+    )
+    add_timeout(parser)
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start it, follow it; its exit code is the gate's."""
+    if arguments.deployment.count("/") != 1:
+        return refuse(arguments, f"{arguments.deployment!r:.200} is no deployment: give it as gate/NAME.")
+    if not has_server():
+        return refuse(arguments, NO_SERVER)
+    try:
+        limit_s = limit_of(arguments)
+        require_writable(arguments)
+        write_unjudged(arguments, "gate", UNENDED)
+    except (OutputError, ValueError) as error:
+        return refuse(arguments, str(error))
+    from tasks.following import FollowError, Unreachable, follow, page_of, start
+    from tasks.progress import tell
+
+    started: list[UUID] = []
+    once = arguments.once or f"trigger-{uuid4()}"
+
+    async def followed() -> Followed:
+        started.append(await start(arguments.deployment, _asked(arguments), once))
+        write_stderr(f"run {started[0]} of {arguments.deployment} {page_of(started[0])}".rstrip())
+        return await follow(started[0], tell, limit_s)
+
+    try:
+        with live():
+            ended = Foreground(followed).run()
+        if not ended.final:
+            write_stderr(f"prelaunch: its time is up: {_cancelled(started, once)}")
+    except Unreachable as error:
+        return no_verdict(arguments, str(error), Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
+    except FollowError as error:
+        return refuse(arguments, str(error))
+    except Interrupted as error:
+        deaf()
+        write_stderr(f"prelaunch: interrupted: {_cancelled(started, once)}")
+        return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+    return show(arguments, ended)
+
+
+def _asked(arguments: argparse.Namespace) -> dict[str, object]:
+    asked: dict[str, object] = {}
+    if arguments.gate:
+        asked["gate_file"] = arguments.gate
+    if arguments.wait:
+        asked["wait"] = arguments.wait
+    if arguments.check_only:
+        asked["launch"] = False
+    if arguments.overrides:
+        asked["advanced"] = {"overrides": list(arguments.overrides)}
+    return asked
+
+
+def _cancelled(started: list[UUID], once: str) -> str:
+    """What became of the run; one whose id was not heard of yet is looked for, so that it launches nothing by itself."""
+    from httpx import HTTPError
+
+    from tasks.following import cancel, find_started
+
+    try:
+        run = started[0] if started else asyncio.run(find_started(once))
+        return asyncio.run(cancel(run)) if run else "nothing was started, as far as is known"
+    except HTTPError:
+        return "whether a run was started is not known, the Prefect server does not answer: look there"

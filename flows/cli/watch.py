@@ -1,0 +1,88 @@
+"""`prelaunch watch RUN`: a run on a Prefect server, live, and at its end the same table and exit code as of a gate here."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from uuid import UUID
+
+from flows.cli.output import (
+    UNENDED,
+    Exit,
+    OutputError,
+    add_output_arguments,
+    require_writable,
+    write_stderr,
+    write_unjudged,
+)
+from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
+from tasks.console import live
+from tasks.foreground import Foreground, Interrupted
+
+FOREVER_S = 366 * 86400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """RUN --timeout-minutes M, and the outputs."""
+    parser.add_argument("flow_run", metavar="RUN", help="a flow run's id, or its address in Prefect's UI")
+    add_timeout(parser)
+    add_output_arguments(parser)
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """How long to wait for the end."""
+    parser.add_argument(
+        "--timeout-minutes",
+        type=float,
+        metavar="M",
+        help="wait no longer than that (default: until it ends); a run that goes on is no go: exit code 3",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Follow the run; it goes on when this is interrupted."""
+    found = run_id(arguments.flow_run)
+    if found is None:
+        return refuse(arguments, f"{arguments.flow_run!r:.200} is no flow run: give its id or its address.")
+    if not has_server():
+        return refuse(arguments, NO_SERVER)
+    try:
+        limit_s = limit_of(arguments)
+        require_writable(arguments)
+        write_unjudged(arguments, "gate", UNENDED)
+    except (OutputError, ValueError) as error:
+        return refuse(arguments, str(error))
+    from tasks.following import FollowError, NoSuchRun, follow
+    from tasks.progress import tell
+
+    try:
+        with live():
+            ended = Foreground(lambda: follow(found, tell, limit_s)).run()
+    except NoSuchRun as error:
+        return refuse(arguments, str(error))
+    except FollowError as error:
+        return no_verdict(arguments, str(error))
+    except Interrupted as error:
+        write_stderr(f"prelaunch: no longer watched; run {found} goes on")
+        return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+    return show(arguments, ended)
+
+
+def run_id(text: str) -> UUID | None:
+    """The id in an address or by itself; None for what holds none."""
+    for part in reversed(text.rstrip("/").replace("?", "/").split("/")):
+        try:
+            return UUID(part)
+        except ValueError:
+            continue
+    return None
+
+
+def limit_of(arguments: argparse.Namespace) -> float:
+    """In seconds. Raises ValueError."""
+    minutes = arguments.timeout_minutes
+    if minutes is None:
+        return FOREVER_S
+    if not 0 < minutes <= FOREVER_S / 60:
+        raise ValueError(f"--timeout-minutes {minutes:g} is not above 0.")
+    return float(minutes) * 60

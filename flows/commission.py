@@ -1,0 +1,55 @@
+"""Commissioning: whole clusters checked deeply, side by side; nothing is launched, and what passed teaches the baselines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, runtime, tags
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.flows import Flow
+
+from flows.gate import gate
+from tasks.acceptance import CommissionRequest, commission_title, settings_of
+from tasks.commissioning import accept, conclude, end_children, learn_baselines
+from tasks.ending import rejected
+from tasks.request import GateRequest
+from tasks.runs import TAG
+from tasks.session import REJECTIONS
+
+
+def run_name() -> str:
+    """A sentence: "commission p5-prod, p5-test: deep"."""
+    return commission_title(runtime.flow_run.parameters)
+
+
+def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Cancelled or crashed: no job of any of its gates is left."""
+    end_children(flow_run, state)
+
+
+@flow(
+    name="commission",
+    flow_run_name=run_name,
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
+    persist_result=False,
+)
+async def commission(request: CommissionRequest) -> State[Any]:
+    """Checks whole clusters, side by side, and launches nothing. What passed teaches the cluster's baseline.
+
+    Args:
+        request: Choose the clusters; the rest may stay as it is.
+    """
+    try:
+        settings = settings_of(request)
+    except REJECTIONS as error:
+        return rejected(error)
+    found = await accept(_gate, request, settings)
+    if request.learn:
+        found = await learn_baselines(found, settings, request.reports)
+    return await conclude(found)
+
+
+async def _gate(request: GateRequest) -> State[Any]:
+    with tags(TAG):  # a deployment's tags do not reach the runs below it, and automations are scoped by ours
+        return await gate(request, return_state=True)

@@ -1,0 +1,202 @@
+"""Any service that Apprise speaks to (mail, Teams, SNS, webhooks). Its URLs hold secrets: none leaves in a log or an error.
+
+Every URL must take the page: where one does not, that is said and the next way is tried as well, so that nobody is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tasks.gatenotify import AppriseTable
+from tasks.notifiers.base import Audience, Means, NotifyError, Page, Severity, Status
+from tasks.notifiers.plain import body_text, clipped
+from tasks.redact import REMOVED, redact
+
+if TYPE_CHECKING:
+    from apprise import AppriseAsset, AppriseAttachment, NotifyBase, NotifyType
+
+TOTAL_S = 20.0
+# What these write may repeat a URL's path, which is where webhooks have their secrets.
+TALKATIVE = ("apprise", "urllib3.connectionpool", "requests")
+PARTS = re.compile(r"[\s,/:@?&=#]+")
+LEAST_CHARACTERS = 4
+HOST = r"(localhost|[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z0-9]+)(:\d{1,5})?"
+
+
+@dataclass(frozen=True)
+class Address:
+    """One URL of a reference: `said` names it for people, "2nd of env:NAME (mailtos)"."""
+
+    url: str
+    said: str
+
+
+class AppriseNotifier:
+    """Sends the page's text, and its picture where the service takes attachments."""
+
+    name = "apprise"
+
+    def __init__(self, table: AppriseTable, means: Means, total_s: float = TOTAL_S) -> None:
+        self.table, self.means, self.total_s = table, means, total_s
+
+    def send(self, page: Page) -> str:
+        """Each URL in turn; those that failed are named, and those that did not."""
+        until = time.monotonic() + self.total_s
+        addresses = [
+            found for reference in self._references(page.audience) for found in self._found(reference)
+        ]
+        sent, failed = [], []
+        for address in addresses:
+            why = _send(address, page) if time.monotonic() < until else "no time was left for it"
+            if why:
+                failed.append(f"{address.said}: {why}")
+            else:
+                sent.append(address.said)
+        if failed:
+            rest = f" It did go to {', '.join(sent)}." if sent else ""
+            raise NotifyError(f"{'; '.join(failed)}.{rest} Try each URL with apprise's own command.")
+        return ", ".join(sent)
+
+    def settle(self, page: Page) -> str:
+        """What was sent cannot be brought up to date."""
+        return ""
+
+    def show(self, status: Status) -> None:
+        """Progress calls nobody."""
+
+    def _references(self, audience: Audience) -> tuple[str, ...]:
+        found = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
+        if not found:
+            raise NotifyError("the gate's owner has no URLs. Say [notify.apprise] owner_urls.")
+        return found
+
+    def _found(self, reference: str) -> list[Address]:
+        """Its URLs: they are parted by white space, since a comma may stand in one."""
+        urls = self.means.secret(reference).split()
+        if not urls:
+            raise NotifyError(f"{reference} holds no URL.")
+        many = len(urls) > 1
+        return [
+            Address(url, f"{f'URL {number} of ' if many else ''}{reference} ({_scheme(url)})")
+            for number, url in enumerate(urls, 1)
+        ]
+
+
+def _send(address: Address, page: Page) -> str:
+    """Why it failed, "" for done; without any part of the URL."""
+    with _overheard() as heard:
+        try:
+            done = _notify(address.url, page)
+        except Exception as error:  # noqa: BLE001 - a hundred services raise what they like; it is said, by its type
+            return hidden(f"{type(error).__name__}: {error}", address.url)
+    if done:
+        return ""
+    said = "; ".join(dict.fromkeys(heard)) or "the service did not take it"
+    return hidden(clipped(said.rstrip("."), 400), address.url)
+
+
+def _notify(url: str, page: Page) -> bool:
+    from apprise import Apprise, NotifyFormat
+
+    asset = _asset()
+    service = Apprise.instantiate(url, asset=asset)
+    if service is None:
+        raise NotifyError("this is no URL that Apprise knows")
+    if service.notify_format is NotifyFormat.HTML and "format=" not in url:
+        # Apprise makes each space one that does not break: a mail of lines that no telephone wraps.
+        service.notify_format = NotifyFormat.TEXT
+    sender = Apprise(asset=asset)
+    sender.add(service)
+    title = clipped(page.title, service.title_maxlen) if service.title_maxlen > 0 else page.title
+    # Without a place for a title Apprise puts it in front of the text, and both have to fit.
+    room = service.body_maxlen - (0 if service.title_maxlen > 0 else len(page.title) + 2)
+    body = clipped(body_text(page), max(1, room)) if service.body_maxlen > 0 else body_text(page)
+    return bool(
+        sender.notify(
+            body=body,
+            title=title,
+            notify_type=_type(page.severity),
+            body_format=NotifyFormat.TEXT,
+            attach=_picture(page, service, asset),
+        )
+    )
+
+
+def _asset() -> AppriseAsset:
+    """Nothing kept on disk, no plug-ins of a home folder, no pictures of somebody else's server."""
+    from apprise import AppriseAsset, PersistentStoreMode
+
+    return AppriseAsset(
+        plugin_paths=[], storage_mode=PersistentStoreMode.MEMORY, app_id="Prelaunch", app_desc="Prelaunch", app_url="",
+        image_url_mask="", image_url_logo="", secure_logging=True, pgp_autogen=False, pem_autogen=False,
+    )  # fmt: skip
+
+
+def _picture(page: Page, service: NotifyBase, asset: AppriseAsset) -> AppriseAttachment | None:
+    if not page.picture or not service.attachment_support:
+        return None
+    from apprise import AppriseAttachment
+    from apprise.attachment.memory import AttachMemory
+
+    made = AppriseAttachment(asset=asset)
+    memory: Any = AttachMemory  # it has no types
+    made.add(memory(content=page.picture, name="report.png", mimetype="image/png"))
+    return made
+
+
+def _type(severity: Severity) -> NotifyType:
+    from apprise import NotifyType
+
+    known = {Severity.INFO: NotifyType.INFO, Severity.WARNING: NotifyType.WARNING}
+    return known.get(severity, NotifyType.FAILURE)
+
+
+@contextmanager
+def _overheard() -> Iterator[list[str]]:
+    """What the libraries log in this thread meanwhile: taken as the reason of a failure, and kept out of everybody's logs."""
+    heard: list[str] = []
+    thread = threading.get_ident()
+
+    def take(record: logging.LogRecord) -> bool:
+        if record.thread != thread:
+            return True
+        if record.name == "apprise" and record.levelno >= logging.WARNING:
+            heard.append(" ".join(record.getMessage().split()))
+        return False
+
+    loggers = [logging.getLogger(name) for name in TALKATIVE]
+    for logger in loggers:
+        logger.addFilter(take)
+    try:
+        yield heard
+    finally:
+        for logger in loggers:
+            logger.removeFilter(take)
+
+
+def hidden(text: str, url: str) -> str:
+    """Without the URL, and without any part of it but its scheme, and the host and port behind an "@".
+
+    Without an "@" the place of a host may hold a token, so that a name alone is shown of it.
+    """
+    parts = {part for part in PARTS.split(url) if len(part) >= LEAST_CHARACTERS}
+    before, at, host = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")
+    named = set(PARTS.split(host)) if at or re.fullmatch(HOST, host) else set()
+    shown = {_scheme(url), *(named - set(PARTS.split(before)))}
+    for part in sorted({url, *(parts - shown), *map(unquote, parts - shown)}, key=len, reverse=True):
+        text = text.replace(part, REMOVED)
+    return redact(text, os.environ)
+
+
+def _scheme(url: str) -> str:
+    found = re.match(r"[a-z0-9]{1,20}(?=://)", url)
+    return found[0] if found else "no URL"

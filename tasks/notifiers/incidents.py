@@ -1,0 +1,92 @@
+"""Which incidents of a cluster are open: incidents/<cluster>.json of the store, so that the next go can resolve them.
+
+A routing key is kept as the gate file's reference ("env:NAME"), never itself. Several gates, the reaper and a hook may write at
+once: every change is read, made and set only if nobody changed the file meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checks.decode import DecodeError, decode, parse_json
+from checks.model import SCHEMA_VERSION
+from checks.report import Version, dump_plain
+from tasks.notifiers.base import Means, NotifyError
+
+FILE_BYTES = 1 << 20
+TRIES = 10
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One that was opened: `routing_key` is a reference, `gate_id` the gate that opened it."""
+
+    dedup_key: str
+    routing_key: str
+    gate_id: str
+    kind: str
+
+
+Open = tuple[Incident, ...]
+
+
+@dataclass(frozen=True)
+class Incidents:
+    """The file."""
+
+    schema_version: Version
+    cluster: str
+    open: Open
+
+
+def opened(means: Means, cluster: str) -> Open:
+    """What is open, as far as the store says. Raises NotifyError."""
+    return _read(means.read(incidents_key(cluster)), cluster)
+
+
+def remember(means: Means, cluster: str, incident: Incident) -> None:
+    """Note one before it is opened; one that is noted stays as it is. Raises NotifyError."""
+    _change(means, cluster, lambda found: found if _among(incident, found) else (*found, incident))
+
+
+def forget(means: Means, cluster: str, incident: Incident) -> None:
+    """Strike out one that was resolved. Raises NotifyError."""
+    _change(means, cluster, lambda found: tuple(one for one in found if not _same(one, incident)))
+
+
+def incidents_key(cluster: str) -> str:
+    """Where the file is in the store."""
+    return f"incidents/{cluster}.json"
+
+
+def _change(means: Means, cluster: str, edit: Callable[[Open], Open]) -> None:
+    key = incidents_key(cluster)
+    for _ in range(TRIES):
+        data = means.read(key)
+        found = _read(data, cluster)
+        wanted = edit(found)
+        if wanted == found:
+            return
+        if means.replace(key, data, dump_plain(Incidents(SCHEMA_VERSION, cluster, wanted))):
+            return
+    raise NotifyError(f"{key} changed {TRIES} times while it was written. Resolve the incident by hand.")
+
+
+def _read(data: bytes | None, cluster: str) -> Open:
+    if data is None:
+        return ()
+    try:
+        return decode(Incidents, parse_json(data, FILE_BYTES)).open
+    except DecodeError as error:
+        raise NotifyError(
+            f"{incidents_key(cluster)} cannot be read: {error}. Resolve the cluster's incidents by hand and remove the file."
+        ) from error
+
+
+def _among(incident: Incident, found: Open) -> bool:
+    return any(_same(one, incident) for one in found)
+
+
+def _same(one: Incident, other: Incident) -> bool:
+    return (one.dedup_key, one.routing_key) == (other.dedup_key, other.routing_key)

@@ -1,0 +1,172 @@
+"""PagerDuty over its Events API v2: one incident a cluster and culprit, resolved by the cluster's next go.
+
+An incident is noted in the store before it is opened, so that none is forgotten; resolving one that never opened does no
+harm. A page about machines that are still paid for is nobody's verdict: no go resolves it, a person does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+from tasks.gatenotify import PagerDutyTable
+from tasks.notifiers.base import Audience, Kind, Means, NotifyError, Page, Status
+from tasks.notifiers.incidents import Incident, forget, opened, remember
+from tasks.notifiers.pagerevent import Event, dedup_key, resolve, trigger
+from tasks.redact import REMOVED, redact
+
+REPLY_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Patience:
+    """In seconds: for all attempts together, for one of them, and before the second (each later pause is twice as long)."""
+
+    total_s: float = 20.0
+    attempt_s: float = 8.0
+    pause_s: float = 0.5
+
+
+class Later(Exception):
+    """It may work in a moment. `after_s` is when it asked to be tried again, None where it did not say."""
+
+    def __init__(self, said: str, after_s: float | None = None) -> None:
+        super().__init__(said)
+        self.after_s = after_s
+
+
+class PagerDutyNotifier:
+    """Opens incidents, and resolves them."""
+
+    name = "pagerduty"
+
+    def __init__(self, table: PagerDutyTable, means: Means, patience: Patience = Patience()) -> None:
+        self.table, self.means, self.patience = table, means, patience
+
+    def send(self, page: Page) -> str:
+        """Open the incident; the page of an open one merges into it."""
+        until = time.monotonic() + self.patience.total_s
+        reference = self._routing(page.audience)
+        routing_key = self.means.secret(reference)
+        made = Incident(dedup_key(page), reference, page.gate_id, page.kind.value)
+        untold = ""
+        if page.kind is not Kind.MACHINES:
+            try:
+                remember(self.means, page.cluster, made)
+            except NotifyError as error:  # the call matters more than its bookkeeping
+                untold = f" (not noted, so no go will resolve it: {error})"
+        self._post(trigger(page, routing_key), routing_key, until)
+        return f"incident {made.dedup_key}{untold}"
+
+    def settle(self, page: Page) -> str:
+        """A go resolves what is open of its cluster, each by itself; no other end resolves anything."""
+        if page.kind is not Kind.GO:
+            return ""
+        until = time.monotonic() + self.patience.total_s
+        ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
+        found = opened(self.means, page.cluster)
+        for incident in (one for one in found if one.routing_key in ours):
+            try:
+                routing_key = self.means.secret(incident.routing_key)
+                self._post(resolve(incident.dedup_key, routing_key), routing_key, until)
+                forget(self.means, page.cluster, incident)
+                done += 1
+            except NotifyError as error:
+                failed.append(f"{incident.dedup_key}: {error}")
+        others = len([one for one in found if one.routing_key not in ours])
+        if failed:
+            raise NotifyError(
+                f"{len(failed)} incidents stay open, resolve them by hand unless a later go does: {'; '.join(failed[:3])}"
+            )
+        said = [f"{done} incident{'' if done == 1 else 's'} resolved"] if done else []
+        said += [f"{others} left to the gates whose routing keys opened them"] if others else []
+        return ", ".join(said)
+
+    def show(self, status: Status) -> None:
+        """Progress calls nobody."""
+
+    def _routing(self, audience: Audience) -> str:
+        reference = self.table.owner_routing_key if audience is Audience.OWNER else self.table.routing_key
+        if not reference:
+            raise NotifyError(
+                "the gate's owner has no routing key. Say [notify.pagerduty] owner_routing_key."
+            )
+        return reference
+
+    def _post(self, event: Event, routing_key: str, until: float) -> None:
+        """Until PagerDuty accepted it. Raises NotifyError when the time is up, or where trying again is no use."""
+        pause = self.patience.pause_s
+        while True:
+            try:
+                left = until - time.monotonic()
+                return _attempt(self.table.url, event, max(0.1, min(self.patience.attempt_s, left)))
+            except Later as error:
+                wait = pause if error.after_s is None else max(error.after_s, pause)
+                if time.monotonic() + wait >= until:
+                    said = _hidden(f"PagerDuty did not take it: {error}", routing_key)
+                    raise NotifyError(f"{said}. Look at https://status.pagerduty.com.") from None
+                time.sleep(wait)
+                pause *= 2
+            except NotifyError as error:
+                raise NotifyError(_hidden(str(error), routing_key)) from None
+
+
+def _attempt(url: str, event: Event, limit_s: float) -> None:
+    """One POST. The dedup key makes it safe to send again what may have arrived. Raises Later, NotifyError."""
+    import httpx
+
+    until = time.monotonic() + limit_s
+    try:
+        with (
+            httpx.Client(timeout=limit_s, follow_redirects=False) as client,
+            client.stream("POST", url, json=event) as reply,
+        ):
+            said = _body(reply.iter_raw(), until)
+            status, retry_after = reply.status_code, reply.headers.get("Retry-After")
+    except (httpx.HTTPError, OSError) as error:
+        raise Later(f"{type(error).__name__}: {error}") from None
+    except (
+        ValueError,
+        ImportError,
+        httpx.InvalidURL,
+    ) as error:  # a proxy of the environment that httpx cannot use
+        raise NotifyError(f"{type(error).__name__}: {error}. Look at the proxy variables.") from None
+    if status == 202:
+        return
+    text = " ".join(said.decode("utf-8", "replace").split())[:400]
+    if status == 429 or status >= 500:
+        raise Later(f"HTTP {status} {text}".rstrip(), _seconds(retry_after))
+    raise NotifyError(
+        f"PagerDuty refused the event: HTTP {status} {text}. Look at the routing key and url of [notify.pagerduty]."
+    )
+
+
+def _body(chunks: Iterable[bytes], until: float) -> bytes:
+    """What was answered, as far as there is time for it."""
+    said = b""
+    for chunk in chunks:
+        said += chunk
+        if len(said) > REPLY_BYTES or time.monotonic() > until:
+            break
+    return said
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Retry-After in seconds from now, whichever way it is said; None for none."""
+    if retry_after is None:
+        return None
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _hidden(text: str, routing_key: str) -> str:
+    return redact(text.replace(routing_key, REMOVED), os.environ)

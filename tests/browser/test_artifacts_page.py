@@ -1,0 +1,134 @@
+"""The figures of a verdict in Prefect's own pages, in a real browser: the tables, and the picture without a request for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+from prefect import flow
+
+from tasks import artifacts
+from tasks.render.headline import headline
+from tasks.render.markdown import markdown
+from tasks.render.picture import picture
+from tasks.render.tables import bandwidth_table, finding_rows, pair_rows
+from tests.browser.test_report_page import FLAGS
+from tests.tasks.render.fleets import cut_off, fleet, judged
+from tests.world import World, a_world
+
+pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
+# As the browser asks: on the server that the page is of. V1 is at /, V2 at /v2.
+SETTINGS = {"PREFECT_SERVER_UI_API_URL": "/api", "PREFECT_SERVER_UI_V2_ENABLED": "true"}
+KEPT = os.environ.get("PRELAUNCH_SHOTS", "")
+
+
+@pytest.fixture(scope="module")
+def served(world_cache: Path) -> Iterator[World]:
+    """A server with both UIs, to which Prefect in this process speaks."""
+    with a_world(world_cache, settings=SETTINGS) as world, world.here():
+        yield world
+
+
+@contextlib.contextmanager
+def _chromium() -> Iterator[Browser]:
+    """Debian's chromium; Playwright keeps this thread's event loop for itself until it is closed."""
+    with sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+@flow(persist_result=False)
+async def _published(cluster: str) -> str:
+    """What a gate publishes of a host that is cut off; the headline."""
+    report = cut_off(fleet(6), ["ip-10-0-0-13"], 0.3)
+    verdict, beside = judged(report)
+    said = headline(verdict, cluster)
+    await artifacts.show_markdown(f"gate-verdict-{cluster}", markdown(report, verdict, cluster, beside), said)
+    await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
+    await artifacts.show_table(f"gate-bandwidth-{cluster}", bandwidth_table(report, beside), said)
+    await artifacts.show_table(f"gate-pairs-{cluster}", pair_rows(report, verdict), said)
+    await artifacts.show_picture(f"gate-picture-{cluster}", picture(report, verdict, cluster, beside), said)
+    return said
+
+
+def _page_of(world: World, prefix: str, key: str) -> str:
+    """The page of the newest artifact under a key."""
+    chosen = {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC"}
+    return f"{prefix}/artifacts/artifact/{world.api.post('/artifacts/filter', json=chosen).json()[0]['id']}"
+
+
+def _open(browser: Browser, world: World, path: str) -> tuple[Page, list[str]]:
+    """A page of the UI, kept from asking anybody but the server; what it asked others for."""
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    others: list[str] = []
+
+    def only_here(route: Route) -> None:
+        if route.request.url.startswith((world.ui_url, "data:")):
+            route.continue_()
+        else:
+            others.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", only_here)
+    page.goto(world.ui_url + path)
+    return page, others
+
+
+def _shot(page: Page, name: str) -> None:
+    if KEPT:
+        page.screenshot(path=str(Path(KEPT) / f"{name}.png"), full_page=True)
+
+
+def _shown(world: World, prefix: str, cluster: str) -> None:
+    with _chromium() as browser:
+        page, others = _open(browser, world, _page_of(world, prefix, f"gate-picture-{cluster}"))
+        image = page.locator("img[src^='data:image/png']").first
+        image.wait_for(state="visible", timeout=30_000)
+        page.wait_for_function("e => e.complete && e.naturalWidth", arg=image.element_handle())
+        _shot(page, f"picture{prefix.replace('/', '-')}")
+
+        assert [1200, 900] == image.evaluate("e => [e.naturalWidth, e.naturalHeight]")
+        assert [] == [url for url in others if "amplitude" not in url]
+        page.close()
+
+
+@pytest.mark.long
+def test_the_picture_is_shown_and_nobody_is_asked_for_it(served: World) -> None:
+    """It stands in the artifact itself; Prefect's first UI."""
+    asyncio.run(_published("pictured"))
+
+    _shown(served, "", "pictured")
+
+
+@pytest.mark.long
+def test_the_findings_are_a_table_that_begins_with_the_worst(served: World) -> None:
+    """Level, where, message and remedy are columns; the verdict's page begins with its answer."""
+    said = asyncio.run(_published("tabled"))
+    with _chromium() as browser:
+        page, _ = _open(browser, served, _page_of(served, "", "gate-findings-tabled"))
+        page.get_by_text("Check this host's NIC").first.wait_for(timeout=30_000)
+        _shot(page, "findings")
+        text = page.locator("body").inner_text()
+        page.goto(served.ui_url + _page_of(served, "", "gate-verdict-tabled"))
+        page.get_by_role("heading", name=re.compile("^NO-GO tabled")).first.wait_for(timeout=30_000)
+        _shot(page, "verdict")
+
+        assert "ip-10-0-0-13" in text and "slow to and from every peer" in text
+        assert said[:40] in page.locator("body").inner_text()
+        page.close()
+
+
+@pytest.mark.long
+def test_the_picture_is_shown_in_the_second_ui(served: World) -> None:
+    """Whose pages ask amplitude.com, which is refused here."""
+    asyncio.run(_published("second"))
+
+    _shown(served, "/v2", "second")

@@ -1,0 +1,153 @@
+"""deployments/prefect.yaml as it is typed in the docs: what a real server holds after it, and what it does to a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tasks.gatefolder import names_in
+from tests.world import World
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "deployments" / "prefect.yaml"
+COMMAND = ("--no-prompt", "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
+
+
+@pytest.fixture(scope="module")
+def held(world: World) -> dict[str, dict[str, Any]]:
+    """What the server holds after `prefect deploy --all`, by "flow/name"."""
+    environment = world.environment()
+    environment.pop("PRELAUNCH_GATES")  # as in a clone: the shipped gate files
+    done = subprocess.run(
+        (sys.executable, "-m", "prefect", *COMMAND),
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    flows = {flow["id"]: flow["name"] for flow in world.api.post("/flows/filter", json={}).json()}
+    found = world.api.post("/deployments/filter", json={"limit": 200}).json()
+    return {f"{flows[item['flow_id']]}/{item['name']}": item for item in found}
+
+
+@pytest.fixture(scope="module")
+def written() -> list[dict[str, Any]]:
+    """The deployments as the file says them, its anchors resolved."""
+    found: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["deployments"]
+    return found
+
+
+def name_of(item: dict[str, Any]) -> str:
+    """ "flow/name" of an entry of the file."""
+    return f"{item['entrypoint'].rpartition('.')[2]}/{item['name']}"
+
+
+def test_the_server_holds_what_the_file_says(
+    held: dict[str, dict[str, Any]], written: list[dict[str, Any]]
+) -> None:
+    """Every deployment, with its entry point, pool, tags, parameters, environment and folder."""
+    assert {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap"} == set(map(name_of, written))
+    for item in written:
+        found = held[name_of(item)]
+        assert (item["entrypoint"], "prelaunch") == (found["entrypoint"], found["work_pool_name"])
+        assert sorted(item["tags"]) == sorted(found["tags"]) and "prelaunch" in found["tags"]
+        assert item.get("parameters", {}) == found["parameters"]
+        assert item["work_pool"]["job_variables"] == found["job_variables"]
+        assert item["description"] == found["description"]
+        step = {"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}
+        assert [step] == found["pull_steps"]
+
+
+def test_one_gate_a_cluster_and_the_next_waits(
+    held: dict[str, dict[str, Any]], written: list[dict[str, Any]]
+) -> None:
+    """A limit of one, for whatever checks a cluster."""
+    for item in written:
+        if item["entrypoint"] != "flows.reap.reap":
+            found = held[name_of(item)]
+            assert 1 == found["global_concurrency_limit"]["limit"], item["name"]
+            assert "ENQUEUE" == found["concurrency_options"]["collision_strategy"]
+
+
+def test_every_process_says_its_heartbeat_and_tells_nobody(written: list[dict[str, Any]]) -> None:
+    """A gate is taken for dead after 90 s of silence: one with Prefect's default of 180 s would be ended alive."""
+    for item in written:
+        environment = item["work_pool"]["job_variables"]["env"]
+        assert ("30", "1") == (environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"], environment["DO_NOT_TRACK"])
+
+
+def test_the_commissioning_has_a_schedule(held: dict[str, dict[str, Any]]) -> None:
+    """Every Sunday at two, deep."""
+    found = held["commission/weekly"]
+
+    (schedule,) = found["schedules"]
+    assert ("0 2 * * 0", "UTC", True) == (
+        schedule["schedule"]["cron"],
+        schedule["schedule"]["timezone"],
+        schedule["active"],
+    )
+    assert "deep" == found["parameters"]["request"]["profile"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"gate_file": "/etc/passwd"}, "'/etc/passwd' is not one of"),
+        ({"gate_file": "locall"}, "'locall' is not one of"),
+        ({"gate_file": "local", "profile": "thorough"}, "'thorough' is not one of"),
+        ({"gate_file": "local", "advanced": {"ask_minutes": 1441}}, "1441 is greater than the maximum of 1440"),
+        ({"gate_file": "local", "advanced": {"overrides": ["nodes"]}}, "'nodes' does not match"),
+        ({"gate_file": "local", "lunch": True}, "Additional properties are not allowed"),
+        ({}, "'gate_file' is a required property"),
+    ],
+)  # fmt: skip
+def test_the_server_refuses_what_the_form_does_not_offer(
+    world: World, held: dict[str, dict[str, Any]], request_: dict[str, Any], said: str
+) -> None:
+    """Its answer names the field, and no run is made."""
+    answer = world.api.post(
+        f"/deployments/{held['gate/local']['id']}/create_flow_run",
+        json={"parameters": {"request": request_}, "enforce_parameter_schema": True},
+    )
+
+    assert 409 == answer.status_code
+    assert said in answer.text and "request" in answer.text
+
+
+def test_the_form_offers_the_gate_files_of_the_folder(held: dict[str, dict[str, Any]]) -> None:
+    """By name, for a gate and for a commissioning."""
+    names = list(names_in(ROOT / "deployments" / "gates"))
+    gate = held["gate/local"]["parameter_openapi_schema"]["definitions"]["GateRequest"]["properties"]
+    several = held["commission/weekly"]["parameter_openapi_schema"]["definitions"]["CommissionRequest"]
+
+    assert names == gate["gate_file"]["enum"]
+    assert names == several["properties"]["gate_files"]["items"]["enum"]
+
+
+def test_there_is_one_prefect_yaml() -> None:
+    """Two would drift apart."""
+    found = (path for name in ("prefect.yaml", "prefect.yml") for path in ROOT.rglob(name))
+    kept = [path.relative_to(ROOT) for path in found if not {".venv", ".git", "build"} & set(path.parts)]
+
+    assert [Path("deployments/prefect.yaml")] == kept
+
+
+@pytest.mark.long
+def test_a_request_round_the_validation_is_rejected_by_the_flow(
+    held: dict[str, dict[str, Any]], world_worker: World
+) -> None:
+    """The form's validation can be switched off; a path is Rejected all the same, by the field's name."""
+    answer = world_worker.api.post(
+        f"/deployments/{held['gate/local']['id']}/create_flow_run",
+        json={
+            "parameters": {"request": {"gate_file": str(ROOT / "deployments" / "gates" / "local.toml")}},
+            "enforce_parameter_schema": False,
+            "job_variables": {"env": {"PRELAUNCH_GATES": str(ROOT / "deployments" / "gates")}},
+        },
+    )
+    ended = world_worker.wait(answer.json()["id"], "Rejected")
+
+    assert ended["state"]["message"].startswith("gate_file: ") and "is a path" in ended["state"]["message"]

@@ -1,0 +1,213 @@
+"""Slack's Web API methods, as far as this project calls them, on a Workspace: what they check, refuse and answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.fakes.slack.blockkit import JSON_CHARACTERS, faults
+from tests.fakes.slack.workspace import BOT_USER, Message, Refusal, Upload, Workspace
+
+Arguments = Mapping[str, Any]
+Method = Callable[[Workspace, Arguments], dict[str, Any]]
+# Slack cuts what is posted at 40,000 characters and refuses an update above 4,000: https://docs.slack.dev/changelog/2018-truncating-really-long-messages
+POSTED_CHARACTERS, UPDATED_CHARACTERS = 40_000, 4_000
+
+
+def auth_test(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """Who the token is."""
+    return {
+        "url": "https://stand-in.slack.com/",
+        "team": "Stand-in",
+        "user": "prelaunch",
+        "user_id": BOT_USER,
+        "team_id": "T1",
+    }
+
+
+def post_message(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """chat.postMessage: takes a channel's id or name."""
+    channel = workspace.found(given.get("channel"), by_name=True)
+    text, blocks = _content(given, POSTED_CHARACTERS)
+    thread = str(given.get("thread_ts") or "")
+    if thread and workspace.message(channel.id, thread).thread_ts:
+        raise Refusal("cannot_reply_to_message")
+    broadcast = bool(thread) and given.get("reply_broadcast") in (True, "true", "1", 1)
+    made = Message(channel.id, workspace.stamp(), text, blocks, thread_ts=thread, broadcast=broadcast)
+    workspace.messages.append(made)
+    return {"channel": channel.id, "ts": made.ts, "message": _shown(made), **_warned(given)}
+
+
+def update(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """chat.update: takes a channel's id alone, and the app's own messages."""
+    channel = workspace.found(given.get("channel"), by_name=False)
+    message = workspace.message(channel.id, str(given.get("ts") or ""))
+    if message.user != BOT_USER:
+        raise Refusal("cant_update_message")
+    message.past.append(message.text)
+    message.text, message.blocks = _content(given, UPDATED_CHARACTERS)
+    message.edits += 1
+    return {"channel": channel.id, "ts": message.ts, "text": message.text, **_warned(given)}
+
+
+def post_ephemeral(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """chat.postEphemeral: one user sees it, once."""
+    channel = workspace.found(given.get("channel"), by_name=True)
+    text, blocks = _content(given, POSTED_CHARACTERS)
+    workspace.ephemerals.append(
+        {"channel": channel.id, "user": str(given.get("user")), "text": text, "blocks": blocks}
+    )
+    return {"message_ts": workspace.stamp()}
+
+
+def permalink(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """chat.getPermalink."""
+    channel = workspace.found(given.get("channel"), by_name=False)
+    message = workspace.message(channel.id, str(given.get("message_ts") or ""))
+    return {
+        "channel": channel.id,
+        "permalink": f"https://stand-in.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}",
+    }
+
+
+def upload_url(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """files.getUploadURLExternal: announce a file."""
+    name, length = str(given.get("filename") or ""), int(given.get("length") or 0)
+    if not name or length <= 0:
+        raise Refusal("invalid_arguments")
+    made = Upload(f"F0{workspace.number():06d}", name, length, alt=str(given.get("alt_txt") or ""))
+    workspace.uploads[made.id] = made
+    return {"upload_url": f"/upload/v1/{made.id}", "file_id": made.id}
+
+
+def complete_upload(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """files.completeUploadExternal: share what was uploaded; once."""
+    files = given.get("files")
+    files = json.loads(files) if isinstance(files, str) else files
+    if not files:
+        raise Refusal("invalid_arguments")
+    uploads = []
+    for file in files:
+        upload = workspace.uploads.get(file["id"])
+        if upload is None or upload.data is None or upload.completed:
+            raise Refusal("file_not_found")
+        upload.title = str(file.get("title") or upload.name)
+        uploads.append(upload)
+    named = given.get("channel_id") or given.get("channels")
+    if named:
+        channel = workspace.found(named, by_name=False)
+        thread = str(given.get("thread_ts") or "")
+        if thread:
+            workspace.message(channel.id, thread)
+        text = str(given.get("initial_comment") or "")
+        workspace.messages.append(
+            Message(channel.id, workspace.stamp(), text, [], thread_ts=thread, files=uploads)
+        )
+    for upload in uploads:
+        upload.completed = True
+    return {"files": [{"id": upload.id, "title": upload.title} for upload in uploads]}
+
+
+def open_view(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """views.open: a trigger opens one modal."""
+    view = _view(given)
+    trigger = str(given.get("trigger_id") or "")
+    if trigger not in workspace.triggers:
+        raise Refusal("invalid_trigger_id")
+    if not workspace.triggers[trigger]:
+        raise Refusal("exchanged_trigger_id")
+    workspace.triggers[trigger] = False
+    made = {**view, "id": f"V0{workspace.number():06d}", "hash": f"1.{workspace.number()}"}
+    workspace.views[made["id"]] = made
+    return {"view": made}
+
+
+def update_view(workspace: Workspace, given: Arguments) -> dict[str, Any]:
+    """views.update: a modal that is open."""
+    known = workspace.views.get(str(given.get("view_id") or ""))
+    if known is None:
+        raise Refusal("not_found")
+    if given.get("hash") and given["hash"] != known["hash"]:
+        raise Refusal("hash_conflict")
+    known.update({**_view(given), "hash": f"1.{workspace.number()}"})
+    return {"view": known}
+
+
+METHODS: dict[str, tuple[str, Method]] = {
+    "auth.test": ("", auth_test),
+    "chat.postMessage": ("chat:write", post_message),
+    "chat.update": ("chat:write", update),
+    "chat.postEphemeral": ("chat:write", post_ephemeral),
+    "chat.getPermalink": ("", permalink),
+    "files.getUploadURLExternal": ("files:write", upload_url),
+    "files.completeUploadExternal": ("files:write", complete_upload),
+    "views.open": ("", open_view),
+    "views.update": ("", update_view),
+}
+"""Method -> the scope that it needs ("" for none) and what it does."""
+
+
+def _content(given: Arguments, most: int) -> tuple[str, list[dict[str, Any]]]:
+    """Text and blocks of a message, checked. Raises Refusal."""
+    text, blocks = str(given.get("text") or ""), given.get("blocks") or []
+    blocks = json.loads(blocks) if isinstance(blocks, str) else blocks
+    if not text and not blocks:
+        raise Refusal("no_text")
+    if len(text) > most:
+        raise Refusal("msg_too_long")
+    wrong = faults(blocks)
+    if not wrong and len(json.dumps(blocks, ensure_ascii=False)) > JSON_CHARACTERS:
+        raise Refusal("msg_blocks_too_long")
+    if wrong:
+        raise Refusal(
+            "invalid_blocks",
+            errors=wrong,
+            response_metadata={"messages": [f"[ERROR] {line}" for line in wrong]},
+        )
+    return text, blocks
+
+
+def _warned(given: Arguments) -> dict[str, Any]:
+    if given.get("text"):
+        return {}
+    return {
+        "warning": "missing_text_in_message",
+        "response_metadata": {"warnings": ["missing_text_in_message"]},
+    }
+
+
+def _view(given: Arguments) -> dict[str, Any]:
+    view = given.get("view")
+    view = json.loads(view) if isinstance(view, str) else view
+    wrong = [] if isinstance(view, dict) else ["missing required field: view"]
+    if isinstance(view, dict):
+        wrong = faults(view.get("blocks", []), "modal")
+        title = view.get("title", {}).get("text", "")
+        wrong += (
+            []
+            if 0 < len(title) <= 24
+            else ["must be less than 25 characters [json-pointer:/view/title/text]"]
+        )
+        long = len(view.get("private_metadata", "")) > 3000
+        wrong += ["must be less than 3001 characters [json-pointer:/view/private_metadata]"] if long else []
+        inputs = any(block.get("type") == "input" for block in view.get("blocks", []))
+        wrong += (
+            ["missing required field: submit [json-pointer:/view]"] if inputs and "submit" not in view else []
+        )
+    if wrong:
+        raise Refusal(
+            "invalid_arguments", response_metadata={"messages": [f"[ERROR] {line}" for line in wrong]}
+        )
+    assert isinstance(view, dict)
+    return view
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "user": message.user,
+        "ts": message.ts,
+        "text": message.text,
+        "blocks": message.blocks,
+    }

@@ -1,0 +1,67 @@
+"""Answers a gate's question, as a person does in Prefect's form; the gate runs in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from checks.decode import decode, parse_json
+from tasks.outcome import Outcome
+from tasks.question import Action, Answer, Question, Via, keep_answer
+from tasks.request import GateRequest
+from tasks.store.folder import FolderStore
+from tests.flows.driving import run
+
+REASON = "the run is short, and the node is drained tonight"
+
+
+def form(action: str, reason: str = REASON, approver: str = "Ada") -> dict[str, str]:
+    """What the form sends."""
+    return {"action": action, "reason": reason, "approver": approver}
+
+
+async def paused(running: asyncio.Task[Any]) -> Any:
+    """The flow run that waits; None where the gate ended without waiting."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
+
+    chosen = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
+    async with get_client() as client:
+        while not running.done():
+            if found := await client.read_flow_runs(flow_run_filter=chosen):
+                return found[0]
+            await asyncio.sleep(0.1)
+    return None
+
+
+async def answer_all(request: GateRequest, *forms: dict[str, str]) -> tuple[Any, Outcome]:
+    """Run the gate; each of its questions gets the next of these answers."""
+    from prefect.flow_runs import aresume_flow_run
+
+    running = asyncio.create_task(run(request))
+    for given in forms:
+        if (flow_run := await paused(running)) is None:
+            break
+        await aresume_flow_run(flow_run.id, run_input=given)
+    return await running
+
+
+def answered(request: GateRequest, *actions: str) -> Outcome:
+    """The outcome after these actions, each with a reason, by Ada."""
+    return asyncio.run(answer_all(request, *map(form, actions)))[1]
+
+
+def asked(store: Path) -> list[Question]:
+    """The questions that the store holds, oldest first."""
+    files = sorted(store.glob("gates/*/questions/*.json"), key=lambda path: path.stat().st_mtime_ns)
+    return [decode(Question, parse_json(path.read_bytes(), 1 << 20)) for path in files]
+
+
+def by_slack(store: Path, question: Question, user: str, action: Action, reason: str = REASON) -> bool:
+    """Leave the answer that the Slack process leaves when `user` has pressed a button."""
+    at = question.asked_at + 0.001
+    return keep_answer(
+        FolderStore(store),
+        Answer(1, question.gate_id, question.key, action, user, Via.SLACK, True, reason, at),
+    )

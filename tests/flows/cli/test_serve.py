@@ -1,0 +1,162 @@
+"""`prelaunch serve` as a process beside a real server."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.flows.commissioning import write_cluster
+from tests.flows.gates import processes_below
+from tests.world import World
+from tests.world_processes import until
+
+SERVE = (sys.executable, "-m", "flows.cli.main", "serve")
+
+
+@contextmanager
+def serving(world: World, gates: Path, **more: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The process, once it has told its deployments, and what it writes."""
+    log = gates / "serve.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            (*SERVE, "--gates", str(gates)), cwd=Path(__file__).parents[3], env=world.environment(**more),
+            stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        until(lambda: b"Ctrl-C ends it" in log.read_bytes(), 60, log, "it serves", 0.1)
+        yield process, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+def deployment_of(log: Path, name: str) -> str:
+    """The id in the page that it told."""
+    found = re.search(rf"^{name}/here  \S*/([0-9a-f-]{{36}})", log.read_text(), re.MULTILINE)
+    assert found is not None, log.read_text()
+    return found.group(1)
+
+
+@pytest.mark.long
+def test_the_deployments_are_told_with_their_pages(world: World, tmp_path: Path) -> None:
+    """Gate, commissioning and reap; SIGTERM ends it, and says 143."""
+    write_cluster(tmp_path, "laptop")
+    with serving(world, tmp_path) as (process, log):
+        pages = [line for line in log.read_text().splitlines() if "/here  http" in line]
+        held = world.api.get(f"/deployments/{deployment_of(log, 'gate')}").json()
+        process.terminate()
+
+        assert 143 == process.wait(30)
+    assert ["gate/here", "commission/here", "reap/here"] == [line.split()[0] for line in pages]
+    fields = held["parameter_openapi_schema"]["definitions"]["GateRequest"]["properties"]
+    assert (["laptop"], "flows.gate.gate") == (fields["gate_file"]["enum"], held["entrypoint"])
+    assert "prelaunch" in held["tags"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+    ],
+)
+def test_what_runs_is_cancelled_with_its_jobs(
+    world: World, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """A terminal's Ctrl-C reaches the flow as well; either way no node and no lease is left, and the run is not Running."""
+    write_cluster(tmp_path, "laptop", "hang")
+    with serving(world, tmp_path) as (process, log):
+        run = world.start(deployment_of(log, "gate"), {"request": {"gate_file": "laptop"}})
+        until(lambda: list(tmp_path.glob("laptop/store/**/nodes/*/runs")), 40, log, "its nodes run", 0.2)
+        if number is signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+
+        assert code == process.wait(60), log.read_text()
+    assert world.run(run)["state_type"] in (("CANCELLED",) if code == 143 else ("CANCELLED", "CRASHED"))
+    assert [] == processes_below(tmp_path / "laptop")
+    assert [] == list(tmp_path.glob("laptop/store/leases/*.json"))
+
+
+@pytest.mark.parametrize(
+    ("url", "gates", "said"),
+    [
+        ("", "deployments/gates", "no Prefect server is configured"),
+        ("http://127.0.0.1:9/api", "deployments/nowhere", "there is no gate file in"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_the_remedy(
+    tmp_path: Path, url: str, gates: str, said: str
+) -> None:
+    """Before Prefect is imported: exit code 2."""
+    environment = {**os.environ, "PREFECT_API_URL": url, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        (*SERVE, "--gates", gates), cwd=Path(__file__).parents[3], env=environment,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert said in done.stderr and ("--gates" in done.stderr or "PREFECT_API_URL=" in done.stderr)
+
+
+@pytest.mark.long
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    """Exit code 5: nothing was served."""
+    environment = {
+        **os.environ,
+        "PREFECT_API_URL": "http://127.0.0.1:9/api",
+        "PREFECT_CLIENT_MAX_RETRIES": "0",
+        "HOME": str(tmp_path),
+    }
+    done = subprocess.run(
+        SERVE, cwd=Path(__file__).parents[3], env={**environment, "PRELAUNCH_GATES": "deployments/gates"},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+
+    assert 5 == done.returncode, done.stderr
+    assert "http://127.0.0.1:9/api" in done.stderr and "Traceback" not in done.stderr
+
+
+class _Locked(BaseHTTPRequestHandler):
+    """A server that wants another password."""
+
+    def _refuse(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_error(401)
+
+    do_GET = do_POST = _refuse
+
+    def log_message(self, *said: object) -> None:
+        """Nowhere."""
+
+
+@pytest.mark.long
+def test_a_server_that_wants_a_password_is_told_apart(tmp_path: Path) -> None:
+    """The remedy is another one than for a server that is away."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Locked) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/api"
+        try:
+            done = subprocess.run(
+                SERVE, cwd=Path(__file__).parents[3],
+                env={**os.environ, "PREFECT_API_URL": url, "HOME": str(tmp_path), "PRELAUNCH_GATES": "deployments/gates"},
+                capture_output=True, text=True, timeout=100, check=False,
+            )  # fmt: skip
+        finally:
+            server.shutdown()
+            thread.join()
+
+    assert 5 == done.returncode, done.stderr
+    assert "set PREFECT_API_AUTH_STRING" in done.stderr and "mozilla" not in done.stderr

@@ -1,0 +1,123 @@
+"""`prelaunch slack` as a process: what it says before it serves, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import main
+from tasks.prefect_server import EmbeddedServer
+from tests.fakes.slack.server import Failure
+from tests.prefect_backend import prefect_backend as prefect_backend
+from tests.prefect_backend import template_dir as template_dir
+from tests.tasks.slackapp.stage import ADA, Stage, stage
+
+COMMAND = (sys.executable, "-m", "flows.cli.main", "slack")
+ROOT = Path(__file__).parents[3]
+
+
+def started(world: Stage, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """The command, as systemd would start it."""
+    return subprocess.Popen(
+        (*COMMAND, str(world.config)),
+        cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)]
+)
+def test_it_serves_until_it_is_told_to_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefect_backend: EmbeddedServer,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    """It ends within five seconds, says nothing on stdout, and no secret on stderr."""
+    with stage(tmp_path, monkeypatch) as world:
+        process = started(world, {})
+        try:
+            world.socket.wait_connected(timeout_s=60)
+            world.socket.command(ADA, "help")
+            world.socket.answered(1)
+            began = time.monotonic()
+            process.send_signal(number)
+            out, err = process.communicate(timeout=20)
+            took_s = time.monotonic() - began
+        finally:
+            process.kill()
+            process.wait()
+
+        assert (code, "") == (process.returncode, out), err
+        assert took_s < 5
+        assert "serving p5" in err
+        assert not [word for word in (world.slack.token, world.slack.app_token, "ticket=") if word in err]
+
+
+def test_slack_that_cannot_be_reached_is_5(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
+) -> None:
+    """Nothing was decided, and a supervisor may try again."""
+    with stage(tmp_path, monkeypatch) as world:
+        world.slack.fail(Failure.RESET, times=20, method="auth.test")
+        process = started(world, {})
+        out, err = process.communicate(timeout=60)
+
+    assert (5, "") == (process.returncode, out), err
+    assert "prelaunch: Slack does not answer" in err
+
+
+@pytest.mark.long
+def test_a_prefect_server_that_cannot_be_reached_is_5(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
+) -> None:
+    """It says which setting to look at."""
+    with stage(tmp_path, monkeypatch) as world:
+        process = started(world, {"PREFECT_API_URL": "http://127.0.0.1:1/api"})
+        out, err = process.communicate(timeout=60)
+
+    assert (5, "") == (process.returncode, out), err
+    assert "Prefect's server does not answer" in err and "PREFECT_API_URL" in err
+
+
+def test_it_needs_a_prefect_server_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An embedded server would run gates that nobody can reach."""
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    with stage(tmp_path, monkeypatch) as world:
+        assert 2 == main(["slack", str(world.config)])
+        assert [] == world.slack.calls
+
+    assert "PREFECT_API_URL is not set" in capfd.readouterr().err
+
+
+def test_a_wrong_list_is_2_before_anybody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With file, key and the nearest word."""
+    with stage(tmp_path, monkeypatch) as world:
+        world.config.write_text(world.config.read_text().replace("users =", "user ="))
+        assert 2 == main(["slack", str(world.config)])
+        assert [] == world.slack.calls
+
+    assert "gates.p5.user: unknown key. Did you mean 'users'?" in capfd.readouterr().err
+
+
+def test_a_list_can_be_checked_without_serving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Before it is put in place."""
+    with stage(tmp_path, monkeypatch) as world:
+        assert 0 == main(["slack", str(world.config), "--check"])
+        assert [] == world.slack.calls
+
+    assert "is right: 1 gate" in capfd.readouterr().err

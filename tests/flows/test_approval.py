@@ -1,0 +1,381 @@
+"""A person's word: who is asked about what, whose answer counts, and what is recorded of it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import ask as asking
+from tasks import waiting
+from tasks.launchers.base import Placement
+from tasks.outcome import Decision, Outcome
+from tasks.prefect_server import EmbeddedServer
+from tasks.question import Action, Answer, Question, Via, stands
+from tests.flows.answering import answered, asked, by_slack, form, paused
+from tests.flows.driving import gate_it, play, request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+ADA, BOB = "U0ADA", "U0BOB"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "POLL_S", 0.1)
+
+
+def gate_file(folder: Path, approval: str = "", on_warn: str = "ask", **more: Any) -> Path:
+    """A gate file with a table [approval]; a FAIL is put to a person where `approval` says so."""
+    path = fake_gate(folder, on_warn=on_warn, **more)
+    said = f'[approval]\napprovers = ["{ADA}"]\noverriders = ["{BOB}"]\n{approval}\n'
+    path.write_text(path.read_text() + said)
+    return path
+
+
+def kept(folder: Path, outcome: Outcome, name: str = "outcome.json") -> Any:
+    """A document that the gate kept."""
+    return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_bytes())
+
+
+def page(folder: Path, outcome: Outcome) -> str:
+    """What somebody was told last."""
+    return (folder / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+
+
+async def with_slack(path: Path, user: str, action: Action, given: dict[str, str]) -> Outcome:
+    """Run the gate; `user` presses a button, and then the form brings `given`."""
+    from prefect.flow_runs import aresume_flow_run
+
+    running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
+    flow_run = await paused(running)
+    (question,) = asked(path.parent / "store")
+    assert by_slack(path.parent / "store", question, user, action)
+    await aresume_flow_run(flow_run.id, run_input=given)
+    return (await running)[1]
+
+
+def test_who_when_and_why_are_recorded(tmp_path: Path, engine: Engine) -> None:
+    """Of an approved WARN: the form's name is unverified, the reason stands in the outcome and in the gate's."""
+    engine.parts = ["warn"]
+
+    outcome = answered(request_of(gate_file(tmp_path), ask_minutes=1), "launch-anyway")
+
+    said = kept(tmp_path, outcome)["approval"]
+    assert ("launch-anyway", "Ada", "prefect", False) == tuple(
+        said[k] for k in ("action", "who", "via", "verified")
+    )
+    assert (False, "") == (said["override"], said["note"])
+    (question,) = asked(tmp_path / "store")
+    assert question.asked_at < said["at"] < question.deadline and said["key"] == question.key
+    assert Decision.LAUNCHED is outcome.decision
+    assert "on the word of Ada (Prefect's form, unverified): the run is short" in outcome.reason
+
+
+@pytest.mark.long
+def test_an_approved_warning_is_no_pass_for_the_next_gate(tmp_path: Path, engine: Engine) -> None:
+    """A person's word is for one run."""
+    engine.parts = ["warn"]
+
+    outcome = answered(
+        request_of(gate_file(tmp_path, policy="reuse_pass_minutes = 60"), ask_minutes=1), "launch-anyway"
+    )
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert not list((tmp_path / "store" / "passes").glob("*"))
+
+
+def test_the_form_wants_a_reason_to_launch(tmp_path: Path, engine: Engine) -> None:
+    """The server refuses it without one, and the run waits on."""
+    engine.parts = ["warn"]
+
+    async def try_it() -> tuple[str, Outcome]:
+        from prefect.flow_runs import aresume_flow_run
+
+        running = asyncio.create_task(run(request_of(gate_file(tmp_path), ask_minutes=1)))
+        flow_run = await paused(running)
+        with pytest.raises(RuntimeError) as refused:
+            await aresume_flow_run(flow_run.id, run_input=form("launch-anyway", "ok"))
+        await aresume_flow_run(flow_run.id, run_input=form("block", ""))
+        return str(refused.value), (await running)[1]
+
+    said, outcome = asyncio.run(try_it())
+
+    assert "reason" in said
+    assert Decision.REFUSED is outcome.decision
+    assert outcome.reason.startswith("Ada (Prefect's form, unverified) said no: ASK test: node-1/rank-3")
+
+
+def test_the_form_shows_the_verdict_first(
+    tmp_path: Path, engine: Engine, prefect_backend: EmbeddedServer
+) -> None:
+    """And, of a FAIL, in plain words what an override means."""
+    engine.parts = ["wrong"]
+
+    async def read() -> str:
+        from prefect.client.orchestration import get_client
+        from prefect.flow_runs import aresume_flow_run
+
+        running = asyncio.create_task(run(request_of(gate_file(tmp_path, 'on_fail = "ask"'), ask_minutes=1)))
+        flow_run = await paused(running)
+        async with get_client() as client:
+            key = flow_run.state.state_details.run_input_keyset["description"]
+            text: str = json.loads(await client.read_flow_run_input(flow_run.id, key))
+        await aresume_flow_run(flow_run.id, run_input=form("block"))
+        await running
+        return text
+
+    text = asyncio.run(read())
+
+    assert text.startswith("**NO-GO test: node-1/rank-3")
+    assert "The verdict is a FAIL. To launch anyway overrides it" in text
+    assert "This form cannot override a FAIL here" in text
+    assert "## Findings" in text
+
+
+def test_nobody_in_time_is_a_refusal(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends by itself under its own name, and its reason is in the record and on the page."""
+    monkeypatch.setattr(asking, "MINUTE_S", 0.5)
+    engine.parts = ["warn"]
+
+    state, outcome = gate_it(gate_file(tmp_path), ask_minutes=1)
+
+    assert ("Refused", Decision.REFUSED, 1) == (state.name, outcome.decision, outcome.code)
+    assert "nobody answered by" in outcome.reason and "nobody answered by" in page(tmp_path, outcome)
+    assert ("nobody", "block") == tuple(kept(tmp_path, outcome)["approval"][key] for key in ("via", "action"))
+    assert engine.idle
+
+
+@pytest.mark.parametrize(
+    ("user", "decision"),
+    [
+        pytest.param(BOB, Decision.OVERRIDDEN, marks=pytest.mark.long),
+        (ADA, Decision.REFUSED),
+        pytest.param("U0EVE", Decision.REFUSED, marks=pytest.mark.long),
+    ],
+)
+def test_only_an_overrider_overrides_a_fail(
+    tmp_path: Path, engine: Engine, user: str, decision: Decision
+) -> None:
+    """The Slack process resumes with the form; what it proved of the user decides."""
+    engine.parts = ["wrong"]
+    path = gate_file(tmp_path, 'on_fail = "ask"')
+
+    outcome = asyncio.run(with_slack(path, user, Action.LAUNCH, form("launch-anyway", approver=user)))
+
+    assert decision is outcome.decision
+    assert (decision is Decision.OVERRIDDEN) is (f"{outcome.gate_id}-train-1" in engine.jobs)
+
+
+def test_an_override_is_loud(tmp_path: Path, engine: Engine) -> None:
+    """Its state, its title, and the page to both sides say who launched against what; it is no PASS."""
+    engine.parts = ["wrong"]
+    path = gate_file(tmp_path, 'on_fail = "ask"', policy="reuse_pass_minutes = 60")
+
+    outcome = asyncio.run(with_slack(path, BOB, Action.LAUNCH, form("launch-anyway", approver=BOB)))
+
+    assert (Decision.OVERRIDDEN, 0) == (outcome.decision, outcome.code)
+    assert f"OVERRIDDEN by {BOB}" in page(tmp_path, outcome)
+    assert f"against the verdict, on the word of {BOB} (Slack): the run is short" in outcome.reason
+    approval = kept(tmp_path, outcome)["approval"]
+    assert (BOB, True, True) == (approval["who"], approval["verified"], approval["override"])
+    assert not list((tmp_path / "store" / "passes").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("may", "decision"),
+    [pytest.param("true", Decision.OVERRIDDEN, marks=pytest.mark.long), ("false", Decision.REFUSED)],
+)
+def test_the_form_overrides_where_the_gate_file_lets_it(
+    tmp_path: Path, engine: Engine, may: str, decision: Decision
+) -> None:
+    """Elsewhere the run is refused, and says why."""
+    engine.parts = ["wrong"]
+    path = gate_file(tmp_path, f'on_fail = "ask"\nform_may_override = {may}')
+
+    outcome = answered(request_of(path, ask_minutes=1), "launch-anyway")
+
+    assert decision is outcome.decision
+    assert ("it does not count: Prefect's form knows no users" in outcome.reason) is (may == "false")
+    assert (f"{outcome.gate_id}-train-1" in engine.jobs) is (may == "true")
+
+
+@pytest.mark.long
+def test_missing_evidence_may_be_overridden_too(tmp_path: Path, engine: Engine) -> None:
+    """Nobody could tell, and somebody takes it upon themselves."""
+    engine.parts = ["lone"]
+    path = gate_file(tmp_path, 'on_fail = "ask"')
+
+    outcome = asyncio.run(with_slack(path, BOB, Action.LAUNCH, form("launch-anyway", approver=BOB)))
+
+    assert Decision.OVERRIDDEN is outcome.decision
+
+
+@pytest.mark.long
+def test_a_fail_is_not_put_to_anybody_by_default(tmp_path: Path, engine: Engine) -> None:
+    """It is refused at once."""
+    engine.parts = ["wrong"]
+
+    _, outcome = gate_it(gate_file(tmp_path), ask_minutes=1)
+
+    assert (Decision.REFUSED, None, []) == (outcome.decision, outcome.answer, asked(tmp_path / "store"))
+
+
+@pytest.mark.long
+def test_observe_mode_asks_nobody(tmp_path: Path, engine: Engine) -> None:
+    """It launches, and says what it saw."""
+    engine.parts = ["wrong"]
+
+    _, outcome = gate_it(gate_file(tmp_path, 'on_fail = "ask"', policy='mode = "observe"'), ask_minutes=1)
+
+    assert (Decision.OBSERVED, []) == (outcome.decision, asked(tmp_path / "store"))
+
+
+def test_of_two_answers_the_stricter_stands(tmp_path: Path, engine: Engine) -> None:
+    """Slack says launch, the form says block."""
+    engine.parts = ["warn"]
+
+    outcome = asyncio.run(with_slack(gate_file(tmp_path), ADA, Action.LAUNCH, form("block", "no")))
+
+    assert Decision.REFUSED is outcome.decision
+    assert outcome.answer is not None and "Ada" == outcome.answer.who
+
+
+@pytest.mark.long
+def test_an_answer_in_the_store_is_found_without_a_resume(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Slack process could not reach Prefect: the gate looks for itself."""
+    monkeypatch.setattr(waiting, "STORE_S", 0.2)
+    engine.parts = ["warn"]
+    path = gate_file(tmp_path)
+
+    async def press() -> Outcome:
+        running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
+        await paused(running)
+        (question,) = asked(tmp_path / "store")
+        by_slack(tmp_path / "store", question, ADA, Action.LAUNCH)
+        return (await running)[1]
+
+    outcome = asyncio.run(press())
+
+    assert outcome.answer is not None
+    assert (Decision.LAUNCHED, ADA, True) == (outcome.decision, outcome.answer.who, outcome.answer.verified)
+
+
+def test_a_person_may_have_it_checked_again(tmp_path: Path, engine: Engine) -> None:
+    """New jobs, new evidence, and a new question if there is still one."""
+    engine.parts = ["warn", "warn", "healthy"]
+
+    outcome = answered(request_of(gate_file(tmp_path), ask_minutes=1), "check-again", "check-again")
+
+    assert (Decision.LAUNCHED, None) == (outcome.decision, outcome.answer)
+    assert [f"{outcome.gate_id}-check-{n}" for n in (1, 2, 3)] == [
+        job for job in engine.jobs if "-check-" in job
+    ]
+    assert 2 == len({question.key for question in asked(tmp_path / "store")})
+
+
+@pytest.mark.long
+def test_it_is_checked_again_only_so_often(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the answer is a refusal that says so."""
+    monkeypatch.setattr(asking, "RECHECKS", 1)
+    engine.parts = ["warn"]
+
+    outcome = answered(request_of(gate_file(tmp_path), ask_minutes=1), "check-again", "check-again")
+
+    assert Decision.REFUSED is outcome.decision
+    assert "the checks ran 1 times more already" in outcome.reason
+
+
+def test_a_run_that_is_cancelled_while_it_waits_ends(tmp_path: Path, engine: Engine) -> None:
+    """In Prefect, by a person: no job and no lease is left."""
+    engine.parts = ["warn"]
+
+    async def cancel() -> Any:
+        from prefect.client.orchestration import get_client
+        from prefect.states import Cancelling
+
+        from flows.gate import gate
+
+        path = gate_file(tmp_path)
+        running = asyncio.ensure_future(gate(request_of(path, ask_minutes=1), return_state=True))
+        flow_run = await paused(running)
+        async with get_client() as client:
+            await client.set_flow_run_state(flow_run.id, Cancelling())
+        return await running
+
+    state = asyncio.run(cancel())
+
+    assert state.is_cancelled()
+    assert engine.idle and not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_question_that_was_answered_is_not_asked_again(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes a gate over after the answer goes by it."""
+    engine.parts = ["warn"]
+    answers: list[Answer | None] = []
+    ask = asking.ask
+
+    async def twice(*given: Any) -> Answer | None:
+        answers.extend([await ask(*given), await ask(*given)])
+        return answers[-1]
+
+    monkeypatch.setattr("flows.gate.ask", twice)
+
+    answered(request_of(gate_file(tmp_path), ask_minutes=1), "launch-anyway")
+
+    assert answers[0] == answers[1] is not None
+    assert 1 == len(asked(tmp_path / "store"))
+
+
+@pytest.mark.parametrize(
+    ("approval", "said"),
+    [
+        ('overriders = []\non_fail = "ask"', "nobody may override a FAIL"),
+        ('on_fail = "ask"', "its nodes end on a FAIL"),
+    ],
+)
+def test_an_override_that_cannot_be_is_rejected(
+    tmp_path: Path, engine: Engine, approval: str, said: str
+) -> None:
+    """By the gate file, before anything starts."""
+    path = fake_gate(tmp_path, on_warn="ask")
+    path.write_text(path.read_text() + f"[approval]\n{approval}\n")
+    if "overriders" not in approval:
+        engine.placement, engine.keeps_s = Placement.IN_JOB, None
+
+    _, outcome = gate_it(path)
+
+    assert (2, True) == (outcome.code, said in outcome.reason), outcome.reason
+
+
+@pytest.mark.long
+def test_time_to_ask_is_wanted_for_a_fail_as_well(tmp_path: Path, engine: Engine) -> None:
+    """A pool that is kept for a shorter time than somebody has to answer."""
+    engine.keeps_s = 1200.0
+
+    _, outcome = gate_it(gate_file(tmp_path, 'on_fail = "ask"', on_warn="go"), ask_minutes=30)
+
+    assert 2 == outcome.code
+    assert '[approval] says on_fail = "ask"' in outcome.reason
+
+
+def test_a_late_answer_counts_as_none(tmp_path: Path) -> None:
+    """Whoever gave it."""
+    question = Question(1, "g", "g", "c", "r", "k", "said", False, 0.0, 10.0, (ADA,), ())
+    late = Answer(1, "g", "k", Action.LAUNCH, ADA, Via.SLACK, True, "a good reason", 10.5)
+
+    assert None is stands(question, [late])
+    assert dataclasses.replace(late, at=9.0) == stands(question, [late, dataclasses.replace(late, at=9.0)])

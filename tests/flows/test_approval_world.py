@@ -1,0 +1,189 @@
+"""A run that waits for a person, on a real server, database and worker: whatever is restarted, the answer is acted on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.lease import LeaseHeld
+from tasks.outcome import Decision, Outcome
+from tasks.overdue import wake
+from tasks.request import GateRequest
+from tasks.session import open_session
+from tasks.setting import open_setting
+from tests.flows.answering import asked, form, paused
+from tests.flows.driving import request_of, run
+from tests.flows.gates import runs, write_gate
+from tests.world import World
+
+WARNS = {"FAKE_NODE": "warn", "PRELAUNCH_GATES": ""}
+
+
+def started(world: World, path: Path, pool: str = "prelaunch", minutes: int = 5, **options: Any) -> str:
+    """A run of a gate whose nodes warn, of a deployment named after the test's folder."""
+    deployment = world.deploy("flows/gate.py:gate", path.parent.name, pool=world.pool(pool), **options)
+    return world.start(deployment, {"request": request(path, minutes)}, env=WARNS)
+
+
+def request(path: Path, minutes: int = 5) -> dict[str, Any]:
+    """The run's parameter."""
+    return {"gate_file": str(path), "advanced": {"ask_minutes": minutes}}
+
+
+def kept(path: Path, name: str) -> Any:
+    """A document of the one gate that the store holds."""
+    (folder,) = (path.parent / "store" / "gates").iterdir()
+    return json.loads((folder / name).read_bytes())
+
+
+def require_one_gate(path: Path) -> None:
+    """One gate ran its checks once on each of its two nodes, asked once, trained once, and left nothing."""
+    store = path.parent / "store"
+    assert 2 == runs(store)
+    assert 1 == len(asked(store)) == len(list((store / "gates").iterdir()))
+    assert 2 == sum(
+        log.read_text().count("trained") for log in store.glob("clusters/*/jobs/*-train-1/nodes/*/log")
+    )
+    assert not list((store / "leases").rglob("*.json"))
+
+
+def starts(world: World, run: str) -> int:
+    """How many processes the run had: each is pending first."""
+    states = world.api.get("/flow_run_states/", params={"flow_run_id": run}).json()
+    return sum(state["type"] == "PENDING" and state["name"] == "Pending" for state in states)
+
+
+def test_a_pause_survives_a_restart_of_server_and_worker(
+    tmp_path: Path, new_world: Callable[..., World]
+) -> None:
+    """The next worker goes on where it was: one gate, one check, one question, one training."""
+    world, path = new_world(), write_gate(tmp_path, on_warn="ask")
+    with world.worker() as first:
+        waits = started(world, path)
+        world.wait(waits, "Suspended")
+        first.terminate()
+        assert [] == first.started()
+    world.server.restart()
+
+    with world.worker():
+        assert "ACCEPT" == world.resume(waits, form("launch-anyway"))["status"]
+        world.wait(waits, "Launched")
+
+    require_one_gate(path)
+    approval = kept(path, "outcome.json")["approval"]
+    assert ("Ada", "prefect", False) == (approval["who"], approval["via"], approval["verified"])
+
+
+@pytest.mark.long
+def test_a_run_in_its_own_process_outlives_its_server(
+    tmp_path: Path, new_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks until the server is back, and goes on in place."""
+    monkeypatch.setenv("FAKE_NODE", "warn")
+    world, path = new_world(), write_gate(tmp_path, on_warn="ask")
+
+    async def through_a_restart() -> Outcome:
+        running = asyncio.create_task(run(request_of(path, ask_minutes=5)))
+        flow_run = await paused(running)
+        await asyncio.to_thread(world.server.stop)
+        await asyncio.sleep(5)
+        await asyncio.to_thread(world.server.start)
+        world.resume(str(flow_run.id), form("launch-anyway"))
+        return (await running)[1]
+
+    with world.here():
+        outcome = asyncio.run(through_a_restart())
+
+    require_one_gate(path)
+    assert outcome.answer is not None and ("Ada", Decision.LAUNCHED) == (outcome.answer.who, outcome.decision)
+
+
+@pytest.mark.long
+def test_a_deployment_with_a_limit_goes_on(tmp_path: Path, world_worker: World) -> None:
+    """Its slot is free while it waits, and the run gets it again."""
+    path = write_gate(tmp_path, on_warn="ask")
+
+    waits = started(world_worker, path, concurrency_limit=1)
+    world_worker.wait(waits, "Suspended")
+    world_worker.resume(waits, form("launch-anyway"))
+    world_worker.wait(waits, "Launched")
+
+    require_one_gate(path)
+    assert 2 == starts(world_worker, waits)
+
+
+@pytest.mark.long
+def test_a_waiting_run_that_is_cancelled_frees_the_cluster(tmp_path: Path, at_world: World) -> None:
+    """No process is there to hear of it: whoever looks next ends what it left, and says how it ended."""
+    path = write_gate(tmp_path, on_warn="ask")
+    with at_world.worker(pool=at_world.pool("cancelled")) as worker:
+        waits = started(at_world, path, pool="cancelled")
+        at_world.wait(waits, "Suspended")
+        worker.terminate()
+    at_world.set_state(waits, "CANCELLING")
+    at_world.wait(waits, "Cancelled")
+
+    said = wake(open_setting(GateRequest.model_validate(request(path))), waits)
+
+    assert "the cluster is free" in said
+    assert "ended in Prefect" in kept(path, "outcome.json")["reason"]
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+@pytest.mark.long
+def test_a_question_that_nobody_answers_is_refused(tmp_path: Path, new_world: Callable[..., World]) -> None:
+    """The reaper, ordered when the question was asked, wakes the run at its deadline."""
+    world, path = new_world(), write_gate(tmp_path, on_warn="ask")
+    world.deploy("flows/reap.py:reap", "reap", tags=["prelaunch"])
+    with world.worker():
+        waits = started(world, path, minutes=1)
+        world.wait(waits, "Suspended")
+        world.wait(waits, "Refused", timeout_s=110)
+
+    outcome = kept(path, "outcome.json")
+    assert ("nobody", 1) == (outcome["approval"]["via"], outcome["exit_code"])
+    (page,) = (tmp_path / "store" / "pages").glob(f"{outcome['gate_id']}.txt")
+    assert "nobody answered by" in page.read_text()
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+@pytest.mark.long
+def test_another_gate_is_told_who_waits(tmp_path: Path, at_world: World) -> None:
+    """For whom and until when; once that run is cancelled the next gate takes the cluster, and says how the first ended."""
+    path = write_gate(tmp_path, on_warn="ask")
+    with at_world.worker(pool=at_world.pool("told")):
+        waits = started(at_world, path, pool="told")
+        at_world.wait(waits, "Suspended")
+    wanted = GateRequest.model_validate(request(path))
+
+    with pytest.raises(LeaseHeld) as held:
+        open_session(wanted, "another-run")
+    at_world.set_state(waits, "CANCELLING")
+    with open_session(wanted, "another-run") as session:
+        gate_id = session.gate_id
+
+    assert f"flow run {waits} waits for a person's answer until" in str(held.value)
+    (first,) = (path for path in (tmp_path / "store" / "gates").iterdir() if path.name != gate_id)
+    assert "ended in Prefect" in json.loads((first / "outcome.json").read_bytes())["reason"]
+
+
+@pytest.mark.long
+def test_an_answer_about_something_else_launches_nothing(tmp_path: Path, world_worker: World) -> None:
+    """The policy was changed while the question waited."""
+    path = write_gate(tmp_path, on_warn="ask")
+    waits = started(world_worker, path)
+    world_worker.wait(waits, "Suspended")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text().replace("max_unfit_fraction = 0.5", "max_unfit_fraction = 0.4"))
+
+    world_worker.resume(waits, form("launch-anyway"))
+
+    message = world_worker.wait(waits, "Rejected")["state"]["message"]
+    assert "was changed while its question waited" in message
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+    assert not list(tmp_path.glob("store/clusters/*/jobs/*-train-*"))

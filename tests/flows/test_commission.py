@@ -1,0 +1,148 @@
+"""Commissioning on a real Prefect server and the real local launcher; only the checks' measurements are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.bands import load
+from tasks import lease as leases
+from tasks.acceptance import CommissionRequest
+from tasks.request import GateRequest
+from tasks.session import take
+from tasks.setting import open_setting
+from tests.flows.commissioning import write_cluster
+from tests.flows.driving import play
+from tests.flows.gates import processes_below, runs
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+def commission(*gate_files: Path, **more: Any) -> tuple[Any, list[Any], list[dict[str, Any]]]:
+    """Run the flow: its final state, its children's flow runs, and the rows of its table."""
+    request = CommissionRequest(gate_files=[str(path) for path in gate_files], profile="quick", **more)
+
+    async def run() -> tuple[Any, list[Any], list[dict[str, Any]]]:
+        from prefect import tags
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+
+        from flows.commission import commission as flow
+        from tasks.commissioning import _children_of
+
+        with tags("prelaunch"):
+            state = await flow(request, return_state=True)
+        async with get_client() as client:
+            run_id = state.state_details.flow_run_id
+            assert run_id is not None
+            children = await client.read_flow_runs(flow_run_filter=_children_of(run_id))
+            chosen = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run_id]))
+            found = await client.read_artifacts(artifact_filter=chosen)
+        # A table's cells are Markdown there.
+        return state, children, json.loads(html.unescape(str(found[0].data))) if found else []
+
+    return asyncio.run(run())
+
+
+def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path) -> None:
+    """A row a cluster, the worst first; the state is the worst's, and each was checked by a gate of its own."""
+    files = (
+        write_cluster(tmp_path, "good"),
+        write_cluster(tmp_path, "bad", "wrong"),
+        write_cluster(tmp_path, "mute", "silent"),
+    )
+    state, children, rows = commission(*files, learn=False)
+
+    assert ("Refused", "FAILED") == (state.name, state.type.value)
+    assert "1 of 3 clusters passed. REFUSED: NO-GO bad: node-1" in str(state.message)
+    assert [("REFUSED", "bad"), ("CANNOT TELL", "mute"), ("PASSED", "good")] == [
+        (row["result"], row["cluster"]) for row in rows
+    ]
+    assert {"gate good: 2 nodes, quick", "gate bad: 2 nodes, quick", "gate mute: 2 nodes, quick"} == {
+        child.name for child in children
+    }
+    assert {"Passed", "Refused", "CannotTell"} == {child.state_name for child in children}
+    assert all("prelaunch" in child.tags for child in children)
+    assert [] == processes_below(tmp_path)
+
+
+def test_nothing_is_launched_and_no_lease_is_left(tmp_path: Path) -> None:
+    """A commissioning checks; the training of the gate file does not run."""
+    state, _, rows = commission(write_cluster(tmp_path, "alone"), learn=False)
+
+    assert ("Passed", ["-"]) == (state.name, [row["baseline"] for row in rows])
+    store = tmp_path / "alone" / "store"
+    assert [] == list((store / "leases").rglob("*.json"))
+    assert [] == list(store.glob("clusters/*/jobs/*-train-*"))
+
+
+def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path) -> None:
+    """Neither its hardware's failure nor a pass: it cannot be told, and who holds it is said."""
+    file = write_cluster(tmp_path, "held")
+    setting = open_setting(GateRequest(gate_file=str(file)))
+    held = take(setting)
+    try:
+        # Another gate of this very process: only the flow run's file tells that it is not ours.
+        state, _, rows = commission(file, learn=False)
+    finally:
+        leases.release(setting.store, held)
+
+    assert ("CannotTell", "BUSY") == (state.name, rows[0]["result"])
+    assert held.lease.gate_id in rows[0]["why"]
+
+
+def test_go_reports_alone_teach_the_baseline(tmp_path: Path) -> None:
+    """It is kept in the store, says from how many reports, and the file that the gate is held to stays."""
+    file = write_cluster(tmp_path, "taught")
+    commission(file, learn=False)
+    (tmp_path / "taught" / "python").write_text(
+        (tmp_path / "taught" / "python").read_text().replace("healthy", "wrong")
+    )
+    commission(file, learn=False)
+    (tmp_path / "taught" / "python").write_text(
+        (tmp_path / "taught" / "python").read_text().replace("wrong", "healthy")
+    )
+    state, _, rows = commission(file)
+
+    made = load((tmp_path / "taught" / "store" / "baselines" / "taught.json").read_bytes())
+    assert ("Passed", 2) == (state.name, len(made.reports))
+    assert "from 2 go reports" in rows[0]["baseline"] and "[policy] baseline" in rows[0]["baseline"]
+
+
+def test_one_report_may_be_too_few_to_learn_from(tmp_path: Path) -> None:
+    """It is said, nothing is kept, and the cluster passed all the same."""
+    state, _, rows = commission(write_cluster(tmp_path, "new"), reports=1)
+
+    said = "not learned: 1 go report, and a band needs 8 values of machines that are fit"
+    assert ("Passed", said) == (state.name, rows[0]["baseline"])
+    assert not (tmp_path / "new" / "store" / "baselines").exists()
+
+
+def test_a_fresh_pass_does_not_stand_for_the_checks(tmp_path: Path) -> None:
+    """A gate may reuse it; a commissioning measures."""
+    file = write_cluster(tmp_path, "fresh", policy="reuse_pass_minutes = 60")
+    commission(file, learn=False)
+    commission(file, learn=False)
+
+    assert 4 == runs(tmp_path / "fresh" / "store")
+
+
+@pytest.mark.parametrize(("twice", "said"), [(True, "are both of cluster one"), (False, "cannot be read")])
+def test_what_is_wrong_in_one_gate_file_is_rejected(tmp_path: Path, twice: bool, said: str) -> None:
+    """Before anything starts, by the field's name or the file's."""
+    first = write_cluster(tmp_path, "one")
+    second = tmp_path / "two.toml"
+    if twice:
+        second.write_text(first.read_text())
+    state, children, _ = commission(first, second)
+
+    assert ("Rejected", []) == (state.name, children)
+    assert said in str(state.message)
+    assert 0 == runs(tmp_path / "one" / "store")

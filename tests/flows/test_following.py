@@ -1,0 +1,281 @@
+"""A run on a server is followed from elsewhere, and its verdict read from what it said, never from Prefect's state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.client.orchestration import PrefectClient
+
+from checks.report import dump
+from tasks import following
+from tasks.announce import announcement_of
+from tasks.announced import Announced, Unreadable, read
+from tasks.following import Followed, NoSuchRun
+from tasks.outcome import Outcome
+from tasks.progress import Progress
+from tasks.storereading import kept_report, kept_text
+from tests.flows.driving import Play, play, request_of, run
+from tests.flows.gates import write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend")
+
+
+async def _followed(path: Path, **more: Any) -> tuple[Outcome, Followed, UUID]:
+    state, outcome = await run(request_of(path, **more))
+    run_id = state.state_details.flow_run_id
+    said: list[Progress] = []
+    return outcome, await following.follow(run_id, said.append, 60.0), run_id
+
+
+@pytest.mark.parametrize(("part", "code"), [("healthy", 0), ("wrong", 1), ("silent", 3)])
+def test_the_exit_code_is_the_gates_own(tmp_path: Path, play: Play, part: str, code: int) -> None:
+    """Go, no-go and cannot-tell arrive with the verdict, and the report is the one that was judged."""
+    play(part)
+
+    outcome, followed, _ = asyncio.run(_followed(write_gate(tmp_path)))
+
+    said = followed.announced
+    assert said is not None and outcome.judged is not None, followed.why
+    assert (followed.final, said.code, outcome.code) == (True, code, code)
+    assert said.verdict == outcome.judged.verdict
+    report, missing = kept_report(said)
+    assert report is not None and (dump(report), missing) == (dump(outcome.judged.report), "")
+    assert "test" in (kept_text(said, "summary.md") or "")
+
+
+def test_a_rejected_request_says_so(tmp_path: Path) -> None:
+    """There is no gate and no verdict; the code is that of a rejection."""
+
+    async def rejected() -> Followed:
+        from flows.gate import gate
+
+        state = await gate(request_of(tmp_path / "none.toml"), return_state=True)
+        run_id = state.state_details.flow_run_id
+        assert run_id is not None
+        return await following.follow(run_id, lambda progress: None, 60.0)
+
+    followed = asyncio.run(rejected())
+
+    assert followed.state == "Rejected"
+    assert followed.announced is not None
+    assert (followed.announced.code, followed.announced.verdict) == (2, None)
+
+
+def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
+    """An id of another server is a clear error."""
+    nobody = UUID(int=7)
+
+    with pytest.raises(NoSuchRun, match="knows no flow run"):
+        asyncio.run(following.follow(nobody, lambda progress: None, 5.0))
+
+
+def test_a_report_that_was_changed_is_not_shown(tmp_path: Path) -> None:
+    """The verdict's digest says which report it is of."""
+    _, followed, _ = asyncio.run(_followed(write_gate(tmp_path)))
+    said = followed.announced
+    assert said is not None
+    report = tmp_path / "store" / "gates" / said.gate_id / "health_check_metrics.json"
+    report.write_bytes(report.read_bytes() + b" ")
+
+    found, why = kept_report(said)
+
+    assert found is None
+    assert "another one than was judged" in why
+
+
+def _written(folder: Path) -> tuple[Announced, dict[str, Any]]:
+    """A good announcement as it lies in the database."""
+
+    async def data() -> tuple[Announced, dict[str, Any]]:
+        _, followed, run_id = await _followed(write_gate(folder))
+        from prefect.client.orchestration import get_client
+
+        async with get_client() as client:
+            found = await announcement_of(client, run_id)
+        assert found is not None and isinstance(found.data, str) and followed.announced is not None
+        return followed.announced, json.loads(found.data.splitlines()[-2])
+
+    return asyncio.run(data())
+
+
+def _text(data: dict[str, Any]) -> str:
+    return f"said\n\n```json\n{json.dumps(data)}\n```\n"
+
+
+def test_an_announcement_that_contradicts_itself_is_no_go(tmp_path: Path) -> None:
+    """Zero without a verdict, with another answer, or of another version: unreadable, each of them."""
+    good, data = _written(tmp_path)
+    no_go = {**data["outcome"], "verdict": {**data["outcome"]["verdict"], "answer": "no_go"}}
+    bad = (
+        {**data, "schema_version": 2},
+        {**data, "phase": "ends"},
+        {**data, "exit_code": 7},
+        {**data, "exit_code": None},
+        {**data, "outcome": {**data["outcome"], "verdict": None}},
+        {**data, "outcome": {**data["outcome"], "decision": "refused"}},
+        {**data, "outcome": no_go},
+        {key: value for key, value in data.items() if key != "store"},
+    )
+
+    assert read(_text(data)) == good
+    for table in bad:
+        with pytest.raises(Unreadable):
+            read(_text(table))
+    with pytest.raises(Unreadable):
+        read("```json\n{\n```")
+    with pytest.raises(Unreadable):
+        read(json.dumps(data))
+
+
+def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> None:
+    """A run that is tried again and rejected, its announcement refused by the server, is not the go that it was before."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Failed
+
+    async def followed() -> tuple[Followed, Followed]:
+        _, before, run_id = await _followed(write_gate(tmp_path))
+        async with get_client() as client:
+            await client.set_flow_run_state(run_id, Failed(name="Rejected"), force=True)
+        return before, await following.follow(run_id, lambda progress: None, 60.0)
+
+    before, after = asyncio.run(followed())
+
+    assert before.announced is not None and before.announced.code == 0
+    assert (after.state, after.announced) == ("Rejected", None)
+    assert "a go, which is not how it ended" in after.why
+
+
+def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that was given is of waiting, whoever is waited for."""
+    import httpx
+
+    class Silent:
+        async def read_flow_run(self, run: UUID) -> None:
+            raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(following, "POLL_S", 0.01)
+    client: Any = Silent()
+
+    with pytest.raises(following.Unreachable, match="may go on"):
+        asyncio.run(
+            asyncio.wait_for(following.follow_run(client, UUID(int=7), lambda progress: None, 0.1), 20)
+        )
+
+
+def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
+    """A trigger that is interrupted while it starts a run ends that run all the same."""
+
+    async def found() -> tuple[UUID, UUID | None, UUID | None]:
+        from prefect.client.orchestration import get_client
+
+        from flows.gate import gate
+
+        async with get_client() as client:
+            flow = await client.create_flow(gate)
+            deployment = await client.create_deployment(flow, "by-key")
+            made = await client.create_flow_run_from_deployment(deployment, idempotency_key="pipeline-7")
+        return made.id, await following.find_started("pipeline-7"), await following.find_started("pipeline-8")
+
+    made, known, unknown = asyncio.run(found())
+
+    assert (known, unknown) == (made, None)
+
+
+class _Refuses(BaseHTTPRequestHandler):
+    """A server that answers everything with an error, and logs nothing."""
+
+    code = 418
+
+    def _refuse(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_error(self.code)
+
+    do_GET = do_POST = _refuse
+
+    def log_message(self, *said: object) -> None:
+        """Nowhere."""
+
+
+def test_a_password_in_the_server_s_address_is_not_repeated() -> None:
+    """The client's own words for an error name the whole address."""
+
+    async def cancelled(port: int) -> str:
+        async with PrefectClient(f"http://me:hunter2hunter2@127.0.0.1:{port}/api") as client:
+            return await following.cancel_run(client, uuid4())
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        said = asyncio.run(cancelled(server.server_port))
+        server.shutdown()
+        thread.join()
+
+    assert "418" in said and "[removed]@127.0.0.1" in said
+    assert "hunter2" not in said
+
+
+class _Locked(_Refuses):
+    """It wants another password."""
+
+    code = 401
+
+
+def test_a_wrong_password_is_said_at_once() -> None:
+    """Asking again would help nothing: neither who follows a run waits, nor is who starts one left without the remedy."""
+
+    async def said(port: int) -> list[str]:
+        async with PrefectClient(f"http://127.0.0.1:{port}/api") as client:
+            with pytest.raises(following.Unreachable) as watched:
+                await following.follow_run(client, uuid4(), lambda progress: None, 60.0)
+            with pytest.raises(following.FollowError) as started:
+                await following.start_run(client, "gate/local", {}, "")
+        return [str(watched.value), str(started.value)]
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Locked) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            words = asyncio.run(asyncio.wait_for(said(server.server_port), 30))
+        finally:
+            server.shutdown()
+            thread.join()
+
+    assert ["Set PREFECT_API_AUTH_STRING" in one for one in words] == [True, True], words
+
+
+class _Elsewhere(_Refuses):
+    """The address is of the pages, and not of the API."""
+
+    code = 404
+
+
+def test_an_address_without_its_api_is_not_a_deployment_that_is_missing() -> None:
+    """A server's pages answer 404 as the API does for what it does not know."""
+
+    async def said(port: int) -> list[str]:
+        async with PrefectClient(f"http://127.0.0.1:{port}") as client:
+            with pytest.raises(NoSuchRun) as watched:
+                await following.follow_run(client, uuid4(), lambda progress: None, 60.0)
+            with pytest.raises(NoSuchRun) as started:
+                await following.start_run(client, "gate/local", {}, "")
+        return [str(watched.value), str(started.value)]
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            words = asyncio.run(asyncio.wait_for(said(server.server_port), 30))
+        finally:
+            server.shutdown()
+            thread.join()
+
+    assert ["ends in /api" in one for one in words] == [True, True], words

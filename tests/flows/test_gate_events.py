@@ -1,0 +1,232 @@
+"""Events of gates on a real server, and what reacts to them; what cannot be emitted changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.cli import gate as cli
+from tasks import ending, events
+from tasks.events import CULPRITS, TEXT_CHARACTERS, About, Event, emit
+from tasks.question import Question
+from tasks.setting import open_setting
+from tests.flows.answering import REASON, asked, form
+from tests.flows.driving import Play, gate_it, play, request_of, run
+from tests.flows.gates import write_gate
+from tests.flows.reapers import failed_actions
+from tests.world import ROOT, World
+from tests.world_processes import until
+
+__all__ = ["play"]
+DOCS = ROOT / "docs" / "events.md"
+ABOUT = About("c", "g", "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
+REACTING = """
+from prefect import flow
+
+@flow
+def drain(cluster: str, nodes: list[str]) -> None: ...
+"""
+
+
+def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
+    at_world: World, tmp_path: Path, play: Play
+) -> None:
+    """The automation of docs/events.md starts a deployment with the nodes that are to blame."""
+    (tmp_path / "drain.py").write_text(REACTING, encoding="utf-8")
+    drain = at_world.deploy(
+        "drain.py:drain", "drain", folder=tmp_path, pool=at_world.pool("drain"), triggers=_shown()
+    )
+    play("wrong")
+
+    _, outcome = gate_it(write_gate(tmp_path / "gate"))
+
+    refused = _of_gate(at_world, Event.REFUSED, outcome.gate_id)
+    payload = refused["payload"]
+    assert {"prefect.resource.id": "prelaunch.cluster.test", "prefect.resource.name": "test"} == refused[
+        "resource"
+    ]
+    assert f"prefect.flow-run.{payload['flow_run_id']}" in {
+        one["prefect.resource.id"] for one in refused["related"]
+    }
+    said = ("refused", "no_go", "FAIL", 1, ["node-1"])
+    assert said == tuple(payload[key] for key in ("decision", "answer", "level", "exit_code", "culprits"))
+    assert payload["headline"].startswith("NO-GO test") and payload["report"].endswith(".json")
+    assert {"cluster": "test", "nodes": ["node-1"]} == _started(at_world, drain)["parameters"]
+    assert [] == failed_actions(at_world, "drain")
+
+
+def test_a_go_is_started_and_gone(at_world: World, tmp_path: Path, play: Play) -> None:
+    """Two events of one gate, in this order."""
+    _, outcome = gate_it(write_gate(tmp_path))
+
+    started, gone = (_of_gate(at_world, event, outcome.gate_id) for event in (Event.STARTED, Event.GO))
+    assert started["occurred"] < gone["occurred"]
+    assert (2, "quick", True) == tuple(started["payload"][key] for key in ("nodes", "profile", "launches"))
+    assert ("launched", "succeeded") == (gone["payload"]["decision"], gone["payload"]["training_state"])
+
+
+def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, play: Play) -> None:
+    """Who answered, how, and why."""
+    play("warn")
+    request = request_of(write_gate(tmp_path, on_warn="ask"), ask_minutes=5)
+
+    async def answered() -> Question:
+        running = asyncio.create_task(run(request))
+        while not (questions := asked(tmp_path / "store")):
+            await asyncio.sleep(0.05)
+        run_id = questions[0].flow_run_id
+        await asyncio.to_thread(at_world.wait, run_id, "PAUSED", timeout_s=20)
+        await asyncio.to_thread(at_world.resume, run_id, form("launch-anyway"))
+        await running
+        return questions[0]
+
+    question = asyncio.run(answered())
+
+    first, second = (_of_gate(at_world, event, question.gate_id) for event in (Event.ASKED, Event.ANSWERED))
+    assert (question.key, False, "ask") == tuple(
+        first["payload"][key] for key in ("key", "override", "answer")
+    )
+    said = (question.key, "launch-anyway", "Ada", "prefect", False, REASON)
+    keys = ("key", "action", "who", "via", "verified", "reason")
+    assert said == tuple(second["payload"][key] for key in keys)
+
+
+def test_a_rejected_request_is_an_event_of_its_cluster(at_world: World, tmp_path: Path, play: Play) -> None:
+    """Of an unknown one where the gate file cannot be read."""
+    asyncio.run(run(request_of(write_gate(tmp_path), "cluster.declared.nodez=1")))
+
+    (rejected,) = [
+        event
+        for event in at_world.wait_events(Event.REJECTED)
+        if str(tmp_path) in event["payload"]["gate_file"]
+    ]
+    assert "prelaunch.cluster.unknown" == rejected["resource"]["prefect.resource.id"]
+    assert "cluster.declared.nodez" in rejected["payload"]["headline"]
+
+
+def test_a_gate_of_a_terminal_is_watched_like_any_other(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a server its run bears the tag that automations look for, and its heart beats as often as theirs."""
+    path = write_gate(tmp_path)
+    environment = {**world.environment(FAKE_NODE="healthy"), "PREFECT_LOGGING_LEVEL": "WARNING"}
+    environment.pop("PREFECT_FLOWS_HEARTBEAT_FREQUENCY")
+    words = (sys.executable, "-m", "flows.cli.main", "gate", str(path))
+    done = subprocess.run(
+        words, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert 0 == done.returncode, done.stderr
+    (kept,) = (tmp_path / "store" / "gates").iterdir()
+    run_id = _of_gate(world, Event.GO, kept.name)["payload"]["flow_run_id"]
+    assert ["prelaunch"] == world.run(run_id)["tags"]
+    for name in ("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "PREFECT_API_URL"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PREFECT_API_URL", world.url)
+    with ExitStack() as stack:
+        assert cli._server(open_setting(request_of(path)), stack) is None
+    assert "30" == os.environ["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
+
+
+def test_an_event_that_cannot_be_emitted_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing else changes."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("no server")
+
+    monkeypatch.setattr(events, "emit_event", broken)
+    monkeypatch.setattr(events.LOG, "handlers", [caplog.handler])
+    emit(Event.GO, ABOUT, {})
+
+    assert "event prelaunch.gate.go was not emitted: no server" in caplog.text
+
+
+def test_a_payload_is_short_and_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a verdict says."""
+    sent: list[dict[str, Any]] = []
+
+    def keep(*_: object, **said: Any) -> object:
+        sent.append(said)
+        return said
+
+    monkeypatch.setattr(events, "emit_event", keep)
+    monkeypatch.setenv("SOME_TOKEN", "hunter2hunter2")
+    emit(Event.REFUSED, ABOUT, {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]})
+
+    payload = sent[0]["payload"]
+    assert "hunter2" not in str(payload) and len(payload["headline"]) == TEXT_CHARACTERS
+    assert CULPRITS < 100
+
+
+def test_the_page_lists_every_event() -> None:
+    """And no other."""
+    told = re.findall(r"^\| `(prelaunch\.gate\.\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert [event.value for event in Event] == told
+
+
+def test_the_automations_know_the_names_that_gates_end_with() -> None:
+    """An end by another name would start a reaper for every gate that ended well."""
+    file = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text(encoding="utf-8"))
+    (reap,) = [one for one in file["deployments"] if one["name"] == "reap"]
+    expected = set(reap["triggers"][0]["expect"])
+
+    names = {
+        *ending.DONE_NAMES.values(),
+        *ending.FAILED_NAMES.values(),
+        "TrainingFailed",
+        "NoCapacity",
+        "Rejected",
+    }
+    assert {f"prefect.flow-run.{name}" for name in names} <= expected
+    assert {
+        "prefect.flow-run.heartbeat",
+        "prefect.flow-run.Crashed",
+        "prefect.flow-run.Cancelled",
+    } <= expected
+
+
+def _shown() -> list[Any]:
+    """The triggers that the page shows."""
+    from prefect.cli.deploy._triggers import _initialize_deployment_triggers
+
+    text = DOCS.read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(triggers:.*?)```", text, re.DOTALL)
+    return _initialize_deployment_triggers("drain", yaml.safe_load(block)["triggers"])
+
+
+def _of_gate(world: World, event: Event, gate_id: str) -> dict[str, Any]:
+    """The event of that gate, once it is there."""
+    found: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        found[:] = [one for one in world.events(event.value) if one["payload"]["gate_id"] == gate_id]
+        return bool(found)
+
+    until(there, 15, world.log, f"{event.value} of {gate_id}", 0.2)
+    return found[0]
+
+
+def _started(world: World, deployment: str) -> dict[str, Any]:
+    """The first run of a deployment."""
+    found: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        body = {"flow_runs": {"deployment_id": {"any_": [deployment]}}}
+        found[:] = world.api.post("/flow_runs/filter", json=body).json()
+        return bool(found)
+
+    until(there, 15, world.log, "the deployment was started", 0.2)
+    return found[0]

@@ -1,0 +1,164 @@
+"""A gate that tells people in Slack, from its first look to its end, over real HTTP against a stand-in of Slack."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.notifiers import slack as notifier_module
+from tasks.outcome import Decision
+from tests.fakes.slack.server import Failure, SlackServer, slack_server
+from tests.flows.answering import answer_all, form
+from tests.flows.driving import Play, gate_it, play, request_of, run
+from tests.flows.gates import processes_below, write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+@pytest.fixture
+def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlackServer]:
+    """A workspace with #gates, and its token where the gate file says that it is."""
+    with slack_server() as started:
+        started.channel("gates")
+        monkeypatch.setenv("SLACK_BOT_TOKEN", started.token)
+        yield started
+
+
+def gate_with(slack: SlackServer, folder: Path, on_warn: str = "go", more: str = "") -> Path:
+    """A gate file that tells Slack."""
+    path = write_gate(folder, on_warn=on_warn)
+    tables = f'[notify]\norder = ["slack"]\nowner = ["slack"]\n[notify.slack]\nchannel = "#gates"\napi_url = "{slack.url}"\n'
+    tables += 'mention = ["U123"]\nowner_mention = ["U789"]\n'
+    path.write_text(f"{path.read_text()}\n{tables}{more}", encoding="utf-8")
+    return path
+
+
+def test_a_refused_gate_is_one_message(
+    slack: SlackServer,
+    tmp_path: Path,
+    play: Play,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In its final state, with a thread and a picture; and the token is kept nowhere."""
+    caplog.set_level(logging.DEBUG)
+    play("wrong")
+
+    _, outcome = gate_it(gate_with(slack, tmp_path))
+
+    message = slack.only()
+    assert message.text.startswith("NO-GO test: node node-1, rank 3: wrong_elements is")
+    assert message.past[0].startswith("looking at test, ")
+    calls = [reply for reply in slack.thread(message) if reply.broadcast]
+    assert [call.text.partition(" ")[0] for call in calls] == ["<@U123>"]
+    (picture,) = slack.pictures(message)
+    assert picture.data is not None and picture.data.startswith(b"\x89PNG")
+    said = json.loads((tmp_path / f"store/gates/{outcome.gate_id}/told/refused.json").read_bytes())
+    assert any("https://stand-in.slack.com/" in line for line in said["told"])
+    texts = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [text for text in texts if slack.token.encode() in text]
+    out, err = capfd.readouterr()
+    assert slack.token not in f"{caplog.text}{out}{err}"
+
+
+def test_what_nobody_can_tell_calls_the_owner(slack: SlackServer, tmp_path: Path, play: Play) -> None:
+    """Missing evidence is not the hardware on-call's business."""
+    play("silent")
+
+    gate_it(gate_with(slack, tmp_path))
+
+    message = slack.only()
+    assert message.text.startswith("CANNOT TELL test: ")
+    (call,) = [reply for reply in slack.thread(message) if reply.broadcast]
+    assert call.text.startswith("<@U789> CANNOT TELL")
+
+
+def test_a_go_calls_nobody(slack: SlackServer, tmp_path: Path) -> None:
+    """The message says go, and no reply mentions or is sent to the channel."""
+    gate_it(gate_with(slack, tmp_path))
+
+    message = slack.only()
+    assert message.text.startswith("GO test: 2 of 2 nodes")
+    assert not [reply for reply in slack.thread(message) if reply.broadcast or "<@" in reply.text]
+
+
+def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: Path, play: Play) -> None:
+    """Buttons while it waits; then the same message says how it ended, and the thread who decided and why."""
+    play("warn")
+    path = gate_with(slack, tmp_path, on_warn="ask", more='[approval]\napprovers = ["U789"]\n')
+    seen: list[list[str]] = []
+
+    async def answer() -> Decision | None:
+        running = asyncio.create_task(
+            answer_all(request_of(path, ask_minutes=1), form("launch-anyway", "it is short"))
+        )
+        while not seen and not running.done():
+            await asyncio.sleep(0.02)
+            seen.extend(list(m.actions) for m in slack.posted() if m.actions)
+        return (await running)[1].decision
+
+    assert asyncio.run(answer()) is Decision.LAUNCHED
+
+    message = slack.only()
+    assert seen[0] == ["prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"]
+    assert message.text.startswith(
+        "launched on the word of Ada (Prefect's form, unverified): ASK test: node node-1"
+    )
+    assert message.actions == {}
+    assert (
+        len(
+            [reply for reply in slack.thread(message) if "Ada" in reply.text and "it is short" in reply.shown]
+        )
+        == 1
+    )
+
+
+@pytest.mark.parametrize("failure", [Failure.HANG, pytest.param(Failure.RESET, marks=pytest.mark.long)])
+def test_without_slack_nothing_else_changes(
+    slack: SlackServer, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch, failure: Failure
+) -> None:
+    """Down for the whole run: the same verdict and exit code, hardly later, the page is kept, and the failure is said."""
+    monkeypatch.setattr(notifier_module, "SEND_S", 1.0)
+    monkeypatch.setattr(notifier_module, "SHOW_S", 0.4)
+    play("wrong")
+    begun = time.monotonic()
+    gate_it(write_gate(tmp_path / "plain"))
+    plain_s = time.monotonic() - begun
+    slack.fail(failure, times=10_000)
+
+    begun = time.monotonic()
+    state, outcome = gate_it(gate_with(slack, tmp_path / "told"))
+
+    assert (state.name, outcome.decision, outcome.code) == ("Refused", Decision.REFUSED, 1)
+    assert time.monotonic() - begun < plain_s + 8
+    kept = tmp_path / "told/store"
+    said = json.loads((kept / f"gates/{outcome.gate_id}/told/refused.json").read_bytes())
+    assert any("does not answer" in line for line in said["failed"])
+    assert (kept / f"pages/{outcome.gate_id}.txt").read_text().startswith("NO-GO test")
+
+
+def test_a_cancelled_gate_does_not_seem_to_run_on(slack: SlackServer, tmp_path: Path, play: Play) -> None:
+    """Nobody is paged, and the message says that the run stopped."""
+    play("hang")
+    path = gate_with(slack, tmp_path)
+
+    async def cancel() -> None:
+        running = asyncio.create_task(run(request_of(path)))
+        while len(processes_below(tmp_path)) < 3:
+            await asyncio.sleep(0.05)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    assert slack.only().text.startswith("stopped test")
+    assert slack.thread(slack.only()) == []

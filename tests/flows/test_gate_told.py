@@ -1,0 +1,197 @@
+"""A gate that tells people: by real services, with secrets of the Prefect server, and an end that none of it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import deliver as delivering
+from tasks.notifiers.base import NotifyError
+from tasks.notifiers.pagerduty import PagerDutyNotifier
+from tasks.outcome import Decision, Outcome
+from tasks.redact import redact
+from tasks.references import secret
+from tasks.session import Session
+from tests.fakes.pagerduty import PagerDuty, pagerduty_server
+from tests.flows.driving import Play, gate_it
+from tests.flows.driving import play as play
+from tests.flows.gates import write_gate
+from tests.prefect_backend import prefect_backend as prefect_backend
+from tests.prefect_backend import template_dir as template_dir
+
+pytestmark = pytest.mark.usefixtures("prefect_backend")
+
+
+@pytest.fixture
+def pagerduty() -> Iterator[PagerDuty]:
+    """The service."""
+    with pagerduty_server() as server:
+        yield server
+
+
+def told_gate(
+    folder: Path, pagerduty: PagerDuty, hardware: str = "env:PD", owner: str = "env:PD_OWNER"
+) -> Path:
+    """A gate file whose both sides have PagerDuty."""
+    path = write_gate(folder)
+    tables = f"""
+[notify]
+order = ["pagerduty"]
+owner = ["pagerduty"]
+[notify.pagerduty]
+routing_key = "{hardware}"
+owner_routing_key = "{owner}"
+url = "{pagerduty.url}"
+"""
+    path.write_text(path.read_text(encoding="utf-8") + tables, encoding="utf-8")
+    return path
+
+
+def kept(folder: Path, outcome: Outcome, name: str) -> Any:
+    """A file of the gate in the store."""
+    return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_text())
+
+
+def save_block(name: str, value: str) -> None:
+    """As a person does in the UI."""
+    from prefect.blocks.system import Secret
+    from pydantic import SecretStr
+
+    async def save() -> None:
+        await Secret(value=SecretStr(value)).save(name, overwrite=True)
+
+    asyncio.run(save())
+
+
+def test_an_incident_opens_with_a_refusal_and_closes_with_a_go(
+    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The culprit's, on the hardware's service; the routing key comes from a block of the server and is in no record."""
+    key, owner = pagerduty.service(), pagerduty.service()
+    save_block("pd-hardware", key)
+    monkeypatch.setenv("PD_OWNER", owner)
+    path = told_gate(tmp_path, pagerduty, hardware="block:secret/pd-hardware")
+    play("wrong")
+    _, outcome = gate_it(path)
+    (incident,) = pagerduty.open(key)
+
+    assert ("prelaunch/test/node-1", "critical") == (incident.dedup_key, incident.payload["severity"])
+    assert ["pagerduty: incident prelaunch/test/node-1"] == kept(tmp_path, outcome, "outcome.json")["told"][
+        "told"
+    ]
+    play("healthy")
+    _, outcome = gate_it(path)
+
+    assert ([], []) == (pagerduty.open(key), pagerduty.incidents[owner])
+    assert ["pagerduty: 1 incident resolved"] == kept(tmp_path, outcome, "outcome.json")["told"]["told"]
+    assert [] == [file for file in (tmp_path / "store").rglob("*.*") if key.encode() in file.read_bytes()]
+
+
+def test_cannot_tell_calls_the_owner(
+    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody's hardware."""
+    key, owner = pagerduty.service(), pagerduty.service()
+    monkeypatch.setenv("PD", key)
+    monkeypatch.setenv("PD_OWNER", owner)
+    play("silent")
+    _, outcome = gate_it(told_gate(tmp_path, pagerduty))
+
+    assert (Decision.CANNOT_TELL, 3) == (outcome.decision, outcome.code)
+    assert ([], ["prelaunch/test/cannot-tell"]) == (
+        pagerduty.incidents[key],
+        [incident.dedup_key for incident in pagerduty.open(owner)],
+    )
+
+
+def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
+    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The go is a go, and resolves; what is left is another matter, which it does not resolve."""
+
+    def kept_on(self: Session) -> None:
+        self.unreleased[:] = ["the machines of g-1 may still be kept: throttled"]
+
+    monkeypatch.setattr(Session, "release", kept_on)
+    monkeypatch.setenv("PD", pagerduty.service())
+    monkeypatch.setenv("PD_OWNER", owner := pagerduty.service())
+    _, outcome = gate_it(told_gate(tmp_path, pagerduty))
+    (incident,) = pagerduty.open(owner)
+
+    assert (0, f"prelaunch/test/machines-still-paid-for/{outcome.gate_id}") == (
+        outcome.code,
+        incident.dedup_key,
+    )
+    assert incident.payload["summary"].startswith("MACHINES MAY STILL BE PAID FOR: the machines of g-1")
+
+
+def test_what_is_missing_is_known_at_the_start(
+    tmp_path: Path,
+    play: Play,
+    pagerduty: PagerDuty,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """On stderr and in the record, before anything is wrong; the gate goes on."""
+    monkeypatch.delenv("PD", raising=False)
+    _, outcome = gate_it(told_gate(tmp_path, pagerduty, owner="block:secret/nobody-made-it"))
+    missing = kept(tmp_path, outcome, "told/ways.json")["missing"]
+
+    assert ["block:secret/nobody-made-it", "env:PD"] == sorted(missing)
+    assert 0 == outcome.code
+    assert (
+        "may not be able to tell somebody: the environment variable PD is not set" in capfd.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("part", ["hangs", "no page"])
+def test_no_failure_to_tell_changes_the_end(
+    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """The verdict, the exit code and the state are the verdict's own; what failed is in the outcome."""
+    released = threading.Event()
+
+    def defect(*_: object) -> str:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setenv("PD", pagerduty.service())
+    monkeypatch.setenv("PD_OWNER", pagerduty.service())
+    if part == "hangs":
+        monkeypatch.setattr(delivering, "LIMIT_S", 1.0)
+        monkeypatch.setattr(PagerDutyNotifier, "send", lambda self, page: released.wait() and "")
+    else:
+        monkeypatch.setattr("tasks.page.page_of", defect)
+    play("wrong")
+    state, outcome = gate_it(told_gate(tmp_path, pagerduty))
+    released.set()
+    told = kept(tmp_path, outcome, "outcome.json")["told"]
+
+    assert ("Refused", 1, Decision.REFUSED) == (state.name, outcome.code, outcome.decision)
+    assert (part != "no page") == bool(told["failed"])
+
+
+def test_a_block_is_read_from_a_running_loop_and_from_a_thread() -> None:
+    """A session ends in its flow's own thread, where a loop runs. What was read is taken out of every text."""
+    save_block("of-digits", "31415926535")
+
+    async def flow() -> tuple[str, str]:
+        return secret("block:secret/of-digits"), await asyncio.to_thread(secret, "block:secret/of-digits")
+
+    assert ("31415926535", "31415926535") == asyncio.run(flow())
+    assert "key [removed]" == redact("key 31415926535", {})
+
+
+def test_a_block_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """With what to do."""
+    caplog.set_level(logging.CRITICAL)
+    with pytest.raises(
+        NotifyError, match=r"block secret/nobody-made-it cannot be read .*Create it in Prefect's UI"
+    ):
+        secret("block:secret/nobody-made-it")

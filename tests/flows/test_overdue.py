@@ -1,0 +1,83 @@
+"""A question that nobody can act on any more is closed from outside: refused, kept, paged, whatever changed meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks import lease as leases
+from tasks.lease import Asking, LeaseLost
+from tasks.overdue import close
+from tasks.question import Question, keep_question
+from tasks.session import open_session
+from tasks.setting import open_setting
+from tests.flows.driving import Play, gate_it, play, request_of
+from tests.flows.gates import write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+from tests.tasks.test_lease import DEAD
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend")
+RUN = "00000000-0000-0000-0000-000000000007"
+
+
+def _parked(folder: Path, deadline: float) -> tuple[Path, str]:
+    """A gate that warned and whose process is gone, with a question that is open until `deadline`; the gate file and its id."""
+    path = write_gate(folder, on_warn="ask")
+    _, outcome = gate_it(path)
+    setting, gate_id = open_setting(request_of(path)), outcome.gate_id
+    (folder / "store" / "gates" / gate_id / "outcome.json").unlink()
+    keep_question(
+        setting.store,
+        Question(1, gate_id, "test", "test", RUN, "k", "said", False, deadline - 60, deadline, (), ()),
+    )
+    with open_session(request_of(path), RUN) as session:
+        lease = dataclasses.replace(session.keeper.lease, gate_id=gate_id, owner=DEAD)
+    held = leases.acquire(setting.store, lease, lambda _: (), lambda _: None)
+    bound = leases.bind(setting.store, held, RUN)
+    leases.ask(setting.store, bound, Asking("k", "d", deadline, deadline + 600))
+    return path, gate_id
+
+
+def _let_warnings_go(folder: Path) -> None:
+    policy = folder / "policy.toml"
+    policy.write_text(policy.read_text().replace('on_warn = "ask"', 'on_warn = "go"'))
+
+
+def test_it_is_refused_though_the_policy_would_let_it_go_now(tmp_path: Path, play: Play) -> None:
+    """Judged anew the answer is go; nobody said so while it was asked, and the next gate must not break on it."""
+    play("warn")
+    path, gate_id = _parked(tmp_path, time.time() - 1)
+    _let_warnings_go(tmp_path)
+    setting = open_setting(request_of(path))
+    held = leases.of_run(setting.store, RUN)
+    assert held is not None
+
+    close(setting, held.lease)
+
+    kept = json.loads((tmp_path / "store" / "gates" / gate_id / "outcome.json").read_bytes())
+    assert (kept["decision"], kept["exit_code"]) == ("refused", 1)
+    leases.release(setting.store, held)
+
+
+def test_a_gate_file_that_was_changed_closes_the_question(tmp_path: Path, play: Play) -> None:
+    """The run is rejected; the gate that asked is kept as refused, and somebody is told why."""
+    play("warn")
+    path, gate_id = _parked(tmp_path, time.time() + 600)
+    _let_warnings_go(tmp_path)
+
+    with pytest.raises(LeaseLost, match="was changed while its question waited"):
+        open_session(request_of(path), RUN, resumed=True)
+
+    kept = json.loads((tmp_path / "store" / "gates" / gate_id / "outcome.json").read_bytes())
+    assert kept["decision"] == "refused"
+    assert "was changed while its question waited" in kept["approval"]["reason"]
+    assert (
+        "was changed while its question waited"
+        in (tmp_path / "store" / "pages" / f"{gate_id}.txt").read_text()
+    )
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))

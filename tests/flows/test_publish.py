@@ -1,0 +1,117 @@
+"""What a gate publishes: figures as artifacts, a picture in the store, and a trend; none of it decides anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import flow
+
+from tasks import artifacts, publish
+from tasks.outcome import Decision
+from tasks.render.picture import PictureUnavailable
+from tests.flows.driving import Play, gate_it, play, request_of, run
+from tests.flows.gates import write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+def _gates(folder: Path) -> list[Path]:
+    return sorted((folder / "store" / "gates").iterdir(), key=lambda path: path.stat().st_mtime)
+
+
+def test_the_figures_are_artifacts_under_stable_keys(tmp_path: Path, play: Play) -> None:
+    """Findings, bandwidths, pairs and the picture, which stands in its artifact and in the store alike."""
+    play("wrong")
+
+    async def read() -> dict[str | None, Any]:
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+
+        state, _ = await run(request_of(write_gate(tmp_path)))
+        async with get_client() as client:
+            chosen = ArtifactFilter(
+                flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id])
+            )
+            return {a.key: a for a in await client.read_artifacts(artifact_filter=chosen)}
+
+    found = asyncio.run(read())
+    (gate,) = _gates(tmp_path)
+
+    assert {
+        f"gate-{what}-test" for what in ("verdict", "findings", "nodes", "pairs", "picture", "report")
+    } <= set(found)
+    assert '"level": "FAIL"' in str(found["gate-findings-test"].data)
+    assert str(found["gate-picture-test"].data).startswith("data:image/png;base64,iVBOR")
+    assert (gate / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_node_s_name_is_no_markup_in_prefect_s_pages() -> None:
+    """Prefect's UI reads the cells of a table, and every description, as Markdown: no picture, link or HTML begins there."""
+    name = "node-1 ![x](http://evil.example/p.png) [y](javascript:z) <img src=x> www.evil.example `a` *b* _c_"
+
+    @flow
+    async def kept() -> tuple[Any, str]:
+        from prefect.client.orchestration import get_client
+
+        await artifacts.show_table(
+            "gate-hostile", [{"node": name, "rank": 3, "who": "ip-10-0-3-7 (of 2)"}], name
+        )
+        async with get_client() as client:
+            (made,) = [a for a in await client.read_artifacts() if a.key == "gate-hostile"]
+        return json.loads(str(made.data)), made.description or ""
+
+    ((row,), description) = asyncio.run(kept())
+
+    for text in (row["node"], description):
+        assert unescape(text) == name
+        assert not re.search(r"[\[\]<>`*]|://|www\.|\b_", text)
+    assert (3, "ip-10-0-3-7 (of 2)") == (row["rank"], row["who"])
+
+
+def test_without_the_extra_the_gate_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No picture, the same verdict."""
+
+    def none(*of: object) -> bytes:
+        raise PictureUnavailable("matplotlib is not installed")
+
+    monkeypatch.setattr(publish, "picture", none)
+    _, outcome = gate_it(write_gate(tmp_path))
+    (gate,) = _gates(tmp_path)
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert not (gate / "picture.png").exists() and (gate / "report.html").exists()
+
+
+def test_a_trend_that_cannot_be_made_is_said_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong in it, the verdict stands."""
+    monkeypatch.setattr(publish, "past_of", lambda *of: 1 / 0)
+    _, outcome = gate_it(write_gate(tmp_path))
+    (gate,) = _gates(tmp_path)
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert "The trend could not be made: ZeroDivisionError" in (gate / "report.html").read_text()
+
+
+@pytest.mark.long
+def test_a_second_gate_shows_the_first(tmp_path: Path, play: Play) -> None:
+    """The page has the cluster's earlier verdict, and its own as the last."""
+    path = write_gate(tmp_path)
+    play("wrong")
+    gate_it(path)
+    play("healthy")
+    gate_it(path)
+    page = (_gates(tmp_path)[-1] / "report.html").read_text()
+    strip = page.partition('<ol class="strip"')[2].partition("</ol>")[0]
+
+    assert strip.index("NO-GO") < strip.index("this one")
+    assert 2 == strip.count("<li")

@@ -1,0 +1,398 @@
+"""The reaper on a real Prefect server: what a dead run left is ended and told once, and what lives is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tasks import clearing, reaping
+from tasks import lease as leases
+from tasks.clearing import end_jobs
+from tasks.jobs import check_job
+from tasks.launchers.base import EngineUnavailable
+from tasks.launchers.local import LocalLauncher
+from tasks.life import life_of
+from tasks.owner import Owner, this_process
+from tasks.provision import submit
+from tasks.request import GateRequest
+from tasks.session import Session, open_session
+from tests.flows.driving import Play, play, request_of
+from tests.flows.gates import processes_below, write_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The times of a fleet are not those of a test; a job that a failing test left is ended."""
+    monkeypatch.setattr(reaping, "SILENT_S", 0.2)
+    monkeypatch.setattr(reaping, "SETTLE_S", 0.1)
+    monkeypatch.setattr(reaping, "LOOK_S", 0.05)
+    yield
+    monkeypatch.undo()
+    for job in tmp_path.glob("store/clusters/test/jobs/*"):
+        LocalLauncher(tmp_path / "store" / "clusters" / "test").cancel(job.name)
+
+
+def test_a_dead_run_is_crashed_its_jobs_end_and_its_owner_hears_once(tmp_path: Path, play: Play) -> None:
+    """However often somebody looks."""
+    play("hang")
+    request, run = _begun(tmp_path)
+    _abandoned(request, run)
+
+    first, second = _reaped(run, "silent"), _reaped(run, "crashed")
+
+    assert ("Reaped", "Crashed") == (first.name, _state(run).name), first.message
+    assert [] == processes_below(tmp_path)
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+    (page,) = (tmp_path / "store" / "pages").iterdir()
+    assert "gives no sign of life" in page.read_text() and "cluster test is free" in page.read_text()
+    assert "told before" in second.message
+
+
+def test_a_run_whose_process_lives_is_left_alone(tmp_path: Path, play: Play) -> None:
+    """No heartbeat is no proof: it renews its lease."""
+    play("hang")
+    request, run = _begun(tmp_path)
+    session = _checking(request, run)
+
+    state = _reaped(run, "silent")
+
+    assert ("LeftAlone", "Running") == (state.name, _state(run).name)
+    assert processes_below(tmp_path) and not (tmp_path / "store" / "pages").exists()
+    session.__exit__(None, None, None)
+    assert [] == processes_below(tmp_path)
+
+
+def test_an_engine_that_does_not_answer_is_asked_again_and_then_told(
+    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs may still run, the lease stays for whoever comes next, and the next look ends them."""
+    play("hang")
+    request, run = _begun(tmp_path)
+    _abandoned(request, run)
+    asked, real = [], LocalLauncher.cancel
+
+    def silent(self: LocalLauncher, name: str) -> None:
+        asked.append(name)
+        raise EngineUnavailable("the engine does not answer. See that it runs.")
+
+    monkeypatch.setattr(clearing, "end_jobs", end_jobs.with_options(retries=2, retry_delay_seconds=0))
+    monkeypatch.setattr(LocalLauncher, "cancel", silent)
+    first = _reaped(run, "silent")
+    monkeypatch.setattr(LocalLauncher, "cancel", real)
+    left = processes_below(tmp_path)
+    last = _reaped(run, "asked")
+
+    (page,) = (tmp_path / "store" / "pages").iterdir()
+    assert ("NotReaped", 3) == (first.name, len(asked) // 2), first.message
+    assert left and "may still run" in page.read_text()
+    assert ("Reaped", []) == (last.name, processes_below(tmp_path)), last.message
+
+
+def test_a_run_that_was_to_be_cancelled_is_cancelled(tmp_path: Path, play: Play) -> None:
+    """Whoever cancelled it knows: nobody is paged."""
+    play("hang")
+    request, run = _begun(tmp_path, "CANCELLING")
+    _abandoned(request, run)
+
+    state = _reaped(run, "silent")
+
+    assert ("Reaped", "Cancelled") == (state.name, _state(run).name), state.message
+    assert [] == processes_below(tmp_path) and not (tmp_path / "store" / "pages").exists()
+
+
+def test_a_run_that_handed_its_training_over_keeps_it(tmp_path: Path, play: Play) -> None:
+    """It completed; a lease that could not be given back then is no reason to end what runs."""
+    play("hang")
+    request, run = _begun(tmp_path)
+    _abandoned(request, run)
+    _set(run, "COMPLETED")
+
+    state = _reaped(run, "asked")
+    left = processes_below(tmp_path)
+
+    assert ("LeftAlone", True) == (state.name, bool(left)), state.message
+
+
+def test_jobs_that_somebody_adopted_are_his(
+    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the end another gate took them over: they are left to it."""
+    play("hang")
+    request, run = _begun(tmp_path)
+    _abandoned(request, run)
+    real = leases.of_run
+
+    def outrun(store: Any, flow_run_id: str) -> Any:
+        held = real(store, flow_run_id)
+        assert held is not None
+        leases.renew(store, held, 1.0)  # somebody else's write
+        return held
+
+    looked = asyncio.run(life_of(_setting(request).store, run))
+    monkeypatch.setattr(leases, "of_run", outrun)
+    said = clearing._end_jobs(_setting(request), run)
+    left = processes_below(tmp_path)
+
+    assert ("gone", "somebody else has taken its jobs over", True) == (looked.value, said, bool(left))
+
+
+def test_a_late_run_is_told_once(tmp_path: Path) -> None:
+    """Its gate's owner hears; nothing else is done."""
+    _, run = _begun(tmp_path, "SCHEDULED", "Late")
+
+    first, second = _reaped(run, "late"), _reaped(run, "late")
+
+    (page,) = (tmp_path / "store" / "pages").iterdir()
+    assert "nobody began run" in page.read_text() and "worker start" in page.read_text()
+    assert ("Reaped", "Late") == (first.name, _state(run).name)
+    assert "told before" in second.message
+
+
+def test_a_run_that_never_took_the_cluster_is_crashed_when_it_is_silent(tmp_path: Path) -> None:
+    """No lease, no heartbeat for longer than any process may be silent."""
+    _, run = _begun(tmp_path, "PENDING")
+
+    state = _reaped(run, "silent")
+
+    assert ("Reaped", "Crashed") == (state.name, _state(run).name), state.message
+    assert "it had no jobs" in state.message
+
+
+def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
+    """The gate file lies elsewhere: nothing is known of its process, so nothing is done."""
+    request, run = _begun(tmp_path)
+    Path(request.gate_file).unlink()
+
+    state = _reaped(run, "silent")
+
+    assert ("NotReaped", "Running") == (state.name, _state(run).name)
+    assert "Start reap where its gate file lies" in state.message
+
+
+def test_a_rejected_request_left_nothing(tmp_path: Path) -> None:
+    """A gate file with an error ends the run at once; that nobody can read it here either is no second failure."""
+    from flows.gate import gate
+
+    path = write_gate(tmp_path)
+    path.write_text(path.read_text().replace("[checks]", "[cheks]"))
+    rejected: Any = asyncio.run(gate(request_of(path), return_state=True))  # type: ignore[arg-type]
+    run = rejected.state_details.flow_run_id
+
+    state = _reaped(str(run), "silent")
+
+    assert ("Rejected", "LeftAlone") == (rejected.name, state.name), state.message
+
+
+def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, play: Play) -> None:
+    """It needs no process; once it was ended in Prefect its cluster is free."""
+    play("hang")
+    request, run = _begun(tmp_path, "PAUSED", "Suspended")
+    _abandoned(request, run)
+    store, held = _setting(request).store, leases.of_run(_setting(request).store, run)
+    assert held is not None
+    leases.ask(store, held, leases.Asking("k", "d", time.time() + 60, time.time() + 120))
+
+    waiting = _reaped(run, "silent")
+    kept = processes_below(tmp_path)
+    _set(run, "CANCELLED")
+    ended = _reaped(run, "cancelled")
+
+    assert ("LeftAlone", True) == (waiting.name, bool(kept)), waiting.message
+    assert ("Reaped", []) == (ended.name, processes_below(tmp_path)), ended.message
+    assert leases.of_run(store, run) is None
+
+
+def test_a_commissioning_that_died_is_crashed_with_the_gates_below_it(tmp_path: Path, play: Play) -> None:
+    """Each gate's owner hears of his gate; the whole tells nobody a second time."""
+    play("hang")
+    request = request_of(write_gate(tmp_path))
+    parent, child = asyncio.run(_commissioning(request))
+    _abandoned(request, child)
+
+    state = _reaped(parent, "silent")
+
+    assert ("Crashed", "Crashed") == (_state(parent).name, _state(child).name), state.message
+    assert [] == processes_below(tmp_path)
+    assert 1 == len(list((tmp_path / "store" / "pages").iterdir()))
+
+
+def test_a_commissioning_lives_while_a_gate_of_it_does(tmp_path: Path, play: Play) -> None:
+    """It holds no lease of its own: where no heartbeat arrives at all, those of its gates speak for it."""
+    play("hang")
+    request = request_of(write_gate(tmp_path))
+    parent, child = asyncio.run(_commissioning(request))
+    session = _checking(request, child)
+
+    state = _reaped(parent, "silent")
+
+    session.__exit__(None, None, None)
+    assert ("LeftAlone", "Running", "Running") == (state.name, _state(parent).name, _state(child).name)
+    assert not (tmp_path / "store" / "pages").exists()
+
+
+def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
+    """One of them may be of a `prelaunch serve` that has long ended: nobody would ever begin its run."""
+    from prefect.client.orchestration import get_client
+
+    from flows.reap import reap
+    from tasks.question import Question
+    from tasks.wakeup import schedule
+
+    asked = UUID(int=7)
+    question = Question(1, "g", "test", "test", str(asked), "k", "", False, 0.0, time.time() + 60, (), ())
+
+    async def ordered() -> tuple[set[UUID], list[UUID]]:
+        async with get_client() as client:
+            flow = await client.create_flow(reap)
+            made = {
+                await client.create_deployment(flow, name, tags=["prelaunch"]) for name in ("here", "reap")
+            }
+            for _ in range(2):
+                await schedule(client, asked, question)
+            runs = [run for run in await client.read_flow_runs() if run.flow_id == flow]
+            return made, [run.deployment_id for run in runs if run.deployment_id]
+
+    made, looks = asyncio.run(ordered())
+
+    assert sorted(made) == sorted(looks)
+
+
+@pytest.mark.parametrize("run", ["no-id", "3d0a1f6e-6e3f-4a4f-a1b5-3f7d5a3c1d11"])
+def test_a_run_that_nobody_knows_is_nothing(run: str) -> None:
+    """It was deleted, or it never was."""
+    assert "LeftAlone" == _reaped(run, "asked").name
+
+
+def test_a_run_of_another_flow_is_nothing(tmp_path: Path) -> None:
+    """A reaper that crashes starts no reaper."""
+    run = asyncio.run(_create({"flow_run_id": "x"}, "CRASHED", "Crashed", "reap"))
+
+    assert "LeftAlone" == _reaped(run, "crashed").name
+
+
+def test_a_page_whose_sender_died_is_sent_by_the_next(tmp_path: Path) -> None:
+    """The claim is two minutes old, and nothing was sent."""
+    _, run = _begun(tmp_path, "SCHEDULED", "Late")
+    claim = tmp_path / "store" / "runs" / run / "run_late.json"
+    claim.parent.mkdir(parents=True)
+    claim.write_text(json.dumps({"at": 1.0, "sent": False}))
+
+    _reaped(run, "late")
+
+    assert 1 == len(list((tmp_path / "store" / "pages").iterdir()))
+    assert json.loads(claim.read_text())["sent"] is True
+
+
+def _begun(folder: Path, kind: str = "RUNNING", name: str = "") -> tuple[GateRequest, str]:
+    """A request, and a flow run of it that the server believes to be in that state."""
+    request = request_of(write_gate(folder))
+    parameters = {"request": request.model_dump(mode="json")}
+    return request, asyncio.run(_create(parameters, kind, name or kind.capitalize(), "gate"))
+
+
+async def _create(parameters: dict[str, Any], kind: str, name: str, flow: str) -> str:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.objects import State, StateType
+
+    from flows.gate import gate
+    from flows.reap import reap
+
+    flows: dict[str, Any] = {"gate": gate, "reap": reap}
+    async with get_client() as client:
+        run = await client.create_flow_run(flows[flow], parameters=parameters)
+        state: State[Any] = State(type=StateType(kind), name=name)
+        await client.set_flow_run_state(run.id, state, force=True)
+        return str(run.id)
+
+
+async def _commissioning(request: GateRequest) -> tuple[str, str]:
+    """A commissioning that runs, and the gate below it: Prefect ties them by a task run."""
+    from prefect import task
+    from prefect.client.orchestration import get_client
+    from prefect.states import Running
+
+    from flows.commission import commission
+    from flows.gate import gate
+
+    whole = {"request": {"gate_files": [request.gate_file]}}
+    async with get_client() as client:
+        parent = await client.create_flow_run(commission, parameters=whole, state=Running())
+        tie = await client.create_task_run(task(name="gate")(lambda: None), parent.id, "0")
+        part = {"request": request.model_dump(mode="json")}
+        child = await client.create_flow_run(
+            gate, parameters=part, parent_task_run_id=tie.id, state=Running()
+        )
+    return str(parent.id), str(child.id)
+
+
+def _set(run: str, kind: str) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.objects import State, StateType
+
+    async def change() -> None:
+        async with get_client() as client:
+            state: State[Any] = State(type=StateType(kind))
+            await client.set_flow_run_state(UUID(run), state, force=True)
+
+    asyncio.run(change())
+
+
+def _checking(request: GateRequest, run: str) -> Session:
+    """A gate of this process that holds its cluster, and whose nodes hang."""
+    session = open_session(request, run)
+    job = session.keeper.lease.job("check")
+    submit(session, check_job(session.setting, session.gate_id, job))
+    session.remember(job)
+    session.keeper.start()
+    return session
+
+
+def _abandoned(request: GateRequest, run: str) -> None:
+    """The same of a process that died."""
+    session = open_session(request, run)
+    submit(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    dead: Owner = dataclasses.replace(this_process(run), pid=process.pid, start_ticks=1)
+    held = leases.of_run(session.setting.store, run)
+    assert held is not None
+    leases.come_back(session.setting.store, held, dead, held.lease.renewed_at)
+
+
+def _setting(request: GateRequest) -> Any:
+    from tasks.setting import open_setting
+
+    return open_setting(request)
+
+
+def _reaped(run: str, why: Any) -> Any:
+    from flows.reap import reap
+
+    return asyncio.run(_state_of(reap, run, why))
+
+
+async def _state_of(flow: Any, run: str, why: str) -> Any:
+    return await flow(run, why, return_state=True)
+
+
+def _state(run: str) -> Any:
+    from prefect.client.orchestration import get_client
+
+    async def read() -> Any:
+        async with get_client() as client:
+            return (await client.read_flow_run(UUID(run))).state
+
+    return asyncio.run(read())

@@ -1,0 +1,149 @@
+"""Whether a run is dead: every state, every sign of life; and leases that are renewed by clocks that differ."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from prefect.client.schemas.objects import StateType
+
+from tasks import lease as leases
+from tasks import life
+from tasks.lease import Held, Lease
+from tasks.life import FRESH_S, Life, life_of, patience_s
+from tasks.owner import Owner, this_process
+from tasks.reaping import Act, Why, judge
+from tasks.store.folder import FolderStore
+
+ELSEWHERE = Owner("far", "another boot pid:[1]", 7, 7, "run-1")
+ENGINE = leases.Engine("local", "{}", "/nowhere")
+
+
+@pytest.mark.parametrize("why", ["silent", "crashed", "cancelled", "asked"])
+@pytest.mark.parametrize("kind", [kind for kind in StateType if kind is not StateType.PAUSED])
+def test_a_run_whose_process_lives_is_left_alone(why: Why, kind: StateType) -> None:
+    """Whatever the server takes it for."""
+    assert Act.LEAVE is judge(why, kind, kind.value, Life.LIVES).act
+
+
+@pytest.mark.parametrize(
+    ("kind", "life", "act"),
+    [
+        (StateType.RUNNING, Life.GONE, Act.CRASH),
+        (StateType.RUNNING, Life.FREE, Act.CRASH),
+        (StateType.PENDING, Life.FREE, Act.CRASH),
+        (StateType.CRASHED, Life.GONE, Act.CRASH),
+        (StateType.CRASHED, Life.FREE, Act.CRASH),
+        (StateType.CANCELLING, Life.GONE, Act.CANCEL),
+        (StateType.CANCELLED, Life.GONE, Act.CLEAR),
+        (StateType.CANCELLED, Life.FREE, Act.LEAVE),
+        (StateType.FAILED, Life.GONE, Act.CLEAR),
+        (StateType.FAILED, Life.FREE, Act.LEAVE),
+        (StateType.COMPLETED, Life.GONE, Act.LEAVE),
+        (StateType.SCHEDULED, Life.FREE, Act.LEAVE),
+        (StateType.PAUSED, Life.GONE, Act.CRASH),
+        (StateType.PAUSED, Life.PARKED, Act.WAKE),
+        (StateType.CANCELLED, Life.PARKED, Act.WAKE),
+        (StateType.CRASHED, Life.PARKED, Act.WAKE),
+    ],
+)
+def test_a_run_without_a_process_gets_the_end_that_its_state_calls_for(
+    kind: StateType, life: Life, act: Act
+) -> None:
+    """COMPLETED may have handed its training over, which runs on; who waits for a person has no process."""
+    assert act is judge("silent", kind, kind.value, life).act
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "act"),
+    [
+        (StateType.SCHEDULED, "Late", Act.LATE),
+        (StateType.SCHEDULED, "Scheduled", Act.LEAVE),
+        (StateType.RUNNING, "Running", Act.LEAVE),
+    ],
+)
+def test_a_late_run_is_told_while_it_is_late(kind: StateType, name: str, act: Act) -> None:
+    """Who began meanwhile is not."""
+    assert act is judge("late", kind, name, Life.FREE).act
+
+
+def test_a_deadline_wakes_whoever_waits() -> None:
+    """Whether it still waits is found out by who wakes it."""
+    assert Act.WAKE is judge("deadline", StateType.PAUSED, "Suspended", Life.FREE).act
+
+
+def test_a_dead_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
+    """Its pid is nobody's, or somebody else's by now."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    store = FolderStore(tmp_path)
+    _lease(store, dataclasses.replace(this_process("run-1"), pid=process.pid, start_ticks=1), time.time())
+
+    assert Life.GONE is asyncio.run(life_of(store, "run-1"))
+
+
+def test_a_living_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
+    """However old its lease looks."""
+    store = FolderStore(tmp_path)
+    _lease(store, this_process("run-1"), time.time() - 3600)
+
+    assert Life.LIVES is asyncio.run(life_of(store, "run-1"))
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 3600.0])
+def test_a_lease_that_is_renewed_elsewhere_lives_whatever_the_clocks_say(
+    tmp_path: Path, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked at until a living keeper would have renewed it, and it does."""
+    monkeypatch.setattr(life, "LOOK_S", 0.01)
+    store = FolderStore(tmp_path)
+    held = _lease(store, ELSEWHERE, time.time() + ahead_s)
+
+    async def renewed() -> Life:
+        looking = asyncio.create_task(life_of(store, "run-1"))
+        await asyncio.sleep(0.05)
+        assert not looking.done()
+        leases.renew(store, held, time.time() + ahead_s)
+        return await looking
+
+    assert Life.LIVES is asyncio.run(renewed())
+
+
+def test_a_lease_that_nobody_renews_is_a_dead_mans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the time that a living keeper would have needed."""
+    monkeypatch.setattr(life, "LOOK_S", 0.01)
+    monkeypatch.setattr(life, "patience_s", lambda renewed_at, now: 0.05)
+    store = FolderStore(tmp_path)
+    _lease(store, ELSEWHERE, time.time() - 70)
+
+    assert Life.GONE is asyncio.run(life_of(store, "run-1"))
+
+
+def test_a_run_that_gave_its_lease_back_has_none(tmp_path: Path) -> None:
+    """Nothing is known from it."""
+    store = FolderStore(tmp_path)
+    leases.release(store, _lease(store, ELSEWHERE, time.time()))
+
+    assert Life.FREE is asyncio.run(life_of(store, "run-1"))
+
+
+def test_patience_outlasts_a_renewal() -> None:
+    """A lease that looks fresh is given the whole minute, one that looks old a renewal and a little."""
+    now = 1000.0
+
+    assert (FRESH_S, FRESH_S) == (patience_s(now - 59, now), patience_s(now + 500, now))
+    assert leases.RENEW_S < patience_s(now - 61, now) < FRESH_S
+
+
+def _lease(store: FolderStore, owner: Owner, renewed_at: float) -> Held:
+    """What flow run run-1 holds, renewed at that time of its owner's clock."""
+    expires_at = renewed_at + leases.TTL_S
+    wanted = Lease(
+        1, "c", "gate-1", 1, "d", "c.toml", False, ENGINE, owner, renewed_at, renewed_at, expires_at
+    )
+    held = leases.acquire(store, wanted, lambda lease: (), lambda lease: None)
+    return leases.bind(store, held, "run-1")

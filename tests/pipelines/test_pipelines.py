@@ -1,0 +1,178 @@
+"""The gate in a pipeline: what it refuses, the next step does not run; and the shipped pipeline files are right."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.flows.gates import processes_below, write_gate
+from tests.pipelines.pipeline import ROOT, Played, load, play, prelaunch
+
+SCRIPT = ROOT / "deployments" / "ci" / "gate.sh"
+WORKFLOW = ROOT / ".github" / "workflows" / "gate-then-train.yml"
+RESULTS = ["junit.xml", "prelaunch.json", "report.html", "summary.md"]
+
+
+def _pipeline(folder: Path, node: str) -> Played:
+    """The shipped workflow's job, with its own training step replaced by one that leaves a file."""
+    gate = write_gate(folder)
+    job = load(WORKFLOW)["jobs"]["train"]
+    steps = [dict(step) for step in job["steps"] if step.get("name") != "Install"]
+    assert steps[-1]["name"] == "Train"
+    steps[-1]["run"] = "touch trained"
+    steps[1]["with"] = {**steps[1]["with"], "command": prelaunch()}
+    return play(
+        {"steps": steps}, {"gate-file": str(gate)}, folder, {"FAKE_NODE": node, "PREFECT_API_URL": ""}
+    )
+
+
+@pytest.mark.parametrize(("node", "code", "decision"), [("wrong", 1, "refused"), ("healthy", 0, "passed")])
+def test_what_the_gate_refuses_is_not_trained_on(tmp_path: Path, node: str, code: int, decision: str) -> None:
+    """The exit code is the design's, the results are kept either way, the summary is on the step's page."""
+    played = _pipeline(tmp_path, node)
+
+    assert (played.code, (tmp_path / "trained").exists()) == (code, code == 0), played.said
+    assert played.kept == RESULTS
+    assert f"exit-code={code}\ndecision={decision}\n" in played.output
+    assert played.summary.startswith(("# ", "## ")) and ("NO-GO" in played.summary) is (code == 1)
+    cases = ElementTree.parse(tmp_path / "prelaunch-results" / "junit.xml").getroot()
+    assert (int(cases.get("failures", "0")) > 0) is (code == 1)
+    assert json.loads((tmp_path / "prelaunch-results" / "prelaunch.json").read_text())["decision"] == decision
+
+
+def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PREFECT_API_URL": "", "PRELAUNCH": prelaunch(), **environment}
+    return subprocess.run([SCRIPT], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+
+
+def test_what_cannot_be_run_leaves_no_old_verdict(tmp_path: Path) -> None:
+    """A file that is no gate: exit code 2, and the pages of an earlier run say now that nothing was judged."""
+    out = tmp_path / "prelaunch-results"
+    out.mkdir()
+    for name in RESULTS:
+        (out / name).write_text("GO of yesterday")
+    (tmp_path / "gate.toml").write_text("name = 1\n")
+
+    done = _script(tmp_path, PRELAUNCH_GATE_FILE="gate.toml")
+
+    assert done.returncode == 2
+    assert "error" in json.loads((out / "prelaunch.json").read_text())
+    assert int(ElementTree.parse(out / "junit.xml").getroot().get("errors", "0")) > 0
+    assert "CANNOT TELL" in (out / "summary.md").read_text()
+    assert "yesterday" not in "".join((out / name).read_text() for name in RESULTS)
+
+
+@pytest.mark.parametrize("named", [{}, {"PRELAUNCH_GATE_FILE": "a", "PRELAUNCH_DEPLOYMENT": "gate/a"}])
+def test_one_of_two_has_to_be_named(tmp_path: Path, named: dict[str, str]) -> None:
+    """Neither, or both, is a mistake of the pipeline."""
+    done = _script(tmp_path, **named)
+
+    assert (done.returncode, done.stderr) == (
+        2,
+        "prelaunch: name a gate file or a deployment, one of the two\n",
+    )
+
+
+@pytest.mark.parametrize("named", ["PRELAUNCH_GATE_FILE", "PRELAUNCH_DEPLOYMENT"])
+def test_what_ends_well_without_a_decision_is_no_go(tmp_path: Path, named: str) -> None:
+    """Such as a word for the command in place of a gate."""
+    output = tmp_path / "output"
+    done = _script(tmp_path, **{named: "--help", "GITHUB_OUTPUT": str(output)})
+
+    assert 3 == done.returncode, done.stderr
+    assert "did not say go" in done.stderr
+    assert output.read_text().startswith("exit-code=3\n")
+
+
+def test_a_deployment_without_a_server_is_rejected(tmp_path: Path) -> None:
+    """Nothing was started, and the remedy is named."""
+    done = _script(tmp_path, PRELAUNCH_DEPLOYMENT="gate/p5")
+
+    assert done.returncode == 2
+    assert "Set PREFECT_API_URL" in done.stderr
+
+
+def test_a_cancelled_pipeline_ends_the_gate_and_its_nodes(tmp_path: Path) -> None:
+    """SIGTERM reaches the gate, which ends what it started; the pages say that nothing was judged."""
+    gate = write_gate(tmp_path)
+    env = {
+        **os.environ,
+        "PREFECT_API_URL": "",
+        "PRELAUNCH": prelaunch(),
+        "FAKE_NODE": "hang",
+        "PRELAUNCH_GATE_FILE": str(gate),
+    }
+    running = subprocess.Popen([SCRIPT], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not list(tmp_path.glob("store/clusters/*/jobs/*/nodes/*/log")) and time.monotonic() < until:
+            assert running.poll() is None
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+
+    assert running.returncode == 143, said
+    # The script itself is below the folder no more, and neither is anything that the gate started.
+    assert processes_below(tmp_path) == []
+    assert "CANNOT TELL" in (tmp_path / "prelaunch-results" / "summary.md").read_text()
+
+
+SCHEMAS = (
+    ("vendor.github-actions", "deployments/github/action.yml"),
+    ("vendor.github-workflows", ".github/workflows/gate-then-train.yml"),
+    ("vendor.gitlab-ci", "deployments/gitlab/prelaunch.gitlab-ci.yml"),
+)
+
+
+@pytest.mark.parametrize(("schema", "file"), SCHEMAS)
+def test_the_pipeline_files_fit_their_schemas(schema: str, file: str) -> None:
+    """The schemas come with the linter; nothing is fetched."""
+    command = [
+        str(Path(sys.executable).parent / "check-jsonschema"),
+        "--builtin-schema",
+        schema,
+        str(ROOT / file),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_script_is_clean() -> None:
+    """shellcheck has nothing to say."""
+    command = [str(Path(sys.executable).parent / "shellcheck"), str(SCRIPT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_no_value_of_a_pipeline_becomes_code() -> None:
+    """Expressions stand in `env` and `with` alone: a script that they were pasted into would run what they hold."""
+    for path in (ROOT / "deployments/github/action.yml", WORKFLOW):
+        text = load(path)
+        steps = (
+            text["runs"]["steps"]
+            if "runs" in text
+            else [s for job in text["jobs"].values() for s in job["steps"]]
+        )
+
+        assert [] == [step["run"] for step in steps if "${{" in step.get("run", "")]
+
+
+def test_gitlab_runs_the_same_script() -> None:
+    """Its results are kept whatever happens, and no failure of it is allowed."""
+    job = load(ROOT / "deployments/gitlab/prelaunch.gitlab-ci.yml")[".prelaunch-gate"]
+
+    assert job["script"] == ["deployments/ci/gate.sh"]
+    assert (job["allow_failure"], job["artifacts"]["when"]) == ("false", "always")
+    assert job["artifacts"]["reports"]["junit"] == f"{job['variables']['PRELAUNCH_OUT']}/junit.xml"

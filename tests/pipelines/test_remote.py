@@ -1,0 +1,126 @@
+"""`prelaunch trigger` and `prelaunch watch` as commands, against a real server and worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.flows.gates import processes_below, write_gate
+from tests.pipelines.pipeline import ROOT, prelaunch
+from tests.world import World
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(world: World, tmp_path: Path) -> Command:
+    """The command, on the world's server."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [prelaunch(), *words],
+            cwd=tmp_path,
+            env=world.environment(),
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+
+    return run
+
+
+def _deployed(world: World, folder: Path, node: str) -> str:
+    """A gate of this folder as a deployment; its name."""
+    name = f"remote-{uuid4().hex[:8]}"
+    request = {"request": {"gate_file": str(write_gate(folder))}}
+    world.deploy(
+        "flows/gate.py:gate", name, folder=ROOT, pool="prelaunch", parameters=request,
+        job_variables={"env": {"FAKE_NODE": node}}, enforce_parameter_schema=False,
+    )  # fmt: skip
+    return f"gate/{name}"
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "word"),
+    [("wrong", 1, "NO-GO test"), pytest.param("healthy", 0, "GO test", marks=pytest.mark.long)],
+)
+def test_a_deployment_is_run_and_waited_for(
+    world_worker: World, command: Command, tmp_path: Path, node: str, code: int, word: str
+) -> None:
+    """The exit code and the table are the gate's own; watching the run afterwards says the same again."""
+    name = _deployed(world_worker, tmp_path, node)
+
+    done = command(
+        "trigger", name, "--check-only", "--junit", "out.xml", "--summary", "out.md", "--html", "out.html"
+    )
+    run = done.stderr.split("run ", 1)[1].split()[0]
+    again = command("watch", run)
+    document = json.loads(
+        command("watch", f"http://127.0.0.1/runs/flow-run/{run}", "--format", "json").stdout
+    )
+
+    assert (done.returncode, again.returncode) == (code, code), done.stderr
+    assert word in done.stdout and "node-1" in done.stdout
+    assert again.stdout == done.stdout
+    assert document["decision"] == ("refused" if code else "passed")
+    kept = tmp_path / "store" / "gates" / document["gate_id"]
+    assert (tmp_path / "out.md").read_text() == (kept / "summary.md").read_text()
+    assert (tmp_path / "out.html").read_text() == (kept / "report.html").read_text()
+    assert ("<failure" in (tmp_path / "out.xml").read_text()) is (code == 1)
+
+
+def test_an_interrupted_trigger_ends_the_run_and_its_nodes(world_worker: World, tmp_path: Path) -> None:
+    """What a pipeline started does not outlive it."""
+    name = _deployed(world_worker, tmp_path, "hang")
+    env = world_worker.environment()
+    started = subprocess.Popen(
+        [prelaunch(), "trigger", name, "--summary", "out.md"], cwd=tmp_path, env=env,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 60
+        while not list(tmp_path.glob("store/clusters/*/jobs/*/nodes/*/log")) and time.monotonic() < until:
+            assert started.poll() is None
+            time.sleep(0.2)
+        os.kill(started.pid, signal.SIGTERM)
+        _, said = started.communicate(timeout=90)
+    finally:
+        started.kill()
+
+    assert started.returncode == 143, said
+    assert "has been cancelled" in said
+    assert processes_below(tmp_path) == []
+    assert not list(tmp_path.glob("store/leases/*.json"))
+    assert "CANNOT TELL" in (tmp_path / "out.md").read_text()
+
+
+def test_what_is_not_there_is_rejected(command: Command) -> None:
+    """A deployment and a run that the server does not know, and a word that is no run."""
+    known = [command("trigger", "gate/nobody"), command("watch", str(uuid4())), command("watch", "yesterday")]
+
+    assert [2, 2, 2] == [done.returncode for done in known]
+    assert "has no deployment 'gate/nobody'" in known[0].stderr
+    assert "knows no flow run" in known[1].stderr
+    assert "is no flow run" in known[2].stderr
+
+
+@pytest.mark.long
+def test_a_run_that_goes_on_is_no_go(world: World, command: Command, tmp_path: Path) -> None:
+    """Nobody takes the run: after the time that was given the code is 3, and the state is named."""
+    name = f"remote-{uuid4().hex[:8]}"
+    pool = world.pool(name)
+    world.deploy("flows/gate.py:gate", name, folder=ROOT, pool=pool, enforce_parameter_schema=False)
+
+    done = command("trigger", f"gate/{name}", "--timeout-minutes", "0.05", "--format", "json")
+
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["decision"] is None
+    assert "has been cancelled" in done.stderr

@@ -1,0 +1,52 @@
+"""What notifiers get in tests: the means of a gate whose store is a folder, and pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tasks.deliver import means_of
+from tasks.notifiers.base import Item, Kind, Means, Page
+from tasks.request import GateRequest
+from tasks.setting import Setting, open_setting
+from tests.flows.gates import write_gate
+
+ITEM = Item(
+    "FAIL",
+    "HARDWARE",
+    "node-1/gpu-5",
+    "gpu.memory",
+    "uncorrectable errors: 3",
+    "Replace the GPU.",
+    ("nvidia-smi -q -d ECC -i 5",),
+    "volatile: 3",
+)
+
+
+def setting_of(folder: Path, notify: str = "") -> Setting:
+    """The setting of a gate file with these tables."""
+    path = write_gate(folder)
+    path.write_text(path.read_text(encoding="utf-8") + notify, encoding="utf-8")
+    return open_setting(GateRequest(gate_file=str(path)))
+
+
+def means_in(folder: Path) -> Means:
+    """What the notifiers of a gate in this folder may use."""
+    return means_of(setting_of(folder))
+
+
+def page(kind: Kind = Kind.REFUSED, **more: Any) -> Page:
+    """A refusal for node-1 by gate g-1 of cluster p5."""
+    told: dict[str, Any] = {
+        "gate": "p5-prod",
+        "kind": kind,
+        "culprits": ("node-1",) if kind is Kind.REFUSED else (),
+        "items": (ITEM,),
+        "facts": (("coverage", "2 of 2 nodes"), ("training", "was not started")),
+        "costs": ("launching anyway loses 40 USD",),
+    } | more
+    gate_id = told.pop("gate_id", "g-1")
+    title = told.pop("title", "NO-GO p5-prod: node-1/gpu-5: gpu.memory: uncorrectable errors: 3")
+    return Page(
+        gate_id, "p5", title, told.pop("text", "All of it."), told.pop("url", "https://x.test/r.html"), **told
+    )

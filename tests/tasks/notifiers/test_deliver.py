@@ -1,0 +1,211 @@
+"""Telling people: order and fallback, what is kept of it, and that nothing of it reaches further."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import deliver as delivering
+from tasks.deliver import Told, deliver, settle, still_paid
+from tasks.notifiers.base import Audience, Kind, Page
+from tasks.notifiers.pagerduty import PagerDutyNotifier
+from tasks.setting import Setting
+from tasks.store.base import StoreFull
+from tests.fakes.mail import Webhook, webhook
+from tests.fakes.pagerduty import PagerDuty, pagerduty_server
+from tests.tasks.notifiers.means import page, setting_of
+
+# Apprise imports every plug-in that it has; one of them brings a module that Python will drop.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+
+
+class Town:
+    """PagerDuty, a webhook, and gates that call them."""
+
+    def __init__(self, pagerduty: PagerDuty, hook: Webhook, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.pagerduty, self.hook, self.folder, self.patch = pagerduty, hook, folder, patch
+        self.key, self.owners = pagerduty.service(), pagerduty.service()
+        patch.setenv("PD", self.key)
+        patch.setenv("PD_OWNER", self.owners)
+        patch.setenv("HOOK", f"json://127.0.0.1:{hook.port}/oncall")
+        patch.setenv("HOOK_OWNER", f"json://127.0.0.1:{hook.port}/owner")
+
+    def setting(self, order: str = '["pagerduty", "apprise"]', owner: str = '["apprise"]') -> Setting:
+        """A gate that tells in this order."""
+        return setting_of(
+            self.folder,
+            f"""
+[notify]
+order = {order}
+owner = {owner}
+[notify.pagerduty]
+routing_key = "env:PD"
+owner_routing_key = "env:PD_OWNER"
+url = "{self.pagerduty.url}"
+[notify.apprise]
+urls = ["env:HOOK"]
+owner_urls = ["env:HOOK_OWNER"]
+""",
+        )
+
+    def told(self, kind: str = "refused", gate_id: str = "g-1") -> dict[str, Any]:
+        """What the store keeps of it."""
+        path = self.folder / "store" / "gates" / gate_id / "told" / f"{kind}.json"
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+    def kept(self, name: str = "g-1") -> str:
+        """The page in the store."""
+        return (self.folder / "store" / "pages" / f"{name}.txt").read_text()
+
+
+@pytest.fixture
+def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
+    """Everything new."""
+    with pagerduty_server() as pagerduty, webhook() as hook:
+        yield Town(pagerduty, hook, tmp_path, monkeypatch)
+
+
+def test_the_first_way_that_works_is_the_call(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
+    """The others are not called; the page is kept all the same, and stderr is left alone."""
+    told = deliver(town.setting(), page())
+
+    assert Told("incident prelaunch/p5/node-1", ("pagerduty: incident prelaunch/p5/node-1",)) == told
+    assert (1, []) == (len(town.pagerduty.open(town.key)), town.hook.posted)
+    assert town.kept().startswith("NO-GO p5-prod: node-1/gpu-5") and "PAGE" not in capfd.readouterr().err
+
+
+def test_a_way_that_fails_is_reported_by_the_next(town: Town) -> None:
+    """In its page, in the store's page and record; the verdict's owner can mend it."""
+    town.patch.delenv("PD")
+    told = deliver(town.setting(), page())
+    said = "pagerduty: the environment variable PD is not set. Set it where the gate runs."
+
+    assert ("env:HOOK (json)", (said,)) == (told.where, told.failed)
+    assert f"Could not be told by {said}" in town.hook.posted[0][1]["message"]
+    assert f"Could not be told by {said}" in town.kept()
+    assert ([said], ["apprise: env:HOOK (json)"]) == (town.told()["failed"], town.told()["told"])
+
+
+def test_when_all_fail_the_log_has_it(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
+    """On stderr and in the store."""
+    town.patch.delenv("PD")
+    town.hook.status = 500
+    told = deliver(town.setting(), page())
+
+    assert "PAGE NO-GO p5-prod" in capfd.readouterr().err
+    assert (2, str(town.folder / "store" / "pages" / "g-1.txt")) == (len(told.failed), told.where)
+
+
+def test_the_log_is_shown_where_it_is_named(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also when a way before it worked."""
+    deliver(town.setting(order='["pagerduty", "log"]'), page())
+
+    assert "PAGE NO-GO p5-prod" in capfd.readouterr().err
+
+
+def test_each_side_is_called_in_its_own_order(town: Town) -> None:
+    """An override calls both; the owner's failure is not the on-call's."""
+    told = deliver(town.setting(), page(Kind.OVERRIDDEN, culprits=("node-1",)), Audience.OWNER)
+
+    assert ["/owner"] == [path for path, _ in town.hook.posted]
+    assert ("pagerduty: incident prelaunch/p5/overridden/g-1", "apprise: env:HOOK_OWNER (json)") == told.told
+
+
+def test_what_the_owner_has_to_do_does_not_call_the_hardware(town: Town) -> None:
+    """PagerDuty's key of the on-call is not used."""
+    deliver(town.setting(owner='["pagerduty"]'), page(Kind.CANNOT_TELL, audience=Audience.OWNER))
+
+    assert (0, 1) == (len(town.pagerduty.open(town.key)), len(town.pagerduty.open(town.owners)))
+
+
+def test_a_go_calls_nobody_and_resolves(town: Town) -> None:
+    """What was open is resolved, and that is kept."""
+    setting = town.setting()
+    deliver(setting, page())
+    settle(setting, page(Kind.GO, gate_id="g-2"))
+
+    assert ([], []) == (town.pagerduty.open(town.key), town.hook.posted)
+    assert ["pagerduty: 1 incident resolved"] == town.told("go", "g-2")["told"]
+
+
+@pytest.mark.parametrize("verb", ["send", "settle"])
+def test_a_way_that_hangs_is_left_behind(town: Town, verb: str) -> None:
+    """After a while that a gate can afford; the next way has its turn."""
+    released = threading.Event()
+    town.patch.setattr(PagerDutyNotifier, verb, lambda self, page: released.wait() and "")
+    town.patch.setattr(delivering, "LIMIT_S", 1.0)
+    setting = town.setting(order='["pagerduty"]')
+    told = deliver(setting, page()) if verb == "send" else settle(setting, page(Kind.GO))
+    released.set()
+
+    assert "no answer within 1 s" in told.failed[0]
+    assert (verb == "send") == told.where.endswith("pages/g-1.txt")
+
+
+@pytest.mark.parametrize("verb", ["send", "settle"])
+def test_a_defect_of_a_way_is_a_failure_like_another(town: Town, verb: str) -> None:
+    """Nothing is raised."""
+
+    def broken(self: PagerDutyNotifier, page: Page) -> str:
+        raise KeyError("no such thing")
+
+    town.patch.setattr(PagerDutyNotifier, verb, broken)
+    told = deliver(town.setting(), page()) if verb == "send" else settle(town.setting(), page(Kind.GO))
+
+    assert "KeyError: 'no such thing'" in told.failed[0]
+
+
+def test_a_defect_of_our_own_is_a_failure_like_another(town: Town) -> None:
+    """It is said and kept, and nothing is raised."""
+
+    def broken(*_: object) -> str:
+        raise KeyError("no such thing")
+
+    town.patch.setattr(delivering, "ways_for", broken)
+    told = deliver(town.setting(), page())
+
+    assert ("KeyError: 'no such thing'",) == told.failed
+    assert list(told.failed) == town.told()["failed"]
+
+
+def test_a_store_that_is_full_does_not_silence_the_call(town: Town) -> None:
+    """And it is said that the page is not kept."""
+    setting = town.setting()
+
+    def full(key: str, data: bytes) -> None:
+        raise StoreFull("no space is left")
+
+    town.patch.setattr(setting.store, "put", full)
+    told = deliver(setting, page())
+
+    assert 1 == len(town.pagerduty.open(town.key))
+    assert ("log: the page is not kept: no space is left",) == told.failed
+
+
+def test_no_record_repeats_a_secret(town: Town) -> None:
+    """PagerDuty's refusal names the routing key; a variable's name need not look like a secret's."""
+    wrong = "0f" * 16
+    town.patch.setenv("PD", wrong)
+    told = deliver(town.setting(), page())
+
+    assert "[removed]" in told.failed[0]
+    assert wrong not in str(told) + town.kept() + str(town.told()) + str(town.hook.posted)
+
+
+def test_machines_that_are_paid_for_are_the_owners_business(town: Town) -> None:
+    """With what to do about them."""
+    still_paid(town.setting(), "g-1", ("job g-1-check-1 could not be ended: throttled",))
+    ((path, said),) = town.hook.posted
+
+    assert "/owner" == path
+    assert (
+        "gate test: machines may still run and be paid for: job g-1-check-1 could not be ended: throttled"
+        == (said["title"])
+    )
+    assert "Look in the engine's console" in town.kept("g-1-machines")

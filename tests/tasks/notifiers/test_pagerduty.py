@@ -1,0 +1,330 @@
+"""PagerDuty: one incident a culprit, resolved by a go, over HTTP against a service that refuses what PagerDuty refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from tasks.gatenotify import PagerDutyTable
+from tasks.notifiers.base import Asked, Audience, Kind, Link, Means, NotifyError, Page, Severity
+from tasks.notifiers.incidents import Incident, opened, remember
+from tasks.notifiers.pagerduty import PagerDutyNotifier, Patience
+from tasks.notifiers.pagerevent import EVENT_BYTES, dedup_key
+from tests.fakes.pagerduty import Failure, PagerDuty, pagerduty_server
+from tests.tasks.notifiers.means import ITEM, means_in, page
+
+QUICK = Patience(total_s=3.0, attempt_s=0.4, pause_s=0.02)
+FILE = "store/incidents/p5.json"
+
+
+class Bench:
+    """A gate's notifier, and the two services that it calls."""
+
+    def __init__(self, pagerduty: PagerDuty, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.pagerduty, self.folder, self.patch = pagerduty, folder, patch
+        self.hardware, self.owners = pagerduty.service(), pagerduty.service()
+        patch.setenv("PD_HARDWARE", self.hardware)
+        patch.setenv("PD_OWNERS", self.owners)
+        self.table = PagerDutyTable(
+            routing_key="env:PD_HARDWARE", owner_routing_key="env:PD_OWNERS", url=pagerduty.url
+        )
+        self.means: Means = means_in(folder)
+
+    def notifier(self, patience: Patience = QUICK) -> PagerDutyNotifier:
+        """A new one, as every page gets."""
+        return PagerDutyNotifier(self.table, self.means, patience)
+
+    def send(self, told: Page, patience: Patience = QUICK) -> str:
+        """One page."""
+        return self.notifier(patience).send(told)
+
+    def settle(self, kind: Kind = Kind.GO) -> str:
+        """An end of this kind."""
+        return self.notifier().settle(page(kind))
+
+    def keys(self) -> list[str]:
+        """The dedup keys of the open incidents, of the hardware's service first."""
+        return [i.dedup_key for key in (self.hardware, self.owners) for i in self.pagerduty.open(key)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Everything new."""
+    with pagerduty_server() as pagerduty:
+        yield Bench(pagerduty, tmp_path, monkeypatch)
+
+
+def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
+    """Summary, severity and source for the phone; findings, remedy and commands in the details; links to look further."""
+    links = (Link("run in Prefect", "https://prefect.test/runs/1"), Link("logs", "/var/store/logs"))
+    bench.send(page(severity=Severity.CRITICAL, links=links, said=("slack: no answer",)))
+    (incident,) = bench.pagerduty.open(bench.hardware)
+    event, payload = incident.events[0], incident.payload
+
+    assert "prelaunch/p5/node-1" == incident.dedup_key
+    assert ("NO-GO p5-prod: node-1/gpu-5: gpu.memory: uncorrectable errors: 3", "critical", "node-1") == (
+        payload["summary"],
+        payload["severity"],
+        payload["source"],
+    )
+    assert ("gpu.memory", "p5", "refused: HARDWARE") == (
+        payload["component"],
+        payload["group"],
+        payload["class"],
+    )
+    assert {
+        "coverage": "2 of 2 nodes",
+        "training": "was not started",
+        "findings": [
+            {
+                "what": "FAIL HARDWARE node-1/gpu-5: gpu.memory: uncorrectable errors: 3",
+                "remedy": "Replace the GPU.",
+                "type": ["nvidia-smi -q -d ECC -i 5"],
+                "evidence": "volatile: 3",
+            }
+        ],
+        "cost": ["launching anyway loses 40 USD"],
+        "could not be told by": ["slack: no answer"],
+        "gate": "p5-prod",
+        "gate id": "g-1",
+        "report": "https://x.test/r.html",
+    } == payload["custom_details"]
+    assert [("report", "https://x.test/r.html"), ("run in Prefect", "https://prefect.test/runs/1")] == [
+        (link["text"], link["href"]) for link in event["links"]
+    ]
+
+
+def test_the_same_culprit_again_is_the_same_incident(bench: Bench) -> None:
+    """Whichever gate saw it: nobody is called twice."""
+    bench.send(page())
+    bench.send(page(gate_id="g-2"))
+
+    assert ["prelaunch/p5/node-1"] == bench.keys()
+    assert 1 == len(opened(bench.means, "p5"))
+
+
+def test_a_go_resolves_what_is_open(bench: Bench) -> None:
+    """Of either side; then nothing is left to resolve."""
+    bench.send(page())
+    bench.send(page(Kind.CANNOT_TELL, audience=Audience.OWNER))
+    before = bench.keys()
+
+    assert ["prelaunch/p5/node-1", "prelaunch/p5/cannot-tell"] == before
+    assert "2 incidents resolved" == bench.settle()
+    assert ([], (), "") == (bench.keys(), opened(bench.means, "p5"), bench.settle())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.GO])
+def test_no_other_end_resolves_anything(bench: Bench, kind: Kind) -> None:
+    """Not one that observed, nor one that was overridden."""
+    bench.send(page())
+
+    assert ("", ["prelaunch/p5/node-1"]) == (bench.settle(kind), bench.keys())
+
+
+def test_machines_that_are_paid_for_are_no_verdicts_to_resolve(bench: Bench) -> None:
+    """A go shows nothing of another job's machines; each gate's call is one of its own."""
+    for gate_id in ("g-1-machines", "g-2-machines"):
+        bench.send(page(Kind.MACHINES, gate_id=gate_id, audience=Audience.OWNER))
+
+    expected = [f"prelaunch/p5/machines-still-paid-for/{gate}-machines" for gate in ("g-1", "g-2")]
+    assert ("", expected) == (bench.settle(), bench.keys())
+
+
+def test_a_question_and_an_override_call_by_themselves(bench: Bench) -> None:
+    """They must not drown in an incident that somebody has acknowledged."""
+    asked = Asked("run", "gate-1-x", 0.0, True, "")
+    bench.send(page())
+    bench.send(page(Kind.QUESTION, culprits=("node-1",), question=asked))
+    bench.send(page(Kind.OVERRIDDEN, culprits=("node-1",)))
+
+    assert [
+        "prelaunch/p5/node-1",
+        "prelaunch/p5/question/g-1/gate-1-x",
+        "prelaunch/p5/overridden/g-1",
+    ] == bench.keys()
+
+
+def test_each_side_has_its_own_service(bench: Bench) -> None:
+    """What is the owner's business never reaches the hardware's on-call."""
+    bench.send(page(Kind.CANNOT_TELL, audience=Audience.OWNER))
+
+    assert (0, 1) == (len(bench.pagerduty.open(bench.hardware)), len(bench.pagerduty.open(bench.owners)))
+
+
+def test_the_store_never_holds_the_key(bench: Bench) -> None:
+    """What is kept is where the key stands."""
+    bench.send(page())
+    text = (bench.folder / FILE).read_text()
+
+    assert (True, False) == ('"env:PD_HARDWARE"' in text, bench.hardware in text)
+
+
+@pytest.mark.parametrize("failure", [f for f in Failure if f is not Failure.REDIRECT])
+def test_what_passes_is_waited_out(bench: Bench, failure: Failure) -> None:
+    """Rate limits, errors of the service and lost connections: tried again, and still one incident."""
+    bench.pagerduty.fail(failure, times=2)
+
+    assert "incident prelaunch/p5/node-1" == bench.send(page())
+    assert ["prelaunch/p5/node-1"] == bench.keys()
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"), [(Failure.SERVER_ERROR, "HTTP 500"), (Failure.HANG, "ReadTimeout")]
+)
+def test_what_stays_is_given_up_in_time(bench: Bench, failure: Failure, said: str) -> None:
+    """The next way has to have its turn; the incident stays noted, since the event may have arrived."""
+    bench.pagerduty.fail(failure, times=1000)
+    began = time.monotonic()
+    with pytest.raises(NotifyError, match=said):
+        bench.send(page(), Patience(0.8, 0.3, 0.05))
+
+    assert time.monotonic() - began < 5
+    assert 1 == len(opened(bench.means, "p5"))
+
+
+def test_the_service_says_when_to_come_back(bench: Bench) -> None:
+    """Retry-After in seconds."""
+    bench.pagerduty.fail(Failure.RATE_LIMIT, retry_after="1")
+    began = time.monotonic()
+    bench.send(page())
+
+    assert time.monotonic() - began >= 1
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_who_shall_come_back_too_late_does_not_wait(bench: Bench, dated: bool) -> None:
+    """There is no use in it: the next way is tried at once. A date is understood as well."""
+    after = formatdate(time.time() + 600, usegmt=True) if dated else "600"
+    bench.pagerduty.fail(Failure.RATE_LIMIT, times=9, retry_after=after)
+    with pytest.raises(NotifyError, match="HTTP 429"):
+        bench.send(page())
+
+    assert [429] == bench.pagerduty.answers
+
+
+def test_a_refusal_is_said_once_and_without_the_key(bench: Bench) -> None:
+    """The service repeats the routing key that it does not know."""
+    wrong = "0123456789abcdef" * 2
+    bench.patch.setenv("PD_HARDWARE", wrong)
+    with pytest.raises(NotifyError) as caught:
+        bench.send(page())
+
+    assert "Invalid routing key: [removed]" in str(caught.value)
+    assert (False, [400]) == (wrong in str(caught.value), bench.pagerduty.answers)
+
+
+def test_a_redirect_is_not_followed(bench: Bench) -> None:
+    """The routing key goes where the gate file says, and nowhere else."""
+    bench.pagerduty.fail(Failure.REDIRECT)
+    with pytest.raises(NotifyError, match="HTTP 307"):
+        bench.send(page())
+
+
+def test_a_missing_variable_is_named(bench: Bench) -> None:
+    """And nothing is noted for a call that could not be made."""
+    bench.patch.delenv("PD_HARDWARE")
+    with pytest.raises(NotifyError, match="PD_HARDWARE is not set"):
+        bench.send(page())
+
+    assert () == opened(bench.means, "p5")
+
+
+def test_a_long_title_is_cut_where_the_service_cuts(bench: Bench) -> None:
+    """1,024 characters, and the cut is stated."""
+    bench.send(page(title="x" * 5000))
+    summary = bench.pagerduty.open(bench.hardware)[0].payload["summary"]
+
+    assert (1024, True) == (len(summary), summary.endswith("[cut: all of it is in the details]"))
+
+
+def test_many_culprits_are_one_incident() -> None:
+    """In any order; too many for a key are their digest, and others are another."""
+    many = [f"ip-10-0-{number}-7" for number in range(60)]
+    key = dedup_key(page(culprits=tuple(many)))
+
+    assert "prelaunch/p5/a,b" == dedup_key(page(culprits=("b", "a")))
+    assert key == dedup_key(page(culprits=tuple(reversed(many))))
+    assert key != dedup_key(page(culprits=tuple(many[1:])))
+    assert key.startswith("prelaunch/p5/60-nodes-") and len(key) <= 255
+
+
+def test_the_details_are_bounded_and_say_so(bench: Bench) -> None:
+    """An event that is too large would be no page."""
+    items = tuple(replace(ITEM, evidence="é" * 3000) for _ in range(60))
+    bench.send(page(items=items, more_items=7))
+    incident = bench.pagerduty.open(bench.hardware)[0]
+    left = len(incident.payload["custom_details"]["findings"])
+
+    assert len(json.dumps(incident.events[0]).encode()) <= EVENT_BYTES
+    assert (
+        f"{60 - left + 7} more are in the report" == incident.payload["custom_details"]["findings left out"]
+    )
+
+
+def test_an_incident_that_could_not_be_resolved_waits_for_the_next_go(bench: Bench) -> None:
+    """What was resolved is struck out, what was not stays and is said."""
+    bench.send(page())
+    bench.send(page(Kind.CRASHED))
+    bench.pagerduty.fail(Failure.SERVER_ERROR, times=1000)
+    with pytest.raises(NotifyError, match="2 incidents stay open"):
+        PagerDutyNotifier(bench.table, bench.means, Patience(0.3, 0.2, 0.05)).settle(page(Kind.GO))
+    bench.pagerduty.heal()
+
+    assert ("2 incidents resolved", []) == (bench.settle(), bench.keys())
+
+
+def test_another_gates_incident_is_left_to_that_gate(bench: Bench) -> None:
+    """No variable is read because a file of the store names it."""
+    bench.patch.setenv("AWS_SECRET_ACCESS_KEY", "x" * 32)
+    remember(
+        bench.means, "p5", Incident("prelaunch/p5/node-9", "env:AWS_SECRET_ACCESS_KEY", "g-0", "refused")
+    )
+
+    assert "1 left to the gates whose routing keys opened them" == bench.settle()
+    assert ([], 1) == (bench.pagerduty.answers, len(opened(bench.means, "p5")))
+
+
+def test_a_store_that_fails_does_not_silence_the_call(bench: Bench) -> None:
+    """The call matters more than its bookkeeping; that no go will resolve it is said."""
+
+    def broken(key: str, old: bytes | None, new: bytes) -> bool:
+        raise NotifyError("the store is full")
+
+    bench.means = replace(bench.means, replace=broken)
+
+    assert "not noted, so no go will resolve it: the store is full" in bench.send(page())
+    assert ["prelaunch/p5/node-1"] == bench.keys()
+
+
+def test_a_file_that_cannot_be_read_does_not_silence_the_call(bench: Bench) -> None:
+    """And a go says what to do by hand."""
+    (bench.folder / FILE).parent.mkdir(parents=True)
+    (bench.folder / FILE).write_text("{")
+
+    assert "not noted" in bench.send(page())
+    with pytest.raises(NotifyError, match="by hand"):
+        bench.settle()
+
+
+def test_two_writers_lose_nothing(bench: Bench) -> None:
+    """A gate and the reaper note an incident at once: the second reads again."""
+    read = bench.means.read
+    raced: list[str] = []
+
+    def racing(key: str) -> bytes | None:
+        found = read(key)
+        if not raced:
+            raced.append(key)
+            remember(replace(bench.means, read=read), "p5", Incident("b", "env:B", "g-2", "refused"))
+        return found
+
+    remember(replace(bench.means, read=racing), "p5", Incident("a", "env:A", "g-1", "refused"))
+
+    assert ["b", "a"] == [incident.dedup_key for incident in opened(bench.means, "p5")]

@@ -1,0 +1,131 @@
+"""The stand-in of Slack refuses what Slack refuses; otherwise tests over it would prove nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError
+
+from tests.fakes.slack.server import Failure, SlackServer, slack_server
+
+
+@pytest.fixture
+def slack() -> Iterator[SlackServer]:
+    """A workspace."""
+    with slack_server() as started:
+        yield started
+
+
+def client(slack: SlackServer, token: str = "") -> WebClient:
+    """The real client, which tries nothing again."""
+    return WebClient(token or slack.token, base_url=slack.url, timeout=2, retry_handlers=[])
+
+
+def section(text: str) -> dict[str, Any]:
+    """A block of text."""
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ([section("x")] * 51, "no more than 50 items"),
+        ([section("x" * 3001)], "less than 3001"),
+        ([section("")], "more than 0"),
+        ([{"type": "header", "text": {"type": "plain_text", "text": "x" * 151}}], "less than 151"),
+        ([{"type": "header", "text": {"type": "mrkdwn", "text": "x"}}], "plain_text"),
+        ([{"type": "made_up"}], "unsupported type"),
+        ([{"type": "actions", "elements": []}], "at least 1 item"),
+    ],
+)
+def test_blocks_beyond_the_limits_are_refused(slack: SlackServer, blocks: Any, said: str) -> None:
+    """invalid_blocks, with the place of it."""
+    channel = slack.channel("gates")
+
+    with pytest.raises(SlackApiError) as caught:
+        client(slack).chat_postMessage(channel=channel, text="t", blocks=blocks)
+
+    assert caught.value.response["error"] == "invalid_blocks"
+    assert said in caught.value.response["errors"][0]
+
+
+def test_a_message_is_updated_by_the_channels_id_alone(slack: SlackServer) -> None:
+    """chat.postMessage takes a name, chat.update does not."""
+    slack.channel("gates")
+    posted = client(slack).chat_postMessage(channel="#gates", text="one")
+
+    client(slack).chat_update(channel=posted["channel"], ts=posted["ts"], text="two")
+    with pytest.raises(SlackApiError, match="channel_not_found"):
+        client(slack).chat_update(channel="#gates", ts=posted["ts"], text="three")
+    with pytest.raises(SlackApiError, match="message_not_found"):
+        client(slack).chat_update(channel=posted["channel"], ts="1.2", text="three")
+
+    assert (slack.only().text, slack.only().past) == ("two", ["one"])
+
+
+def test_who_may_not_is_refused(slack: SlackServer) -> None:
+    """A wrong or revoked token, a channel without the app, a scope that is missing."""
+    inside, outside = slack.channel("in"), slack.channel("out", member=False)
+    hidden = slack.channel("hidden", member=False, private=True)
+
+    def refusal(channel: str, token: str = "") -> str:
+        with pytest.raises(SlackApiError) as caught:
+            client(slack, token).chat_postMessage(channel=channel, text="t")
+        return str(caught.value.response["error"])
+
+    assert refusal(inside, "wrong") == "invalid_auth"
+    assert refusal(inside, slack.app_token) == "not_allowed_token_type"
+    assert (refusal(outside), refusal(hidden)) == ("not_in_channel", "channel_not_found")
+    slack.scopes.remove("chat:write")
+    assert refusal(inside) == "missing_scope"
+    slack.revoked = True
+    assert refusal(inside) == "token_revoked"
+
+
+def test_a_file_is_announced_uploaded_and_shared_once(slack: SlackServer) -> None:
+    """It stands in the thread; a second completion finds nothing."""
+    channel = slack.channel("gates")
+    posted = client(slack).chat_postMessage(channel=channel, text="one")
+
+    done = client(slack).files_upload_v2(
+        filename="a.png", content=b"png", channel=channel, thread_ts=posted["ts"]
+    )
+    with pytest.raises(SlackApiError, match="file_not_found"):
+        client(slack).files_completeUploadExternal(files=[{"id": done["file"]["id"], "title": "a"}])
+
+    assert [(file.name, file.data) for file in slack.pictures(slack.only())] == [("a.png", b"png")]
+
+
+def test_a_modal_needs_a_fresh_trigger(slack: SlackServer) -> None:
+    """A trigger opens one modal; views.update knows the modals that are open."""
+    view = {"type": "modal", "title": {"type": "plain_text", "text": "Why?"}, "blocks": [section("x")]}
+    trigger = slack.trigger()
+
+    opened = client(slack).views_open(trigger_id=trigger, view=view)["view"]
+    client(slack).views_update(view_id=opened["id"], view={**view, "blocks": [section("y")]})
+    with pytest.raises(SlackApiError, match="exchanged_trigger_id"):
+        client(slack).views_open(trigger_id=trigger, view=view)
+    with pytest.raises(SlackApiError, match="not_found"):
+        client(slack).views_update(view_id="V1", view=view)
+
+    assert slack.views[opened["id"]]["blocks"] == [section("y")]
+
+
+def test_the_dials_fail_as_slack_does(slack: SlackServer) -> None:
+    """429 with Retry-After, 500, a reset before and after the effect; then all is well again."""
+    channel = slack.channel("gates")
+
+    slack.fail(Failure.RATE_LIMIT, retry_after_s=7)
+    with pytest.raises(SlackApiError) as caught:
+        client(slack).chat_postMessage(channel=channel, text="t")
+    assert (caught.value.response.status_code, caught.value.response.headers["Retry-After"]) == (429, "7")
+    for failure, posted in ((Failure.SERVER_ERROR, 0), (Failure.RESET, 0), (Failure.LOST_ANSWER, 1)):
+        slack.fail(failure)
+        with pytest.raises((SlackApiError, OSError)):
+            client(slack).chat_postMessage(channel=channel, text="t")
+        assert len(slack.posted()) == posted
+    client(slack).chat_postMessage(channel=channel, text="t")
+    assert len(slack.posted()) == 2

@@ -1,0 +1,193 @@
+"""The processes of tests.world: Prefect's server and its workers, as an operator's machine would run them.
+
+Each bears marks in its environment, so that whatever it started can be found, and ended by its pid.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+
+from tests.tasks.store.postgres import free_port
+
+PREFECT = (sys.executable, "-m", "prefect")
+# A process in a script's background ignores SIGINT, and Prefect's worker would then swallow its first SIGTERM.
+SIGNALS = ("env", "--default-signal=INT,TERM,HUP")
+WORKER_MARK = "PRELAUNCH_TEST_WORKER"
+
+
+class Server:
+    """`prefect server start` on a port of its own, which it keeps when it starts again."""
+
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], argv: Sequence[str] = (), port: int = 0
+    ) -> None:
+        """`environment` is the whole one; the log is folder/server.log. `argv`, with its `port`: another way to start it."""
+        self.port = port or free_port()
+        words = ("server", "start", "--host", "127.0.0.1", "--port", str(self.port))
+        self._argv = tuple(argv) or (*PREFECT, *words)
+        self.url = f"http://127.0.0.1:{self.port}/api"
+        self.log = folder / "server.log"
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """None where it does not run."""
+        return self._process.pid if self._process else None
+
+    def start(self, timeout_s: float = 60) -> None:
+        """Return once it answers."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                (*SIGNALS, *self._argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.log.parent,
+                env=self._environment,
+                start_new_session=True,
+            )
+        process = self._process
+        until(
+            lambda: _healthy(self.url) or process.poll() is not None,
+            timeout_s,
+            self.log,
+            "the server answers",
+        )
+        assert process.poll() is None, f"the server ended: {tail(self.log)}"
+
+    def stop(self, grace_s: float = 15) -> None:
+        """As systemd would: SIGTERM, and SIGKILL after the grace. Does nothing where it does not run."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def restart(self) -> None:
+        """Stop, then start on the same port."""
+        self.stop()
+        self.start()
+
+
+class Worker:
+    """A worker, with a mark of its own in its environment."""
+
+    def __init__(self, folder: Path, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        """The log is folder/NAME.log."""
+        self.name, self.log = name, folder / f"{name}.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                (*SIGNALS, *argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**environment, WORKER_MARK: name},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the worker's own process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker's own process runs."""
+        return self._process.poll() is None
+
+    def started(self) -> list[int]:
+        """What it, or a process of its, started and still runs: flows, nodes, trainings."""
+        return [pid for pid in marked(WORKER_MARK, self.name) if pid != self.pid]
+
+    def terminate(self, grace_s: float = 30) -> None:
+        """SIGTERM to the worker alone, and wait; its flows may live on. SIGKILL after the grace."""
+        self._process.terminate()
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL to the worker alone; its flows live on."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        """SIGKILL to the worker and to all that it started."""
+        self.kill()
+        end_marked(WORKER_MARK, self.name)
+
+
+def worker_argv(pool: str) -> tuple[str, ...]:
+    """The command of a worker, without its name."""
+    return (*PREFECT, "worker", "start", "--type", "process", "--pool", pool)
+
+
+def marked(name: str, value: str) -> list[int]:
+    """Living processes that bear this in their environment."""
+    wanted, found = f"{name}={value}".encode(), []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # it ended meanwhile, or is another user's
+        if wanted in environment and state not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+def end_marked(name: str, value: str, timeout_s: float = 10) -> None:
+    """SIGKILL to each of them, until none is left: one may have been starting another."""
+    until = time.monotonic() + timeout_s
+    while pids := marked(name, value):
+        assert time.monotonic() < until, f"still running: {pids}"
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+
+
+def until(done: Callable[[], object], timeout_s: float, log: Path, what: str, every_s: float = 0.05) -> None:
+    """Return once it is so; fail with the log's last lines where it is not in time."""
+    end = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}\n{tail(log)}"
+        time.sleep(every_s)
+
+
+def tail(log: Path, lines: int = 40) -> str:
+    """The last lines of a log; "" where there is none."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+
+def _healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=5, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
