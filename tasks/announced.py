@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checks.decode import DecodeError, decode, parse_json
-from checks.model import Answer, Verdict
+from checks.model import Answer, Level, Verdict
 from tasks.exits import Exit
 from tasks.outcome import Decision
+from tasks.question import Action
 
 BYTES = 64 << 20
 WENT = (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED)
@@ -95,6 +96,15 @@ def _require_sense(code: int, document: Mapping[str, object], verdict: Verdict |
     decision = document.get("decision")
     if verdict is None or decision not in WENT:
         raise Unreadable("it ended well without a verdict")
-    said_so = decision in (Decision.OVERRIDDEN, Decision.OBSERVED) or document.get("approval") is not None
+    if verdict.answer is Answer.GO and verdict.level is Level.FAIL:
+        raise Unreadable("its answer is go, and its level is FAIL")
+    said_so = decision == Decision.OBSERVED or _launches(document.get("approval"))
     if verdict.answer is not Answer.GO and not said_so:
         raise Unreadable(f"it ended well with the answer {verdict.answer.value}, and nobody said so")
+
+
+def _launches(approval: object) -> bool:
+    """Whether a person's answer lets the training start: one that says no, or does not count, is no word for it."""
+    if not isinstance(approval, Mapping):
+        return False
+    return approval.get("action") == Action.LAUNCH and approval.get("note") == ""

@@ -115,7 +115,15 @@ def test_an_announcement_that_contradicts_itself_is_no_go(tmp_path: Path) -> Non
     """Zero without a verdict, with another answer, or of another version: unreadable, each of them."""
     good, data = _written(tmp_path)
     no_go = {**data["outcome"], "verdict": {**data["outcome"]["verdict"], "answer": "no_go"}}
+    asked = {**data["outcome"], "verdict": {**data["outcome"]["verdict"], "answer": "ask"}}
+    yes = {"action": "launch-anyway", "note": ""}
+    failed = {**data["outcome"], "verdict": {**data["outcome"]["verdict"], "level": "FAIL"}}
     bad = (
+        {**data, "outcome": failed},
+        {**data, "outcome": {**asked, "approval": {**yes, "action": "block"}}},
+        {**data, "outcome": {**asked, "approval": {**yes, "note": "it does not count"}}},
+        {**data, "outcome": {**asked, "approval": None}},
+        {**data, "outcome": {**no_go, "decision": "overridden", "approval": None}},
         {**data, "schema_version": 2},
         {**data, "phase": "ends"},
         {**data, "exit_code": 7},
@@ -127,6 +135,7 @@ def test_an_announcement_that_contradicts_itself_is_no_go(tmp_path: Path) -> Non
     )
 
     assert read(_text(data)) == good
+    assert read(_text({**data, "outcome": {**asked, "approval": yes}})).code == 0
     for table in bad:
         with pytest.raises(Unreadable):
             read(_text(table))
