@@ -58,7 +58,7 @@ def test_what_a_run_did_can_be_asked_for(world: World, refused: str) -> None:
     assert ["prelaunch.test.probed"] == [
         item["event"] for item in world.wait_events("prelaunch.test.", refused)
     ]
-    assert "probing wrong" in world.logs(refused)
+    world.wait_log(refused, "probing wrong")
 
 
 def test_an_end_that_was_not_awaited_is_told_with_its_reason(world: World, refused: str) -> None:

@@ -9,7 +9,7 @@
     deployment = world.deploy("flows/gate.py:gate", "NAME", tags=["x"], concurrency_limit=1)      its id
     run = world.start(deployment, {"request": {...}}, env={"FAKE_NODE": "wrong"})                 its id
     world.wait(run, "Completed", timeout_s=60)   the flow run, as the REST API shows it; names or types of states
-    world.run(run), world.logs(run), world.artifacts(run), world.events("prefect.flow-run.", run), world.resume(run, {...})
+    world.run(run), world.wait_log(run, "..."), world.artifacts(run), world.events("prefect.flow-run.", run), world.resume(run, {...})
     world.environment()      for a subprocess that is to speak to the server (a CLI, `prefect deploy`)
     world.api                httpx.Client of the REST API: world.api.post("/flow_runs/filter", json={...}).json()
     world.server.restart() / kill() / start(); world.url, world.ui_url, world.index_url (PostgreSQL, empty), world.log
@@ -155,9 +155,13 @@ class World:
         return self._get(f"/flow_runs/{run}")
 
     def logs(self, run: str) -> list[str]:
-        """Its log lines, oldest first."""
+        """Its log lines, oldest first. They reach the server in batches, seconds after the run's end."""
         chosen = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"}
         return [line["message"] for line in self._all("/logs/filter", chosen)]
+
+    def wait_log(self, run: str, line: str, timeout_s: float = 30) -> None:
+        """Until this line of the run has reached the server."""
+        until(lambda: line in self.logs(run), timeout_s, self.log, f"the line {line!r}", 0.2)
 
     def artifacts(self, run: str) -> list[Json]:
         """Its artifacts: key, type, description, data."""
