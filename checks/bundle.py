@@ -8,6 +8,7 @@ from typing import Annotated
 
 from checks import policy
 from checks.check import Check
+from checks.culprit.topology import Topology
 from checks.decode import Range, Text, decode, parse_json
 from checks.facts.shipped import builtin
 from checks.facts.table import Facts
@@ -22,7 +23,8 @@ class Bundle:
     """`timeouts_s` override the checks' own deadlines, `extra` names a site's own checks.
 
     `network_s` bounds how long a node waits for its peers before any collective, `stage_s` the rank checks as
-    a whole. The facts' and the catalogue's digests must equal the node's own: one image, one judgement.
+    a whole. The facts' and the catalogue's digests must equal the node's own: one image, one judgement. By `topology`
+    each node says which switches it hangs under; None where the gate file describes none.
     """
 
     schema_version: Version
@@ -36,6 +38,7 @@ class Bundle:
     timeouts_s: Mapping[str, Annotated[float, Range(0.1, 86400)]] = field(default_factory=dict)
     network_s: Annotated[float, Range(0.5, 3600)] = 20.0
     stage_s: Annotated[float, Range(1, 86400)] = 600.0
+    topology: Topology | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def make(
     timeouts_s: Mapping[str, float] | None = None,
     network_s: float = 20.0,
     stage_s: float = 600.0,
+    topology: Topology | None = None,
 ) -> Bundle:
     """A bundle for this gate. Raises CatalogError for an extra check that is not there."""
     from checks import catalog
@@ -90,6 +94,7 @@ def make(
         timeouts_s or {},
         network_s,
         stage_s,
+        topology,
     )
 
 

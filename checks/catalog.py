@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from checks import collectives, gpu, network, pairs, system, training
+from checks import collectives, gpu, hostpairs, network, pairs, system, training
 from checks.check import CatalogError as CatalogError
 from checks.check import Check, imported
 from checks.compute import gemm, memory, overlap, sdc, training_step, transfer
@@ -64,7 +64,7 @@ CATALOG: tuple[Check, ...] = (
     loopback.loopback,
     names.names,
     network.reachability,
-    pairs.pairs,
+    hostpairs.pairs,
     mtu.mtu,
     pingpong.pingpong,
     perf.tests,
@@ -74,6 +74,9 @@ CATALOG: tuple[Check, ...] = (
     transfer.transfer,
     training.smoke,
     training_step.step,
+    # Before any collective: one that hangs or fails says of nobody who is to blame.
+    pairs.collective_pairs,
+    pairs.nccl_pairs,
     collectives.all_reduce,
     collectives.all_gather,
     nccl.intra_node,

@@ -81,6 +81,7 @@ class Context:
     whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is
     a folder of the node's own. `instance` is the declared type's row, None where the table has none. `before` is
     what the check's own `before` function returned at the start of the run (closing checks), None if it failed.
+    A group check that measured calls `lose_group` with the reason where none after it can use the group.
     """
 
     gate: str
@@ -96,6 +97,7 @@ class Context:
     place: RankPlace | None = None
     instance: Instance | None = None
     before: Mapping[str, object] | None = None
+    lose_group: Callable[[str], None] = lambda why: None
 
 
 GREATEST_INT = 1 << 63

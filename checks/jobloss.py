@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from checks.facts.failures import Failures, Fault, Span
 from checks.faults import fault_of
-from checks.localise import LINK
 from checks.losses import (
     any_of,
     job_mttf_hours,
@@ -15,7 +14,7 @@ from checks.losses import (
     lost_to_straggler,
     young_interval_hours,
 )
-from checks.model import CLUSTER, Cause, Finding, Level, node_of
+from checks.model import CLUSTER, LINK, Cause, Finding, Level, node_of
 
 NOTHING = Span(0.0, 0.0)
 

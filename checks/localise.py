@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from checks.model import CLUSTER, Cause, Finding, Level, Observation, Report
+from checks.model import CLUSTER, LINK, Cause, Finding, Level, Observation, Report
+from checks.neighbours import neighbours
 from checks.policy import Policy
 from checks.report import clip
 
-LINK = "<->"
 REACHABILITY = "network.reachability"
 PAIRS = "network.pairs"
 # A host is to blame when at least this share of its cells is bad: one lucky cell must not acquit it.
@@ -28,12 +28,8 @@ Cell = tuple[str, str]
 def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
     """Findings about hosts and links from the sound rows of both network checks."""
     alive = {node.name for node in report.nodes}
-    others = report.declared.nodes - 1
-    for name, lists in (
-        (REACHABILITY, ("failures", "connect_ms")),
-        (PAIRS, ("bandwidth_gbps", "latency_us")),
-    ):
-        yield from _incomplete(name, rows.get(name, ()), alive, others, lists)
+    yield from _incomplete(REACHABILITY, rows.get(REACHABILITY, ()), report, ("failures", "connect_ms"))
+    yield from _incomplete(PAIRS, rows.get(PAIRS, ()), report, ("bandwidth_gbps", "latency_us"))
     first = next((node.name for node in report.nodes if node.rank == 0), "")
     yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first, policy.max_unfit_fraction)
     line = policy.checks.get(PAIRS)
@@ -43,19 +39,26 @@ def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Pol
 
 
 def _incomplete(
-    check: str, rows: Sequence[Observation], alive: set[str], others: int, lists: tuple[str, ...]
+    check: str, rows: Sequence[Observation], report: Report, lists: tuple[str, ...]
 ) -> Iterator[Finding]:
-    """A row that leaves a peer out has not measured it."""
+    """A row that leaves out a peer that it was to look at has not measured it."""
+    names = {node.rank: node.name for node in report.nodes}
+    ranks, nodes = {node.name: node.rank for node in report.nodes}, report.declared.nodes
     for row in rows:
-        peers = _peers(row)
-        missing = sorted(alive - set(peers) - {row.subject})
+        peers, rank = _peers(row), ranks.get(row.subject, 0)
+        looked_at = neighbours(rank, nodes) if check == PAIRS else _others(rank, nodes)
+        missing = sorted({names[peer] for peer in looked_at if peer in names} - {*peers, row.subject})
         if missing:
             more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
             yield _evidence(check, row.subject, f"it says nothing of {', '.join(missing[:4])}{more}")
-        elif not len(peers) == len(set(peers)) == others:
+        elif len(peers) != len(set(peers)) or not len(looked_at) <= len(peers) < max(nodes, 2):
             yield _evidence(check, row.subject, "it did not look at each of its peers once")
         elif any(len(_list(row, name)) != len(peers) for name in lists):
             yield _evidence(check, row.subject, "its lists do not have one entry a peer")
+
+
+def _others(rank: int, nodes: int) -> Sequence[int]:
+    return [other for other in range(nodes) if other != rank]
 
 
 def judge_reachability(

@@ -26,6 +26,15 @@ def product_uuid(root: Path) -> str:
     return _text(root / "sys/class/dmi/id/product_uuid").lower()
 
 
+def instance_id(root: Path) -> str:
+    """The EC2 instance id, which Nitro gives as the board's asset tag; "" on any other machine.
+
+    Source: Amazon EC2 User Guide, "Identify EC2 Linux instances" (board_asset_tag is readable by everybody).
+    """
+    found = _text(root / "sys/class/dmi/id/board_asset_tag")
+    return found if re.fullmatch(r"i-[0-9a-f]{8,17}", found) else ""
+
+
 def os_release(root: Path) -> str:
     """The distribution's own name for itself: "Debian GNU/Linux 12 (bookworm)"."""
     for path in ("etc/os-release", "usr/lib/os-release"):

@@ -15,6 +15,7 @@ from checks.limits import Range, Text
 
 SCHEMA_VERSION = 1
 CLUSTER = "cluster"
+LINK = "<->"  # between the two ends of a subject that is a link
 EVIDENCE_BYTES = 4096
 NODE_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 NodeName = Annotated[str, Text(NODE_NAME, 253)]

@@ -1,113 +1,211 @@
-"""network.pairs: a small directed probe of every pair of hosts."""
+"""collective.pairs and nccl.pairs: every pair of ranks measured inside the running job (see checks/tournament).
+
+A rank's row has one entry a test that it took part in, in the order measured; a cell that was measured again is there
+again. They run after all other checks that need the group: a rank that dies in them is lost to the group, and with NCCL
+an exchange that hangs holds its communicator until torch's watchdog ends the process.
+
+Options: pings; min_bytes, max_bytes (of the streams' messages); seconds (of one direction's stream); repeats (messages of
+the size that counts, of which the fastest is taken); round_s (a silence that long is no answer); budget_s (planned rounds
+beyond it are left out); all_pairs_nodes (above it there are `matchings` rounds between nodes, then all pairs of what looks
+bad); confirms (how often doubtful pairs are measured again).
+"""
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from checks.check import CheckError, Context, Measurement, check
-from checks.exchange import CHUNK_BYTES, PING_BYTES, ExchangeError, connection
+from checks.check import CheckError, Context, Measurement, Part, RankPlace, check
 from checks.model import Scope
-from checks.roster import Member
+from checks.tournament import record, stages
+from checks.tournament.board import Board
+from checks.tournament.duel import Buffers, Sizes, whole
+from checks.tournament.meeting import Meetings, Patience
+from checks.tournament.play import Player
+from checks.tournament.rounds import Round, planned
+from checks.tournament.screen import RATIO
+from checks.tournament.segments import resent
 
-WARM_BYTES = 1 << 20
-STREAMS = 3
+MIB = 1 << 20
+SNMP = Path("/proc/self/net/snmp")
+BUDGET_SHARE = 0.5  # of the deadline: what was planned must leave time to measure again
+
+END_SHARE = 0.8  # of the deadline: the row must be on disk before the watchdog strikes
+METRICS = (
+    "peers",
+    "failures",
+    "bandwidth_gbps",
+    "latency_us",
+    "slowest_us",
+    "wrong_elements",
+    "rounds",
+    "rounds_left_out",
+)
+MOST_NAMED = 8
+_number = itertools.count()
 
 
 @check(
-    "network.pairs",
-    Scope.NODE,
+    "collective.pairs",
+    Scope.RANK,
     timeout_s=60,
-    metrics=("peers", "failures", "latency_us", "bandwidth_gbps"),
-    needs="the peers' responders",
+    metrics=(*METRICS, "retransmits"),
+    needs="torch",
     cost="seconds",
-    min_nodes=2,
-    serial=True,
+    min_ranks=2,
+    part=Part.NO_GPU,
+    group=True,
 )
-def pairs(context: Context) -> Measurement:
-    """Measures latency and bandwidth from this host to each of its peers over TCP.
+def collective_pairs(context: Context) -> Measurement:
+    """Measures each pair of ranks by itself in rounds of disjoint pairs, both ways, and compares what arrives.
 
-    One entry a peer, null where it failed: `latency_us` is half the median round trip of a 64-byte message,
-    `bandwidth_gbps` is 10^9 bytes/s as the receiver timed them. Node i starts with its successor, so that the
-    hosts do not all probe the same one; a receiver takes one stream at a time.
+    Pairs are those of a node, and those of equal local rank on two nodes. One entry a test: `peers` is the other's
+    global rank; `failures` "ok" or why there is no number ("not run" and "not tried" say nothing of the pair);
+    `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half the median
+    round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` of what came from it;
+    `retransmits` the TCP segments that this host sent again meanwhile. `rounds_left_out` are those that the time
+    budget left out.
     """
-    members = context.roster.members
-    order = [members[(context.node_rank + step) % len(members)] for step in range(1, len(members))]
-    share = context.timeout_s * 0.9 / max(1, len(order))
-    found = {peer.name: _probe(peer, context, share) for peer in order}
-    peers = [member.name for member in members if member.name != context.node]
-    rows = [found[name] for name in peers]
-    if all(row.bandwidth_gbps is None for row in rows):
-        raise CheckError(f"no peer could be probed: {rows[0].failure}")
-    return Measurement(
-        {
-            "peers": tuple(peers),
-            "failures": tuple(row.failure for row in rows),
-            "latency_us": tuple(row.latency_us for row in rows),
-            "bandwidth_gbps": tuple(row.bandwidth_gbps for row in rows),
-        }
+    return _measure(context, with_retransmits=True)
+
+
+@check(
+    "nccl.pairs",
+    Scope.RANK,
+    timeout_s=120,
+    metrics=METRICS,
+    needs="torch with NCCL",
+    cost="seconds",
+    min_ranks=2,
+    part=Part.GPU,
+    group=True,
+)
+def nccl_pairs(context: Context) -> Measurement:
+    """Measures each pair of GPUs by itself in rounds of disjoint pairs, both ways, and compares what arrives.
+
+    As collective.pairs, without `retransmits`. An exchange that hangs ends the tournament of the two ranks in it.
+    """
+    return _measure(context, with_retransmits=False)
+
+
+def _measure(context: Context, with_retransmits: bool) -> Measurement:
+    import torch
+
+    place = _place(context)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the ranks of a host measure at once, and share its cores
+    try:
+        return _play(context, place, with_retransmits)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _place(context: Context) -> RankPlace:
+    """This rank's place. Raises CheckError where the group is not the declared one."""
+    import torch.distributed as dist
+
+    place = context.place
+    if place is None or not dist.is_initialized():
+        raise CheckError("there is no process group. Run this check under torchrun.")
+    if dist.get_world_size() != context.declared.ranks or dist.get_rank() != place.rank:
+        raise CheckError(
+            f"the group has {dist.get_world_size()} ranks, {context.declared.ranks} are declared"
+        )
+    return place
+
+
+def _play(context: Context, place: RankPlace, with_retransmits: bool) -> Measurement:
+    options, declared = context.options, context.declared
+    most = int(options.get("all_pairs_nodes", 256))
+    rounds = planned(declared.nodes, declared.ranks_per_node, most, int(options.get("matchings", 12)))
+    player = _player(context, place)
+    try:
+        return _played(context, player, rounds, most, with_retransmits)
+    finally:
+        player.leave()
+
+
+def _played(
+    context: Context, player: Player, rounds: Sequence[Round], most: int, with_retransmits: bool
+) -> Measurement:
+    options, declared = context.options, context.declared
+    player.play(rounds)
+    planned_s = time.monotonic() - player.begun
+    ratio = options.get("slow_ratio", RATIO)
+    again = [0, 0]
+    if declared.nodes > most:
+        again[0] = stages.suspects(player, declared.nodes, declared.ranks_per_node, ratio)
+    if confirms := int(options.get("confirms", 3)):
+        again[1] = stages.confirm(player, declared.ranks_per_node, confirms, ratio)
+    if again[1] or not confirms:
+        stages.last_look(player)
+    if player.gone:
+        context.lose_group(_lost(player.gone))
+    if not player.tests:
+        raise CheckError(f"rank {player.me} met nobody in {player.index} rounds")
+    notes = [
+        f"{player.index} rounds in {time.monotonic() - player.begun:.2f} s, {len(rounds)} planned in {planned_s:.2f} s,"
+        f" {player.left_out} left out; {again[0]} suspicious pairs, {again[1]} doubtful ones measured again",
+        *([f"without notes between ranks: {player.board.lost}"] if player.board.lost else []),
+    ]
+    made = record.metrics(player.tests, player.index, player.left_out, with_retransmits)
+    return Measurement(made, record.table(player.me, player.tests, notes))
+
+
+def _lost(gone: Sequence[int]) -> str:
+    ranks = f"rank{'' if len(gone) == 1 else 's'} {', '.join(map(str, gone[:MOST_NAMED]))}"
+    more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
+    return f"{ranks}{more} fell silent in the pairs' tournament, or hung with one that did: nothing done by all can end"
+
+
+def _player(context: Context, place: RankPlace) -> Player:
+    """The rank, ready to play: with NCCL the world's communicator is up."""
+    import torch.distributed as dist
+
+    options, number, begun = context.options, next(_number), time.monotonic()
+    gpu = place.device.startswith("cuda")
+    patience = Patience(options.get("round_s", 2.0), begun + END_SHARE * context.timeout_s)
+    sizes = Sizes(
+        pings=int(options.get("pings", 10)),
+        least_bytes=whole(options.get("min_bytes", MIB if gpu else MIB // 16)),
+        most_bytes=whole(options.get("max_bytes", 256 * MIB if gpu else MIB)),
+        seconds=options.get("seconds", 0.01),
+        repeats=int(options.get("repeats", 3)),
+    )
+    if wrong := sizes.wrong() or ("round_s must be more than 0" if patience.round_s <= 0 else ""):
+        raise CheckError(f"{wrong}. Correct the options of this check in the policy.")
+    if gpu:
+        _connect(place.device, END_SHARE / 2 * context.timeout_s)
+    store: Any = dist.distributed_c10d._get_default_store()
+    # A copy with a connection of its own: a call that hangs must not hold the group's.
+    board = Board(store.clone, f"pairs/{number}/", max(patience.round_s, 1.0), patience.end)
+    return Player(
+        place.world_size,
+        sizes,
+        Buffers(sizes, place.device),
+        Meetings(place.rank, board, patience, fragile=gpu),
+        number,
+        min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
+        resent=lambda: resent(SNMP.read_text(encoding="ascii")),
     )
 
 
-@dataclass(frozen=True)
-class _Row:
-    failure: str
-    latency_us: float | None
-    bandwidth_gbps: float | None
+def _connect(device: str, seconds: float) -> None:
+    """Bring up NCCL's communicator of the world, for which every rank is needed. Raises CheckError."""
+    import torch
+    import torch.distributed as dist
 
+    def together() -> None:
+        torch.cuda.set_device(device)
+        dist.all_reduce(torch.zeros(1, device=device))
+        torch.cuda.synchronize(device)
+        done.set()
 
-def _probe(peer: Member, context: Context, timeout_s: float) -> _Row:
-    try:
-        latency = _latency_us(peer, context, timeout_s / 2)
-        return _Row("ok", latency, _bandwidth_gbps(peer, context, timeout_s / 2))
-    except ExchangeError as error:
-        return _Row(str(error), None, None)
-
-
-def _latency_us(peer: Member, context: Context, timeout_s: float) -> float:
-    times: list[float] = []
-    message = bytes(PING_BYTES)
-    with connection(peer, context.gate, "ping", timeout_s) as line:
-        line.answer()
-        for _ in range(int(context.options.get("pings", 20))):
-            begun = time.perf_counter()
-            line.link.sendall(message)
-            if line.file.read(PING_BYTES) != message:
-                raise ExchangeError("the echo was cut or changed")
-            times.append(time.perf_counter() - begun)
-    return median(times) / 2 * 1e6
-
-
-def _bandwidth_gbps(peer: Member, context: Context, timeout_s: float) -> float:
-    """The best of a few streams: a busy host slows some of them, a slow link all.
-
-    A short stream tells how long the others may last; the receiver times them.
-    """
-    seconds, most = context.options.get("seconds", 0.05), context.options.get("max_bytes", 8 << 20)
-    first = _stream(peer, context.gate, WARM_BYTES, timeout_s)
-    size = int(min(most, max(WARM_BYTES, first * 1e9 * seconds)))
-    return max(_stream(peer, context.gate, size, timeout_s) for _ in range(STREAMS))
-
-
-def _stream(peer: Member, gate: str, size: int, timeout_s: float) -> float:
-    """GB/s (10^9 bytes) of `size` bytes. Raises ExchangeError if not all of them arrived."""
-    chunk = memoryview(bytes(CHUNK_BYTES))
-    with connection(peer, gate, "sink", timeout_s, bytes=size) as line:
-        line.answer()
-        sent = 0
-        while sent < size:
-            part = chunk[: min(CHUNK_BYTES, size - sent)]
-            line.link.sendall(part)
-            sent += len(part)
-        said = line.answer()
-    received, timed, seconds = said.get("received"), said.get("timed"), said.get("seconds")
-    if (
-        received != size
-        or not isinstance(timed, int)
-        or not isinstance(seconds, float)
-        or not timed
-        or seconds <= 0
-    ):
-        raise ExchangeError(f"the peer received {received} of {size} bytes in {seconds} s")
-    return timed / seconds / 1e9
+    done = threading.Event()
+    threading.Thread(target=together, name="first collective", daemon=True).start()
+    if not done.wait(seconds):
+        raise CheckError(f"the ranks formed no communicator within {seconds:g} s: one of them is silent")

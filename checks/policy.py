@@ -51,8 +51,20 @@ class Over(str, Enum):
     EXPECTED = "expected"
 
 
-# What checks/localise.py condemns hosts and links by, whatever the policy's rules are.
-JUDGED_BY_THE_ENGINE = ("network.reachability", "network.pairs")
+# What checks/localise.py and checks/culprit condemn machines and links by, whatever the policy's rules are.
+JUDGED_BY_THE_ENGINE = ("network.reachability", "network.pairs", "collective.pairs", "nccl.pairs")
+# What the engine holds pairs to, and between which bounds an option is no excuse: a share of nothing holds nothing.
+SENSIBLE: Mapping[str, Range] = {
+    "slow_ratio": Range(0.01, 1.0),
+    "late_ratio": Range(0.001, 1.0),
+    "floor_gbps": Range(0.0, 1e6),
+    "floor_inside_gbps": Range(0.0, 1e6),
+    "floor_share": Range(0.0, 1.0),
+    "pause_us": Range(1.0, 1e9),
+    "resent": Range(0.0, 1e9),
+    "all_pairs_nodes": Range(2, 1_000_000),
+    "matchings": Range(3, 1_000_000),
+}
 RELATIVE = (Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST)
 
 
@@ -167,6 +179,9 @@ def check_sense(policy: Policy) -> None:
             _require_sense(rule, f"checks.{name}.rules[{index}]")
         if not line.required:
             _require_no_excuse(name, line)
+        for option, value in line.options.items():
+            if name in JUDGED_BY_THE_ENGINE and option in SENSIBLE:
+                SENSIBLE[option].check(value, f"checks.{name}.options.{option}")
 
 
 def can_fail(rule: Rule) -> bool:

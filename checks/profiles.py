@@ -168,6 +168,35 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.STANDARD: {"programs": 1, "min_bytes": 1 * MIB, "max_bytes": 1024 * MIB},
         Profile.DEEP: {"programs": 5, "min_bytes": 1024, "max_bytes": 4096 * MIB},
     },
+    # All pairs of 64 nodes take 63 rounds between them, of 10 to 100 ms each.
+    "collective.pairs": {
+        Profile.QUICK: {
+            "all_pairs_nodes": 64,
+            "matchings": 12,
+            "pings": 10,
+            "budget_s": 10.0,
+            "max_bytes": MIB,
+        },
+        Profile.STANDARD: {
+            "all_pairs_nodes": 256,
+            "matchings": 20,
+            "pings": 20,
+            "budget_s": 30.0,
+            "max_bytes": 16 * MIB,
+        },
+        Profile.DEEP: {
+            "all_pairs_nodes": 512,
+            "matchings": 20,
+            "pings": 40,
+            "budget_s": 60.0,
+            "max_bytes": 64 * MIB,
+        },
+    },
+    "nccl.pairs": {
+        Profile.QUICK: {"all_pairs_nodes": 64, "matchings": 12, "pings": 10, "budget_s": 10.0},
+        Profile.STANDARD: {"all_pairs_nodes": 256, "matchings": 20, "pings": 20, "budget_s": 30.0},
+        Profile.DEEP: {"all_pairs_nodes": 512, "matchings": 20, "pings": 40, "budget_s": 60.0},
+    },
     "training.smoke": {
         Profile.QUICK: {"steps": 30},
         Profile.STANDARD: {"steps": 100},

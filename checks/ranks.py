@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from checks.report import plain
 
 IMPORT_S = 120.0
 GROUP_SHARE = 0.6
+TOLD_S = 60.0
 
 
 class RankFile:
@@ -112,13 +114,17 @@ class Session:
             timeout_s = self.station.timeout_s(check)
             self.file.start(check.name, timeout_s)
             self.watchdog.arm(timeout_s)
-            row = probe(check, self.station.context(check, self.rank), self.subject)
+            context = replace(self.station.context(check, self.rank), lose_group=self._lose)
+            row = probe(check, context, self.subject)
             self.watchdog.disarm()
             # A CheckError is a check's own word, said on every rank; anything else may have broken the group.
             if check.group and row.reason.startswith(RAISED):
                 self.lost = f"not run: the process group was lost in {check.name}"
         self.file.add(row)
         self.left.pop(0)
+
+    def _lose(self, why: str) -> None:
+        self.lost = f"not run: {why}"
 
     def _join(self) -> None:
         """Join the group and prove that all ranks hold the same catalogue, before the first collective."""
@@ -127,6 +133,7 @@ class Session:
         self.watchdog.arm(3 * timeout_s)
         try:
             _init_group(self.station, self.rank, timeout_s)
+            _leave_time_to_tell(max(self.station.timeout_s(check) for check in self.left))
         except Exception as error:  # noqa: BLE001 - whatever torch raises, it costs the group checks alone
             self.lost = f"not run: the process group could not be formed: {type(error).__name__}: {error}"
         self.watchdog.disarm()
@@ -162,6 +169,17 @@ def _init_group(station: Station, rank: RankPlace, timeout_s: float) -> None:
             raise RuntimeError(
                 f"rank {other} holds another catalogue of checks. Use one image on every node."
             )
+
+
+def _leave_time_to_tell(longest_s: float) -> None:
+    """torch ends a process whose NCCL collective is late, and then all but the frozen rank are silent as well: it has to
+    come after this rank's own watchdog, which writes down that it waited (torch: _set_pg_timeout, "the process will
+    crash"). gloo raises instead, and is to do so before.
+    """
+    import torch.distributed as dist
+
+    if dist.get_backend() == "nccl":
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=longest_s + TOLD_S))
 
 
 def rank_place(gpus_per_node: int) -> RankPlace:

@@ -7,6 +7,7 @@ peer names nobody.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from pathlib import Path
 from checks import catalog, rankstage, schedule, system
 from checks.board import Board
 from checks.check import Check
+from checks.culprit.uplink import uplink
 from checks.exchange import ExchangeError, Responder
 from checks.isolate import isolated
 from checks.journal import Journal, JournalError, now
@@ -56,7 +58,7 @@ def run_beside(
     tick: Tick | None = None,
 ) -> Journal:
     """The same, with a responder that the caller keeps open, and another way to run the ranks."""
-    journal = Journal(out / attempt / "nodes" / f"{station.node}.json", _opening(station, attempt))
+    journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
     journal.write()
     _run_stages(station, Keeper(journal, tick), responder, stage or rankstage.run_stage)
     journal.finish(complete=True)
@@ -222,10 +224,15 @@ def _not_reached(station: Station, keep: Keeper, why: str) -> list[Observation]:
     return [errored(row.check, row.subject, f"not reached: {why}", 0.0) for row in missing]
 
 
-def _opening(station: Station, attempt: str) -> NodeReport:
+def first_report(station: Station, attempt: str) -> NodeReport:
+    """The report of this node before any check: who it is, and what is planned."""
     digest = catalog.digest(station.checks)
-    node = Node(station.node, station.node_rank, attempt, digest, False, system.identity_of_node())
     bundle = station.bundle
+    identity = {
+        **system.identity_of_node(),
+        **uplink(station.node, bundle.topology, os.environ, system.ROOT),
+    }
+    node = Node(station.node, station.node_rank, attempt, digest, False, identity)
     return NodeReport(
         SCHEMA_VERSION,
         bundle.gate_id,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from checks.columns import Rows
+from checks.culprit.frommetrics import CHECKS
 from checks.model import Outcome, Profile, Report, node_of
 from checks.policy import CheckPolicy
 
@@ -94,9 +95,14 @@ def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
 
 
 def gather(rows: Rows, line: CheckPolicy | None) -> dict[Key, Series]:
-    """(metric, label) of one check -> its values over all rows that were measured."""
-    rows = measured(rows)
+    """(metric, label) of one check -> its values over all rows that were measured.
+
+    The tournament of the ranks has none: a row mixes pairs within a node with pairs of two, and its decoder compares.
+    """
     found: dict[Key, Series] = {}
+    if rows.check in CHECKS:
+        return found
+    rows = measured(rows)
     for metric in rows.columns.metrics if rows else ():
         side = side_of(metric, line)
         if side is not None:

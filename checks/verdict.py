@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from checks import baseline as baselines
 from checks import evidence, localise, rules
 from checks.baseline import Baseline
 from checks.columns import Rows, by_check
+from checks.culprit import judge as culprit
+from checks.culprit import silent, topology
 from checks.facts.table import Facts
-from checks.localise import LINK
 from checks.model import (
     CLUSTER,
+    LINK,
     Action,
     Answer,
     Cause,
@@ -65,6 +67,11 @@ def decide(
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
             findings += rules.apply(planned.check, line, rows, subjects, known)
     findings += localise.judge(report, sound.rows, policy)
+    findings += culprit.judge(report, sound.rows, policy, facts)
+    findings += topology.judge(report)
+    suspected = silent.judge(report, policy)
+    findings = [f for f in findings if not any(one.covers(f) for one in suspected)]
+    findings += [one.finding for one in suspected]
     report_digest = report_digest or digest(dump(report))
     if baseline is not None:
         findings = [*baselines.answered(findings, report, sound.rows, policy, baseline, report_digest)]
@@ -77,7 +84,7 @@ def decide(
         ENGINE,
     )
     called = [_called(finding) for finding in findings]
-    return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report))
+    return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report, suspected))
 
 
 def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
@@ -139,17 +146,23 @@ def _severity(finding: Finding) -> tuple[object, ...]:
 
 
 class _Order:
-    """Worst first; then who fell silent before who complained; then the check that ran first."""
+    """Worst first; then whom the others waited for; then who fell silent before who complained; then the check that ran
+    first.
+    """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, suspected: Sequence[silent.Suspected] = ()) -> None:
+        self.suspected = {one.finding for one in suspected}
         self.silent = _silent(report)
         self.turn = {planned.check: index for index, planned in enumerate(report.plan)}
 
     def __call__(self, f: Finding) -> tuple[object, ...]:
         turn = self.turn.get(f.check, -1)
         silent = f.subject not in self.silent
+        *severe, general = _severity(f)
         return (
-            *_severity(f),
+            *severe,
+            f not in self.suspected,
+            general,
             silent,
             turn,
             f.check,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from checks.explain.judge import judge, unread
+from checks.explain.matrices import Told
 from checks.explain.reading import Asked, Broken, ExplainError, Kind, NotRecognised, Part
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.shipped import builtin
@@ -44,6 +45,7 @@ class Explained:
     policy: str = ""
     report: Report | None = None
     parts: tuple[Part, ...] = ()
+    told: tuple[Told, ...] = ()
 
 
 def explained(file: str, kind: Kind | None, policy: Policy | None, asked: Asked) -> Explained:
@@ -85,7 +87,7 @@ def explained_text(
     file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: Asked
 ) -> Explained:
     """The same for a tool's output that was read already. Raises InputError where no policy can be had."""
-    text, found, parts = _text(data), kind, tuple[Part, ...]()
+    text, found, parts, told = _text(data), kind, tuple[Part, ...](), tuple[Told, ...]()
     try:
         _require_text(data, text, kind)
         module = module_of(kind) if kind else claimed_by(text)
@@ -99,9 +101,9 @@ def explained_text(
         rules, chosen = _policy(policy, reading.kind, asked)
         parts = reading.parts
         judged = judge(reading, rules, builtin(), asked, data)
-        found, title = reading.kind, one_line(reading.title)
+        found, title, told = reading.kind, one_line(reading.title), judged.told
     return Explained(
-        file, name, found, title, judged.verdict, judged.held, judged.left_out, chosen, parts=parts
+        file, name, found, title, judged.verdict, judged.held, judged.left_out, chosen, parts=parts, told=told
     )
 
 

@@ -27,6 +27,7 @@ OptionValue = bool | int | float | str | tuple[str, ...]
 LOCKED: dict[str, str] = {
     "cluster.name": "the lease that keeps two gates apart bears this name",
     "cluster.launcher": "another launcher needs other options",
+    "cluster.topology": "it is a path",
     "checks.extra": "it names code that will run",
     "policy.file": "it is a path",
     "policy.baseline": "it is a path (prelaunch gate has --baseline for it)",
@@ -73,13 +74,21 @@ class DeclaredTable(Table):
 
 
 class Cluster(Table):
-    """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`."""
+    """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`.
+
+    `topology` is a file that says which switches each node hangs under: what `aws ec2 describe-instance-topology` or
+    `scontrol show topology` prints, topology.conf, or CSV (node,switch[,switch...], nearest first). Nodes are found by
+    name, host name or EC2 instance id. `topology_names` is a regular expression with one group over names of nodes
+    ("rack(\\d+)"), for those that the file lacks. Without either a node says what Slurm's environment says.
+    """
 
     name: ClusterName
     launcher: Annotated[str, Field(min_length=1, max_length=32)] = "local"
     declared: DeclaredTable
     options: dict[str, OptionValue] = Field(default_factory=dict)
     capacity_wait_minutes: Annotated[float, Field(ge=0, le=60 * 24 * 7)] = 0.0
+    topology: Annotated[str, Field(max_length=4096)] = ""
+    topology_names: Annotated[str, Field(max_length=500)] = ""
 
 
 class Checks(Table):

@@ -28,7 +28,7 @@ from tasks.render.markdown import markdown
 from tasks.render.nodetable import node_rows
 from tasks.render.past import Past
 from tasks.render.picture import PictureUnavailable, picture
-from tasks.render.tables import bandwidth_table, finding_rows, pair_rows
+from tasks.render.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
 from tasks.reuse import report_key
 from tasks.session import Session
 from tasks.store.base import StoreError
@@ -74,6 +74,9 @@ async def publish(session: Session, judged: Judged) -> Published:
     if rows := pair_rows(report, verdict):
         about = f"Bandwidth between hosts, {session.gate_id}"
         await artifacts.show_table(f"gate-pairs-{cluster}", rows, about)
+    if rows := suspect_table(kept.beside):
+        about = f"Who stands out among those that measured each other, {session.gate_id}"
+        await artifacts.show_table(f"gate-suspects-{cluster}", rows, about)
     if kept.png:
         await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
     link = published.html if "://" in published.html else Path(published.html).as_uri()

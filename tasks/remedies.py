@@ -13,8 +13,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checks.localise import LINK
-from checks.model import CLUSTER, Action, Cause, Finding, Level, Verdict, node_of
+from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict, node_of
 
 _LABEL = "kubectl label node {node} sagemaker.amazonaws.com/node-health-status={state} --overwrite"
 _DRAIN = "scontrol update nodename={node} state=drain reason={reason}"

@@ -14,6 +14,7 @@ from checks import catalog
 from checks.bands import Baseline, digest_of
 from checks.bundle import Bundle
 from checks.check import Check
+from checks.culprit.topology import Topology
 from checks.decode import DecodeError, nearest
 from checks.facts.shipped import builtin
 from checks.facts.table import Facts, lacks
@@ -35,6 +36,7 @@ from tasks.request import GateRequest
 from tasks.store.base import Store, StoreError
 from tasks.store.index import FILE, Index, IndexFailed
 from tasks.store.opening import absolute, is_remote, open_store
+from tasks.topologies import topology_of
 
 WORK = ".prelaunch"
 # Between the answer and the start of the training: the engine matches, provisions, and takes the machines over.
@@ -62,6 +64,7 @@ class Setting:
     local: Path
     baseline: Baseline | None = None
     terms: Terms = NOTHING_SAID
+    topology: Topology | None = None
 
     @property
     def work(self) -> Path:
@@ -95,6 +98,7 @@ class Setting:
                 "policy": digest(dump_plain(self.policy)),
                 "facts": self.facts.digest,
                 "baseline": None if self.baseline is None else digest_of(self.baseline),
+                "topology": None if self.topology is None else digest(dump_plain(self.topology)),
                 "engine": ENGINE,
             }
         )
@@ -105,7 +109,7 @@ class Setting:
         return bundles.make(
             gate_id, self.declared, checks.profile, self.policy, self.facts,
             extra=checks.extra, timeouts_s=checks.timeouts_s,
-            network_s=checks.network_s, stage_s=checks.stage_s,
+            network_s=checks.network_s, stage_s=checks.stage_s, topology=self.topology,
         )  # fmt: skip
 
 
@@ -119,6 +123,7 @@ def open_setting(request: GateRequest) -> Setting:
     facts = builtin()
     _require_known(file, gate, policy, facts)
     terms = _terms(file, here, gate)
+    topology = topology_of(gate.cluster, file, here)
     store, address, local, index = _kept_in(file, gate, request.advanced.store)
     options = json.dumps(dict(gate.cluster.options), sort_keys=True)
     engine = Engine(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
@@ -131,7 +136,7 @@ def open_setting(request: GateRequest) -> Setting:
     _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return Setting(
         gate, file, here, policy, facts, gate.declared(names),
-        store, address, index, engine, launcher, local, baseline, terms,
+        store, address, index, engine, launcher, local, baseline, terms, topology,
     )  # fmt: skip
 
 

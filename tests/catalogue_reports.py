@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from checks import catalog
+from checks.culprit.frommetrics import CHECKS
 from checks.facts.shipped import builtin
 from checks.facts.table import Instance
 from checks.known import Known
@@ -30,6 +31,7 @@ from checks.model import (
 from checks.policy import CheckPolicy, Expect, Over, Policy, Rule
 from checks.questions import questions
 from tasks.policies import default_policy
+from tests.checks.culprit.rows import row
 
 WHEN = "2026-11-22T08:00:00+00:00"
 
@@ -55,7 +57,7 @@ def catalogue_report(
     plan = tuple(
         line
         for line in catalog.plan(catalog.CATALOG, declared, profile, instance)
-        if peers or line.check not in (PAIRS, REACHABILITY)
+        if peers or line.check not in (PAIRS, REACHABILITY, *CHECKS)
     )
     rows = [
         Observation(line.check, subject, Outcome.MEASURED, 1.5, metrics, started_s=2.0)
@@ -64,6 +66,11 @@ def catalogue_report(
         for subject, metrics in _of_check(
             line, policy.checks.get(line.check, CheckPolicy()), declared, instance
         )
+    ] + [
+        row
+        for line in plan
+        if line.skip is None and line.check in CHECKS
+        for row in _tournament(line, declared, profile)
     ]
     found = tuple(
         Node(name, rank, "one", "c" * 64, True, {"host": name, "boot_id": f"{rank:032x}"}, WHEN)
@@ -113,6 +120,8 @@ def _of_check(
     planned: Planned, line: CheckPolicy, declared: Declared, instance: Instance
 ) -> list[tuple[str, dict[str, Value]]]:
     names = declared.node_names
+    if planned.check in CHECKS:
+        return []
     if planned.check in (PAIRS, REACHABILITY):
         return [(name, _towards([n for n in names if n != name])) for name in names]
     metrics = _metrics(planned, line, max(instance.gpus, 1), instance)
@@ -123,6 +132,20 @@ def _of_check(
     per_node = declared.ranks_per_node
     places = ((name, rank * per_node + local) for rank, name in enumerate(names) for local in range(per_node))
     return [(rank_subject(name, rank), metrics) for name, rank in places]
+
+
+def _tournament(planned: Planned, declared: Declared, profile: Profile) -> list[Observation]:
+    """Every pair at about 45 GB/s, which is nine tenths of what a p5.48xlarge's network gives a GPU."""
+    per = declared.ranks_per_node
+    rows = [
+        row(rank, declared.nodes, per, lambda one, other: {}, planned.check, profile, 45.0)
+        for rank in range(declared.ranks)
+    ]
+    kept = [{name: one.metrics[name] for name in planned.metrics} for one in rows]
+    return [
+        replace(one, seconds=1.5, metrics=metrics, started_s=2.0)
+        for one, metrics in zip(rows, kept, strict=True)
+    ]
 
 
 def _towards(peers: list[str]) -> dict[str, Value]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from checks import rules
+from checks.explain import matrices
+from checks.explain.matrices import Told
 from checks.explain.reading import Asked, Part, Reading
 from checks.facts.table import Facts
 from checks.model import Cause, Count, Coverage, Digests, Finding, Level, Observation, Outcome, Verdict
@@ -34,12 +36,13 @@ class Judged:
     verdict: Verdict
     held: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    told: tuple[Told, ...] = ()
 
 
 def judge(reading: Reading, policy: Policy, facts: Facts, asked: Asked, data: bytes) -> Judged:
     """The verdict on what was read; `data` is the input, whose digest the verdict bears."""
     findings = [*_about_policy(policy, asked), *(_missing(why) for why in reading.unread)]
-    held, left_out = [], list[str]()
+    held, left_out = [], list(reading.left_out)
     for part in reading.parts:
         line = policy.checks.get(part.check)
         if line is None:
@@ -51,11 +54,15 @@ def judge(reading: Reading, policy: Policy, facts: Facts, asked: Asked, data: by
         left_out += beside
         held.append(f"{part.check} ({len(fitting)} rule{'' if len(fitting) == 1 else 's'})")
         findings += _findings(part, replace(line, rules=fitting), facts, asked)
-    if not reading.parts and not reading.unread:
+    told = matrices.told(reading, asked, policy.max_unfit_fraction)
+    findings += matrices.findings(reading, told, asked)
+    left_out += matrices.not_held(told, asked)
+    parts = len(reading.parts) + len(reading.tables)
+    if not parts and not reading.unread:
         findings.append(_missing("it holds nothing that a check measures"))
-    seen = Count(len(reading.parts), max(len(reading.parts) + len(reading.unread), 1))
+    seen = Count(parts, max(parts + len(reading.unread), 1))
     verdict = _conclude(findings, replace(NOTHING, checks=seen), policy, facts, data)
-    return Judged(verdict, tuple(held), tuple(dict.fromkeys(left_out)))
+    return Judged(verdict, tuple(held), tuple(dict.fromkeys(left_out)), told)
 
 
 def unread(why: str, policy: Policy, facts: Facts, data: bytes) -> Judged:

@@ -6,10 +6,11 @@ Broken              it is of this kind, and cut, garbled or contradictory: nobod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from checks.culprit.matrix import Better, Matrix
 from checks.model import Declared, Value
 from checks.policy import Overlay
 
@@ -28,6 +29,7 @@ class Kind(str, Enum):
     NCCOM_TEST = "nccom-test"
     FIO = "fio"
     STRESS_NG = "stress-ng"
+    MATRIX = "matrix"
     REPORT = "report"
 
 
@@ -57,20 +59,39 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A matrix that another tool measured; the decoder judges it, no rule does. `lines` holds the line of each test."""
+
+    name: str
+    matrix: Matrix
+    lines: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class Reading:
     """`title` says what the text is ("dcgmi diag -r 2 of DCGM 4.2.3, 8 GPUs, JSON"). A part that could not be
-    measured is no part: it is said in `unread`, which makes the answer "cannot tell".
+    measured is no part: it is said in `unread`, which makes the answer "cannot tell". `left_out` ("name: why") is what
+    nobody asked about.
     """
 
     kind: Kind
     title: str
     parts: tuple[Part, ...]
     unread: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the reader may know: what is declared, or None; whose answers to Xids hold, or None for the policy's choice."""
+    """What the reader may know: what is declared, or None; whose answers to Xids hold, or None for the policy's choice.
+
+    Of a matrix: which values are the good ones, the value beyond which a test is bad (in the matrix's own unit), and
+    the share of what is usual beyond which it is; None where nobody said.
+    """
 
     declared: Declared | None = None
     overlay: Overlay | None = None
+    better: Better | None = None
+    floor: float | None = None
+    ratio: float | None = None

@@ -21,6 +21,7 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.neuron.explain": (Kind.NEURON_LS,),
     "checks.neuron.explain_nccom": (Kind.NCCOM_TEST,),
     "checks.host.explain": (Kind.FIO, Kind.STRESS_NG),
+    "checks.culprit.tables": (Kind.MATRIX,),
 }
 
 

@@ -67,6 +67,20 @@ _FORMS = tuple(
             r"stress-ng: \w+: +\[\d+\] dispatching hogs",
             False,
         ),
+        (
+            "checks.culprit.tables",
+            "p2pBandwidthLatencyTest",
+            "P2P=",
+            r"^[ \t]*(?:Uni|Bi)directional P2P=\w+ Bandwidth[^\n]* Matrix",
+            True,
+        ),
+        (
+            "checks.culprit.tables",
+            "nvbandwidth",
+            "GPU(row)",
+            r"\bGPU\(row\) \S+ GPU\(column\)[^\n]*\)[ \t]*$",
+            True,
+        ),
         ("checks.neuron.explain", "neuron-monitor", "_hw_counters", r'"neuron_hw_counters"\s*:', True),
     )
 )

@@ -38,6 +38,10 @@ QUANTITIES: Mapping[tuple[str, str], Quantity] = {
         )
     },
     ("network.pairs", "floor_gbps"): Quantity.FLOW,
+    ("collective.pairs", "floor_gbps"): Quantity.FLOW,
+    ("collective.pairs", "floor_inside_gbps"): Quantity.MEMORY,
+    ("nccl.pairs", "floor_gbps"): Quantity.FLOW,
+    ("nccl.pairs", "floor_inside_gbps"): Quantity.PEER,
 }  # fmt: skip
 UNBOUNDED: Mapping[str, str] = {
     "disk.": "the instance table does not say what its disks do",
@@ -87,7 +91,8 @@ def unbounded(policy: Policy) -> Iterator[str]:
 
 
 def _held_otherwise(line: CheckPolicy) -> bool:
-    return any(rule.over is Over.EXPECTED or rule.fact for rule in line.rules)
+    of_table = "floor_share" in line.options  # of the type's network
+    return of_table or any(rule.over is Over.EXPECTED or rule.fact for rule in line.rules)
 
 
 def _bounds(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from checks.culprit.matrix import Better
+from checks.explain.matrices import LATE, SLOW, Told, summary
 from checks.explain.reading import Asked, Kind
 from checks.model import Cause, Finding, Level, Verdict
 from checks.policy import Overlay
@@ -31,6 +34,9 @@ from tasks.explaining import Explained, explained
 from tasks.inputs import InputError, declared_of, policy_of
 from tasks.render.explained import explained_text, not_judged
 from tasks.writing import write_file
+
+if TYPE_CHECKING:
+    from tasks.render.beside import Beside
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +66,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help=f"whose answers to Xids, side by side; the first judges: {', '.join(one.value for one in Overlay)}",
     )
+    of_matrix = parser.add_argument_group("a matrix (CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth)")
+    of_matrix.add_argument(
+        "--better",
+        choices=[one.value for one in Better],
+        help="which values are good, where its header names neither bandwidth nor latency",
+    )
+    of_matrix.add_argument(
+        "--floor", type=float, metavar="X", help="what each test must reach, in its own unit (default: none)"
+    )
+    of_matrix.add_argument(
+        "--ratio",
+        type=float,
+        metavar="R",
+        help=f"a test is bad below this share of the usual (default {SLOW}; {LATE} for latency, turned)",
+    )
     add_output_arguments(parser)
 
 
@@ -86,6 +107,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(arguments: argparse.Namespace) -> Asked:
+    """Raises InputError."""
+    asked = _declared(arguments)
+    if arguments.floor is not None and not 0 < arguments.floor < 1e15:
+        raise InputError("--floor", f"{arguments.floor} is nothing that a test could reach")
+    if arguments.ratio is not None and not 0 < arguments.ratio < 1:
+        raise InputError("--ratio", f"{arguments.ratio} is not between 0 and 1")
+    better = Better(arguments.better) if arguments.better else None
+    if (better, arguments.floor, arguments.ratio) != (None, None, None) and arguments.kind not in (
+        None,
+        "matrix",
+    ):
+        raise InputError(
+            "--better, --floor and --ratio", f"they are of a matrix, and {arguments.kind} is none"
+        )
+    return replace(asked, better=better, floor=arguments.floor, ratio=arguments.ratio)
+
+
+def _declared(arguments: argparse.Namespace) -> Asked:
     if arguments.instance_type is None:
         if arguments.nodes is not None:
             raise InputError("--nodes", "it means nothing without --instance-type. Give both.")
@@ -130,7 +169,7 @@ def _page(result: Explained, form: str) -> str:
         held = [f"Held to the policy: {', '.join(result.held)}"] if result.held else []
         rest = [f"Not judged: {line}" for line in not_judged(result.left_out)]
         said = "\n".join(f"- {escape(line, 2000)}" for line in (f"Input: {result.title}", *held, *rest))
-        return f"{text_of(None, result.verdict, result.name, form)}\n{said}\n"
+        return f"{text_of(None, result.verdict, result.name, form, _beside(result))}\n{said}\n"
     return explained_text(
         result.verdict,
         result.name,
@@ -139,6 +178,7 @@ def _page(result: Explained, form: str) -> str:
         result.left_out,
         stdout_colour(),
         stdout_width(),
+        [summary(one) for one in result.told],
     )
 
 
@@ -146,7 +186,15 @@ def _write_files(arguments: argparse.Namespace, result: Explained) -> None:
     if arguments.junit is not None:
         write_file(arguments.junit, _page(result, "junit"))
     beside = argparse.Namespace(junit=None, summary=arguments.summary, html=arguments.html)
-    write_files(beside, result.report, result.verdict, result.name)
+    write_files(beside, result.report, result.verdict, result.name, _beside(result))
+
+
+def _beside(result: Explained) -> Beside | None:
+    """The matrices, for pages; None where there is none."""
+    from tasks.render.beside import Beside
+    from tasks.render.shown import of_told
+
+    return Beside(shown=of_told(result.told)) if result.told else None
 
 
 def _with_passes(result: Explained) -> Verdict:
@@ -168,6 +216,29 @@ def _about(result: Explained) -> dict[str, object]:
         "title": result.title,
         "held": list(result.held),
         "not_judged": list(result.left_out),
+        **({"decoded": [_decoded(one) for one in result.told]} if result.told else {}),
+    }
+
+
+def _decoded(one: Told) -> dict[str, object]:
+    """What the decoder said: suspects by likelihood, the noise that it fitted, what ought to be measured again."""
+    matrix, found = one.table.matrix, one.decoded
+    names = [part.name for part in matrix.parts]
+    return {
+        "matrix": one.table.name,
+        "unit": matrix.unit,
+        "better": matrix.better.value,
+        "span": matrix.span.value,
+        "answer": found.answer.value,
+        "noise": vars(found.noise),
+        "suspects": [
+            {
+                **{key: value for key, value in vars(suspect).items() if key not in ("cells", "runner_up")},
+                "runner_up": None if suspect.runner_up is None else vars(suspect.runner_up),
+            }
+            for suspect in found.suspects
+        ],
+        "confirm": [{"source": names[a], "target": names[b]} for a, b in found.confirm],
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checks.cost import Cost
+from checks.culprit.judge import decoded
 from checks.facts.table import Facts
 from checks.ledger import Entry, ledger
 from checks.model import Finding, Report, Verdict
@@ -16,6 +17,7 @@ from tasks.render.cost import cost_line, is_worth_showing
 from tasks.render.expectations import NOTHING_EXPECTED, Expectations, expectations
 from tasks.render.grouping import Group
 from tasks.render.past import Past
+from tasks.render.shown import Shown, of_readings
 
 TYPED_SUBJECTS = 3
 # The longest command with the longest names of a node and a job: one that is cut does something else.
@@ -26,7 +28,7 @@ COMMAND = 1000
 class Beside:
     """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
 
-    `past` is None where nobody looked for earlier gates.
+    `past` is None where nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
 
     place: Place = NOWHERE
@@ -35,6 +37,7 @@ class Beside:
     cost: Cost | None = None
     expected: Expectations = NOTHING_EXPECTED
     past: Past | None = None
+    shown: tuple[Shown, ...] = ()
 
 
 NOTHING_BESIDE = Beside()
@@ -54,7 +57,8 @@ def beside(
     place = Place(launcher, report.declared.instance_type, job)
     lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
     expected = expectations(report, policy, facts)
-    return Beside(place, ledger(report, policy, verdict), lines, cost, expected)
+    shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
+    return Beside(place, ledger(report, policy, verdict), lines, cost, expected, shown=shown)
 
 
 def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:

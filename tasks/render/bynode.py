@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from checks.localise import LINK
-from checks.model import Finding, Verdict, node_of
+from checks.model import LINK, Finding, Verdict, node_of
 from tasks.render.clean import one_line
 from tasks.render.grouping import Group, gathered
 from tasks.render.matrix import State, finding_state, places

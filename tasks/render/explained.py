@@ -22,17 +22,23 @@ def explained_text(
     left_out: Sequence[str] = (),
     colour: bool = False,
     width: int = 120,
+    decoded: Sequence[str] = (),
 ) -> str:
     """The answer and what the input is on the first line, whole; then why; then what was held to which rules.
 
     Lines of the input are never folded, so that they can be searched for.
     """
     head = _paint(WORDS[verdict.answer], _BOLD[verdict.answer], colour)
-    lines = [f"{head} {one_line(name, 200)}: {one_line(title)}", *_folded(_meaning(verdict), width, "")]
+    lines = [
+        f"{head} {one_line(name, 200)}: {one_line(title)}",
+        *_folded(_meaning(verdict, bool(decoded)), width, ""),
+    ]
     for item in gathered(verdict.findings):
         lines += ["", *_finding(item, colour, width)]
-    if held or left_out:
+    if held or left_out or decoded:
         lines.append("")
+    for said in decoded:
+        lines += _folded(f"decoded: {one_line(said, 600)}", width)
     if held:
         lines += _folded(f"held to the policy: {', '.join(map(one_line, held))}", width)
     for said in not_judged(left_out):
@@ -55,8 +61,10 @@ def not_judged(left_out: Sequence[str]) -> list[str]:
     ]
 
 
-def _meaning(verdict: Verdict) -> str:
+def _meaning(verdict: Verdict, decoded: bool) -> str:
     """The words for a gate suppose that all was observed; this is the output of one tool."""
+    if verdict.answer is Answer.GO and verdict.level is Level.PASS and decoded:
+        return "PASS: no part stands out in it. What it does not show is not judged."
     if verdict.answer is Answer.GO and verdict.level is Level.PASS:
         return "PASS: all that this output shows is within the policy. What it does not show is not judged."
     if verdict.answer is Answer.CANNOT_TELL:

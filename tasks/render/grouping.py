@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from checks.localise import LINK
-from checks.model import CLUSTER, Action, Cause, Finding, Level, Verdict
+from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict
 from tasks.render.clean import one_line
 
 NAMED = 6

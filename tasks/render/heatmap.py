@@ -1,11 +1,12 @@
-"""A matrix of rates between parts as a heat map: who is bad stands together at the top left (pure).
+"""A matrix of rates or times between parts as a heat map: who is bad stands together at the top left (pure).
 
-Six steps from 0 to the best value, dark for slow; each step is a shade of one hue, so that every kind of colour sight
-puts them in the same order, and every cell that can be read bears its number.
+Six steps from nothing to the best value (or to what is usual), dark for bad; each step is a shade of one hue, so that
+every kind of colour sight puts them in the same order, and every cell that can be read bears its number.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ class Matrix:
     """Rates from each of `names` towards each other one; what was not measured is absent or None.
 
     `bad` names (from, to) cells that a finding is about, `condemned` names that one is about as a whole. `names` are in
-    their own order (of ranks).
+    their own order (of ranks), and are `of` one sort. Of times (`lower`) less is better. `usual` is the value that has
+    the lightest shade (None: the best). Where a matrix is `sparse`, an absent cell was never to be measured.
     """
 
     title: str
@@ -29,11 +31,18 @@ class Matrix:
     values: Mapping[tuple[str, str], float | None]
     bad: frozenset[tuple[str, str]] = field(default_factory=frozenset)
     condemned: frozenset[str] = field(default_factory=frozenset)
+    lower: bool = False
+    usual: float | None = None
+    of: str = "hosts"
+    sparse: bool = False
+    said: str = ""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text is the number, "none" where nothing was measured, "" on the diagonal. `step` is 0 (slow) to 5, None for none."""
+    """Text is the number, "none" where nothing was measured, "" on the diagonal and where nothing was to be. `step` is 0
+    (bad) to 5, None for none.
+    """
 
     text: str
     step: int | None
@@ -42,10 +51,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Step:
-    """One shade of the key."""
+    """One shade of the key; `short` is its bound that is the worse one."""
 
     step: int
     text: str
+    short: str
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,8 @@ class HeatMap:
     """`rows` are (name, cells) of as many names as a table can show; `paths` draw all of `names`, a path a step.
 
     In a path one cell is one unit, and step -1 is what was not measured. `hidden` names fit into neither. `marks` are
-    the middles of bad cells. `steps` are the same cells as numbers, None on the diagonal.
+    the middles of bad cells. `steps` are the same cells as numbers, None on the diagonal and where nothing was to be
+    measured. `decoded` maps come from the decoder: their crosses are bad tests; others' are what findings name.
     """
 
     title: str
@@ -68,6 +79,9 @@ class HeatMap:
     said: str
     condemned: frozenset[str]
     steps: tuple[tuple[int | None, ...], ...]
+    of: str
+    lower: bool
+    decoded: bool
 
 
 def heat_map(matrix: Matrix) -> HeatMap:
@@ -75,17 +89,37 @@ def heat_map(matrix: Matrix) -> HeatMap:
     ordered = _worst_together(matrix)
     names, shown = ordered[:MAP], ordered[:TABLE]
     known = [v for (a, b), v in matrix.values.items() if v is not None and a != b]
-    top = max(known, default=0.0)
-    grid = [[_cell(matrix, a, b, top) for b in names] for a in names]
+    full = _full(matrix, known)
+    grid = [[_cell(matrix, a, b, full) for b in names] for a in names]
     rows = tuple((name, tuple(grid[i][: len(shown)])) for i, name in enumerate(shown))
     paths = _paths(grid) if len(names) > len(shown) else ()
     marks = _marks(grid) if paths else ""
-    key = tuple(Step(i, f"{top * i / STEPS:.3g} to {top * (i + 1) / STEPS:.3g}") for i in range(STEPS))
     return HeatMap(
-        matrix.title, matrix.unit, names, shown, rows, paths, marks, key, len(ordered) - len(names),
-        _said(len(names), known, matrix.unit), matrix.condemned,
-        tuple(tuple(_shade(cell, x == y) for x, cell in enumerate(row)) for y, row in enumerate(grid)),
+        matrix.title, matrix.unit, names, shown, rows, paths, marks, _key(matrix, full), len(ordered) - len(names),
+        matrix.said or _said(len(names), known, matrix.unit), matrix.condemned,
+        tuple(tuple(_shade(cell) for cell in row) for row in grid), matrix.of, matrix.lower, matrix.sparse,
     )  # fmt: skip
+
+
+def _full(matrix: Matrix, known: list[float]) -> float:
+    """The value that counts as a whole."""
+    if matrix.usual is not None:
+        return matrix.usual
+    return min(known, default=0.0) if matrix.lower else max(known, default=0.0)
+
+
+def _key(matrix: Matrix, full: float) -> tuple[Step, ...]:
+    if matrix.lower:
+        bounds = [full * STEPS / (i + 1) for i in range(STEPS)]
+        ranges = [f"above {bounds[0]:.3g}", *(f"{b:.3g} to {a:.3g}" for a, b in itertools.pairwise(bounds))]
+        ranges[-1] = f"up to {bounds[-2]:.3g}"
+        shorts = [f"> {bounds[0]:.3g}", *(f"{bound:.3g}" for bound in bounds[:-1])]
+        return tuple(Step(i, text, short) for i, (text, short) in enumerate(zip(ranges, shorts, strict=True)))
+    bounds = [full * i / STEPS for i in range(STEPS + 1)]
+    texts = [f"{a:.3g} to {b:.3g}" for a, b in itertools.pairwise(bounds)]
+    if matrix.usual is not None:
+        texts[-1] = f"{bounds[-2]:.3g} or more"
+    return tuple(Step(i, text, f"{bounds[i]:.3g}") for i, text in enumerate(texts))
 
 
 def _worst_together(matrix: Matrix) -> tuple[str, ...]:
@@ -109,14 +143,14 @@ def _worst_together(matrix: Matrix) -> tuple[str, ...]:
     )
 
 
-def _cell(matrix: Matrix, a: str, b: str, top: float) -> Cell:
-    if a == b:
+def _cell(matrix: Matrix, a: str, b: str, full: float) -> Cell:
+    if a == b or (matrix.sparse and (a, b) not in matrix.values):
         return Cell("", None, False)
     value = matrix.values.get((a, b))
     if value is None:
         return Cell("none", None, (a, b) in matrix.bad)
-    step = min(STEPS - 1, max(0, math.floor(STEPS * value / top))) if top > 0 else 0
-    return Cell(f"{value:.3g}", step, (a, b) in matrix.bad)
+    share = (full / value if value > 0 else 0.0) if matrix.lower else (value / full if full > 0 else 0.0)
+    return Cell(f"{value:.3g}", min(STEPS - 1, max(0, math.floor(STEPS * share))), (a, b) in matrix.bad)
 
 
 def _paths(grid: list[list[Cell]]) -> tuple[tuple[int, str], ...]:
@@ -125,16 +159,16 @@ def _paths(grid: list[list[Cell]]) -> tuple[tuple[int, str], ...]:
     for y, row in enumerate(grid):
         start = 0
         for x in range(1, len(row) + 1):
-            if x == len(row) or _shade(row[x], x == y) != _shade(row[start], start == y):
-                shade = _shade(row[start], start == y)
+            if x == len(row) or _shade(row[x]) != _shade(row[start]):
+                shade = _shade(row[start])
                 if shade is not None:
                     parts[shade].append(f"M{start} {y}h{x - start}v1h-{x - start}z")
                 start = x
     return tuple((shade, "".join(parts[shade])) for shade in sorted(parts))
 
 
-def _shade(cell: Cell, is_diagonal: bool) -> int | None:
-    return None if is_diagonal else -1 if cell.step is None else cell.step
+def _shade(cell: Cell) -> int | None:
+    return None if not cell.text else -1 if cell.step is None else cell.step
 
 
 def _marks(grid: list[list[Cell]]) -> str:

@@ -27,6 +27,8 @@ from tasks.render.identities import machines
 from tasks.render.matrix import State, check_lines
 from tasks.render.nodegrid import grid
 from tasks.render.pairtable import pair_map
+from tasks.render.pairviews import views
+from tasks.render.shown import NAMED, matrix_rows, said_of, suspect_rows
 from tasks.render.timeline import left_out, timeline
 
 HERE = Path(__file__).parent
@@ -101,9 +103,24 @@ def _values(report: Report | None, verdict: Verdict, name: str, beside: Beside) 
         "nodes": nodes,
         "more_nodes": more_nodes,
         "past": beside.past,
+        "culprit": _culprit(beside),
         "digests": verdict.digests,
         "report": report,
         **({} if report is None else _of_report(report, verdict, beside)),
+    }
+
+
+def _culprit(beside: Beside) -> dict[str, object] | None:
+    """Who stands out among those who measured each other, or that nobody does."""
+    if not beside.shown:
+        return None
+    suspects = suspect_rows(beside.shown)
+    return {
+        "said": said_of(beside.shown),
+        "suspects": suspects[:NAMED],
+        "hidden": max(0, len(suspects) - NAMED),
+        "matrices": matrix_rows(beside.shown),
+        "views": views(beside.shown),
     }
 
 

@@ -15,6 +15,7 @@ from tasks.render.grouping import Group, gathered, remedy_of
 from tasks.render.headline import WORDS, coverage_text, explanation, headline
 from tasks.render.matrix import State, check_lines, node_lines
 from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
+from tasks.render.shown import NAMED, matrix_rows, said_of, suspect_rows
 from tasks.render.timeline import left_out, schedule_text
 
 FINDINGS, NODES, EVIDENCE, PAST = 30, 50, 1200, 8
@@ -38,6 +39,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, beside: Beside 
         parts += ["## Findings", _findings(groups), *_evidence(groups, verdict, beside)]
     if beside.cost is not None and is_worth_showing(beside.cost):
         parts += ["## Cost of launching anyway", _cost(beside.cost)]
+    parts += _culprit(beside)
     if report is not None:
         parts += ["## Nodes", _nodes(report, verdict), "## Checks", _checks(report, verdict)]
         parts += _bandwidth(report, beside)
@@ -128,6 +130,35 @@ def _bandwidth(report: Report, beside: Beside) -> list[str]:
     sources = dict.fromkeys(f"Expected of {c.check}: {c.source}" for c in beside.expected.curves)
     said = [*beside.expected.unknown, *sources]
     return ["## Bandwidth", _table(head, cells), *(escape(line) for line in said)]
+
+
+def _culprit(beside: Beside) -> list[str]:
+    """Suspects and what each matrix says; that nobody stands out is said too."""
+    if not beside.shown:
+        return []
+    parts, suspects = ["## Suspects", f"{escape(said_of(beside.shown))}."], suspect_rows(beside.shown)
+    if suspects:
+        head = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")
+        cells = [
+            (
+                f"{s.kind} {s.subject}",
+                s.probability,
+                f"{s.bad} {s.way}",
+                s.of_usual,
+                s.matrix,
+                s.next_likeliest,
+            )
+            for s in suspects[:NAMED]
+        ]
+        parts.append(_table(head, cells))
+    if len(suspects) > NAMED:
+        parts.append(f"{len(suspects) - NAMED} more suspects are in the report.")
+    columns = ("Check", "Matrix", "Answer", "Bad tests", "Usual", "Bad is", "Sensitivity", "Hiccups")
+    rows = [
+        (m.check, m.matrix, m.answer, m.bad, m.usual, m.line, m.sensitivity, m.hiccup)
+        for m in matrix_rows(beside.shown)
+    ]
+    return [*parts, _table(columns, rows)]
 
 
 def _past(beside: Beside) -> list[str]:

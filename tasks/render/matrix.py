@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from checks.columns import Rows, by_check
-from checks.localise import LINK
-from checks.model import CLUSTER, Cause, Finding, Level, Outcome, Planned, Report, Scope, Verdict, node_of
+from checks.model import (
+    CLUSTER,
+    LINK,
+    Cause,
+    Finding,
+    Level,
+    Outcome,
+    Planned,
+    Report,
+    Scope,
+    Verdict,
+    node_of,
+)
 
 
 class State(IntEnum):

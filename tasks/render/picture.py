@@ -13,7 +13,9 @@ from tasks.render.ink import PictureUnavailable as PictureUnavailable
 from tasks.render.ink import Sheet
 from tasks.render.nodegrid import grid
 from tasks.render.pairtable import pair_map
+from tasks.render.pairviews import first_map
 from tasks.render.picturepanels import Area, draw_curve, draw_grid, draw_heat
+from tasks.render.shown import suspect_rows
 from tasks.render.tones import light
 
 WIDTH, HEIGHT, EDGE, GAP = 1200, 900, 36, 36
@@ -84,11 +86,15 @@ def _panels(sheet: Sheet, report: Report, verdict: Verdict, beside: Beside, y: f
     height = HEIGHT - y - 44
     half = (WIDTH - 2 * EDGE - GAP) / 2
     right = Area(EDGE + half + GAP, y, half, height)
-    pairs = pair_map(report, verdict)
+    decoded, suspects = first_map(beside.shown), suspect_rows(beside.shown)
+    pairs = decoded if decoded is not None and suspects else pair_map(report, verdict) or decoded
     measured = [sweep for sweep in sweeps(report) if len(sweep.samples) > 1]
-    about_pairs = any(finding.check.startswith("network.") for finding in verdict.findings[:1])
+    about_pairs = any(
+        finding.check.startswith("network.") or finding.check.endswith(".pairs")
+        for finding in verdict.findings[:1]
+    )
     if pairs is not None and (about_pairs or not measured):
-        draw_heat(sheet, right, pairs)
+        draw_heat(sheet, right, pairs, suspects if pairs is decoded else ())
     elif measured:
         rows = bandwidth_rows(measured, beside.expected)
         draw_curve(sheet, right, measured, rows, tuple(finding.check for finding in verdict.findings))

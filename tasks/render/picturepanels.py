@@ -13,10 +13,11 @@ from tasks.render.heatmap import HeatMap
 from tasks.render.ink import Sheet
 from tasks.render.matrix import State
 from tasks.render.nodegrid import Grid, GridLine
+from tasks.render.shown import SuspectRow
 from tasks.render.tones import light, shades
 
 TITLE, TEXT, SMALL, ROW = 27.0, 22.0, 20.0, 38.0
-COLUMNS, NUMBERS = 2, 6
+COLUMNS, NUMBERS, SUSPECTS = 2, 6, 3
 HEADING = 17.0
 TONES = {
     State.SKIPPED: "skipped", State.PASS: "pass", State.WARN: "warn", State.UNKNOWN: "unknown", State.FAIL: "fail",
@@ -170,23 +171,36 @@ def _axes(sheet: Sheet, plot: Area, sizes: Sequence[float], most: float, step: f
                    light()["quiet"])  # fmt: skip
 
 
-def draw_heat(sheet: Sheet, area: Area, pairs: HeatMap) -> None:
-    """Up to six hosts with their numbers, or all that the map has as shades; who is condemned stands first."""
-    top = _title(sheet, area, f"{pairs.title}, {pairs.unit}")
-    room = area.y + area.height - top - 66
+def draw_heat(sheet: Sheet, area: Area, pairs: HeatMap, suspects: Sequence[SuspectRow] = ()) -> None:
+    """Up to six hosts with their numbers, or all that the map has as shades; who is condemned stands first.
+
+    Below it the likeliest suspects, each with what it rests on.
+    """
+    top = _title(sheet, area, f"{pairs.title}, {pairs.unit}" if pairs.unit else pairs.title)
+    lines = [_suspect(one) for one in suspects[:SUSPECTS]]
+    room = area.y + area.height - top - 66 - 27 * len(lines) - (12 if lines else 0)
     if len(pairs.names) <= NUMBERS:
         _numbers(sheet, Area(area.x, top, area.width, room), pairs)
     else:
         _shades(sheet, Area(area.x, top, area.width, room), pairs)
+    for place, line in enumerate(lines):
+        y = top + room + 14 + 27 * place
+        sheet.text(area.x, y, sheet.fitted(line, SMALL, area.width), SMALL, light()["text"])
     x, y = area.x, area.y + area.height - 48
     each = area.width / len(pairs.key)
     for step in pairs.key:
         fill, ink = shades()[step.step]
         sheet.box(x, y, each - 2, 26, fill, light()["rule"])
-        low = step.text.partition(" to ")[0]
-        sheet.text(x + 6, y + 13, f"{low} +" if step is pairs.key[-1] else low, 18, ink)
+        sign = " +" if step is pairs.key[-1] and not pairs.lower else ""
+        sheet.text(x + 6, y + 13, f"{step.short}{sign}", 18, ink)
         x += each
     sheet.text(area.x, y + 44, sheet.fitted(pairs.said, 18, area.width), 18, light()["quiet"])
+
+
+def _suspect(one: SuspectRow) -> str:
+    kind = "" if one.kind in ("node", "rank", "link") else f"{one.kind} "
+    share = "no value" if one.of_usual == "no value" else f"{one.of_usual} of usual"
+    return f"{kind}{one.subject}: {one.probability}, {share}"
 
 
 def _numbers(sheet: Sheet, area: Area, pairs: HeatMap) -> None:
@@ -218,8 +232,9 @@ def _shades(sheet: Sheet, area: Area, pairs: HeatMap) -> None:
     sheet.line([(area.x, area.y), (area.x + side, area.y), (area.x + side, area.y + side),
                 (area.x, area.y + side), (area.x, area.y)], light()["rule"], 1)  # fmt: skip
     x, y, room = area.x + side + 14, area.y + 14, area.width - side - 14
-    said = sheet.wrapped(f"{len(pairs.names)} hosts, from the row to the column", SMALL, room, 4)
-    said += ["", "slow:", *sorted(pairs.condemned)[:6]] if pairs.condemned else []
+    said = sheet.wrapped(f"{len(pairs.names)} {pairs.of}, from the row to the column", SMALL, room, 4)
+    named = [name for name in pairs.names if name in pairs.condemned]
+    said += ["", "bad:" if pairs.decoded else "slow:", *named[:6]] if named else []
     for line in said:
         sheet.text(x, y, sheet.fitted(line, SMALL, room), SMALL, light()["text"])
         y += 27

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from checks.localise import LINK
-from checks.model import CLUSTER
+from checks.model import CLUSTER, LINK
 from tasks.notifiers.base import Item, Page
 from tasks.render.clean import one_line
 

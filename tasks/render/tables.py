@@ -14,6 +14,7 @@ from tasks.render.headline import coverage_text, explanation
 from tasks.render.heatmap import Matrix
 from tasks.render.matrix import finding_state
 from tasks.render.pairtable import pair_matrix
+from tasks.render.shown import matrix_rows, suspect_rows
 
 Table = list[dict[str, object]]
 NO_FINDING = "nothing: every planned check was observed on every subject and is within the policy"
@@ -51,6 +52,36 @@ def pair_rows(report: Report | None, verdict: Verdict) -> Table:
     pairs = [(a, b) for a in matrix.names for b in matrix.names if a != b]
     pairs.sort(key=lambda pair: (not _is_bad(matrix, *pair), _speed(matrix, *pair), pair))
     return [_pair(matrix, a, b) for a, b in pairs]
+
+
+def suspect_table(beside: Beside) -> Table:
+    """One row a suspect, the likeliest first; of a matrix that names nobody one that says so. Empty without a matrix."""
+    rows: Table = [
+        {
+            "suspect": f"{s.kind} {s.subject}",
+            "probability": s.probability,
+            "bad tests": s.bad,
+            "of the usual": s.of_usual,
+            "way": s.way,
+            "matrix": s.matrix,
+            "next likeliest": s.next_likeliest,
+        }
+        for s in suspect_rows(beside.shown)
+    ]
+    named = {row["matrix"] for row in rows}
+    return rows + [
+        {
+            "suspect": m.answer,
+            "probability": "",
+            "bad tests": m.bad,
+            "of the usual": "",
+            "way": "",
+            "matrix": f"{m.check}, {m.matrix}",
+            "next likeliest": "",
+        }
+        for m in matrix_rows(beside.shown)
+        if m.matrix not in named
+    ]
 
 
 def _rank(item: Group) -> int:

@@ -26,6 +26,7 @@ from tests.sample_reports import (
     without_node,
     wrong_sums,
 )
+from tests.tasks.render.decoded import between, inside
 from tests.tasks.render.fleets import cut_off, fleet, judged, silent, slower
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
@@ -90,7 +91,8 @@ def _fleet() -> str:
         for i, answer in enumerate(answers)
     )
     past = Past(gates, problems=("The report of p5-prod-2 is gone.",))
-    return html(report, verdict, "p5-prod", replace(beside, past=past))
+    shown = (between(30, 4, bad_rails=[(2, 1)], partners=12), inside(30, 4, bad=[(9, 3)]))
+    return html(report, verdict, "p5-prod", replace(beside, past=past, shown=shown))
 
 
 PAGES = {

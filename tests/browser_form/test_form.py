@@ -65,6 +65,7 @@ def browser(deployments: dict[str, str]) -> Iterator[Browser]:
         yield made
 
 
+@pytest.mark.long
 def test_wrong_values_are_told_beside_their_fields_and_right_ones_start_a_gate_that_refuses(
     served: World, deployments: dict[str, str], browser: Browser
 ) -> None:

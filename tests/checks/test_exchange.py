@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from checks.exchange import ExchangeError, Responder, ask, connection
-from checks.pairs import _stream
+from checks.hostpairs import _stream
 from checks.roster import Member
 
 

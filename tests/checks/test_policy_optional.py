@@ -11,6 +11,7 @@ import pytest
 
 from checks import lists, localise, policy
 from checks.columns import Rows
+from checks.culprit import frommetrics
 from checks.decode import DecodeError
 from checks.model import Level, Observation, Outcome, Planned, Scope, Value
 from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Rule
@@ -72,8 +73,8 @@ def test_what_the_engine_judges_is_never_optional(name: str) -> None:
 
 
 def test_the_engine_judges_just_these() -> None:
-    """The list is that of localise."""
-    assert (localise.REACHABILITY, localise.PAIRS) == JUDGED_BY_THE_ENGINE
+    """The list is that of localise and of the decoder."""
+    assert (localise.REACHABILITY, localise.PAIRS, *frommetrics.CHECKS) == JUDGED_BY_THE_ENGINE
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -21,6 +21,7 @@ from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Valu
 from checks.place import Station
 from checks.report import NodeReport, dump_plain
 from checks.system import identity_of_node
+from tests.checks.culprit.rows import row
 
 NO_GO, CANNOT_TELL = 1, 3
 
@@ -84,9 +85,13 @@ def write_report(station: Station, attempt: Path, part: str) -> None:
         known[name] = tuple(1.0 for _ in peers)
     value = 2 if part == "wrong" else 1
     rows = []
-    for planned in (row for row in station.plan if row.skip is None):
+    for planned in (check for check in station.plan if check.skip is None):
         for subject in ranks if planned.scope is Scope.RANK else [node]:
             metrics = {name: known.get(name, value) for name in planned.metrics}
+            if planned.check == "collective.pairs":
+                rank, nodes = int(subject.rpartition("-")[2]), station.bundle.declared.nodes
+                paired = row(rank, nodes, per, lambda one, other: {}, profile=station.bundle.profile)
+                metrics = {name: paired.metrics[name] for name in planned.metrics}
             rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))
     whole = part not in ("hang", "stubborn")
     me = Node(node, station.node_rank, attempt.name, station.bundle.catalogue, whole, identity_of_node())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from checks import adjtimex, machine, network, pairs, system, training
+from checks import adjtimex, hostpairs, machine, network, system, training
 from checks.check import Check, Context, Measurement, RankPlace
 from checks.exchange import Responder
 from checks.model import Cause, Level, Observation, Outcome, Value
@@ -198,7 +198,7 @@ def case(check: Check, sort: Sort, name: str, observe: Observe, **of: Any) -> Ca
 
 
 IDENTITY, RESOURCES, CLOCK = system.identity, system.resources, system.clock
-REACH, PAIRS, SMOKE, DDP = network.reachability, pairs.pairs, training.smoke, training.ddp
+REACH, PAIRS, SMOKE, DDP = network.reachability, hostpairs.pairs, training.smoke, training.ddp
 OF_CONFIGURATION: dict[str, Any] = {"cause": Cause.CONFIGURATION}
 LITTLE = {f"sys/fs/cgroup/{name}": text for name, text in memory_v2("", str(1 << 30), 900 << 20, 0).items()}
 SYNCHRONISED = adjtimex.ClockState(True, 0.0001, 0.01)

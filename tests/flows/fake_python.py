@@ -99,6 +99,7 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
     from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
     from checks.report import NodeReport, dump_plain
     from checks.system import identity_of_node
+    from tests.checks.culprit.rows import row
 
     plan = bundles.plan_of(bundle)[1]
     names, per = bundle.declared.node_names, bundle.declared.ranks_per_node
@@ -116,9 +117,13 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
         "wrong_elements": 0,
     }
     rows = []
-    for planned in (row for row in plan if row.skip is None):
+    for planned in (check for check in plan if check.skip is None):
         for subject in ranks if planned.scope is Scope.RANK else [node]:
             metrics = {name: known.get(name, 1) for name in planned.metrics}
+            if planned.check == "collective.pairs":
+                rank = int(subject.rpartition("-")[2])
+                paired = row(rank, len(names), per, lambda one, other: {}, profile=bundle.profile)
+                metrics = {name: paired.metrics[name] for name in planned.metrics}
             if planned.check == "collective.all_reduce" and subject == rank_subject(names[-1], 2 * per - 1):
                 metrics["wrong_elements"] = {"wrong": 12, "warn": 1}.get(part, 0)
             rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))

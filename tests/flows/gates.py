@@ -84,7 +84,7 @@ def _line(check: Check) -> str:
     if name == "collective.all_reduce":
         bounds = "warn_above = 0.5, fail_above = 1.5"
         rules = f'rules = [{{ metric = "wrong_elements", {bounds}, source = "a test" }}]\n'
-    if name == "network.pairs":
+    if name in ("network.pairs", "collective.pairs"):
         rules = "options = { floor_gbps = 0.01 }\n"
     applies = f'part = "{check.part.value}"\nmin_nodes = {check.min_nodes}\nmin_ranks = {check.min_ranks}\n'
     profiles = f"profiles = {[profile.value for profile in check.profiles]}\n"

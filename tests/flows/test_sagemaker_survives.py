@@ -100,7 +100,7 @@ def test_a_report_that_arrives_cut_is_taken_from_the_archive(tmp_path: Path, acc
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
 
 
-@pytest.mark.parametrize("method", ["PUT", "GET"])
+@pytest.mark.parametrize("method", [pytest.param("PUT", marks=pytest.mark.long), "GET"])
 def test_s3_that_fails_for_a_while_costs_nothing(tmp_path: Path, account: Account, method: str) -> None:
     """Every second request for a report fails a few times; the reports come all the same."""
     fault = {"method": method, "key": "/reports/", "code": "SlowDown", "share": 0.5, "count": 8}
@@ -110,6 +110,7 @@ def test_s3_that_fails_for_a_while_costs_nothing(tmp_path: Path, account: Accoun
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
 
 
+@pytest.mark.long
 def test_reports_that_cannot_be_uploaded_come_in_the_archive(tmp_path: Path, account: Account) -> None:
     """The container reaches no S3 at all; SageMaker's own archive has its reports."""
     fault = {"method": "PUT", "key": "/reports/", "code": "ServiceUnavailable"}
@@ -178,6 +179,7 @@ def test_a_pool_that_was_taken_means_checking_again(
         assert f"{outcome.gate_id}-train-2" in jobs and f"{outcome.gate_id}-train-1" not in jobs
 
 
+@pytest.mark.long
 def test_hosts_that_changed_places_in_the_pool_are_the_same_machines(
     tmp_path: Path, account: Account
 ) -> None:
@@ -192,7 +194,8 @@ def test_hosts_that_changed_places_in_the_pool_are_the_same_machines(
         assert "all 2 hosts confirmed" in str(kept(path, outcome, "outcome.json")["placement"]["proof"])
 
 
-@pytest.mark.parametrize("skew_s", [pytest.param(-7200.0, marks=pytest.mark.long), 7200.0])
+@pytest.mark.parametrize("skew_s", [-7200.0, 7200.0])
+@pytest.mark.long
 def test_clock_skew_changes_nothing(tmp_path: Path, account: Account, skew_s: float) -> None:
     """AWS's clock is two hours off ours."""
     with account(part="healthy", dials={"clock_skew_s": skew_s}) as cloud:
@@ -201,6 +204,7 @@ def test_clock_skew_changes_nothing(tmp_path: Path, account: Account, skew_s: fl
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
 
 
+@pytest.mark.long
 def test_two_gates_at_once_on_one_account(tmp_path: Path, account: Account) -> None:
     """Two clusters, one role: each trains on its own machines, or checks again."""
     with account(machines=4, part="healthy") as cloud:
@@ -216,7 +220,9 @@ def test_two_gates_at_once_on_one_account(tmp_path: Path, account: Account) -> N
         assert [0, 0] == [outcome.code for outcome in outcomes], [outcome.reason for outcome in outcomes]
 
 
-@pytest.mark.parametrize("phase", ["Starting", "Training", "pool", "train"])
+@pytest.mark.parametrize(
+    "phase", [pytest.param("Starting", marks=pytest.mark.long), "Training", "pool", "train"]
+)
 def test_cancelled_in_each_phase_nothing_is_left(tmp_path: Path, account: Account, phase: str) -> None:
     """SIGINT to the command: 130, no container runs, no pool is paid for."""
     slow = {"starting_s": 3.0} if phase == "Starting" else {"pool_s": 4.0} if phase == "pool" else {}

@@ -119,6 +119,36 @@ def frozen(context: Context) -> Measurement:
     )
 
 
+@_rank("sabotage.frozen_alone")
+def frozen_alone(context: Context) -> Measurement:
+    """One rank is stopped by SIGSTOP before the ranks have met."""
+    assert context.place is not None
+    if context.place.rank == FAULTY_RANK:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return Measurement({"value": 0.0})
+
+
+@_rank("sabotage.killed_in_pairs")
+def killed_in_pairs(context: Context) -> Measurement:
+    """One rank dies by SIGKILL in its first exchange with another one."""
+    return _harm_duel(context, signal.SIGKILL)
+
+
+@_rank("sabotage.frozen_in_pairs")
+def frozen_in_pairs(context: Context) -> Measurement:
+    """One rank is stopped by SIGSTOP in its first exchange with another one."""
+    return _harm_duel(context, signal.SIGSTOP)
+
+
+def _harm_duel(context: Context, fault: signal.Signals) -> Measurement:
+    from checks.tournament.duel import Duel
+
+    assert context.place is not None
+    if context.place.rank == FAULTY_RANK:
+        Duel._trips = lambda duel, times: os.kill(os.getpid(), fault)  # type: ignore[method-assign, assignment]
+    return Measurement({"value": 0.0})
+
+
 def _corrupt(tensor: Any) -> None:
     tensor.view(-1)[-1] += 1
 

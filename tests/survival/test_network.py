@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.model import Cause
+from checks.model import Cause, Outcome
 from tests.survival.faulty_network import cut, needs_root, network, shape
 from tests.survival.world import RUN, World, run
 
@@ -25,6 +25,7 @@ def on(name: str) -> dict[str, object]:
 
 @needs_root
 @pytest.mark.root
+@pytest.mark.long  # make test has it with a whole gate: tests/flows/cli/test_gate_culprit.py
 def test_of_four_hosts_the_slow_one_is_named(tmp_path: Path) -> None:
     """100 Mbit/s on one host: that host, alone, and a no-go."""
     with network(4) as name:
@@ -78,4 +79,7 @@ def test_a_node_that_never_starts_is_named_within_seconds(tmp_path: Path) -> Non
     first = ended.verdict.findings[0]
 
     assert (3, "node-1", ()) == (ended.exit_code, first.subject, ended.verdict.condemned)
+    ranks = [row for row in ended.report.observations if "/" in row.subject]
+    assert {Outcome.SKIPPED} == {row.outcome for row in ranks}  # none of them began, and each says for whom
+    assert all("does not reach node-1" in row.reason for row in ranks)
     assert ended.seconds < 25

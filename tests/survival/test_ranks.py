@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from checks.model import Cause
 from prelaunch_sabotage import FAULTY_RANK
+from tasks.render.headline import headline
 from tests.survival.world import World, run
 
 FAULTY = f"node-1/rank-{FAULTY_RANK}"
@@ -26,6 +29,8 @@ def test_a_rank_killed_in_a_collective_is_named_first(tmp_path: Path) -> None:
     first = ended.verdict.findings[0]
 
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))
+    assert f"rank {FAULTY_RANK} on node-1 did not report; 1 other rank waited for it" in first.message
+    assert f"{FAULTY}: " in headline(ended.verdict, "gate")
     assert ended.seconds < 60
 
 
@@ -35,4 +40,37 @@ def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     first = ended.verdict.findings[0]
 
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))
+    assert f"rank {FAULTY_RANK} on node-1 did not report; 1 other rank waited for it" in first.message
+    assert "Timed out waiting" in first.evidence
+    assert f"{FAULTY}: " in headline(ended.verdict, "gate")
     assert ended.seconds < 60
+
+
+@pytest.mark.long  # a second job whose rank dies; tests/checks/tournament has the same without a gate around it
+@pytest.mark.parametrize("how", ["killed_in_pairs", "frozen_in_pairs"])
+def test_after_a_rank_was_lost_in_the_pairs_nobody_waits_for_it_again(tmp_path: Path, how: str) -> None:
+    """It is named first, every pair of the others was measured, and no collective runs into its deadline."""
+    ended = run(World(2, 2, (how,), {"collective.pairs": 20.0}), tmp_path)
+    first = ended.verdict.findings[0]
+    rows = [row for row in ended.report.observations if row.subject.startswith("node-1/")]
+    after = [row for row in rows if row.check in (*QUICK, "compute.overlap")]
+
+    assert (3, "collective.pairs", f"node-0/rank-{FAULTY_RANK}", []) == (
+        ended.exit_code, first.check, first.subject, ended.fails(Cause.HARDWARE),
+    )  # fmt: skip
+    assert len(after) == 8
+    assert all(f"not run: rank {FAULTY_RANK} fell silent" in row.reason and row.seconds < 1 for row in after)
+    assert ended.seconds < 60
+
+
+@pytest.mark.long  # half a minute of deadlines; tests/checks/culprit/test_silent.py has the same report, made up
+def test_a_rank_that_froze_before_the_others_met_is_named_first(tmp_path: Path) -> None:
+    """It never comes to the process group; the one of four is named, with the check that it never ended."""
+    ended = run(World(2, 2, ("frozen_alone",), QUICK), tmp_path)
+    first = ended.verdict.findings[0]
+
+    assert (3, f"node-0/rank-{FAULTY_RANK}", "sabotage.frozen_alone") == (
+        ended.exit_code, first.subject, first.check,
+    )  # fmt: skip
+    assert f"rank {FAULTY_RANK} on node-0 did not report; 3 other ranks waited for it in " in first.message
+    assert [] == ended.fails(Cause.HARDWARE)

@@ -207,8 +207,17 @@ def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(tmp_path: Path
     assert "embedded" not in stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("stage", ["early", "checks", "training"])
+@pytest.mark.parametrize(
+    ("stage", "number", "code"),
+    [
+        ("early", signal.SIGINT, 130),
+        pytest.param("early", signal.SIGTERM, 143, marks=pytest.mark.long),
+        ("checks", signal.SIGINT, 130),
+        pytest.param("checks", signal.SIGTERM, 143, marks=pytest.mark.long),
+        pytest.param("training", signal.SIGINT, 130, marks=pytest.mark.long),
+        ("training", signal.SIGTERM, 143),
+    ],
+)
 def test_a_signal_ends_what_was_started(
     tmp_path: Path, number: signal.Signals, code: int, stage: str
 ) -> None:
@@ -239,6 +248,7 @@ def killed(path: Path, when: Callable[[], object], **more: str) -> None:
         command.communicate(timeout=20)
 
 
+@pytest.mark.long
 def test_a_gate_that_was_killed_while_checking_is_adopted(tmp_path: Path) -> None:
     """The next run follows the same job: every node checks once."""
     path, store = write_gate(tmp_path), tmp_path / "store"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks import localise
+from checks.model import LINK as BETWEEN
 from checks.model import Answer, Cause, Count, Coverage, Digests, Finding, Level, Verdict
 from checks.policy import OnWarn
 from checks.verdict import conclude
@@ -45,7 +45,7 @@ def verdict(*words: str, on_warn: OnWarn = OnWarn.ASK) -> Verdict:
     found = []
     for word in words:
         level, cause, where = [*word.split(), "0"][:3]
-        subject = f"node-0{localise.LINK}node-1" if where == "link" else f"node-{where}"
+        subject = f"node-0{BETWEEN}node-1" if where == "link" else f"node-{where}"
         found.append(Finding(Level[level], Cause[cause], "gpu.memory", subject, "uncorrectable errors: 3"))
     return conclude(found, WHOLE, replace(POLICY, on_warn=on_warn), 4, DIGESTS, None)
 

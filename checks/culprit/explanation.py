@@ -1,0 +1,204 @@
+"""A set of blamed candidates and links, the tests that each of them owns, and how likely all of it is (pure)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from checks.culprit.candidates import Candidates, Who
+from checks.culprit.likelihood import Chance, Gain, Odds, blamed, by_chance, prior
+from checks.culprit.links import Counts, LinkFault, Links, Pair
+from checks.culprit.matrix import Kind, Way
+
+# A candidate that is this unlikely even where hiccups are rare is none, whatever else is found.
+HOPELESS = -12.0
+
+
+class Explanation:
+    """Changed in place. A test has one owner: the candidate that was blamed first, or none."""
+
+    def __init__(self, candidates: Candidates, bad: Sequence[int], links: Links, chance: Chance) -> None:
+        self.candidates, self.links = candidates, links
+        self.nodes = len(candidates.nodes)
+        self.tests, self.bad = candidates.count(None), candidates.count(bad)
+        self.left, self.left_bad = len(candidates.matrix.sources), len(bad)
+        self.owner: dict[int, int] = {}
+        self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
+        self._bad = set(bad)
+        self._tests_of: dict[int, Sequence[int]] = {}
+        self._size = [self._tests_a_visit(who) for who in candidates.whos]
+        self._choose(chance)
+        self.fit(chance)
+
+    def _tests_a_visit(self, who: Who) -> float:
+        directions = self.links.back if who.way is Way.BOTH else 1
+        whole = who.kind in (Kind.NODE, Kind.SWITCH) and not self.candidates.inside
+        return directions * self.links.size / self.links.back if whole else float(directions)
+
+    def _choose(self, chance: Chance) -> None:
+        """Who could be to blame at all, with the visits that went wrong for each of them."""
+        self.odds = Odds(chance, self.nodes)
+        self.visits = [0] * len(self._size)
+        self._in_visit: dict[tuple[int, int], int] = {}
+        self.possible = []
+        for at, who in enumerate(self.candidates.whos):
+            bad, tests, size = self.bad[at], self.tests[at], self._size[at]
+            fewest, most = max(1, math.ceil(bad / size)), min(bad, int(tests / size))
+            best = (
+                max(self.odds.of(who.kind, who.way, bad, tests, k, size).sure for k in (fewest, most))
+                if bad
+                else 0.0
+            )
+            if bad and best > HOPELESS:
+                self.possible.append(at)
+        self._open = [False] * len(self._size)
+        for at in self.possible:
+            self._open[at] = True
+        for test in self._bad:
+            self._visit(test, self.candidates.of(test), 1)
+        self.candidates.remember(self.possible)
+
+    def _visit(self, test: int, its: Iterable[int], sign: int) -> None:
+        visit = self.links.visit[test]
+        for at in its:
+            if self._open[at]:
+                number = self._in_visit.get((at, visit), 0)
+                self._in_visit[at, visit] = number + sign
+                if number == 0 or number + sign == 0:
+                    self.visits[at] += sign
+
+    def fit(self, chance: Chance) -> None:
+        """Take other rates of hiccups and spells; what is blamed stays."""
+        self.odds = Odds(chance, self.nodes)
+        self.found: dict[Pair, list[LinkFault]] = {}
+        self._shares: dict[Pair, list[tuple[int, float]]] = {}
+        self._credit = [0.0] * len(self.candidates.whos)
+        self._relink(self.links.pairs)
+
+    def gain(self, at: int) -> Gain:
+        """What is gained by blaming this candidate for what is left of its tests."""
+        who = self.candidates.whos[at]
+        return self.odds.of(who.kind, who.way, self.bad[at], self.tests[at], self.visits[at], self._size[at])
+
+    def surplus(self, at: int) -> float:
+        """The same over chance, and over links that would explain its tests; whichever is less."""
+        sure, over_hiccups = self.gain(at)
+        return min(sure, over_hiccups - self._credit[at])
+
+    def blame(self, at: int) -> None:
+        """This candidate is to blame for those of its tests that have no owner yet."""
+        mine = [test for test in self.tests_of(at) if test not in self.owner]
+        self.owner.update(dict.fromkeys(mine, at))
+        self.blamed[at] = self._owned(mine)
+        self._move(mine, -1)
+
+    def acquit(self, at: int) -> None:
+        """Its tests go to others who are blamed and have part in them, or to nobody."""
+        del self.blamed[at]
+        free, heirs = [], set()
+        for test in self.tests_of(at):
+            if self.owner.get(test) != at:
+                continue
+            heir = next((other for other in self.candidates.of(test) if other in self.blamed), None)
+            if heir is None:
+                del self.owner[test]
+                free.append(test)
+            else:
+                self.owner[test] = heir
+                heirs.add(heir)
+        for heir in heirs:
+            self.blamed[heir] = self._owned(
+                [test for test in self.tests_of(heir) if self.owner.get(test) == heir]
+            )
+        self._move(free, 1)
+
+    def _owned(self, tests: Sequence[int]) -> Counts:
+        bad = [test for test in tests if test in self._bad]
+        return [len(bad), len(tests), len({self.links.visit[test] for test in bad})]
+
+    def clear(self) -> None:
+        """Nobody is to blame."""
+        for at in list(self.blamed):
+            self.acquit(at)
+
+    def gain_of(self, at: int) -> float:
+        """What blaming a blamed candidate for its own tests gains over chance."""
+        who = self.candidates.whos[at]
+        bad, tests, visits = self.blamed[at]
+        return self.odds.of(who.kind, who.way, bad, tests, visits, self._size[at]).sure
+
+    def tests_between(self, pair: Pair) -> Sequence[int]:
+        """All tests of a pair that has a bad one."""
+        return self.links.tests[pair]
+
+    def size_of(self, at: int) -> float:
+        """How many tests of a visit a candidate has part in."""
+        return self._size[at]
+
+    def left_over(self) -> tuple[int, int]:
+        """Bad tests, and tests, that neither a candidate nor a link owns."""
+        faults = [fault for found in self.found.values() for fault in found]
+        return self.left_bad - sum(fault.bad for fault in faults), self.left - sum(
+            fault.tests for fault in faults
+        )
+
+    def chance(self) -> Chance:
+        """The rates of hiccups and spells that follow from it."""
+        return Chance.fitted(*self.left_over(), *self.links.spells(self.found), self.links.size)
+
+    def score(self) -> float:
+        """The log likelihood of all tests, and of so many being to blame."""
+        total = by_chance(*self.left_over(), *self.links.spells(self.found), self.links.size)
+        for at, (bad, tests, visits) in self.blamed.items():
+            who = self.candidates.whos[at]
+            total += prior(who.kind, who.way, self.nodes) + blamed(bad, tests, visits, self._size[at])
+        for found in self.found.values():
+            for its in found:
+                total += prior(Kind.LINK, its.way, self.nodes) + blamed(
+                    its.bad, its.tests, its.visits, its.size
+                )
+        return total
+
+    def pairs_of(self, at: int) -> set[Pair]:
+        """The pairs with bad tests that a candidate has part in."""
+        return {self.links.pair(test) for test in self.tests_of(at) if test in self._bad}
+
+    def tests_of(self, at: int) -> Sequence[int]:
+        """All tests that a candidate has part in."""
+        if at not in self._tests_of:
+            self._tests_of[at] = self.candidates.tests(at)
+        return self._tests_of[at]
+
+    def _move(self, tests: Sequence[int], sign: int) -> None:
+        """Give tests to chance and links (1), or take them away (-1)."""
+        for test in tests:
+            its = self.candidates.of(test)
+            for at in its:
+                self.tests[at] += sign
+            if test in self._bad:
+                self.left_bad += sign
+                for at in its:
+                    self.bad[at] += sign
+                self._visit(test, its, sign)
+        self.left += sign * len(tests)
+        self._relink(self.links.add(tests, sign))
+
+    def _relink(self, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            self.found.pop(pair, None)
+            for test, share in self._shares.pop(pair, ()):
+                for at in self.candidates.of(test):
+                    self._credit[at] -= share
+            faults = self.links.pick(pair, self.odds)
+            if faults:
+                self.found[pair] = faults
+                self._shares[pair] = self._shared(pair, sum(fault.gain.over_hiccups for fault in faults))
+
+    def _shared(self, pair: Pair, gain: float) -> list[tuple[int, float]]:
+        """What a candidate takes from the pair's links with each bad test of theirs."""
+        tests = [test for test in self.links.bad_tests[pair] if test not in self.owner]
+        share = gain / len(tests)
+        for test in tests:
+            for at in self.candidates.of(test):
+                self._credit[at] += share
+        return [(test, share) for test in tests]

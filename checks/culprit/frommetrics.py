@@ -1,0 +1,211 @@
+"""The rows of collective.pairs and nccl.pairs as matrices (pure).
+
+Each row is one rank's: an entry a test that it took part in. A test towards a rank that has no row of its own is in no
+matrix: that rank is silent, which is a matter of evidence and says nothing about a link.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from checks.culprit.matrix import Better, Matrix, Part, Span
+from checks.model import Observation, Report, node_of
+from checks.tournament.record import OK, is_silence
+
+COLLECTIVE, NCCL = "collective.pairs", "nccl.pairs"
+CHECKS = (COLLECTIVE, NCCL)
+NEVER_RAN = ("not run", "not tried")  # how a failure begins that says nothing of the pair
+NUMBERS = ("bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements")  # what a test that is ok has
+
+Meeting = tuple[int, object, int]
+
+
+class What(str, Enum):
+    """What a matrix holds, by the words that people read."""
+
+    DATA = "correct data"
+    BANDWIDTH = "bandwidth"
+    PAUSE = "slowest answer"
+    RESENT = "segments sent again"
+    LATENCY = "latency"
+
+
+# The gravest first: what an earlier one explains is no news in a later one.
+ORDER = (What.DATA, What.BANDWIDTH, What.PAUSE, What.RESENT, What.LATENCY)
+COLUMNS: Mapping[What, tuple[str, str, Better]] = {
+    What.DATA: ("wrong_elements", "", Better.HIGHER),
+    What.BANDWIDTH: ("bandwidth_gbps", "GB/s", Better.HIGHER),
+    What.PAUSE: ("slowest_us", "us", Better.LOWER),
+    What.RESENT: ("retransmits", "segments + 1", Better.LOWER),
+    What.LATENCY: ("latency_us", "us", Better.LOWER),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """The tests of all ranks that have a row, by columns.
+
+    `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is how many rounds each had no time for.
+    `silent` maps a global rank without a row to those that waited for it and why, as text. `faults` maps a subject to what
+    is wrong with its lists.
+    """
+
+    parts: tuple[Part, ...]
+    ranks: tuple[int, ...]
+    mine: list[int] = field(default_factory=list)
+    peers: list[int] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    columns: dict[What, list[object]] = field(default_factory=dict)
+    silent: dict[int, list[str]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    left_out: list[int] = field(default_factory=list)
+
+
+def rank_of(subject: str) -> int | None:
+    """The global rank of "node-0/rank-3"."""
+    digits = subject.rpartition("/rank-")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+
+
+def table(report: Report, rows: Sequence[Observation], switches: Mapping[str, tuple[str, ...]]) -> Table:
+    """The rows' tests. A row whose lists do not fit is left out and named in `faults`."""
+    fit: dict[int, Observation] = {}
+    faults: dict[str, str] = {}
+    for row in rows:
+        rank, why = rank_of(row.subject), _fault(row, report.declared.ranks)
+        if why or rank is None:
+            faults[row.subject] = why or "its subject is no rank"
+        else:
+            fit[rank] = row
+    ranks = tuple(sorted(fit))
+    alone, per = report.declared.ranks_per_node == 1, report.declared.ranks_per_node
+    parts = tuple(_part(fit[rank].subject, rank, per, alone, switches) for rank in ranks)
+    made = Table(parts, ranks, columns={what: [] for what in What}, faults=faults)
+    place = {rank: index for index, rank in enumerate(ranks)}
+    never = {meeting for rank in ranks for meeting in _meetings(fit[rank], rank, _never_ran)}
+    for rank in ranks:
+        _add(made, fit[rank], place[rank], place, never)
+        left = fit[rank].metrics.get("rounds_left_out")
+        made.left_out.append(left if type(left) is int else 0)
+    return made
+
+
+def _part(subject: str, rank: int, per: int, alone: bool, switches: Mapping[str, tuple[str, ...]]) -> Part:
+    node = node_of(subject)
+    return Part(node if alone else subject, node, rank % per, switches.get(node, ()))
+
+
+def _fault(row: Observation, ranks: int) -> str:
+    peers, failures = row.metrics.get("peers"), row.metrics.get("failures")
+    if not isinstance(peers, tuple) or not isinstance(failures, tuple):
+        return "it has no list of peers"
+    numbers = [row.metrics.get(column) for column in NUMBERS]
+    resent = row.metrics.get(COLUMNS[What.RESENT][0], failures)
+    if any(
+        not isinstance(values, tuple) or len(values) != len(peers) for values in (failures, resent, *numbers)
+    ):
+        return "its lists do not have one entry a test"
+    if any(entry[0] == OK and None in entry[1:] for entry in zip(failures, *numbers, strict=True)):
+        return "a test that it calls ok lacks a number"
+    if any(type(peer) is not int or not 0 <= peer < ranks for peer in peers):
+        return "a peer is no rank of this job"
+    return "" if rank_of(row.subject) not in peers else "it is its own peer"
+
+
+def _list(row: Observation, name: str) -> tuple[object, ...]:
+    value = row.metrics.get(name)
+    return value if isinstance(value, tuple) else ()
+
+
+def _meetings(row: Observation, rank: int, such: Callable[[str], bool]) -> Mapping[Meeting, int]:
+    """The tests that failed in such a way, as (this rank, the peer, the how manieth of the two), with their entry."""
+    peers, failures = _list(row, "peers"), _list(row, "failures")
+    wanted = {said for said in set(failures) if such(str(said))}
+    if not wanted:
+        return {}
+    times: Counter[object] = Counter()
+    found: dict[Meeting, int] = {}
+    for entry, peer in enumerate(peers):
+        if failures[entry] in wanted:
+            found[rank, peer, times[peer]] = entry
+        times[peer] += 1
+    return found
+
+
+def _never_ran(said: str) -> bool:
+    return said.startswith(NEVER_RAN)
+
+
+def _add(
+    made: Table, row: Observation, mine: int, place: Mapping[int, int], never: Collection[Meeting]
+) -> None:
+    """A rank that got no answer from a peer which says itself that it never came to it has measured nothing."""
+    peers, failures, rank = _list(row, "peers"), _list(row, "failures"), made.ranks[mine]
+    vain = {
+        entry
+        for (_, peer, time), entry in (_meetings(row, rank, is_silence).items() if never else ())
+        if (peer, rank, time) in never
+    }
+    kept = []
+    for entry, peer in enumerate(peers):
+        if type(peer) is not int:
+            continue
+        other = place.get(peer)
+        if other is None:
+            made.silent.setdefault(peer, []).append(f"{row.subject}: {failures[entry]}")
+        elif entry not in vain and not _never_ran(str(failures[entry])):
+            kept.append(entry)
+            made.peers.append(other)
+    made.mine.extend([mine] * len(kept))
+    made.failures.extend([str(failures[entry]) for entry in kept])
+    for what, (column, _, _) in COLUMNS.items():
+        values = row.metrics.get(column)
+        made.columns[what].extend(
+            [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
+        )
+    rates, wrong = made.columns[What.BANDWIDTH], made.columns[What.DATA]
+    for test in range(len(rates) - len(kept), len(rates)):
+        # It broke off: whatever rate it had counts for nothing.
+        if made.failures[test] != OK and wrong[test] in (0, None):
+            rates[test] = None
+
+
+def matrices(tests: Table) -> dict[tuple[What, Span], Matrix]:
+    """The matrices that have a test. Bandwidth has every test, None where it failed; the others have those with a number."""
+    nodes = [part.node for part in tests.parts]
+    found: dict[tuple[What, Span], Matrix] = {}
+    inside = [nodes[a] == nodes[b] for a, b in zip(tests.mine, tests.peers, strict=True)]
+    for what in ORDER:
+        for span in Span:
+            kept = [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)]
+            made = _matrix(tests, what, span, kept)
+            if made is not None:
+                found[what, span] = made
+    return found
+
+
+def _matrix(tests: Table, what: What, span: Span, kept: list[int]) -> Matrix | None:
+    column = tests.columns[what]
+    if what is not What.BANDWIDTH:
+        kept = [k for k in kept if column[k] is not None]
+    if not kept:
+        return None
+    values = [_value(what, column[k]) for k in kept]
+    mine, peers = [tests.mine[k] for k in kept], [tests.peers[k] for k in kept]
+    if what is What.DATA:  # what is wrong came from the peer
+        mine, peers = peers, mine
+    _, unit, better = COLUMNS[what]
+    return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values)
+
+
+def _value(what: What, value: object) -> float | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e15:
+        return None
+    if what is What.DATA:
+        return 1.0 if value == 0 else None
+    if what is What.RESENT:  # so that none at all can be compared with
+        return value + 1.0
+    return float(value) or None  # a rate or a time of zero was not measured

@@ -1,0 +1,211 @@
+"""How much likelier tests are if somebody is to blame for them than by chance (pure).
+
+A bad part's tests are bad at a rate of its own, which is not known: the likelihood is averaged over RATES. All other
+tests are bad at the hiccup rate, averaged over a beta distribution. So parts that fail each time and parts that fail
+every third time are both found, and a part whose tests are bad now and then is none.
+
+What two nodes measure at one time (both ways, on all rails: a visit) may go wrong together, by a fault that comes and
+goes and by chance alike. So the same tests are also weighed as visits of which some were bad: 8 bad tests of one visit
+are then little more than one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from checks.culprit.matrix import Kind, Way
+
+# Judgement: a part that is at fault fails a third of its tests or more; most that are at fault fail nearly all.
+RATES = (
+    (0.3, 0.08),
+    (0.4, 0.08),
+    (0.5, 0.08),
+    (0.6, 0.09),
+    (0.7, 0.1),
+    (0.8, 0.12),
+    (0.9, 0.17),
+    (0.98, 0.28),
+)
+# Judgement: a good part may have a bad moment (congestion that others cause), in which a few of its tests are bad. It is
+# rare, so that it explains many tests, where the rate tells it from a fault, and not a few.
+MOMENT, MOMENT_RATES = 0.0003, (0.03, 0.06, 0.1, 0.15, 0.2)
+# Judgement: before anything was seen, one good test of 200 is bad; as sure of it as a hundred tests would make us.
+HICCUP_BAD, HICCUP_GOOD = 0.5, 99.5
+# Judgement: before anything was seen, a visit between good ends hardly ever goes wrong as a whole; the first that does
+# counts for much.
+SPELL_BAD, SPELL_GOOD = 0.002, 100.0
+# Judgement, as the share of each kind that is bad in a cluster that a gate is put in front of. Whole nodes fail most
+# often; a rank needs a fault of one GPU or NIC of many; of links there are N/2 times as many as of nodes.
+NODE, RANK, RAIL, SWITCH, LINKS_A_NODE = 0.01, 0.002, 0.002, 0.005, 0.005
+# Judgement: most faults act both ways.
+WAYS = {Way.BOTH: 0.6, Way.OUT: 0.2, Way.IN: 0.2}
+
+
+# logarithms of weight, rate and 1 - rate
+Logs = tuple[tuple[float, float, float], ...]
+
+
+def _logs(rates: Iterable[tuple[float, float]]) -> Logs:
+    return tuple((math.log(weight), math.log(rate), math.log1p(-rate)) for rate, weight in rates)
+
+
+_FAULT = _logs(RATES)
+_MOMENT = _logs((rate, MOMENT / len(MOMENT_RATES)) for rate in MOMENT_RATES)
+
+
+@lru_cache(maxsize=65_536)
+def rated(bad: float, tests: float) -> float:
+    """The log likelihood of so many bad ones of one that is at fault."""
+    return _sum([weight + bad * rate + (tests - bad) * rest for weight, rate, rest in _FAULT])
+
+
+def blamed(bad: int, tests: int, visits: int, size: float) -> float:
+    """The log likelihood of tests of one that is at fault: each on its own, or visits of `size` tests as a whole."""
+    if size <= 1:
+        return rated(bad, tests)
+    return _sum([rated(bad, tests), _visited(bad, tests, visits, size, _FAULT)]) - math.log(2)
+
+
+def _visited(bad: int, tests: int, visits: int, size: float, rates: Logs) -> float:
+    """So many of the visits were bad, at one of the rates, and so many of the tests in those."""
+    good = max(0.0, tests / size - visits)
+    among = _sum([weight + visits * rate + good * rest for weight, rate, rest in rates])
+    return among + rated(bad, max(bad, visits * size))
+
+
+def _sum(logs: Sequence[float]) -> float:
+    most = max(logs)
+    return most + math.log(sum(math.exp(log - most) for log in logs))
+
+
+def by_chance(bad: int, tests: float, spells: int, spoiled: int, size: float) -> float:
+    """The log likelihood of all tests that nobody is to blame for; `spells` visits went wrong, with `spoiled` bad tests."""
+    alone = _beta(bad, tests, HICCUP_BAD, HICCUP_GOOD)
+    if not spells:
+        return alone
+    rest = _beta(bad - spoiled, max(bad - spoiled, tests - spells * size), HICCUP_BAD, HICCUP_GOOD)
+    whole = _beta(spells, max(spells, tests / size), SPELL_BAD, SPELL_GOOD) + rated(
+        spoiled, max(spoiled, spells * size)
+    )
+    return max(alone, rest + whole)
+
+
+def _beta(bad: float, tests: float, one: float, other: float) -> float:
+    return (
+        math.lgamma(one + bad) + math.lgamma(other + tests - bad) - math.lgamma(one + other + tests)
+        - math.lgamma(one) - math.lgamma(other) + math.lgamma(one + other)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chance:
+    """How often a good test is bad, and how often a whole visit between good ends."""
+
+    hiccup: float
+    spell: float
+
+    @classmethod
+    def fitted(cls, bad: int, tests: float, spells: int, spoiled: int, size: float) -> Chance:
+        """From the tests that nobody is to blame for."""
+        visits = max(float(spells), tests / size)
+        rest = max(float(bad - spoiled), tests - spells * size)
+        hiccup = (HICCUP_BAD + bad - spoiled) / (HICCUP_BAD + HICCUP_GOOD + rest)
+        return cls(hiccup, (SPELL_BAD + spells) / (SPELL_BAD + SPELL_GOOD + visits))
+
+
+def prior(kind: Kind, way: Way, nodes: int) -> float:
+    """The log of the odds that one candidate of this kind is bad, before anything was measured."""
+    each = {Kind.NODE: NODE, Kind.RANK: RANK, Kind.RAIL: RAIL, Kind.SWITCH: SWITCH}
+    share = each.get(kind, 2 * LINKS_A_NODE / max(1, nodes - 1)) * WAYS[way]
+    return math.log(share / (1 - share))
+
+
+class Gain(NamedTuple):
+    """Log odds. `sure`: against all that a good one may show; above 0 it is likelier bad than not. `over_hiccups`:
+    against hiccups alone, by which explanations of the same tests are compared with each other.
+    """
+
+    sure: float
+    over_hiccups: float
+
+
+class LinkOdds(NamedTuple):
+    """The likeliest way for a link to be bad: on how many of its tests, and of its visits of `size` tests each."""
+
+    way: Way
+    bad: int
+    tests: int
+    visits: int
+    size: float
+    gain: Gain
+
+
+def passed(tests: int, visits: int, size: float) -> bool:
+    """Whether a link met three times or more was bad at one of them alone: what has passed is no fault of a link."""
+    return visits == 1 and tests >= 3 * size
+
+
+class Odds:
+    """What blaming gains over chance: sums of log odds. They are kept, for few counts are many candidates'."""
+
+    def __init__(self, chance: Chance, nodes: int) -> None:
+        self._hiccup = ((0.0, math.log(chance.hiccup), math.log1p(-chance.hiccup)),)
+        self._spell = ((0.0, math.log(chance.spell), math.log1p(-chance.spell)),)
+        self._prior = {(kind, way): prior(kind, way, nodes) for kind in Kind for way in Way}
+        self._known: dict[tuple[Kind, Way, int, int, int, float], Gain] = {}
+        self._links: dict[tuple[int, ...], LinkOdds | None] = {}
+
+    def of(self, kind: Kind, way: Way, bad: int, tests: int, visits: int, size: float) -> Gain:
+        """What is gained by blaming one candidate for its tests, `size` of them a visit."""
+        key = (kind, way, bad, tests, visits, size)
+        gain = self._known.get(key)
+        if gain is None:
+            guilty = self._prior[kind, way] + blamed(bad, tests, visits, size)
+            sure = guilty - self._innocent(kind, bad, tests, visits, size)
+            gain = self._known[key] = Gain(sure, guilty - self.hiccups(bad, tests))
+        return gain
+
+    def hiccups(self, bad: int, tests: int) -> float:
+        """The log likelihood of tests that are bad by hiccups alone, which all others are measured by."""
+        return bad * self._hiccup[0][1] + (tests - bad) * self._hiccup[0][2]
+
+    def innocent(self, bad: int, tests: int, visits: int, size: float) -> float:
+        """How much likelier hiccups and spells are than hiccups alone, for the tests between two ends."""
+        return self._innocent(Kind.LINK, bad, tests, visits, size) - self.hiccups(bad, tests)
+
+    def _innocent(self, kind: Kind, bad: int, tests: int, visits: int, size: float) -> float:
+        """Hiccups, or spells; where it is no link also a bad moment: many hiccups, or many spells."""
+        moment = () if kind is Kind.LINK else _MOMENT
+        rates = (*self._hiccup, *moment)
+        logs = [weight + bad * rate + (tests - bad) * rest for weight, rate, rest in rates]
+        if size > 1:
+            logs.append(_visited(bad, tests, visits, size, (*self._spell, *moment)))
+        return _sum(logs)
+
+    def of_link(self, counts: tuple[int, ...], size: int, back: int) -> LinkOdds | None:
+        """The likeliest way for a link to be bad; None where chance is likelier.
+
+        `counts` are bad tests and tests one way, then the other way, then visits with a bad test. A visit has `size`
+        tests, in `back` directions.
+        """
+        key = (*counts, size, back)
+        if key not in self._links:
+            bad, tests, bad_back, tests_back, visits = counts
+            one = size / back
+            ways = (
+                (Way.BOTH, bad + bad_back, tests + tests_back, visits, float(size)),
+                (Way.OUT, bad, tests, min(visits, bad), one),
+                (Way.IN, bad_back, tests_back, min(visits, bad_back), one),
+            )
+            found = [
+                LinkOdds(*its, self.of(Kind.LINK, *its))
+                for its in ways
+                if its[1] > 0 and not passed(*its[2:])
+            ]
+            best = max(found, key=lambda its: its.gain.over_hiccups, default=None)
+            self._links[key] = best if best and best.gain.sure > 0 else None
+        return self._links[key]

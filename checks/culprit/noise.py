@@ -1,0 +1,168 @@
+"""What is usual in a matrix, how far good values scatter, and which tests are bad (pure)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from checks.culprit.matrix import Better, Matrix, Tolerance
+
+# Enough values for a median to a fraction of a percent; sorting each of a million would cost more than all the rest.
+SAMPLE = 16_384
+# Judgement: what lies under another switch is oversubscribed two or three times, and not more.
+FAR = 0.25
+# Of a normal distribution the median absolute deviation is 0.6745 standard deviations.
+MAD_TO_SIGMA = 1.4826
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is usual among tests of one distance, and the value beyond which one of them is bad (None: no value).
+
+    `merits` is one value a cell, the more the better, of as many cells as it rests on.
+    """
+
+    usual: float | None
+    spread: float
+    line: float | None
+    merits: Mapping[tuple[int, int], float]
+
+
+@dataclass(frozen=True)
+class Screened:
+    """The bad tests (indices, ascending), and each distance's level. `distance[k]` is test k's, None where all are one."""
+
+    bad: list[int]
+    levels: tuple[Level, ...]
+    distance: list[int] | None
+    main: Level
+
+    def usual(self, test: int) -> float | None:
+        """What is usual for this test."""
+        return self.levels[self.distance[test] if self.distance else 0].usual
+
+
+def screen(matrix: Matrix, tolerance: Tolerance) -> Screened:
+    """Which tests are bad. Where switches are known, pairs of one distance are held against each other alone."""
+    distance = _distances(matrix)
+    if distance is None:
+        tests: list[Sequence[int]] = [range(len(matrix.values))]
+    else:
+        tests = [[] for _ in range(max(distance) + 1)]
+        for test, far in enumerate(distance):
+            tests[far].append(test)  # type: ignore[attr-defined]
+    levels = _held_to_best(matrix, tolerance, [_level(matrix, tolerance, mine) for mine in tests])
+    bad: list[int] = []
+    for level, mine in zip(levels, tests, strict=True):
+        bad += _bad(matrix, mine, level.line)
+    main = max(zip(levels, tests, strict=True), key=lambda pair: len(pair[1]))[0]
+    return Screened(sorted(bad), levels, distance, main)
+
+
+def _bad(matrix: Matrix, tests: Sequence[int], line: float | None) -> list[int]:
+    values = matrix.values
+    if line is None:
+        return [test for test in tests if (value := values[test]) is None or value != value]
+    column: Iterable[tuple[int, float | None]]
+    column = enumerate(values) if isinstance(tests, range) else ((test, values[test]) for test in tests)
+    # "not good" rather than "bad", so that what is not a number is not good.
+    if matrix.better is Better.HIGHER:
+        return [test for test, value in column if value is None or not value >= line]
+    return [test for test, value in column if value is None or not value <= line]
+
+
+def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> Level:
+    of_cell = _merits(matrix, tests)
+    if not of_cell:
+        return Level(None, 0.0, tolerance.floor, {})
+    of_part: dict[int, list[float]] = {}
+    for (source, target), merit in of_cell.items():
+        of_part.setdefault(source, []).append(merit)
+        of_part.setdefault(target, []).append(merit)
+    reference = _reference(of_part)
+    good = sorted(merit for merit in of_cell.values() if merit >= tolerance.ratio * reference)
+    usual = good[len(good) // 2]
+    scatter = sorted(abs(math.log(merit / usual)) for merit in good)
+    spread = MAD_TO_SIGMA * scatter[len(scatter) // 2]
+    line = tolerance.ratio * usual
+    if matrix.better is Better.HIGHER:
+        return Level(usual, spread, line if tolerance.floor is None else max(line, tolerance.floor), of_cell)
+    line = 1 / line
+    return Level(1 / usual, spread, line if tolerance.floor is None else min(line, tolerance.floor), of_cell)
+
+
+def _held_to_best(matrix: Matrix, tolerance: Tolerance, levels: Sequence[Level]) -> tuple[Level, ...]:
+    """With lines so drawn that a whole distance is bad where it reaches too little of what the best one does."""
+    higher = matrix.better is Better.HIGHER
+    usual = [level.usual if higher else 1 / level.usual for level in levels if level.usual]
+    share = min(FAR, tolerance.ratio) * max(usual, default=0.0)
+    line = share if higher else 1 / share if share else math.inf
+    return tuple(
+        replace(level, line=max(level.line, line) if higher else min(level.line, line))
+        if level.line is not None
+        else level
+        for level in levels
+    )
+
+
+def _merits(matrix: Matrix, tests: Sequence[int]) -> dict[tuple[int, int], float]:
+    """One value a cell, the more the better: bad cells are measured again, and must not become the norm by that."""
+    higher = matrix.better is Better.HIGHER
+    of_cell: dict[tuple[int, int], list[float]] = {}
+    for test in tests[:: max(1, len(tests) // SAMPLE) | 1]:
+        value = matrix.values[test]
+        if value is not None and 0 < value < math.inf:
+            cell = matrix.sources[test], matrix.targets[test]
+            of_cell.setdefault(cell, []).append(value if higher else 1 / value)
+    return {
+        cell: values[0] if len(values) == 1 else sorted(values)[len(values) // 2]
+        for cell, values in of_cell.items()
+    }
+
+
+def _reference(of_part: dict[int, list[float]]) -> float:
+    """What a good part reaches with good partners.
+
+    A part's upper quartile forgives it three bad partners of four; the median over parts forgives half of them. The
+    upper one of two middle values each time, so that one slow node of three does not make itself the norm.
+    """
+    quartiles = []
+    for merits in of_part.values():
+        merits.sort()
+        quartiles.append(merits[len(merits) * 3 // 4])
+    quartiles.sort()
+    return quartiles[len(quartiles) // 2]
+
+
+def _distances(matrix: Matrix) -> list[int] | None:
+    """Each test's distance: how many of the source's switches, nearest first, the target does not share."""
+    if not any(part.switches for part in matrix.parts) or not matrix.values:
+        return None
+    groups = {
+        switches: at for at, switches in enumerate(dict.fromkeys(part.switches for part in matrix.parts))
+    }
+    group = [groups[part.switches] for part in matrix.parts]
+    table = [[_distance(one, other) for other in groups] for one in groups]
+    distance = [table[group[a]][group[b]] for a, b in zip(matrix.sources, matrix.targets, strict=True)]
+    used = sorted(set(distance))
+    if len(used) == 1 or not all(_comparable(matrix, distance, far) for far in used):
+        return None
+    rank = {far: at for at, far in enumerate(used)}
+    return [rank[far] for far in distance]
+
+
+def _distance(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    return next((at for at, switch in enumerate(one) if switch in other), len(one))
+
+
+def _comparable(matrix: Matrix, distance: list[int], far: int) -> bool:
+    """Whether no single node has part in all tests of this distance: else it would be held against itself."""
+    common: set[str] | None = None
+    for test, its in enumerate(distance):
+        if its == far:
+            ends = {matrix.parts[matrix.sources[test]].node, matrix.parts[matrix.targets[test]].node}
+            common = ends if common is None else common & ends
+            if not common:
+                return True
+    return False

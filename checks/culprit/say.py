@@ -1,0 +1,112 @@
+"""Suspects in words (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checks.culprit.frommetrics import Table
+from checks.culprit.matrix import Better, Decoded, Kind, Matrix, Suspect, Way
+from checks.report import clip
+
+AGAIN = "Run the gate again; if it stays, read the node's log."
+FABRIC_REMEDY = (
+    "No part stands out: check MTU, routes, the transport's settings and the image before any machine."
+)
+REMEDIES = {
+    Kind.NODE: "Do not train on this node; check its NICs, cables and switch port, and its GPUs.",
+    Kind.RANK: "Check this rank's GPU and the NIC nearest to it, with their cables; do not train on it.",
+    Kind.LINK: "Check the path between the two: cable, switch ports, routes; neither end is condemned by it.",
+    Kind.RAIL: "Check this rail's switch, and the NIC and its settings that this local rank uses on every node.",
+    Kind.SWITCH: "Check this switch and its uplinks before any node below it.",
+    Kind.FABRIC: FABRIC_REMEDY,
+}
+MOST_CELLS = 40
+
+
+def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]) -> str:
+    """What was seen of it, how sure that is, and what else it might be."""
+    said = f"{matrix.what} {_where(found)}: {found.bad} of {found.tests} tests are bad"
+    if found.ratio is not None:
+        said += f", the median is {found.ratio:.3g} of the usual {number(result.noise.usual, matrix.unit)}"
+    elif matrix.unit:
+        said += ", none gave a value"
+    if result.noise.line > 0 and matrix.unit:
+        word = "below" if matrix.better is Better.HIGHER else "above"
+        said += f" (bad is {word} {number(result.noise.line, matrix.unit)})"
+    said += f"; probability {percent(found.probability)}"
+    if found.runner_up is not None:
+        other = found.runner_up
+        said += f", next {other.kind.value} {other.subject} {percent(other.probability)}"
+    return said + (f"; also {', '.join(also)}" if also else "")
+
+
+def _where(found: Suspect) -> str:
+    if found.kind is Kind.LINK:
+        return {
+            Way.BOTH: "between the two",
+            Way.OUT: "from the first to the second",
+            Way.IN: "from the second to the first",
+        }[found.way]
+    return {Way.BOTH: "to and from it", Way.OUT: "from it", Way.IN: "towards it"}[found.way]
+
+
+def fabric(matrix: Matrix, result: Decoded) -> str:
+    """Too much is bad for a part to be named."""
+    usual, line = number(result.noise.usual, matrix.unit), number(result.noise.line, matrix.unit)
+    said = f"{matrix.what} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
+    said += f", the usual is {usual}, bad is {'below' if matrix.better is Better.HIGHER else 'above'} {line}"
+    if result.suspects:
+        said += f"; {len(result.suspects)} parts would have to be named"
+    return said
+
+
+def unexplained(matrix: Matrix, bad: int) -> str:
+    """Bad tests that no part explains."""
+    tests = len(matrix.values)
+    return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests are bad, and no part explains them"
+
+
+def hiccups(matrix: Matrix, bad: int) -> str:
+    """Tests that were good when they were measured again, and are many."""
+    tests = len(matrix.values)
+    return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests were bad, and good when they were measured again"
+
+
+def too_few(matrix: Matrix) -> str:
+    """Nothing to compare with."""
+    return f"{matrix.what} {matrix.span.value} was held to nothing: too few pairs to compare, and no floor"
+
+
+def cells(matrix: Matrix, which: Sequence[int], tests: Table) -> str:
+    """The tests as lines, the worst as they come."""
+    why = _reasons(tests)
+    lines = []
+    for k in which[:MOST_CELLS]:
+        ends = matrix.sources[k], matrix.targets[k]
+        value, names = matrix.values[k], [matrix.parts[end].name for end in ends]
+        shown = number(value, matrix.unit) if value is not None else why.get(ends, "no value")
+        lines.append(f"{names[0]} -> {names[1]}: {shown}")
+    more = len(which) - len(lines)
+    return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
+
+
+def _reasons(tests: Table) -> dict[tuple[int, int], str]:
+    """Why a test gave nothing, both ways: data that is wrong is told by who received it."""
+    found: dict[tuple[int, int], str] = {}
+    for a, b, said in zip(tests.mine, tests.peers, tests.failures, strict=True):
+        if said != "ok":
+            found.setdefault((b, a), said)
+            found[a, b] = said
+    return found
+
+
+def number(value: float, unit: str) -> str:
+    """With its unit."""
+    return f"{value:.3g} {unit}".strip()
+
+
+def percent(probability: float) -> str:
+    """Never 100 %: nobody is that sure."""
+    if probability > 0.999:
+        return ">99.9 %"
+    return f"{100 * probability:.3g} %" if probability >= 0.001 else "<0.1 %"

@@ -1,0 +1,61 @@
+"""Reads a matrix of another tool: CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth. What judges it is checks/explain.
+
+What is cut, one-directional or contradictory is said, and is never passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checks.culprit import gpumatrices, objects, sheet
+from checks.culprit.gpumatrices import Found
+from checks.culprit.words import Unclear
+from checks.culprit.written import Written, tables_of, untested
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Reading, Table
+
+FORMS = "CSV or JSON of names and numbers, nor a matrix of p2pBandwidthLatencyTest or nvbandwidth"
+
+
+def detect(text: str) -> bool:
+    """Whether it is one of the forms, by its beginning, or by the titles of the tools' matrices."""
+    if gpumatrices.P2P.search(text) or gpumatrices.NVBANDWIDTH.search(text):
+        return True
+    return objects.looks_like(text) if text.lstrip()[:1] in ("{", "[") else sheet.looks_like(text)
+
+
+def read(text: str, asked: Asked) -> Reading:
+    """The reading. Raises NotRecognised, Broken."""
+    try:
+        found = _found(text, asked)
+    except Unclear as error:
+        raise Broken(str(error)) from error
+    tables = tuple(table for one in found.written for table in tables_of(one))
+    unread = [*found.unread, *(line for one in found.written for line in untested(one))]
+    if not tables:
+        unread.append("it holds no test between two parts")
+    title = f"{found.title}, {_counted(found.written, tables)}"
+    return Reading(Kind.MATRIX, title, (), tuple(unread), tables, found.left_out)
+
+
+def _found(text: str, asked: Asked) -> Found:
+    is_p2p, is_nvbandwidth = (
+        form.search(text) is not None for form in (gpumatrices.P2P, gpumatrices.NVBANDWIDTH)
+    )
+    if is_p2p and is_nvbandwidth:
+        raise Broken(
+            "it holds the output of p2pBandwidthLatencyTest and of nvbandwidth. Explain them one by one"
+        )
+    if is_p2p or is_nvbandwidth:
+        return gpumatrices.p2p(text) if is_p2p else gpumatrices.nvbandwidth(text)
+    if text.lstrip()[:1] in ("{", "["):
+        return objects.read_json(text, asked.better)
+    if not sheet.looks_like(text):
+        raise NotRecognised(f"it is neither {FORMS}")
+    return Found("a matrix", sheet.written(sheet.read_sheet(text), asked.better), (), ())
+
+
+def _counted(written: Sequence[Written], tables: Sequence[Table]) -> str:
+    parts = len({name for one in written for name in one.names})
+    tests = sum(len(table.matrix.values) for table in tables)
+    several = f"{len(tables)} matrices, " if len(tables) > 1 else ""
+    return f"{several}{tests} tests between {parts} parts"

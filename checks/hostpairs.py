@@ -1,0 +1,115 @@
+"""network.pairs: a small directed probe between hosts over TCP, before any collective."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.exchange import CHUNK_BYTES, PING_BYTES, ExchangeError, connection
+from checks.model import Scope
+from checks.neighbours import neighbours
+from checks.roster import Member
+
+WARM_BYTES = 1 << 20
+STREAMS = 3
+
+
+@check(
+    "network.pairs",
+    Scope.NODE,
+    timeout_s=60,
+    metrics=("peers", "failures", "latency_us", "bandwidth_gbps"),
+    needs="the peers' responders",
+    cost="seconds",
+    min_nodes=2,
+    serial=True,
+)
+def pairs(context: Context) -> Measurement:
+    """Measures latency and bandwidth from this host to its peers over TCP: to all of a few, to a spread of many.
+
+    Which ones, checks.neighbours says. One entry a peer, null where it failed:
+    `latency_us` is half the median round trip of a 64-byte message,
+    `bandwidth_gbps` is 10^9 bytes/s as the receiver timed them. Node i starts with its successor, so that the
+    hosts do not all probe the same one; a receiver takes one stream at a time.
+    """
+    members = context.roster.members
+    order = [members[rank] for rank in neighbours(context.node_rank, len(members))]
+    share = context.timeout_s * 0.9 / max(1, len(order))
+    found = {peer.name: _probe(peer, context, share) for peer in order}
+    peers = [member.name for member in members if member.name in found]
+    rows = [found[name] for name in peers]
+    if all(row.bandwidth_gbps is None for row in rows):
+        raise CheckError(f"no peer could be probed: {rows[0].failure}")
+    return Measurement(
+        {
+            "peers": tuple(peers),
+            "failures": tuple(row.failure for row in rows),
+            "latency_us": tuple(row.latency_us for row in rows),
+            "bandwidth_gbps": tuple(row.bandwidth_gbps for row in rows),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    failure: str
+    latency_us: float | None
+    bandwidth_gbps: float | None
+
+
+def _probe(peer: Member, context: Context, timeout_s: float) -> _Row:
+    try:
+        latency = _latency_us(peer, context, timeout_s / 2)
+        return _Row("ok", latency, _bandwidth_gbps(peer, context, timeout_s / 2))
+    except ExchangeError as error:
+        return _Row(str(error), None, None)
+
+
+def _latency_us(peer: Member, context: Context, timeout_s: float) -> float:
+    times: list[float] = []
+    message = bytes(PING_BYTES)
+    with connection(peer, context.gate, "ping", timeout_s) as line:
+        line.answer()
+        for _ in range(int(context.options.get("pings", 20))):
+            begun = time.perf_counter()
+            line.link.sendall(message)
+            if line.file.read(PING_BYTES) != message:
+                raise ExchangeError("the echo was cut or changed")
+            times.append(time.perf_counter() - begun)
+    return median(times) / 2 * 1e6
+
+
+def _bandwidth_gbps(peer: Member, context: Context, timeout_s: float) -> float:
+    """The best of a few streams: a busy host slows some of them, a slow link all.
+
+    A short stream tells how long the others may last; the receiver times them.
+    """
+    seconds, most = context.options.get("seconds", 0.05), context.options.get("max_bytes", 8 << 20)
+    first = _stream(peer, context.gate, WARM_BYTES, timeout_s)
+    size = int(min(most, max(WARM_BYTES, first * 1e9 * seconds)))
+    return max(_stream(peer, context.gate, size, timeout_s) for _ in range(STREAMS))
+
+
+def _stream(peer: Member, gate: str, size: int, timeout_s: float) -> float:
+    """GB/s (10^9 bytes) of `size` bytes. Raises ExchangeError if not all of them arrived."""
+    chunk = memoryview(bytes(CHUNK_BYTES))
+    with connection(peer, gate, "sink", timeout_s, bytes=size) as line:
+        line.answer()
+        sent = 0
+        while sent < size:
+            part = chunk[: min(CHUNK_BYTES, size - sent)]
+            line.link.sendall(part)
+            sent += len(part)
+        said = line.answer()
+    received, timed, seconds = said.get("received"), said.get("timed"), said.get("seconds")
+    if (
+        received != size
+        or not isinstance(timed, int)
+        or not isinstance(seconds, float)
+        or not timed
+        or seconds <= 0
+    ):
+        raise ExchangeError(f"the peer received {received} of {size} bytes in {seconds} s")
+    return timed / seconds / 1e9

@@ -1,0 +1,1 @@
+"""Every pair of ranks measured inside one running job, in rounds of disjoint pairs."""

@@ -1,0 +1,141 @@
+"""A place where ranks that cannot hear each other leave notes: torch's store, with a deadline on every look.
+
+The store lives with one agent of torchrun. If that host is cut off or frozen, so is the store: then every look says
+None, and the tournament goes on by its deadlines alone. Its calls cannot be interrupted, so a thread makes them, over
+a connection of its own, and is left behind where it hangs.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+ANSWER_S = 2.0
+LEAST_S = 0.1
+
+
+class Board:
+    """Notes under `prefix`. Once a call is not answered in time, the board is lost, and says None to everything.
+
+    `connect` gives the store; it may hang as well. Nothing is waited for beyond `end` (time.monotonic).
+    """
+
+    def __init__(
+        self, connect: Callable[[], Any], prefix: str, answer_s: float = ANSWER_S, end: float = math.inf
+    ) -> None:
+        self.lost = ""
+        self._store: Any = None
+        self._seen: dict[str, str] = {}
+        self._asked_at: float | None = None
+        self._connect, self._prefix, self.answer_s, self._end = connect, prefix, answer_s, end
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="tournament board", daemon=True).start()
+
+    def post(self, key: str, note: str) -> None:
+        """Leave a note. Nobody waits for it."""
+        if not self.lost:
+            self._calls.put(lambda: self._store.set(self._prefix + key, note))
+
+    def read(self, key: str) -> str | None:
+        """The note, None where there is none."""
+        found = self.read_all([key])
+        return None if found is None else found[0]
+
+    def glance(self, key: str) -> str:
+        """The note as the last look at it found it, "" for none. Never waits: it asks for the next look."""
+        now = time.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            self._calls.put(lambda: self._look(self._prefix + key, key))
+        elif now - self._asked_at > self.answer_s:
+            self._lose(self.answer_s)
+        return self._seen.get(key, "")
+
+    @property
+    def mute(self) -> bool:
+        """Whether it is lost, or keeps the last look at it waiting: what it does not say now means nothing."""
+        asked = self._asked_at
+        return bool(self.lost) or (asked is not None and time.monotonic() - asked > self.answer_s / 4)
+
+    def read_all(self, keys: Sequence[str]) -> tuple[str, ...] | None:
+        """These notes, None while one of them is not there yet."""
+        full = [self._prefix + key for key in keys]
+
+        def look() -> tuple[str, ...] | None:
+            if not self._store.check(full):
+                return None
+            return tuple(note.decode() for note in self._store.multi_get(full))
+
+        return self._ask(look, self.answer_s)
+
+    def await_note(self, key: str, seconds: float) -> str | None:
+        """The note, as soon as it is there; None if it is not within so many seconds."""
+
+        def wait() -> str | None:
+            try:
+                self._store.wait([self._prefix + key], timedelta(seconds=max(seconds, 0.01)))
+            except (
+                RuntimeError
+            ):  # torch's way to say that it waited in vain; a lost connection raises again below
+                if not self._store.check([self._prefix + key]):
+                    return None
+            return str(self._store.get(self._prefix + key).decode())
+
+        return self._ask(wait, seconds + self.answer_s)
+
+    def agree(self, key: str, opinion: str) -> str | None:
+        """The first opinion that any rank left under this key: the same for all, and nobody waits for another."""
+        return self._ask(
+            lambda: str(self._store.compare_set(self._prefix + key, "", opinion).decode()), self.answer_s
+        )
+
+    def close(self) -> None:
+        """End the thread, once everything is posted."""
+        self._calls.put(None)
+
+    def _ask(self, call: Callable[[], T], seconds: float) -> T | None:
+        if self.lost:
+            return None
+        seconds = max(min(seconds, self._end - time.monotonic()), LEAST_S)
+        answer: queue.SimpleQueue[T | None] = queue.SimpleQueue()
+
+        def answered() -> None:
+            try:
+                answer.put(call())
+            except Exception:
+                answer.put(None)
+                raise
+
+        self._calls.put(answered)
+        try:
+            return answer.get(timeout=seconds)
+        except queue.Empty:
+            self._lose(seconds)
+            return None
+
+    def _lose(self, seconds: float) -> None:
+        self.lost = self.lost or f"the store gave no answer within {seconds:.1f} s"
+
+    def _look(self, full: str, key: str) -> None:
+        if self._store.check([full]):
+            self._seen[key] = self._store.get(full).decode()
+        self._asked_at = None
+
+    def _serve(self) -> None:
+        """Make the calls, one after another; a store that raises is lost."""
+        call: Callable[[], None] | None = self._open
+        while call is not None and not self.lost:
+            try:
+                call()
+                call = self._calls.get()
+            except Exception as error:  # noqa: BLE001 - whatever torch raises, the store is gone
+                self.lost = f"the store failed: {error}"
+
+    def _open(self) -> None:
+        self._store = self._connect()

@@ -1,0 +1,68 @@
+"""What a rank's tests gave, and the row that is made of them (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from checks.model import Value
+
+OK = "ok"
+TABLE_LINES = 40
+
+
+@dataclass
+class Trial:
+    """One test with one peer, None for what it did not come to. Seen from this rank; see checks.pairs for units."""
+
+    peer: int = -1
+    failure: str = OK
+    bandwidth_gbps: float | None = None
+    latency_us: float | None = None
+    slowest_us: float | None = None
+    retransmits: int | None = None
+    wrong_elements: int | None = None
+
+
+def is_silence(failure: str) -> bool:
+    """Whether the failure means that the peer itself did not answer."""
+    return failure.startswith(("no answer", "connection closed"))
+
+
+def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: bool) -> dict[str, Value]:
+    """The row's metrics, a list's entries in the order of the tests."""
+    row: dict[str, Value] = {
+        "peers": tuple(test.peer for test in tests),
+        "failures": tuple(test.failure for test in tests),
+        "bandwidth_gbps": tuple(test.bandwidth_gbps for test in tests),
+        "latency_us": tuple(test.latency_us for test in tests),
+        "slowest_us": tuple(test.slowest_us for test in tests),
+        "wrong_elements": tuple(test.wrong_elements for test in tests),
+        "rounds": done,
+        "rounds_left_out": left_out,
+    }
+    return {**row, "retransmits": tuple(t.retransmits for t in tests)} if with_retransmits else row
+
+
+def table(rank: int, tests: Sequence[Trial], notes: Sequence[str]) -> str:
+    """A short account: notes, medians, then the failed and the slowest tests."""
+    fine = [test for test in tests if test.failure == OK]
+    lines = [f"rank {rank}: {len(tests)} tests, {len(tests) - len(fine)} of them without a number", *notes]
+    rates = [test.bandwidth_gbps for test in fine if test.bandwidth_gbps is not None]
+    if rates:
+        lines.append(f"median {median(rates):.4f} GB/s, slowest first:")
+    ordered = sorted(tests, key=lambda test: (test.failure == OK, test.bandwidth_gbps or 0.0))
+    lines += [_line(test) for test in ordered[:TABLE_LINES]]
+    if len(ordered) > TABLE_LINES:
+        lines.append(f"and {len(ordered) - TABLE_LINES} more")
+    return "\n".join(lines)
+
+
+def _line(test: Trial) -> str:
+    if test.failure != OK:
+        return f"rank {test.peer:>5}: {test.failure}"
+    return (
+        f"rank {test.peer:>5}: {test.bandwidth_gbps or 0.0:9.4f} GB/s, {test.latency_us or 0.0:9.1f} us, slowest"
+        f" {test.slowest_us or 0.0:9.1f} us, {test.wrong_elements or 0} wrong"
+    )

@@ -1,0 +1,109 @@
+"""Clusters with planted faults: what is wrong, and which tests it touches. Constructed, not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checks.culprit.matrix import Kind, Part, Way
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One bad part.
+
+    `nodes`: a NODE's or RANK's node, a LINK's two ends, a SWITCH's group; empty for RAIL and FABRIC. `rail`: of a RANK, a
+    RAIL, or a LINK that is bad on one rail alone. `factor`: what is left of a good value, None where nothing comes
+    back. `rate`: the part of its tests that are bad; None: the noise model's sensitivity.
+    """
+
+    kind: Kind
+    nodes: tuple[int, ...] = ()
+    rail: int | None = None
+    way: Way = Way.BOTH
+    factor: float | None = 0.3
+    rate: float | None = None
+
+    def touches(self, source: int, target: int, rail: int) -> bool:
+        """Whether a test from node `source` to node `target` on this rail goes through the part."""
+        if self.rail is not None and rail != self.rail:
+            return False
+        if self.kind is Kind.LINK:
+            forward, backward = (source, target) == self.nodes, (target, source) == self.nodes
+            return (forward and self.way is not Way.IN) or (backward and self.way is not Way.OUT)
+        if self.kind in (Kind.RAIL, Kind.FABRIC):
+            return True
+        out, into = source in self.nodes, target in self.nodes
+        if self.kind is Kind.SWITCH and out == into:
+            return False
+        return (out and self.way is not Way.IN) or (into and self.way is not Way.OUT)
+
+    def subject(self, cluster: Cluster) -> str:
+        """Its name in a Suspect."""
+        if self.kind is Kind.RANK:
+            return cluster.part(self.nodes[0], self.rail or 0).name
+        if self.kind is Kind.RAIL:
+            return f"rail {self.rail}"
+        if self.kind is Kind.SWITCH:
+            return cluster.parts[self.nodes[0] * cluster.rails].switches[0]
+        return name_of(self.nodes[0]) if self.nodes else ""
+
+
+Maker = Callable[["Draw"], tuple[Fault, ...]]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`nodes` x `rails` parts, node by node; `group` nodes under each switch (0: nobody knows the switches)."""
+
+    nodes: int
+    rails: int = 1
+    faults: tuple[Fault, ...] = ()
+    group: int = 0
+
+    def part(self, node: int, rail: int) -> Part:
+        """One end of tests."""
+        name = name_of(node) if self.rails == 1 else f"{name_of(node)}/{rail}"
+        switches = (f"leaf-{node // self.group}",) if self.group else ()
+        return Part(name, name_of(node), rail, switches)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All of them: part node * rails + rail."""
+        return tuple(self.part(node, rail) for node in range(self.nodes) for rail in range(self.rails))
+
+    @property
+    def bad_nodes(self) -> frozenset[int]:
+        """Nodes that ought to be named: they, or one of their ranks, are bad."""
+        kinds = (Kind.NODE, Kind.RANK)
+        return frozenset(node for fault in self.faults if fault.kind in kinds for node in fault.nodes)
+
+    @property
+    def bad_links(self) -> frozenset[frozenset[int]]:
+        """Links that ought to be named, by their ends."""
+        return frozenset(frozenset(fault.nodes) for fault in self.faults if fault.kind is Kind.LINK)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A chance order of the nodes: where faults are planted."""
+
+    nodes: int
+    order: tuple[int, ...]
+
+    def dead_and_slow(self, count: int, first: int = 0) -> tuple[Fault, ...]:
+        """Bad nodes: each third one answers nothing, the others have 0.3 and 0.6 of a good node's bandwidth left."""
+        left: tuple[float | None, ...] = (0.3, None, 0.6)
+        return tuple(
+            Fault(Kind.NODE, (self.order[first + i],), factor=left[i % len(left)]) for i in range(count)
+        )
+
+    def links(self, count: int, first: int = 0) -> tuple[Fault, ...]:
+        """Bad links between nodes that are otherwise good; no two share an end."""
+        ends = [self.order[first + 2 * i : first + 2 * i + 2] for i in range(count)]
+        return tuple(Fault(Kind.LINK, pair) for pair in ends)
+
+
+def name_of(node: int) -> str:
+    """A node's name."""
+    return f"n{node}"

@@ -1,0 +1,60 @@
+"""Our way: a tournament in the running job, decoded; the cells in doubt three times more; decoded again.
+
+The rounds, and what is measured next, are the product's own (`checks.tournament`), with time enough for all of them; only the
+answers are simulated.
+"""
+
+from __future__ import annotations
+
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
+from checks.tournament.screen import Entry, suspects
+from tests.benchmarks.localising.plan import Plan, again, tournament
+from tests.benchmarks.localising.world import World
+
+ALL_PAIRS_NODES, MATCHINGS, REPEATS = 256, 12, 3  # the defaults of the check's options
+TOLERANCE = Tolerance(ratio=0.8)
+
+
+class Tests:
+    """What was measured so far."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.sources: list[int] = []
+        self.targets: list[int] = []
+        self.values: list[float | None] = []
+
+    def run(self, plan: Plan) -> None:
+        """Measure a plan's tests as well."""
+        sources, targets = plan.columns()
+        self.sources += sources
+        self.targets += targets
+        self.values += self.world.measure(plan)
+
+    def entries(self) -> list[Entry]:
+        """The tests as the ranks tell them to each other."""
+        columns = zip(self.sources, self.targets, self.values, strict=True)
+        return [Entry(a, b, value, None, "ok" if value else "no answer") for a, b, value in columns]
+
+    def decoded(self) -> Decoded:
+        """What they say."""
+        parts = self.world.cluster.parts
+        columns = (self.sources, self.targets, self.values)
+        return decode(Matrix("bandwidth", "", Better.HIGHER, Span.BETWEEN, parts, *columns), TOLERANCE)
+
+
+def ours(world: World, all_pairs_nodes: int = ALL_PAIRS_NODES) -> Decoded:
+    """All pairs up to `all_pairs_nodes` nodes; above, matchings, then all pairs of what looks suspicious."""
+    cluster, tests = world.cluster, Tests(world)
+    if cluster.nodes <= all_pairs_nodes:
+        tests.run(tournament(cluster.nodes, cluster.rails))
+    else:
+        tests.run(tournament(cluster.nodes, cluster.rails, MATCHINGS))
+        pairs = suspects(tests.entries(), cluster.nodes, cluster.rails)
+        tests.run(again(pairs, 1, cluster.rails))
+    decoded = tests.decoded()
+    if not decoded.confirm:
+        return decoded
+    tests.run(again(decoded.confirm, REPEATS, cluster.rails))
+    return tests.decoded()

@@ -1,0 +1,175 @@
+"""What was planted against what was named, added up over runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from checks.culprit.matrix import Answer, Decoded, Kind, Way
+from tests.benchmarks.localising.cluster import Cluster, Fault, name_of
+from tests.benchmarks.localising.rules import Blame
+
+JOB_ROUND_S = 0.073  # 16 gloo ranks on two cores: all 120 pairs, 15 rounds, in about 1.1 s
+RESTART_S = 7.3  # the same machine: a job restarted for one pair
+
+
+@dataclass
+class Tally:
+    """Sums over runs."""
+
+    runs: int = 0
+    rounds: int = 0
+    tests: int = 0
+    nodes_planted: int = 0
+    nodes_found: int = 0
+    nodes_blamed: int = 0
+    links_planted: int = 0
+    links_found: int = 0
+    links_blamed: int = 0
+
+    def add(self, cluster: Cluster, blame: Blame, rounds: int, tests: int) -> None:
+        """One run."""
+        self.runs += 1
+        self.rounds += rounds
+        self.tests += tests
+        self.nodes_planted += len(cluster.bad_nodes)
+        self.nodes_found += len(cluster.bad_nodes & blame.nodes)
+        self.nodes_blamed += len(blame.nodes - cluster.bad_nodes)
+        self.links_planted += len(cluster.bad_links)
+        self.links_found += len(cluster.bad_links & blame.links)
+        self.links_blamed += len(blame.links - cluster.bad_links)
+
+    @property
+    def node_recall(self) -> float | None:
+        """Of the bad nodes, how many were named; None: none was bad."""
+        return _part(self.nodes_found, self.nodes_planted)
+
+    @property
+    def node_precision(self) -> float | None:
+        """Of the nodes named, how many are bad; None: none was named."""
+        return _part(self.nodes_found, self.nodes_found + self.nodes_blamed)
+
+    @property
+    def link_recall(self) -> float | None:
+        """Of the bad links, how many were named."""
+        return _part(self.links_found, self.links_planted)
+
+    @property
+    def link_precision(self) -> float | None:
+        """Of the links named, how many are bad."""
+        return _part(self.links_found, self.links_found + self.links_blamed)
+
+    def row(self, way: str, round_s: float) -> str:
+        """A line of the table."""
+        runs = max(self.runs, 1)
+        rounds = self.rounds / runs
+        cells = (
+            way,
+            f"{rounds:,.0f}",
+            f"{self.tests / runs:,.0f}",
+            _seconds(rounds * round_s),
+            *map(_share, (self.node_recall, self.node_precision, self.link_recall, self.link_precision)),
+            _number_a_run(self.nodes_blamed / runs),
+            _number_a_run(self.links_blamed / runs),
+        )
+        return "| " + " | ".join(cells) + " |"
+
+
+HEAD = (
+    "| way | rounds | tests | seconds | node recall | node precision | link recall | link precision "
+    "| good nodes blamed a run | good links blamed a run |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def blame_of(decoded: Decoded) -> Blame:
+    """The nodes and links that a decoded matrix names; a rank counts as its node. Rails and switches are neither."""
+    if decoded.answer is not Answer.NAMED:
+        return Blame()
+    nodes = [node for one in decoded.suspects if one.kind in (Kind.NODE, Kind.RANK) for node in one.nodes]
+    links = [one.nodes for one in decoded.suspects if one.kind is Kind.LINK]
+    return Blame(frozenset(map(_number, nodes)), frozenset(frozenset(map(_number, link)) for link in links))
+
+
+def _number(name: str) -> int:
+    return int(name[1:])
+
+
+def _part(some: int, whole: int) -> float | None:
+    return some / whole if whole else None
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.3f}"
+
+
+def _number_a_run(number: float) -> str:
+    return f"{number:.3f}" if number < 1 else f"{number:,.1f}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds < 100 else f"{seconds:,.0f}"
+
+
+@dataclass
+class Exact:
+    """How often just what was planted was named, with its kind and way; and what was answered."""
+
+    runs: int = 0
+    right: int = 0
+    planted: int = 0
+    found: int = 0
+    wrong: int = 0
+    answers: Counter[Answer] = field(default_factory=Counter)
+
+    def add(self, cluster: Cluster, decoded: Decoded) -> None:
+        """One run. Where all nodes are bad, or half of them, nobody stands out: naming nobody is right."""
+        named = _suspects(decoded)
+        planted = _planted(cluster)
+        self.runs += 1
+        self.right += planted == named
+        self.planted += len(planted)
+        self.found += len(planted & named)
+        self.wrong += len(named - planted)
+        self.answers[decoded.answer] += 1
+
+    def row(self, what: str) -> str:
+        """A line of the table."""
+        answers = ", ".join(f"{answer.name} {count}" for answer, count in self.answers.most_common())
+        runs = max(self.runs, 1)
+        recall = _share(_part(self.found, self.planted))
+        return f"| {what} | {self.right / runs:.3f} | {recall} | {self.wrong / runs:.3f} | {answers} |"
+
+
+EXACT_HEAD = (
+    "| planted | exactly that | recall | others named a run | answers |\n| --- | ---: | ---: | ---: | --- |"
+)
+
+Named = tuple[Kind, frozenset[str], Way]
+
+
+def _planted(cluster: Cluster) -> set[Named]:
+    if 2 * len(cluster.bad_nodes) >= cluster.nodes or any(one.kind is Kind.FABRIC for one in cluster.faults):
+        return set()
+    return {_fault(one, cluster) for one in cluster.faults}
+
+
+def _fault(fault: Fault, cluster: Cluster) -> Named:
+    """A link by its nodes, whichever comes first and however many rails; what else by its subject."""
+    if fault.kind is Kind.LINK:
+        return _link(tuple(map(name_of, fault.nodes)), fault.way)
+    return fault.kind, frozenset((fault.subject(cluster),)), fault.way
+
+
+def _suspects(decoded: Decoded) -> set[Named]:
+    if decoded.answer is not Answer.NAMED:
+        return set()
+    return {
+        _link(one.nodes, one.way) if one.kind is Kind.LINK else (one.kind, frozenset((one.subject,)), one.way)
+        for one in decoded.suspects
+    }
+
+
+def _link(nodes: tuple[str, ...], way: Way) -> Named:
+    """One way or both ways: a link has no first end that two would agree on."""
+    return Kind.LINK, frozenset(nodes), Way.BOTH if way is Way.BOTH else Way.OUT

@@ -1,0 +1,124 @@
+"""Matrices as the tools write them, constructed: every number is made here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+Value = Callable[[int, int], float]
+
+
+def rates(
+    count: int, usual: float = 40.0, bad: Sequence[int] = (), share: float = 0.2, seed: int = 7
+) -> list[list[float]]:
+    """Rates within 3 % of the usual one; those of the bad are a share of them, both ways."""
+    source = random.Random(seed)
+    return [
+        [
+            usual * source.uniform(0.97, 1.03) * (share if (a in bad) != (b in bad) else 1)
+            for b in range(count)
+        ]
+        for a in range(count)
+    ]
+
+
+def csv_square(names: Sequence[str], values: Sequence[Sequence[object]], corner: str = "GB/s") -> str:
+    """A square with names; numbers with two decimals."""
+    rows = [",".join([corner, *names])]
+    for a, name in enumerate(names):
+        cells = ["" if a == b else _text(value) for b, value in enumerate(values[a])]
+        rows.append(",".join([name, *cells]))
+    return "\n".join(rows) + "\n"
+
+
+def csv_long(
+    names: Sequence[str], values: Sequence[Sequence[object]], header: str = "source,target,bandwidth_gbps"
+) -> str:
+    """A test a line."""
+    rows = [
+        f"{a},{b},{_text(values[i][j])}" for i, a in enumerate(names) for j, b in enumerate(names) if i != j
+    ]
+    return "\n".join([header, *rows]) + "\n"
+
+
+def p2p(count: int, scale: Value = lambda a, b: 1.0) -> str:
+    """p2pBandwidthLatencyTest of a host with so many GPUs; `scale` makes a pair's rates so much smaller."""
+    lines = ["[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]"]
+    lines += [
+        f"Device: {i}, NVIDIA H100 80GB HBM3, pciBusID: {16 * i + 10:x}, pciDeviceID: 0, pciDomainID:0"
+        for i in range(count)
+    ]
+    lines += [f"Device={a} CAN Access Peer Device={b}" for a in range(count) for b in range(count) if a != b]
+    lines += [
+        "",
+        "***NOTE: In case a device doesn't have P2P access to other one, it falls back to normal memcopy procedure.",
+    ]
+    lines += ["P2P Connectivity Matrix", "     D\\D" + "".join(f"{i:6d}" for i in range(count))]
+    lines += [f"{a:6d}\t" + "".join(f"{1:6d}" for _ in range(count)) for a in range(count)]
+    source = random.Random(5)
+
+    def block(corner: str, own: float, usual: float, lower: bool) -> list[str]:
+        made = [f"   {corner}" + "".join(f"{i:6d} " for i in range(count))]
+        for a in range(count):
+            cells = []
+            for b in range(count):
+                far = scale(a, b)
+                value = own if a == b else usual / far if lower else usual * far
+                cells.append(f"{value * source.uniform(0.98, 1.02):6.02f} ")
+            made.append(f"{a:6d} " + "".join(cells))
+        return made
+
+    for title, usual in (
+        ("Unidirectional P2P=Disabled Bandwidth Matrix", 37.0),
+        ("Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix", 380.0),
+        ("Bidirectional P2P=Disabled Bandwidth Matrix", 46.0),
+        ("Bidirectional P2P=Enabled Bandwidth Matrix", 760.0),
+    ):
+        lines += [f"{title} (GB/s)", *block("D\\D", 2500.0, usual, False)]
+    for title, usual in (
+        ("P2P=Disabled Latency Matrix", 17.0),
+        ("P2P=Enabled Latency (P2P Writes) Matrix", 2.7),
+    ):
+        lines += [f"{title} (us)", *block("GPU", 2.0, usual, True), "", *block("CPU", 2.1, 6.5, True)]
+    lines += ["", "NOTE: The CUDA Samples are not meant for performance measurements."]
+    return "\n".join(lines) + "\n"
+
+
+def nvbandwidth(count: int, scale: Value = lambda a, b: 1.0, version: str = "v0.8") -> str:
+    """Three tests of nvbandwidth: one of the host's, two between GPUs."""
+    lines = [f"nvbandwidth Version: {version}", f"Built from Git version: {version}", ""]
+    lines += [f"Device {i}: NVIDIA H100 80GB HBM3 (00000000:{16 * i + 10:02x}:00)" for i in range(count)]
+    head = " " * 2 + "".join(f"{i:10d}" for i in range(count))
+    lines += [
+        "",
+        "Running host_to_device_memcpy_ce.",
+        "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)",
+        head,
+    ]
+    lines += [
+        " 0" + "".join(f"{55.25:10.2f}" for _ in range(count)),
+        "",
+        f"SUM host_to_device_memcpy_ce {55.25 * count:.2f}",
+        "",
+    ]
+    source = random.Random(3)
+    for test, arrow in (
+        ("device_to_device_memcpy_read_ce", "->"),
+        ("device_to_device_memcpy_write_ce", "<-"),
+    ):
+        lines += [f"Running {test}.", f"memcpy CE GPU(row) {arrow} GPU(column) bandwidth (GB/s)", head]
+        total = 0.0
+        for a in range(count):
+            cells = []
+            for b in range(count):
+                way = (b, a) if arrow == "<-" else (a, b)
+                value = 393.0 * source.uniform(0.99, 1.01) * scale(*way)
+                total += 0.0 if a == b else value
+                cells.append(f"{'N/A':>10}" if a == b else f"{value:10.2f}")
+            lines.append(f"{a:2d}" + "".join(cells))
+        lines += ["", f"SUM {test} {total:.2f}", ""]
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,72 @@
+"""Matrices with planted faults: good values lie at 10 GB/s give or take 2 %, bad ones at 3."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Part, Span, Way
+
+GOOD, BAD = 10.0, 3.0
+Cell = tuple[int, int]
+
+
+def nodes(number: int) -> tuple[Part, ...]:
+    """Nodes that were measured as a whole."""
+    return tuple(Part(f"node-{n}", f"node-{n}") for n in range(number))
+
+
+def ranks(
+    number: int, each: int, switches: Callable[[int], tuple[str, ...]] = lambda _: ()
+) -> tuple[Part, ...]:
+    """`each` ranks a node: rank r of node n is part n * each + r, on rail r."""
+    return tuple(
+        Part(f"node-{n}/rank-{n * each + r}", f"node-{n}", r, switches(n))
+        for n in range(number)
+        for r in range(each)
+    )
+
+
+def all_pairs(parts: Sequence[Part], span: Span = Span.BETWEEN) -> list[Cell]:
+    """Both ways between parts of one rail on two nodes, or of two rails on one node."""
+    inside = span is Span.INSIDE
+    return [
+        (a, b)
+        for a, one in enumerate(parts)
+        for b, other in enumerate(parts)
+        if a != b and (one.node == other.node) is inside and (inside or one.rail == other.rail)
+    ]
+
+
+def matrix(
+    parts: Sequence[Part],
+    is_bad: Callable[[int, int], bool] = lambda a, b: False,
+    *,
+    span: Span = Span.BETWEEN,
+    cells: Iterable[Cell] | None = None,
+    seed: int = 7,
+    value: Callable[[float], float | None] = lambda bad: bad,
+) -> Matrix:
+    """All pairs, or `cells`; `value` maps what a bad test would have given."""
+    rng = random.Random(seed)
+    tests = all_pairs(parts, span) if cells is None else list(cells)
+    values = [
+        value(BAD * rng.uniform(0.98, 1.02)) if is_bad(a, b) else GOOD * rng.uniform(0.98, 1.02)
+        for a, b in tests
+    ]
+    return Matrix(
+        "bandwidth",
+        "GB/s",
+        Better.HIGHER,
+        span,
+        tuple(parts),
+        [a for a, _ in tests],
+        [b for _, b in tests],
+        values,
+    )
+
+
+def named(decoded: Decoded) -> set[tuple[Kind, str, Way]]:
+    """Whom the decoder names, each with its way."""
+    assert (decoded.answer is Answer.NAMED) == bool(decoded.suspects)
+    return {(one.kind, one.subject, one.way) for one in decoded.suspects}

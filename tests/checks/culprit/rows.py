@@ -1,0 +1,77 @@
+"""Rows of a tournament between ranks that were never there: constructed, for tests of judges and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from checks import profiles
+from checks.culprit.frommetrics import COLLECTIVE
+from checks.model import Node, Observation, Outcome, Planned, Profile, Report, Scope, Value, rank_subject
+from checks.tournament.rounds import planned
+
+FAST = 2.0
+AGAIN = 3
+# (source rank, target rank) -> metrics that differ from a healthy test's
+Change = Callable[[int, int], Mapping[str, float | int | str | None]]
+METRICS = (
+    "peers", "failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "rounds", "rounds_left_out",
+    "retransmits",
+)  # fmt: skip
+
+
+def healthy_test(one: int, other: int, fast: float = FAST) -> dict[str, float | int | str | None]:
+    """A test of a good link; the values differ a little from pair to pair."""
+    off = 1.0 + ((one * 7 + other * 13) % 11 - 5) / 100
+    return {
+        "failures": "ok", "bandwidth_gbps": fast * off, "latency_us": 50.0 * off, "slowest_us": 400.0 * off,
+        "wrong_elements": 0, "retransmits": 0,
+    }  # fmt: skip
+
+
+def row(
+    rank: int,
+    nodes: int,
+    per: int,
+    change: Change,
+    name: str = COLLECTIVE,
+    profile: Profile = Profile.QUICK,
+    fast: float = FAST,
+) -> Observation:
+    """One rank's row of all pairs that the profile plans; what a change says something of was measured thrice more."""
+    options = profiles.options(name, profile, {})
+    plan = planned(nodes, per, int(options["all_pairs_nodes"]), int(options["matchings"]))
+    peers = tuple(peer for one in plan if (peer := one.partner(rank)) is not None)
+    peers += tuple(peer for peer in peers if change(rank, peer)) * AGAIN
+    tests = [{**healthy_test(rank, peer, fast), **change(rank, peer)} for peer in peers]
+    columns: dict[str, Value] = {
+        key: tuple(test[key] for test in tests)  # type: ignore[misc]
+        for key in ("failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "retransmits")
+    }
+    metrics: dict[str, Value] = {"peers": peers, **columns, "rounds": len(plan), "rounds_left_out": 0}
+    return Observation(name, rank_subject(f"node-{rank // per}", rank), Outcome.MEASURED, 1.0, metrics)
+
+
+def tournament(
+    nodes: int, per: int, change: Change = lambda one, other: {}, name: str = COLLECTIVE
+) -> Report:
+    """A report of nothing but a tournament."""
+    from tests.sample_reports import (
+        healthy,
+    )  # what plays a node imports this file, and has no use for the rest
+
+    base = healthy(nodes, per)
+    rows = tuple(row(rank, nodes, per, change, name) for rank in range(nodes * per))
+    found = tuple(Node(f"node-{n}", n, base.attempt, base.catalogue, True, {}) for n in range(nodes))
+    plan = (Planned(name, Scope.RANK, METRICS),)
+    return replace(base, observations=rows, nodes=found, plan=plan, profile=Profile.QUICK)
+
+
+def slow_ranks(*ranks: int, to: float = 0.1) -> Change:
+    """Whatever these ranks take part in is slow."""
+    return lambda one, other: {"bandwidth_gbps": FAST * to} if {one, other} & set(ranks) else {}
+
+
+def slow_link(*ends: int, to: float = 0.1) -> Change:
+    """Both ways between these two."""
+    return lambda one, other: {"bandwidth_gbps": FAST * to} if {one, other} == set(ends) else {}

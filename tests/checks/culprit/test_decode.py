@@ -1,0 +1,372 @@
+"""The decoder on small matrices with planted faults: who is named, how, and who is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from checks.culprit.decode import decode
+from checks.culprit.likelihood import Chance, Odds
+from checks.culprit.matrix import Answer, Better, Kind, Matrix, Span, Tolerance, Way
+from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, ranks
+
+HALF = Tolerance(0.5)
+
+
+def test_a_healthy_cluster_has_no_culprit() -> None:
+    """Good values that scatter are nobody's fault, and the noise says what is usual."""
+    decoded = decode(matrix(nodes(8)), HALF)
+
+    assert (Answer.NOBODY, (), (), ()) == (decoded.answer, decoded.suspects, decoded.confirm, decoded.bad)
+    assert GOOD == pytest.approx(decoded.noise.usual, rel=0.02)
+    assert GOOD / 2 == pytest.approx(decoded.noise.line, rel=0.02)
+    assert 0.001 < decoded.noise.spread < 0.02
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 16])
+@pytest.mark.parametrize(
+    ("way", "is_bad"),
+    [
+        (Way.BOTH, lambda a, b: 1 in (a, b)),
+        (Way.OUT, lambda a, b: a == 1),
+        (Way.IN, lambda a, b: b == 1),
+    ],
+)
+def test_one_slow_node(number: int, way: Way, is_bad: Callable[[int, int], bool]) -> None:
+    """One slow node, of three already, is named with the way in which it is slow, and does not become the norm."""
+    decoded = decode(matrix(nodes(number), is_bad), HALF)
+
+    assert {(Kind.NODE, "node-1", way)} == named(decoded)
+    suspect = decoded.suspects[0]
+    assert suspect.probability > 0.9
+    assert suspect.bad == suspect.tests == len(decoded.bad) == (number - 1) * (2 if way is Way.BOTH else 1)
+    assert suspect.ratio == pytest.approx(BAD / GOOD, rel=0.05)
+    assert GOOD == pytest.approx(decoded.noise.usual, rel=0.03)
+
+
+@pytest.mark.parametrize("number", [4, 8, 32])
+@pytest.mark.parametrize(
+    ("way", "cells"), [(Way.BOTH, {(1, 2), (2, 1)}), (Way.OUT, {(1, 2)}), (Way.IN, {(2, 1)})]
+)
+def test_one_slow_link(number: int, way: Way, cells: set[tuple[int, int]]) -> None:
+    """A link between two good nodes, measured again as `confirm` asks, is named; neither end is."""
+    parts = nodes(number)
+    first = decode(matrix(parts, lambda a, b: (a, b) in cells), HALF)
+    assert cells <= set(first.confirm)
+    assert all(one.kind is Kind.LINK for one in first.suspects)
+
+    again = all_pairs(parts) + 3 * list(first.confirm)
+    second = decode(matrix(parts, lambda a, b: (a, b) in cells, cells=again), HALF)
+
+    assert {(Kind.LINK, "node-1<->node-2", way)} == named(second)
+    assert ("node-1", "node-2") == second.suspects[0].nodes
+
+
+def test_a_node_and_a_link_elsewhere() -> None:
+    """Two faults at once are two suspects."""
+    decoded = decode(matrix(nodes(8), lambda a, b: 3 in (a, b) or {a, b} == {5, 6}), HALF)
+
+    assert {
+        (Kind.NODE, "node-3", Way.BOTH),
+        (Kind.LINK, "node-5<->node-6", Way.BOTH),
+    } == named(decoded)
+
+
+def test_two_bad_nodes_and_no_link() -> None:
+    """What lies between two bad nodes is not blamed once more."""
+    decoded = decode(matrix(nodes(8), lambda a, b: bool({2, 5} & {a, b})), HALF)
+
+    assert {(Kind.NODE, "node-2", Way.BOTH), (Kind.NODE, "node-5", Way.BOTH)} == named(decoded)
+    assert decoded.confirm == ()
+
+
+def test_three_links_of_one_node_are_links() -> None:
+    """A node nearly all of whose pairs are good, also when the bad ones are measured again and again, is not bad."""
+    links = {(0, 1), (0, 2), (0, 3)}
+
+    def is_bad(a: int, b: int) -> bool:
+        return (min(a, b), max(a, b)) in links
+
+    parts = nodes(32)
+    again = [cell for cell in all_pairs(parts) if is_bad(*cell)] * 3
+    decoded = decode(matrix(parts, is_bad, cells=all_pairs(parts) + again), HALF)
+
+    assert {(Kind.LINK, f"node-0<->node-{other}", Way.BOTH) for other in (1, 2, 3)} == named(decoded)
+
+
+def test_a_node_that_fails_every_other_time() -> None:
+    """A fault that comes and goes is named, with the share of tests that it spoiled."""
+    decoded = decode(matrix(nodes(16), lambda a, b: 4 in (a, b) and (a + b) % 2 == 0), HALF)
+
+    assert {(Kind.NODE, "node-4", Way.BOTH)} == named(decoded)
+    assert 0.3 < decoded.suspects[0].bad / decoded.suspects[0].tests < 0.6
+    assert decoded.confirm, "congestion could have made such a share: it is measured again"
+
+
+def test_a_node_whose_pairs_are_bad_as_a_whole() -> None:
+    """Packet loss spoils some pairs, both ways: three bad links that share an end by chance are less likely."""
+    pairs = {frozenset(pair) for pair in ((0, 4), (2, 4), (6, 4))}
+    decoded = decode(matrix(nodes(8), lambda a, b: frozenset((a, b)) in pairs), HALF)
+    rails = decode(
+        matrix(ranks(32, 4), lambda a, b: {5} < {a // 4, b // 4} and (a // 4 + b // 4) % 5 < 2), HALF
+    )
+
+    assert {(Kind.NODE, "node-4", Way.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-5", Way.BOTH)} == named(rails)
+
+
+def test_what_went_wrong_at_one_time_is_one_event() -> None:
+    """Eight tests of two nodes at one time that are bad, and none of 24 when they meet again, are no bad link."""
+    parts = ranks(16, 4)
+    cells = [(a, b) for a, b in all_pairs(parts) if {a // 4, b // 4} == {2, 9}]
+    bad = matrix(parts, lambda a, b: {a // 4, b // 4} == {2, 9})
+    assert set(cells) <= set(decode(bad, HALF).confirm)
+
+    assert Answer.NOBODY is decode(_together(bad, matrix(parts, cells=3 * cells)), HALF).answer
+
+
+@pytest.mark.parametrize("events", [3, 9])
+def test_events_that_strike_pairs_are_no_bad_links(events: int) -> None:
+    """Where pairs go wrong here and there, each at one time on all rails, no link is named before it is met again."""
+    decoded = decode(matrix(ranks(32, 4), lambda a, b: a // 8 == b // 8 < events and a != b), HALF)
+
+    assert (Answer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
+    assert {(a, b) for a, b in all_pairs(ranks(32, 4)) if a // 8 == b // 8 < events} <= set(decoded.confirm)
+
+
+def test_what_has_passed_is_no_bad_link() -> None:
+    """A pair that was bad the first time, as a whole, and good three times after, is not blamed for it."""
+    parts = nodes(200)
+    again = matrix(parts, cells=3 * [(1, 2), (2, 1)])
+    decoded = decode(_together(matrix(parts, lambda a, b: {a, b} == {1, 2}), again), HALF)
+
+    assert (Answer.NOBODY, (), ()) == (decoded.answer, decoded.suspects, decoded.confirm)
+
+
+def test_one_bad_visit_of_three_is_no_link_however_rare_spells_are() -> None:
+    """A link is to be bad at two times, where it was met at three."""
+    odds = Odds(Chance(hiccup=1e-6, spell=1e-12), nodes=4)
+
+    assert odds.of_link((1, 3, 1, 3, 1), 2, 2) is None
+    assert odds.of_link((2, 3, 2, 3, 2), 2, 2) is not None
+
+
+def test_a_bad_moment_is_no_bad_node() -> None:
+    """A node a few of whose tests were bad is measured again and not blamed; good then, it is forgotten."""
+    parts = nodes(64)
+    moment = {(9, other) for other in range(20, 29)} | {(other, 9) for other in range(30, 36)}
+    first = decode(matrix(parts, lambda a, b: (a, b) in moment), HALF)
+    assert (Answer.UNEXPLAINED, ()) == (first.answer, first.suspects)
+    assert moment <= set(first.confirm)
+
+    healthy = matrix(parts, cells=3 * list(first.confirm))
+    second = decode(_together(matrix(parts, lambda a, b: (a, b) in moment), healthy), HALF)
+
+    assert (Answer.NOBODY, (), ()) == (second.answer, second.suspects, second.confirm)
+    assert len(moment) == len(second.bad)
+
+
+def test_a_single_bad_test_is_unexplained_until_it_is_measured_again() -> None:
+    """One bad test names nobody, and clears nobody."""
+    parts = nodes(32)
+    once = matrix(parts, lambda a, b: (a, b) == (3, 4))
+    decoded = decode(once, HALF)
+
+    assert (Answer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
+    assert {(3, 4), (4, 3)} == set(decoded.confirm)
+    healthy = matrix(parts, cells=3 * [(3, 4), (4, 3)])
+    assert Answer.NOBODY is decode(_together(once, healthy), HALF).answer
+
+
+def test_a_rank_of_a_node() -> None:
+    """One slow rank of eight is a rank, not its node, rail or links."""
+    decoded = decode(matrix(ranks(6, 8), lambda a, b: 19 in (a, b)), HALF)
+
+    assert {(Kind.RANK, "node-2/rank-19", Way.BOTH)} == named(decoded)
+    assert ("node-2",) == decoded.suspects[0].nodes
+
+
+def test_a_rail() -> None:
+    """One local rank that is slow on all nodes is a rail, and no node is blamed."""
+    decoded = decode(matrix(ranks(6, 8), lambda a, b: a % 8 == 3), HALF)
+
+    assert {(Kind.RAIL, "rail 3", Way.BOTH)} == named(decoded)
+
+
+@pytest.mark.parametrize("slow", [2, 3])
+def test_most_rails_slow_is_the_fabric(slow: int) -> None:
+    """Two rails of three, or three of four, are no broken rails."""
+    decoded = decode(matrix(ranks(6, slow + 1), lambda a, b: a % (slow + 1) < slow), HALF)
+
+    assert Answer.FABRIC is decoded.answer
+
+
+def test_a_node_of_many_ranks() -> None:
+    """A node that is slow on all of its rails is one node, not eight ranks."""
+    decoded = decode(matrix(ranks(6, 8), lambda a, b: 2 in (a // 8, b // 8)), HALF)
+
+    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(decoded)
+
+
+def test_a_link_on_one_rail_and_on_all() -> None:
+    """A link is between two ranks, or between two nodes where all of their rails are slow."""
+    one = decode(matrix(ranks(6, 4), lambda a, b: {a, b} == {5, 13}), HALF)
+    every = decode(matrix(ranks(6, 4), lambda a, b: {a // 4, b // 4} == {1, 3}), HALF)
+
+    assert {(Kind.LINK, "node-1/rank-5<->node-3/rank-13", Way.BOTH)} == named(one)
+    assert {(Kind.LINK, "node-1<->node-3", Way.BOTH)} == named(every)
+    assert 8 == every.suspects[0].tests
+
+
+def test_inside_nodes_a_gpu_a_pair_and_a_whole_node() -> None:
+    """Inside of nodes a GPU, a pair of GPUs and a node are told apart; each of them is its node's."""
+    parts = ranks(4, 8)
+
+    def of(is_bad: Callable[[int, int], bool]) -> set[tuple[Kind, str, Way]]:
+        return named(decode(matrix(parts, is_bad, span=Span.INSIDE), HALF))
+
+    assert {(Kind.RANK, "node-1/rank-10", Way.BOTH)} == of(lambda a, b: 10 in (a, b))
+    assert {(Kind.LINK, "node-1/rank-10<->node-1/rank-12", Way.BOTH)} == of(lambda a, b: {a, b} == {10, 12})
+    assert {(Kind.NODE, "node-1", Way.BOTH)} == of(lambda a, b: a // 8 == 1)
+
+
+def test_inside_nodes_of_two_gpus_the_node_is_named() -> None:
+    """Node, rank and link have the same tests there: it is that node, whichever it is of it."""
+    decoded = decode(matrix(ranks(6, 2), lambda a, b: a // 2 == 3, span=Span.INSIDE), HALF)
+
+    assert [("node-3",)] == [one.nodes for one in decoded.suspects]
+    assert decoded.suspects[0].runner_up is not None
+
+
+def test_inside_one_node_a_gpu() -> None:
+    """One node alone: its GPUs are compared with each other."""
+    decoded = decode(matrix(ranks(1, 8), lambda a, b: 5 in (a, b), span=Span.INSIDE), HALF)
+
+    assert {(Kind.RANK, "node-0/rank-5", Way.BOTH)} == named(decoded)
+
+
+def _leaf(node: int) -> tuple[str, ...]:
+    return (f"leaf-{node // 4}", "spine")
+
+
+def _crosses(a: int, b: int, leaf: int) -> bool:
+    return (a // 4 == leaf) != (b // 4 == leaf)
+
+
+def test_a_switch() -> None:
+    """What leaves or enters one leaf is slow, what stays under it is not: the switch, and none of its nodes."""
+    decoded = decode(matrix(ranks(16, 1, _leaf), lambda a, b: _crosses(a, b, 2)), HALF)
+
+    assert {(Kind.SWITCH, "leaf-2", Way.BOTH)} == named(decoded)
+    assert tuple(f"node-{n}" for n in (8, 9, 10, 11)) == decoded.suspects[0].nodes
+
+
+def test_distance_is_no_fault() -> None:
+    """Pairs across leaves are all slower than pairs under one: each is held against its like."""
+    parts = ranks(16, 1, _leaf)
+    far = matrix(parts, lambda a, b: a // 4 != b // 4)
+    worse = [
+        value / 4 if value is not None and 6 in (a, b) else value
+        for a, b, value in zip(far.sources, far.targets, far.values, strict=True)
+    ]
+
+    assert Answer.NOBODY is decode(far, HALF).answer
+    assert {(Kind.NODE, "node-6", Way.BOTH)} == named(decode(replace(far, values=worse), HALF))
+
+
+def test_two_parts() -> None:
+    """Two parts have nobody to be compared with: against a floor, or where nothing came, it is their link."""
+    pair = nodes(2)
+
+    assert Answer.TOO_FEW is decode(matrix(pair), HALF).answer
+    assert Answer.NOBODY is decode(matrix(pair), Tolerance(0.5, floor=5.0)).answer
+    link = {(Kind.LINK, "node-0<->node-1", Way.BOTH)}
+    assert link == named(decode(matrix(pair, lambda a, b: True), Tolerance(0.5, floor=5.0)))
+    assert link == named(decode(matrix(pair, lambda a, b: True, value=lambda _: None), HALF))
+
+
+def test_two_nodes_of_many_ranks_blame_the_link() -> None:
+    """Of two nodes nobody can say which one it is."""
+    decoded = decode(matrix(ranks(2, 8), lambda a, b: a % 8 == 3), HALF)
+
+    assert {(Kind.LINK, "node-0/rank-3<->node-1/rank-11", Way.BOTH)} == named(decoded)
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan, 0.0])
+def test_what_gave_nothing_is_bad(nothing: float | None) -> None:
+    """No value is never a good one, and a node all of whose tests gave none has no ratio."""
+    decoded = decode(matrix(nodes(6), lambda a, b: 2 in (a, b), value=lambda _: nothing), HALF)
+
+    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(decoded)
+    assert (0.0 if nothing == 0.0 else None) == decoded.suspects[0].ratio
+
+
+def test_nothing_at_all() -> None:
+    """All tests without a value are the fabric; no test at all is too few, and every part is unseen."""
+    silent = decode(matrix(nodes(5), lambda a, b: True, value=lambda _: None), HALF)
+    empty = decode(matrix(nodes(5), cells=()), HALF)
+
+    assert (Answer.FABRIC, 20) == (silent.answer, len(silent.bad))
+    assert (Answer.TOO_FEW, (0, 1, 2, 3, 4)) == (empty.answer, empty.unseen)
+
+
+def test_who_was_not_measured_is_unseen() -> None:
+    """A part without a test is no suspect, and is not cleared."""
+    parts = nodes(6)
+    decoded = decode(matrix(parts, cells=[cell for cell in all_pairs(parts) if 4 not in cell]), HALF)
+
+    assert (Answer.NOBODY, (4,)) == (decoded.answer, decoded.unseen)
+
+
+def test_who_is_named_on_few_tests_has_a_runner_up() -> None:
+    """Of three nodes with a bad link, its ends are who else it could be."""
+    decoded = decode(matrix(nodes(4), lambda a, b: {a, b} == {1, 2}), HALF)
+
+    runner_up = decoded.suspects[0].runner_up
+    assert runner_up is not None
+    assert (Kind.NODE, True) == (runner_up.kind, runner_up.subject in ("node-1", "node-2"))
+    assert 0 < runner_up.probability < 1 - decoded.suspects[0].probability + 1e-9
+
+
+def test_one_round_of_pairs_names_neither_end() -> None:
+    """Each node met one other: a bad pair is either of the two, and both are to be measured again."""
+    cells = [(a, a ^ 1) for a in range(16)]
+    decoded = decode(matrix(nodes(16), lambda a, b: 4 in (a, b), cells=cells), HALF)
+
+    assert (Answer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
+    assert {(4, 5), (5, 4)} == set(decoded.confirm)
+
+
+def test_a_part_against_itself_is_no_test() -> None:
+    """What stands on the diagonal is left out, and cells still point into the matrix that was given."""
+    parts = nodes(5)
+    cells = [(a, b) for a in range(5) for b in range(5)]
+    given = matrix(parts, lambda a, b: a == b or 3 in (a, b), cells=cells)
+    decoded = decode(given, HALF)
+
+    assert {(Kind.NODE, "node-3", Way.BOTH)} == named(decoded)
+    assert {cell for cell in cells if 3 in cell and cell != (3, 3)} == {cells[test] for test in decoded.bad}
+    assert set(decoded.suspects[0].cells) == set(decoded.bad)
+
+
+def test_lower_is_better() -> None:
+    """A latency above usual / ratio is bad, and the floor is a ceiling."""
+    slow = matrix(nodes(6), lambda a, b: 2 in (a, b))
+    latency = replace(slow, better=Better.LOWER, values=[100 / value for value in slow.values if value])
+
+    decoded = decode(latency, HALF)
+    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(decoded)
+    assert 20 == pytest.approx(decoded.noise.line, rel=0.03)
+    assert Answer.FABRIC is decode(latency, Tolerance(0.5, floor=5.0)).answer
+
+
+def _together(one: Matrix, other: Matrix) -> Matrix:
+    return replace(
+        one,
+        sources=[*one.sources, *other.sources],
+        targets=[*one.targets, *other.targets],
+        values=[*one.values, *other.values],
+    )

@@ -1,0 +1,76 @@
+"""Whoever is bad nearly everywhere: the fabric, and no part of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Answer, Kind, Tolerance, Way
+from tests.checks.culprit.planted import all_pairs, matrix, named, nodes
+
+HALF = Tolerance(0.5)
+
+
+def test_all_equally_slow_is_nobody_and_below_a_floor_the_fabric() -> None:
+    """Without a floor nobody stands out; below it no part is named, but the fabric."""
+    slow = matrix(nodes(8), lambda a, b: True)
+
+    assert Answer.NOBODY is decode(slow, HALF).answer
+    decoded = decode(slow, Tolerance(0.5, floor=5.0))
+    assert (Answer.FABRIC, ()) == (decoded.answer, decoded.suspects)
+    assert (56, 5.0) == (len(decoded.bad), decoded.noise.line)
+
+
+def test_half_slow_is_the_fabric() -> None:
+    """More nodes than may be unfit are not named, but listed."""
+    decoded = decode(matrix(nodes(8), lambda a, b: min(a, b) < 4), HALF)
+
+    assert Answer.FABRIC is decoded.answer
+    assert {f"node-{n}" for n in range(4)} == {one.subject for one in decoded.suspects}
+    three = decode(matrix(nodes(8), lambda a, b: min(a, b) < 3), Tolerance(0.5, max_unfit_fraction=0.4))
+    assert {f"node-{n}" for n in range(3)} == {subject for _, subject, _ in named(three)}
+
+
+def test_most_nodes_slow_is_the_fabric() -> None:
+    """Where the slow ones are the many, the few that reach more than is usual give it away."""
+    assert Answer.FABRIC is decode(matrix(nodes(16), lambda a, b: min(a, b) < 10), HALF).answer
+
+
+def test_near_partners_are_no_fault() -> None:
+    """Pairs under one switch that nobody told of are faster, and no node is blamed for the others."""
+    assert Answer.NOBODY is decode(matrix(nodes(32), lambda a, b: a // 4 != b // 4), HALF).answer
+
+
+def test_a_cut_between_two_groups_blames_no_node() -> None:
+    """Four nodes that reach each other well and nobody else are no four bad nodes."""
+    decoded = decode(matrix(nodes(16), lambda a, b: (a < 4) != (b < 4)), HALF)
+
+    assert Answer.FABRIC is decoded.answer
+
+
+def test_measuring_bad_cells_again_makes_no_fabric() -> None:
+    """What counts is how many cells are bad, not how often they were measured."""
+    parts = nodes(4)
+    slow = [cell for cell in all_pairs(parts) if 2 in cell]
+    again = all_pairs(parts) + 5 * slow
+    link = all_pairs(parts) + 9 * [(0, 1)]
+    three = all_pairs(parts[:3]) + 5 * slow[:4]
+
+    floor = Tolerance(0.5, floor=5.0)
+    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(
+        decode(matrix(parts[:3], lambda a, b: 2 in (a, b), cells=[c for c in three if 3 not in c]), floor)
+    )
+    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(
+        decode(matrix(parts, lambda a, b: 2 in (a, b), cells=again), HALF)
+    )
+    assert {(Kind.LINK, "node-0<->node-1", Way.OUT)} == named(
+        decode(matrix(parts, lambda a, b: (a, b) == (0, 1), cells=link), HALF)
+    )
+
+
+@pytest.mark.parametrize("share", [27, 33, 45])
+def test_so_many_hiccups_are_the_fabric(share: int) -> None:
+    """Where every third test is bad at random, nobody is picked out."""
+    decoded = decode(matrix(nodes(16), lambda a, b: (a * 7919 + b * 104729) % 1009 % 100 < share), HALF)
+
+    assert Answer.FABRIC is decoded.answer

@@ -1,0 +1,236 @@
+"""The simulated comparison: the public rules do what they publish, the noise is what it says, and our way is no worse
+than its targets. A few trials with seeds of their own; `python tests/benchmarks/localisation.py` runs many.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean, pvariance
+
+import pytest
+
+from checks.culprit.matrix import Kind, Way
+from tests.benchmarks.localisation import OURS, main, run
+from tests.benchmarks.localising.cluster import Cluster, Fault
+from tests.benchmarks.localising.noise import BURSTY, CALM, MODELS, Noise, Weather
+from tests.benchmarks.localising.plan import again, circle, met, rounds_of, tournament
+from tests.benchmarks.localising.rules import RULES, SOURCES, Blame
+from tests.benchmarks.localising.scenarios import TARGETS, Scenario, compared
+from tests.benchmarks.localising.world import World
+
+SEED = 31
+TRIALS = 10
+STILL = Noise("still", hiccup=0.0, sensitivity=1.0, spread=0.0)
+SPELLS = replace(STILL, spell=6.0)
+
+
+def world(*faults: Fault, nodes: int = 16, noise: Noise = STILL, rails: int = 1) -> World:
+    return World(Cluster(nodes, rails, faults), noise, random.Random(SEED))
+
+
+def node(*numbers: int) -> tuple[Fault, ...]:
+    return tuple(Fault(Kind.NODE, (number,)) for number in numbers)
+
+
+def nodes(*numbers: int) -> Blame:
+    return Blame(frozenset(numbers))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_healthy_cluster_has_nobody_to_blame(rule: str) -> None:
+    """Without noise every rule is silent."""
+    assert Blame() == RULES[rule](world())
+
+
+@pytest.mark.parametrize(
+    ("rule", "named", "rounds", "tests"),
+    [
+        ("adjacent pairs once", (4, 5), 1, 8),
+        ("two-pass with known-good", (5,), 2, 8 + 2),
+        ("two-round pairing", (5,), 2, 8 + 8),
+        # 4 groups of 4; 3 representatives; the failing four halved, one half fails; its two, each with a good node
+        ("bisection by ceil(sqrt N)", (5,), 4, 4 + 1 + 2 + 2),
+        ("all pairs, by majority", (5,), 15, 120),
+    ],
+)
+def test_one_bad_node(rule: str, named: tuple[int, ...], rounds: int, tests: int) -> None:
+    """Who is named for node 5, and what it costs; only neighbours-once names a good node with it."""
+    measured = world(*node(5))
+
+    assert (nodes(*named), rounds, tests) == (RULES[rule](measured), measured.rounds, measured.tests)
+
+
+@pytest.mark.parametrize("rule", sorted(set(RULES) - {"adjacent pairs once"}))
+def test_two_bad_nodes_in_one_pair(rule: str) -> None:
+    """Both are named, though they were each other's first partner."""
+    assert nodes(4, 5) == RULES[rule](world(*node(4, 5)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "blame"),
+    [
+        ("adjacent pairs once", nodes(4, 5)),
+        ("two-pass with known-good", Blame()),
+        ("two-round pairing", Blame()),
+        ("bisection by ceil(sqrt N)", Blame()),
+        ("all pairs, by majority", Blame(links=frozenset({frozenset({4, 5})}))),
+    ],
+)
+def test_a_bad_link_between_good_nodes(rule: str, blame: Blame) -> None:
+    """Most rules forgive it, one blames its ends; only all pairs show it."""
+    assert blame == RULES[rule](world(Fault(Kind.LINK, (4, 5))))
+
+
+def test_bisection_looks_between_its_groups() -> None:
+    """A bad link between two groups' first nodes fails their common job; alone with good nodes both pass again."""
+    measured = world(Fault(Kind.LINK, (0, 4)))
+
+    assert Blame() == RULES["bisection by ceil(sqrt N)"](measured)
+    assert (4, 4 + 1 + 2 + 2) == (measured.rounds, measured.tests)
+
+
+def test_known_good_needs_somebody_good() -> None:
+    """With no node that passed, two-pass has nobody to clear a suspect with: all are named."""
+    assert nodes(*range(4)) == RULES["two-pass with known-good"](world(*node(0, 1, 2), nodes=4))
+
+
+def test_every_rule_says_where_it_comes_from() -> None:
+    """No rule without a publication."""
+    assert set(RULES) == set(SOURCES)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 9, 16])
+def test_a_round_robin_meets_everybody_once(count: int) -> None:
+    """Disjoint pairs in each round, each pair once in all, and `met` knows when."""
+    rounds = [circle(range(count), when) for when in range(rounds_of(count))]
+
+    assert all(len({end for pair in pairs for end in pair}) == 2 * len(pairs) for pairs in rounds)
+    assert sorted({(min(pair), max(pair)) for pairs in rounds for pair in pairs}) == [
+        (a, b) for a in range(count) for b in range(a + 1, count)
+    ]
+    assert all(met(count, a, b) == when for when, pairs in enumerate(rounds) for a, b in pairs)
+
+
+def test_the_confirm_round_is_coloured() -> None:
+    """No part fights two at once; each duel is there as often as it ought to be."""
+    plan = again([(0, 2), (0, 4), (6, 8), (1, 5)], 3, rails=2)
+
+    assert 6 == len(plan.starts)
+    assert 12 == len(plan.duels)
+    assert {(0, 1, 0), (3, 4, 0), (0, 2, 1)} == {plan.duels[test // 2] for test in plan.tests_of(0)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "touched"),
+    [
+        (Fault(Kind.NODE, (1,)), 2 * 2 * 3),
+        (Fault(Kind.NODE, (1,), way=Way.OUT), 2 * 3),
+        (Fault(Kind.RANK, (1,), rail=1), 2 * 3),
+        (Fault(Kind.LINK, (1, 2)), 2 * 2),
+        (Fault(Kind.LINK, (2, 1), rail=0, way=Way.IN), 1),
+        (Fault(Kind.RAIL, rail=1), 12),
+        (Fault(Kind.SWITCH, (0, 1)), 2 * 2 * 4),
+        (Fault(Kind.FABRIC), 24),
+    ],
+)
+def test_what_a_fault_touches(fault: Fault, touched: int) -> None:
+    """Of 24 tests between four nodes on two rails, and just these are slow."""
+    plan = tournament(4, 2)
+    values = world(fault, nodes=4, rails=2).measure(plan)
+
+    assert touched == len(plan.touched(fault)) == sum(value != 1.0 for value in values)
+
+
+@pytest.mark.parametrize("noise", MODELS, ids=lambda noise: noise.name)
+def test_noise_is_as_often_as_it_says(noise: Noise) -> None:
+    """Hiccups of good nodes and the sensitivity of a bad one, measured."""
+    plan = tournament(64, 1)
+    faults = [Fault(Kind.NODE, (n,)) for n in range(0, 64, 8)]
+    values = world(*faults, nodes=64, noise=noise).measure(plan)
+    touched = {test for fault in faults for test in plan.touched(fault)}
+    bad = [value is None or value < 0.5 for value in values]
+    glitches = [one for test, one in enumerate(bad) if test not in touched]
+
+    assert noise.hiccup / 2 < sum(glitches) / len(glitches) < noise.hiccup * 2 + noise.congestion
+    assert noise.sensitivity == pytest.approx(sum(bad[test] for test in touched) / len(touched), abs=0.1)
+
+
+def test_spells_are_rounds_long() -> None:
+    """A part that is bad in spells is bad in some rounds and good in others, whoever measures it."""
+    fault = Fault(Kind.NODE, (1,), rate=0.5)
+    plan = tournament(64, 1)
+    values = world(fault, nodes=64, noise=SPELLS).measure(plan)
+    shown = [values[test] != 1.0 for test in plan.touched(fault)]
+    changes = sum(a != b for a, b in pairwise(shown[::2]))
+
+    assert shown[::2] == shown[1::2]
+    assert 0 < changes < 63 / 3
+    assert 10 < len(world(fault, nodes=64, noise=SPELLS).failing_pairs()) < 53
+
+
+def test_congestion_lasts() -> None:
+    """Some rounds at a time, over the same nodes."""
+    weather = Weather(BURSTY, 64, random.Random(SEED), [])
+    covered = [weather.over(when) for when in range(5_000)]
+    begins = sum(bool(now) and now != before for before, now in pairwise(covered))
+
+    assert {0, 8} == {len(nodes) for nodes in covered}
+    assert 3.0 < sum(map(bool, covered)) / begins < 5.0
+
+
+def crowding(noise: Noise) -> float:
+    """Variance over mean of how many tests of healthy nodes are bad in a round: about 1 where each fails by itself."""
+    plan, counts = tournament(128, 1), []
+    for seed in range(8):
+        values = World(Cluster(128), noise, random.Random(seed)).measure(plan)
+        bad = [value is None or value < 0.7 for value in values]
+        counts += [sum(bad[test] for test in plan.tests_of(when)) for when in range(len(plan.starts))]
+    return pvariance(counts) / mean(counts)
+
+
+def test_congestion_comes_in_bursts() -> None:
+    """Bad tests of healthy nodes crowd in some rounds, which the decoder's noise does not."""
+    assert crowding(CALM) < 1.5
+    assert crowding(BURSTY) > 4.0
+
+
+@pytest.mark.parametrize("scenario", TARGETS[:3], ids=lambda scenario: scenario.name)
+def test_our_way_points_to_its_targets(scenario: Scenario) -> None:
+    """Every bad node, nearly all bad links (of the noisy ones one in fifty is good both ways when measured), no good node."""
+    tally = run(scenario, (OURS,), 3 if scenario.nodes > 64 else TRIALS, SEED)[OURS]
+
+    assert tally.node_recall in (None, 1.0)
+    assert (tally.link_recall or 1.0) >= 0.8
+    assert (0, 0) == (tally.nodes_blamed, tally.links_blamed)
+
+
+@pytest.mark.parametrize("noise", MODELS, ids=lambda noise: noise.name)
+def test_our_way_blames_nobody_of_healthy_nodes(noise: Noise) -> None:
+    """Neither hiccups nor congestion is a node's fault."""
+    tally = run(Scenario("nothing", 32, noise, lambda draw: ()), (OURS,), TRIALS, SEED)[OURS]
+
+    assert 0 == tally.nodes_blamed
+
+
+def test_our_way_is_better_than_the_rules() -> None:
+    """On the same clusters no rule names more bad nodes, none names links as surely, and ours costs a fraction."""
+    tallies = run(compared(64, CALM), (OURS, *RULES), TRIALS, SEED)
+    ours = tallies.pop(OURS)
+
+    assert all((ours.node_recall or 0) >= (rule.node_recall or 0) for rule in tallies.values())
+    assert all((ours.link_precision or 0) > (rule.link_precision or 0) for rule in tallies.values())
+    assert (0, 1.0) == (ours.nodes_blamed, ours.link_recall)
+
+
+def test_the_same_seed_prints_the_same_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """So that docs/culprit.md can be made again, by one process or two."""
+    asked = ["--trials", "2", "--nodes", "16", "--only", "compare"]
+    printed = []
+    for jobs in ("1", "2"):
+        assert 0 == main([*asked, "--jobs", jobs])
+        printed.append(capsys.readouterr().out)
+
+    assert printed[0] == printed[1]
+    assert all(f"| 16 | {way} |" in printed[0] for way in (OURS, *RULES))

@@ -1,0 +1,44 @@
+"""Matrices of other tools, as they write them: no check of ours measures one, so there are recordings alone.
+
+The files are made by tests/checks/culprit/matrix_texts.py, in the tools' form and with made-up numbers.
+"""
+
+from __future__ import annotations
+
+from checks.explain.reading import Kind
+from checks.model import Level
+from tests.corpus.case import Case, Recording
+
+CASES: list[Case] = []
+BLANK = {r"^\s*$": "it is empty"}
+P2P = {
+    r"^\[P2P ": "the tool's own name",
+    r"^Device: ": "a GPU that is there has a row in each matrix",
+    r"CAN Access Peer": "how a pair may reach each other is seen in what it reached",
+    r"^\*\*\*NOTE|^NOTE": "a remark",
+    r"^P2P Connectivity Matrix|^D\\D     0     1 |^\d\t     1": "as above, as a table of ones",
+    **BLANK,
+}
+NVBANDWIDTH = {
+    r"^nvbandwidth Version|^Built from": "of which version it is",
+    r"^Device ": "a GPU that is there has a row in each matrix",
+    r"^Running device_to_device": "the matrix below says what it is itself",
+    r"host_to_device|^0     55\.25|CPU\(row\)": "what is not between two GPUs is not judged, and that is said",
+    r"^SUM ": "it is held to the cells where it is there; the matrix is whole without it",
+    r"^0         1         2         3$": "the one above the host's row; those above the others are missed",
+    **BLANK,
+}
+
+
+def _matrix(name: str, level: Level, irrelevant: dict[str, str] | None = None) -> Recording:
+    return Recording(f"matrix/{name}", Kind.MATRIX, level, irrelevant=irrelevant or {})
+
+
+RECORDINGS = [
+    _matrix("p2p_4_gpus.txt", Level.PASS, P2P),
+    _matrix("p2p_4_gpus_slow_link.txt", Level.FAIL),
+    _matrix("nvbandwidth_4_gpus.txt", Level.PASS, NVBANDWIDTH),
+    _matrix("nodes.csv", Level.PASS),
+    _matrix("nodes_slow.csv", Level.FAIL),
+    _matrix("nodes_long.csv", Level.PASS),
+]

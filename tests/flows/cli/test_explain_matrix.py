@@ -1,0 +1,136 @@
+"""`prelaunch explain` of a matrix: 0 nobody stands out, 1 somebody does, 3 nobody can tell."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import main
+from tests.checks.culprit.matrix_texts import csv_long, csv_square, nvbandwidth, p2p, rates
+
+NAMES = [f"ip-10-0-0-{i}" for i in range(11, 19)]
+GOOD, BAD = csv_square(NAMES, rates(8)), csv_square(NAMES, rates(8, bad=(5,)))
+LINK = rates(8)
+LINK[2][6] = LINK[6][2] = 7.0
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> Iterator[Run]:
+    """The command in this process: its exit code, and what it printed."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def runner(text: str, *words: object) -> tuple[int, str]:
+        file = tmp_path / "matrix.txt"
+        file.write_text(text, encoding="utf-8")
+        code = main(["explain", str(file), *map(str, words)])
+        out, err = capfdbinary.readouterr()
+        return code, " ".join((out + err).decode().split())
+
+    yield runner
+    signal.signal(signal.SIGTERM, before)
+
+
+def half(a: int, b: int) -> float:
+    """GPU 3's port has half its width."""
+    return 0.5 if 3 in (a, b) else 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (GOOD, 0, "nobody stands out; 56 tests"),
+        (BAD, 1, "FAIL HARDWARE matrix: ip-10-0-0-16: bandwidth to and from it: 14 of 14 tests are bad"),
+        (csv_square(NAMES, LINK), 1, "matrix: link ip-10-0-0-13<->ip-10-0-0-17: bandwidth between the two"),
+        (p2p(8), 0, "P2P=Enabled Latency (P2P Writes): nobody stands out"),
+        (p2p(8, half), 1, "FAIL HARDWARE matrix: GPU 3: bandwidth to and from it"),
+        (nvbandwidth(8), 0, "not judged: nvbandwidth host_to_device_memcpy_ce"),
+        (nvbandwidth(8, half), 1, "also in 1 more matrix"),
+        (csv_square(NAMES[:2], rates(2)), 3, "too few pairs to compare"),
+        ("\n".join(GOOD.splitlines()[:-1]), 3, "it holds nothing that ip-10-0-0-18 sent"),
+        (csv_square(NAMES, rates(8), ""), 3, "--better higher (bandwidth) or --better lower (latency)"),
+        (csv_square(NAMES, [[""] * 8] * 8), 3, "none of its 56 tests gave a number"),
+    ],
+    ids=["good", "node", "link", "p2p", "p2p node", "nvbandwidth", "nvbandwidth node", "two", "cut", "unsaid", "empty"],
+)  # fmt: skip
+def test_the_exit_code_is_the_answer(run: Run, text: str, code: int, said: str) -> None:
+    """And the words name who, or why nobody can tell."""
+    found, out = run(text)
+
+    assert code == found
+    assert said in out
+
+
+def test_all_bad_alike_takes_a_floor(run: Run) -> None:
+    """Held against each other none stands out, which is said; a floor refuses the whole fabric, and blames no node."""
+    slow = csv_square(NAMES, rates(8, usual=2.0))
+    (without, out), (held, floor) = run(slow), run(slow, "--floor", 10)
+
+    assert (0, 1) == (without, held)
+    assert "held against each other alone" in out and "held against each other alone" not in floor
+    assert "FAIL CONFIGURATION matrix: bandwidth between nodes is bad as a whole: 56 of 56 tests" in floor
+    assert "HARDWARE" not in floor
+
+
+def test_a_floor_for_two_units_is_refused(run: Run) -> None:
+    """GB/s are no microseconds."""
+    assert 3 == run(p2p(4), "--floor", 10)[0]
+
+
+def test_what_is_bad_is_the_users_to_say(run: Run) -> None:
+    """--ratio moves the line, --better turns it."""
+    fifth = csv_square(NAMES, rates(8, bad=(5,), share=0.8))
+
+    assert [0, 1] == [run(fifth)[0], run(fifth, "--ratio", 0.9)[0]]
+    assert 1 == run(csv_square(NAMES, rates(8, bad=(5,), share=5.0), ""), "--better", "lower")[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--ratio", 1.5), ("--ratio", 0), ("--floor", -1), ("--floor", "nan"), ("--kind", "dcgmi", "--floor", 1)],
+)  # fmt: skip
+def test_an_option_without_sense_is_rejected(run: Run, words: tuple[object, ...]) -> None:
+    """Before anything is judged."""
+    assert 2 == run(GOOD, *words)[0]
+
+
+def test_json_holds_suspects_and_the_noise(run: Run) -> None:
+    """For programs: every field of the decoder's answer."""
+    document = json.loads(run(BAD, "--format", "json")[1].partition(" policy: ")[0])
+    (decoded,) = document["decoded"]
+    (suspect,) = decoded["suspects"]
+
+    assert ("no_go", "named", "GB/s") == (document["answer"], decoded["answer"], decoded["unit"])
+    assert ("node", "ip-10-0-0-16", 14) == (suspect["kind"], suspect["subject"], suspect["bad"])
+    assert {"hiccup", "line", "sensitivity", "spread", "usual"} == set(decoded["noise"])
+
+
+def test_the_page_has_the_map(run: Run, tmp_path: Path) -> None:
+    """The suspect's row is the first; Markdown has the table."""
+    code, out = run(BAD, "--html", tmp_path / "page.html", "--format", "markdown")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    assert 1 == code
+    assert "| node ip-10-0-0-16 |" in out
+    assert 'class="h1"' in page.replace("number h1", "h1") and "56 of 56 directions tested" in page
+
+
+def test_a_node_that_the_matrix_lacks_is_missed_by_who_declared_it(run: Run) -> None:
+    """--nodes says how many there are."""
+    code, out = run(GOOD, "--instance-type", "p5.48xlarge", "--nodes", 9)
+
+    assert 3 == code
+    assert "it holds 8 nodes, and 9 are declared" in out
+
+
+def test_latency_in_long_form(run: Run) -> None:
+    """A node that answers five times as late."""
+    late = [[1000.0 / value for value in row] for row in rates(8, bad=(2,))]
+    code, out = run(csv_long(NAMES, late, "src,dst,latency_us"))
+
+    assert 1 == code
+    assert "ip-10-0-0-13: latency to and from it: 14 of 14 tests are bad" in out

@@ -1,0 +1,95 @@
+"""The ranks of a small job, each in its namespace: they run the tournament each time they are asked to. Run by tests.
+
+argv: FOLDER NETWORK NODES ADDRESS PORT (of rank 0). One process imports torch and forks the ranks, so that a job of eight is there
+in seconds; their process ids are in FOLDER/pids. They wait for FOLDER/go-0, go-1, ...; row k of rank r goes to
+FOLDER/row-k-r.json; FOLDER/stop ends them, and so does the end of the first process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from checks import profiles
+from checks.catalog import CATALOG
+from checks.check import Context, RankPlace
+from checks.model import Declared, Profile, rank_subject
+from checks.probe import probe
+from checks.processes import die_with_parent
+from checks.report import plain
+from checks.roster import Member, Roster
+from tests.survival.world import LOCAL
+
+PAIRS = "collective.pairs"
+CLONE_NEWNET = 0x40000000
+
+
+def main(folder: Path, network: str, nodes: int, address: str, port: str) -> None:
+    """Fork the ranks, and wait for their end."""
+    import torch.distributed  # noqa: F401 - once, before the forks
+
+    pids = []
+    for rank in range(nodes):
+        pid = os.fork()
+        if not pid:
+            die_with_parent()
+            _enter(f"{network}-{rank}")
+            _rank(folder, rank, nodes, address, port)
+            os._exit(0)
+        pids.append(pid)
+    written = folder / "pids.tmp"
+    written.write_text(json.dumps(pids))
+    written.rename(folder / "pids")
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
+def _enter(namespace: str) -> None:
+    """This process's network is that of the namespace (os.setns needs Python 3.12)."""
+    with open(f"/run/netns/{namespace}", "rb") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {namespace}")
+
+
+def _rank(folder: Path, rank: int, nodes: int, address: str, port: str) -> None:
+    """Join, then a tournament a request."""
+    import torch.distributed as dist
+
+    os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(nodes))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    dist.barrier()
+    (check,) = (one for one in CATALOG if one.name == PAIRS)
+    names = tuple(f"node-{index}" for index in range(nodes))
+    options = profiles.options(PAIRS, Profile.QUICK, LOCAL.checks[PAIRS].options)
+    context = Context(
+        "tournament",
+        "",
+        Declared("cpu", nodes, 0, 1, names),
+        Profile.QUICK,
+        names[rank],
+        rank,
+        Roster(tuple(Member(name, address, 1) for name in names), int(port), "eth0"),
+        folder,
+        check.timeout_s,
+        options,
+        RankPlace(rank, 0, nodes, "cpu"),
+    )
+    turn = 0
+    while not (folder / "stop").exists():
+        if not (folder / f"go-{turn}").exists():
+            time.sleep(0.02)
+            continue
+        row = probe(check, context, rank_subject(names[rank], rank))
+        written = folder / f"row-{turn}-{rank}.tmp"
+        written.write_text(json.dumps(plain(row)))
+        written.rename(folder / f"row-{turn}-{rank}.json")
+        turn += 1
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
