@@ -13,11 +13,10 @@ from enum import Enum
 
 from checks.culprit.matrix import Better, Matrix, Part, Span
 from checks.model import Observation, Report, node_of
-from checks.tournament.record import OK, is_silence
+from checks.tournament.record import NEVER_RAN, OK, is_silence
 
 COLLECTIVE, NCCL = "collective.pairs", "nccl.pairs"
 CHECKS = (COLLECTIVE, NCCL)
-NEVER_RAN = ("not run", "not tried")  # how a failure begins that says nothing of the pair
 NUMBERS = ("bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements")  # what a test that is ok has
 
 Meeting = tuple[int, object, int]

@@ -15,10 +15,8 @@ from checks.facts.table import Facts
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Report, rank_subject
 from checks.policy import Policy
 from checks.tournament.rounds import planned
+from checks.tournament.screen import PAUSE_US
 
-# Linux waits at least this long before it sends a lost segment again (TCP_RTO_MIN in include/net/tcp.h: 200 ms); half of
-# it is what one way of such a round trip shows.
-PAUSE_US = 90_000.0
 # Judgement: a few segments are sent again on any busy network; beyond this in one test of a few MiB something drops them.
 RESENT = 8.0
 # Judgement: on fewer other nodes than these, nobody can tell a slow node from a slow partner.
@@ -130,8 +128,8 @@ def _unmeasured(
 def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: int, declared: Declared) -> str:
     """What a rank was not measured with, and had to be; `partners` are whom the plan's rounds give it, in order.
 
-    Time runs out at the end: the rounds before those that were left out must all be there, and enough between nodes to
-    tell who is slow.
+    Time runs out at the end: the rounds before those that were left out must all be there, and enough between nodes and
+    inside of one to tell who is slow.
     """
     if not 0 <= left_out <= len(partners):
         return f"it says that {left_out} of {len(partners)} rounds were left out"
@@ -139,8 +137,9 @@ def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: in
     if absent := sorted(due - met):
         more = f" and {len(absent) - 4} more" if len(absent) > 4 else ""
         return f"it was not measured with rank {', '.join(map(str, absent[:4]))}{more}"
-    beyond = {peer for peer in partners if peer is not None and peer // declared.ranks_per_node != node}
-    seen = len(beyond & met)
-    return (
-        "" if seen >= min(LEAST, len(beyond)) else f"it was measured with {seen} of {len(beyond)} other nodes"
-    )
+    per, every = declared.ranks_per_node, {peer for peer in partners if peer is not None}
+    inside = {peer for peer in every if peer // per == node}
+    for group, what in ((every - inside, "other nodes"), (inside, "other ranks of its node")):
+        if len(group & met) < min(LEAST, len(group)):
+            return f"it was measured with {len(group & met)} of {len(group)} {what}"
+    return ""

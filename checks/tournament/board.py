@@ -80,9 +80,8 @@ class Board:
         def wait() -> str | None:
             try:
                 self._store.wait([self._prefix + key], timedelta(seconds=max(seconds, 0.01)))
-            except (
-                RuntimeError
-            ):  # torch's way to say that it waited in vain; a lost connection raises again below
+            except RuntimeError:
+                # torch's way to say that it waited in vain; a lost connection raises again here
                 if not self._store.check([self._prefix + key]):
                     return None
             return str(self._store.get(self._prefix + key).decode())

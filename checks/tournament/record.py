@@ -9,6 +9,7 @@ from statistics import median
 from checks.model import Value
 
 OK = "ok"
+NEVER_RAN = ("not run", "not tried")  # how a failure begins that says nothing of the pair
 TABLE_LINES = 40
 
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Decoded, Matrix, Part, Span, Tolerance
-from checks.tournament.record import OK, Trial, is_silence
+from checks.tournament.record import NEVER_RAN, OK, Trial, is_silence
 from checks.tournament.rounds import Pair
 
-# Judgement: half of what is usual is worth a second look, and so is a pause in which TCP sends again (200 ms, RTO_MIN).
+# Judgement: half of what is usual is worth a second look.
 RATIO = 0.5
+# Linux waits at least 200 ms before it sends a lost segment again (TCP_RTO_MIN in include/net/tcp.h); half of it is what one
+# way of such a round trip shows.
 PAUSE_US = 90_000.0
 # Where more than a part of the nodes looks bad, it is the fabric or a busy host, and more tests would not tell them apart.
 SUSPECT_SHARE, LEAST_SUSPECTS = 0.25, 4
@@ -54,7 +56,7 @@ def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
 def read(rank: int, text: str) -> Note:
     """The note of a rank. Tests that never ran are not in it: they say nothing of what lies between."""
     able, hung, tests = json.loads(text)
-    ran = [Entry(rank, *test) for test in tests if not test[-1].startswith(("not run", "not tried"))]
+    ran = [Entry(rank, *test) for test in tests if not test[-1].startswith(NEVER_RAN)]
     return Note(able, hung, tuple(ran), tuple({t.target for t in ran if is_silence(t.failure)}))
 
 

@@ -174,6 +174,16 @@ def test_a_peer_of_whom_nothing_is_said_was_not_measured() -> None:
     assert {CLUSTER: "WARN EVIDENCE"} == _said(_with(report, 3, **short, rounds_left_out=2))
 
 
+def test_one_pair_of_eight_is_no_tournament_of_a_node() -> None:
+    """Whoever had time for a single round has nobody to be compared with, inside of a node as between two."""
+    report = tournament(1, 8)
+    for rank, row in enumerate(report.observations):
+        lists = {k: v[:1] for k, v in row.metrics.items() if isinstance(v, tuple)}
+        report = _with(report, rank, **lists, rounds_left_out=6)
+
+    assert {f"node-0/rank-{rank}": "FAIL EVIDENCE" for rank in range(8)} == _said(report)
+
+
 @pytest.mark.parametrize(
     "metrics",
     [
