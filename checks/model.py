@@ -106,11 +106,19 @@ class Profile(str, Enum):
     DEEP = "deep"
 
 
+class KernelLog(str, Enum):
+    """Whether a job on this engine can read its host's kernel log. WITHHELD: the engine's containers cannot."""
+
+    READABLE = "readable"
+    WITHHELD = "withheld"
+
+
 @dataclass(frozen=True)
 class Declared:
     """What the operator says is there; what must be observed follows from this, never from what was found.
 
-    `node_names` is empty where the launcher cannot know them before the start.
+    `node_names` is empty where the launcher cannot know them before the start. `kernel_log` is set from the table in
+    `tasks/launchers/registry.py`, never from a gate file; reports and bundles of 0.1.0 lack it, and mean READABLE.
     """
 
     instance_type: Annotated[str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)]
@@ -118,6 +126,7 @@ class Declared:
     gpus_per_node: Annotated[int, Range(0, 64)]
     ranks_per_node: Annotated[int, Range(1, 256)]
     node_names: tuple[NodeName, ...] = ()
+    kernel_log: KernelLog = KernelLog.READABLE
 
     @property
     def ranks(self) -> int:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from checks.model import Declared, Profile
+from checks.model import Declared, KernelLog, Profile
 from tasks.gatenotify import Approval, Notify
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
@@ -203,11 +203,16 @@ class Gate(Table):
     approval: Approval = Approval()
     store: StoreTable = StoreTable()
 
-    def declared(self, node_names: tuple[str, ...]) -> Declared:
-        """What is declared, in the words of the checks."""
+    def declared(self, node_names: tuple[str, ...], kernel_log: KernelLog = KernelLog.READABLE) -> Declared:
+        """What is declared, in the words of the checks. `kernel_log` is the launcher's, not the file's."""
         table = self.cluster.declared
         return Declared(
-            table.instance_type, table.nodes, table.gpus_per_node, table.ranks_per_node, node_names
+            table.instance_type,
+            table.nodes,
+            table.gpus_per_node,
+            table.ranks_per_node,
+            node_names,
+            kernel_log,
         )
 
     @property

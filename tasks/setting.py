@@ -29,7 +29,7 @@ from tasks.gatefolder import missing, path_of
 from tasks.gateread import GateFileError, read
 from tasks.inputs import InputError
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
-from tasks.launchers.registry import launcher_for
+from tasks.launchers.registry import kernel_log_of, launcher_for
 from tasks.lease import Engine
 from tasks.policies import PolicyError, read_policy
 from tasks.request import GateRequest
@@ -130,12 +130,13 @@ def open_setting(request: GateRequest) -> Setting:
     try:
         launcher = launcher_of(engine)
         names = launcher.node_names(gate.cluster.declared.nodes)
+        kernel_log = kernel_log_of(engine.launcher, launcher.placement)
     except LaunchRejected as error:
         raise _about_launcher(file, error) from error
     _require_override(file, gate, launcher)
     _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return Setting(
-        gate, file, here, policy, facts, gate.declared(names),
+        gate, file, here, policy, facts, gate.declared(names, kernel_log),
         store, address, index, engine, launcher, local, baseline, terms, topology,
     )  # fmt: skip
 

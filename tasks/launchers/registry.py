@@ -8,13 +8,32 @@ from pathlib import Path
 from typing import cast
 
 from checks.decode import DecodeError, decode, nearest
-from tasks.launchers.base import Launcher, LaunchRejected
+from checks.model import KernelLog
+from tasks.launchers.base import Launcher, LaunchRejected, Placement
 
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`
 BACK_ENDS = {
     "local": "tasks.launchers.local",
     "sagemaker": "tasks.launchers.sagemaker.launcher",
 }
+
+# Whether the nodes of a job can read their host's kernel log, by launcher and placement. The local launcher's nodes are
+# processes of this host. SageMaker starts a training container as `docker run image train` ("How Amazon SageMaker Runs
+# Your Training Image"), and no key of CreateTrainingJob asks for a privilege, capability or device: there is no
+# /dev/kmsg in it, and Docker's default profile gives syslog(2) to CAP_SYSLOG alone (moby/moby commit ccd22ffcc8b5).
+KERNEL_LOG: Mapping[tuple[str, Placement], KernelLog] = {
+    ("local", Placement.PINNED): KernelLog.READABLE,
+    ("local", Placement.IN_JOB): KernelLog.READABLE,
+    ("sagemaker", Placement.POOLED): KernelLog.WITHHELD,
+    ("sagemaker", Placement.PINNED): KernelLog.WITHHELD,
+    ("sagemaker", Placement.IN_JOB): KernelLog.WITHHELD,
+    ("sagemaker", Placement.NONE): KernelLog.WITHHELD,
+}
+
+
+def kernel_log_of(kind: str, placement: Placement) -> KernelLog:
+    """What the table says; READABLE, the stricter of the two, for a row that it lacks."""
+    return KERNEL_LOG.get((kind, placement), KernelLog.READABLE)
 
 
 def launcher_for(kind: str, options: Mapping[str, object], root: Path) -> Launcher:

@@ -11,7 +11,7 @@ from checks import bundle as bundles
 from checks.bundle import Bundle
 from checks.facts.shipped import builtin
 from checks.merge import merge
-from checks.model import Declared, Node, Observation, Outcome, Profile, Report
+from checks.model import Declared, KernelLog, Node, Observation, Outcome, Profile, Report
 from checks.policy import OnWarn, Policy
 from checks.report import NODE_REPORT_BYTES, NodeReport, dump_plain
 from checks.verdict import decide
@@ -61,6 +61,10 @@ def test_whole_reports_become_one(bundle: Bundle) -> None:
         pytest.param(lambda r: replace(r, gate_id="gate-2"), id="another gate"),
         pytest.param(lambda r: replace(r, profile=Profile.DEEP), id="another profile"),
         pytest.param(lambda r: replace(r, declared=replace(DECLARED, nodes=3)), id="another declaration"),
+        pytest.param(
+            lambda r: replace(r, declared=replace(DECLARED, kernel_log=KernelLog.WITHHELD)),
+            id="a kernel log that the gate's declaration calls readable",
+        ),
         pytest.param(lambda r: replace(r, measured_at="yesterday"), id="no time"),
         pytest.param(
             lambda r: replace(r, observations=(replace(r.observations[0], subject="node-0"),)),

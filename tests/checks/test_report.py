@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.decode import DecodeError
-from checks.model import EVIDENCE_BYTES, Observation, Report
+from checks.model import EVIDENCE_BYTES, KernelLog, Observation, Report
 from checks.report import clip, dump, dump_plain, load
 from tests.sample_reports import healthy, with_metric, with_row, wrong_sums
 
@@ -164,3 +164,10 @@ def test_evidence_is_cut_to_its_limit_and_flagged(text: str, times: int) -> None
 
     assert len(cut.encode()) <= EVIDENCE_BYTES
     assert truncated or cut == text.encode("utf-8", "replace").decode()
+
+
+def test_a_report_of_before_says_that_the_kernel_log_is_readable() -> None:
+    """Version 0.1.0 wrote no `kernel_log`: a missing log must go on refusing there."""
+    data = _edited(lambda document: document["declared"].pop("kernel_log"))  # type: ignore[attr-defined]
+
+    assert load(data).declared.kernel_log is KernelLog.READABLE

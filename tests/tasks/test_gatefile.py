@@ -58,6 +58,13 @@ def test_some_gate_files_are_shipped() -> None:
             None,
         ),
         ("nodes = 2", "nodes = 2.0", "cluster.declared.nodes", "expected a whole number", None),
+        (
+            "nodes = 2",
+            'nodes = 2\nkernel_log = "withheld"',
+            "cluster.declared.kernel_log",
+            "unknown key",
+            None,
+        ),
         ("nodes = 2", "nodes = true", "cluster.declared.nodes", "found true", None),
         ("nodes = 2", "nodes = 0", "cluster.declared.nodes", "greater than or equal to 1", None),
         ('profile = "quick"', 'profile = "quik"', "checks.profile", "none of quick, standard, deep", "quick"),

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import LaunchRejected
+from checks.model import KernelLog
+from tasks.launchers.base import LaunchRejected, Placement
 from tasks.launchers.local import LocalLauncher, LocalNetwork, LocalOptions
-from tasks.launchers.registry import BACK_ENDS, launcher_for
+from tasks.launchers.registry import BACK_ENDS, KERNEL_LOG, kernel_log_of, launcher_for
+from tasks.launchers.sagemaker.options import Placed
+from tasks.request import GateRequest
+from tasks.setting import open_setting
 
 ROOT = Path(__file__).resolve().parents[3]
+GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
 
 
 def test_options_arrive(tmp_path: Path) -> None:
@@ -52,3 +57,28 @@ def test_a_back_end_is_imported_when_it_is_asked_for() -> None:
     done = subprocess.run((sys.executable, "-c", code), cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert not any(module in done.stdout.split() for module in BACK_ENDS.values())
+
+
+def test_the_kernel_log_is_withheld_by_sagemaker_in_every_placement() -> None:
+    """Its containers are unprivileged; the local launcher's nodes are processes of this host."""
+    assert all(kernel_log_of("sagemaker", Placement(placed.value)) is KernelLog.WITHHELD for placed in Placed)
+    assert kernel_log_of("local", Placement.PINNED) is KernelLog.READABLE
+    assert kernel_log_of("local", Placement.IN_JOB) is KernelLog.READABLE
+
+
+def test_a_row_that_the_table_lacks_is_readable() -> None:
+    """The stricter of the two: a log that should be readable and is not cannot pass."""
+    assert kernel_log_of("another", Placement.NONE) is KernelLog.READABLE
+    assert {kind for kind, _ in KERNEL_LOG} == set(BACK_ENDS)
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_the_declaration_says_what_the_table_says(path: Path) -> None:
+    """Both that of the gate and that of the bundle, from which its nodes read it."""
+    setting = open_setting(GateRequest(gate_file=str(path)))
+    expected = KERNEL_LOG[setting.engine.launcher, setting.launcher.placement]
+
+    assert (expected, expected) == (
+        setting.declared.kernel_log,
+        setting.bundle("gate-1").declared.kernel_log,
+    )
