@@ -1,7 +1,7 @@
-"""DescribeTrainingJob's answer in our words: one literal table, and everything that was said kept. Pure.
+"""DescribeTrainingJob's answer in our words: literal tables, and everything that SageMaker said kept. Pure.
 
-The pairs are those of the API's documentation (DescribeTrainingJob, SecondaryStatus; botocore 1.44.5 lists Pending,
-Restarting and Updating as well). AWS reserves the right to add more: a pair that is not here is UNKNOWN, never final.
+TrainingJobStatus decides, and SecondaryStatus is detail. The words are those of the API's documentation
+(DescribeTrainingJob, SecondaryStatus) and of botocore 1.44.5. AWS reserves the right to add more of them.
 """
 
 from __future__ import annotations
@@ -13,41 +13,37 @@ from typing import Any
 from tasks.launchers.base import JobState
 from tasks.render.clean import one_line
 
-TABLE: Mapping[tuple[str, str], JobState] = {
-    ("InProgress", "Starting"): JobState.PENDING,
-    ("InProgress", "Pending"): JobState.PENDING,
-    ("InProgress", "LaunchingMLInstances"): JobState.PENDING,
-    ("InProgress", "PreparingTrainingStack"): JobState.PENDING,
-    ("InProgress", "Downloading"): JobState.PENDING,
-    ("InProgress", "DownloadingTrainingImage"): JobState.PENDING,
-    ("InProgress", "Interrupted"): JobState.PENDING,  # spot: it waits for other machines
-    ("InProgress", "Restarting"): JobState.PENDING,  # cluster repair, or a retry after a service error
-    ("InProgress", "Training"): JobState.RUNNING,
-    ("InProgress", "Updating"): JobState.RUNNING,
-    ("InProgress", "Uploading"): JobState.RUNNING,
-    ("InProgress", "Stopping"): JobState.RUNNING,
-    ("InProgress", "Completed"): JobState.RUNNING,  # the status follows
-    ("InProgress", "Failed"): JobState.RUNNING,
-    ("InProgress", "Stopped"): JobState.RUNNING,
-    ("InProgress", "MaxRuntimeExceeded"): JobState.RUNNING,
-    ("Stopping", "Starting"): JobState.RUNNING,
-    ("Stopping", "Pending"): JobState.RUNNING,
-    ("Stopping", "Downloading"): JobState.RUNNING,
-    ("Stopping", "Training"): JobState.RUNNING,
-    ("Stopping", "Interrupted"): JobState.RUNNING,
-    ("Stopping", "Restarting"): JobState.RUNNING,
-    ("Stopping", "Uploading"): JobState.RUNNING,
-    ("Stopping", "Stopping"): JobState.RUNNING,
-    ("Stopping", "Stopped"): JobState.RUNNING,
-    ("Stopping", "MaxRuntimeExceeded"): JobState.RUNNING,
-    ("Stopping", "MaxWaitTimeExceeded"): JobState.RUNNING,
-    ("Completed", "Completed"): JobState.SUCCEEDED,
-    ("Failed", "Failed"): JobState.FAILED,
-    ("Stopped", "Stopped"): JobState.CANCELLED,
-    ("Stopped", "MaxRuntimeExceeded"): JobState.FAILED,
-    ("Stopped", "MaxWaitTimeExceeded"): JobState.FAILED,
+STATUS: Mapping[str, JobState] = {
+    "Stopping": JobState.RUNNING,
+    "Completed": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Stopped": JobState.CANCELLED,
 }
-# What the bare pair does not say.
+# Whether a job in progress has its machines already. A word that is not here is answered by the job's own steps.
+IN_PROGRESS: Mapping[str, JobState] = {
+    "Starting": JobState.PENDING,
+    "Pending": JobState.PENDING,
+    "LaunchingMLInstances": JobState.PENDING,
+    "PreparingTrainingStack": JobState.PENDING,
+    "Downloading": JobState.PENDING,
+    "DownloadingTrainingImage": JobState.PENDING,
+    "Interrupted": JobState.PENDING,  # spot: it waits for other machines
+    "Restarting": JobState.PENDING,  # cluster repair, or a retry after a service error
+    "Training": JobState.RUNNING,
+    "Updating": JobState.RUNNING,
+    "Uploading": JobState.RUNNING,
+    "Stopping": JobState.RUNNING,
+    "Completed": JobState.RUNNING,  # the status follows
+    "Failed": JobState.RUNNING,
+    "Stopped": JobState.RUNNING,
+    "MaxRuntimeExceeded": JobState.RUNNING,
+}
+# SageMaker says Stopped as well where nobody stopped the job: its own time was up.
+STOPPED: Mapping[str, JobState] = {
+    "MaxRuntimeExceeded": JobState.FAILED,
+    "MaxWaitTimeExceeded": JobState.FAILED,
+}
+# What the words themselves do not say.
 WORDS: Mapping[str, str] = {
     "MaxRuntimeExceeded": "it reached its max runtime",
     "MaxWaitTimeExceeded": "it reached its max wait time",
@@ -57,8 +53,14 @@ SAID_CHARACTERS = 1100  # FailureReason has up to 1024 (botocore 1.44.5), and it
 
 
 def state_of(described: Mapping[str, Any]) -> JobState:
-    """The state; UNKNOWN for what is not in the table."""
-    return TABLE.get(pair(described), JobState.UNKNOWN)
+    """The state; UNKNOWN where the main status itself is not known. It is final exactly where the main status is."""
+    status, secondary = pair(described)
+    if status == "InProgress":
+        has_machines = JobState.RUNNING if trained(described) else JobState.PENDING
+        return IN_PROGRESS.get(secondary, has_machines)
+    if status == "Stopped":
+        return STOPPED.get(secondary, JobState.CANCELLED)
+    return STATUS.get(status, JobState.UNKNOWN)
 
 
 def pair(described: Mapping[str, Any]) -> tuple[str, str]:

@@ -17,22 +17,23 @@ def shape() -> Any:
     return get_session().get_service_model("sagemaker").operation_model("DescribeTrainingJob").output_shape
 
 
-def test_the_table_uses_words_of_the_api_alone() -> None:
+def test_the_tables_use_words_of_the_api_alone() -> None:
     """A misspelt row would never be found."""
     members = shape().members
-    assert {status for status, _ in states.TABLE} <= set(members["TrainingJobStatus"].enum)
-    assert {secondary for _, secondary in states.TABLE} <= set(members["SecondaryStatus"].enum)
+    assert set(states.STATUS) <= set(members["TrainingJobStatus"].enum)
+    assert {*states.IN_PROGRESS, *states.STOPPED} <= set(members["SecondaryStatus"].enum)
 
 
-def test_every_secondary_status_of_the_api_has_a_row() -> None:
-    """None of those that botocore 1.44.5 lists is left to chance."""
-    assert set(shape().members["SecondaryStatus"].enum) == {secondary for _, secondary in states.TABLE}
+def test_every_status_of_a_running_or_ended_job_has_a_row() -> None:
+    """Only Deleting has none: SageMaker forgets such a job, and how it ended is not known."""
+    assert set(shape().members["TrainingJobStatus"].enum) - set(states.STATUS) == {"InProgress", "Deleting"}
 
 
 def test_only_a_status_that_is_final_at_aws_is_final() -> None:
     """InProgress and Stopping never are, whatever the secondary status says."""
-    final = {status for (status, _), state in states.TABLE.items() if state.final}
+    final = {status for status, state in states.STATUS.items() if state.final}
     assert final == {"Completed", "Failed", "Stopped"}
+    assert not any(state.final for state in states.IN_PROGRESS.values())
 
 
 @pytest.mark.parametrize(
@@ -50,15 +51,36 @@ def test_only_a_status_that_is_final_at_aws_is_final() -> None:
         ("Stopped", "Stopped", JobState.CANCELLED),
         ("Stopped", "MaxRuntimeExceeded", JobState.FAILED),
         ("Stopped", "MaxWaitTimeExceeded", JobState.FAILED),
-        ("Completed", "Uploading", JobState.UNKNOWN),
+        ("Completed", "Uploading", JobState.SUCCEEDED),
+        ("Completed", "SomethingNew", JobState.SUCCEEDED),
+        ("Failed", "SomethingNew", JobState.FAILED),
+        ("Failed", "Uploading", JobState.FAILED),
+        ("Stopped", "SomethingNew", JobState.CANCELLED),
+        ("Stopped", "Failed", JobState.CANCELLED),
+        ("Stopping", "SomethingNew", JobState.RUNNING),
+        ("InProgress", "SomethingNew", JobState.PENDING),
         ("Deleting", "Completed", JobState.UNKNOWN),
-        ("InProgress", "SomethingNew", JobState.UNKNOWN),
+        ("SomethingNew", "Completed", JobState.UNKNOWN),
         ("", "", JobState.UNKNOWN),
     ],
 )
 def test_a_pair_has_one_state(status: str, secondary: str, state: JobState) -> None:
-    """What is not in the table is unknown, and never final."""
+    """The main status decides; a secondary status that is not known is detail. Only an unknown main status is unknown."""
     assert state is states.state_of({"TrainingJobStatus": status, "SecondaryStatus": secondary})
+
+
+@pytest.mark.parametrize("secondary", [*shape().members["SecondaryStatus"].enum, "SomethingNew", ""])
+@pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
+def test_a_final_status_is_final_beside_any_secondary_status(status: str, secondary: str) -> None:
+    """A job that has ended is never waited for because of a word that its detail uses."""
+    assert states.state_of({"TrainingJobStatus": status, "SecondaryStatus": secondary}).final
+
+
+def test_a_job_whose_containers_ran_runs_beside_an_unknown_secondary_status() -> None:
+    """It has its machines, so its time limit counts and not the one for waiting."""
+    job = described(secondary="SomethingNew", steps=("Starting", "Training", "SomethingNew"))
+    assert JobState.RUNNING is states.state_of(job)
+    assert "InProgress/SomethingNew" == states.detail_of(job)
 
 
 def test_every_step_and_message_is_kept() -> None:

@@ -76,6 +76,18 @@ def test_capacity_that_comes_late_is_only_waited_for() -> None:
         assert "Insufficient capacity" in states[1].history[1]
 
 
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [("Completed", JobState.SUCCEEDED), ("Failed", JobState.FAILED), ("Stopped", JobState.CANCELLED)],
+)
+def test_a_job_that_ended_is_over_whatever_its_secondary_status_says(status: str, state: JobState) -> None:
+    """A word that AWS adds later is detail: the gate must not wait for a job that has ended."""
+    with stubbed() as aws:
+        aws.describes(ended(status, "SomethingNew", steps=("Starting", "SomethingNew")))
+        found = aws.launcher.state(JOB)
+        assert (state, True) == (found.state, f"{status}/SomethingNew" in found.detail)
+
+
 def test_a_job_without_capacity_says_so() -> None:
     """It never ran: nothing is looked for in S3."""
     with stubbed() as aws:
