@@ -79,12 +79,38 @@ def test_a_quota_is_counted_over_what_runs(cloud: Cloud) -> None:
     assert ("ResourceLimitExceeded", True) == (code, numbers)
 
 
+@pytest.mark.parametrize(
+    ("dials", "changes", "said"),
+    [
+        (
+            {"most_instances": 1},
+            {"instances": 2},
+            "'Maximum number of instances per training job' is 1 Instances",
+        ),
+        (
+            {"longest_run_s": 60},
+            {"StoppingCondition": {"MaxRuntimeInSeconds": 61}},
+            "'Longest run time for a training job' is 60 Seconds",
+        ),
+    ],
+)
+def test_one_job_has_limits(cloud: Cloud, dials: Any, changes: Any, said: str) -> None:
+    """Whatever the account may have of the type."""
+    with cloud.turned(**dials):
+        assert ("ResourceLimitExceeded", True) == _refusal(lambda: cloud.create("limit", **changes), said)
+
+
 def test_quotas_can_be_asked_for(cloud: Cloud) -> None:
     """Under the names that the console shows."""
     with cloud.turned(quotas={"ml.p5.48xlarge": 4}, pool_quotas={"ml.p5.48xlarge": 0}):
         found = cloud.client("service-quotas").list_service_quotas(ServiceCode="sagemaker")["Quotas"]
 
-    expected = {"ml.p5.48xlarge for training job usage": 4, "ml.p5.48xlarge for training warm pool usage": 0}
+    expected = {
+        "ml.p5.48xlarge for training job usage": 4,
+        "ml.p5.48xlarge for training warm pool usage": 0,
+        "Maximum number of instances per training job": 20,
+        "Longest run time for a training job": 432_000,
+    }
     assert expected == {row["QuotaName"]: row["Value"] for row in found}
 
 

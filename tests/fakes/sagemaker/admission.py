@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.fakes.sagemaker import errors
+from tests.fakes.sagemaker import errors, quotas
 from tests.fakes.sagemaker.dials import Dials
 from tests.fakes.sagemaker.errors import invalid
 from tests.fakes.sagemaker.job import FINAL, Job
@@ -21,6 +21,7 @@ def admit(job: Job, others: Sequence[Job], dials: Dials) -> None:
             f"Could not assume role {role}. Please ensure that the role exists and allows principal "
             "'sagemaker.amazonaws.com' to assume the role."
         )
+    _limits(job, dials)
     _quotas(job, others, dials)
 
 
@@ -69,6 +70,16 @@ def _plan(job: Job, dials: Dials) -> None:
     status = dials.training_plans.get(arn.rpartition("/")[2], {"Status": "absent"}).get("Status", "Active")
     if status not in ("Scheduled", "Active"):
         raise invalid(f"Training plan {arn} cannot be used: its status is {status}.")
+
+
+def _limits(job: Job, dials: Dials) -> None:
+    """ "Amazon SageMaker AI endpoints and quotas": limits of one job. That they are refused as the others are is supposed."""
+    count = sum(group.count for group in job.groups)
+    if count > dials.most_instances:
+        raise errors.quota(quotas.SIZE, dials.most_instances, 0, count)
+    run_s = (job.request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds", 86_400)
+    if run_s > dials.longest_run_s:
+        raise errors.quota(quotas.TIME, dials.longest_run_s, 0, run_s, "Seconds")
 
 
 def _quotas(job: Job, others: Sequence[Job], dials: Dials) -> None:

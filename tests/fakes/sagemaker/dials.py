@@ -40,6 +40,9 @@ class Dials:
     quotas: dict[str, int] = dataclasses.field(default_factory=dict)
     spot_quotas: dict[str, int] = dataclasses.field(default_factory=dict)
     pool_quotas: dict[str, int] = dataclasses.field(default_factory=dict)
+    # "Amazon SageMaker AI endpoints and quotas", AWS General Reference: the defaults of one job.
+    most_instances: int = 20
+    longest_run_s: int = 432_000
 
     # The service.
     unassumable: list[str] = dataclasses.field(default_factory=list)

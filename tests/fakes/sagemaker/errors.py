@@ -19,11 +19,11 @@ def invalid(message: str) -> ApiError:
     return ApiError("ValidationException", message)
 
 
-def quota(name: str, limit: int, used: int, delta: int) -> ApiError:
+def quota(name: str, limit: int, used: int, delta: int, unit: str = "Instances") -> ApiError:
     """CreateTrainingJob: ResourceLimitExceeded."""
     return ApiError(
         "ResourceLimitExceeded",
-        f"The account-level service limit '{name}' is {limit} Instances, with current utilization of {used} Instances and a "
-        f"request delta of {delta} Instances. Please use AWS Service Quotas to request an increase for this quota. If AWS "
+        f"The account-level service limit '{name}' is {limit} {unit}, with current utilization of {used} {unit} and a "
+        f"request delta of {delta} {unit}. Please use AWS Service Quotas to request an increase for this quota. If AWS "
         "Service Quotas is not available, contact AWS support to request an increase for this quota.",
     )

@@ -1,6 +1,7 @@
 """Service Quotas for SageMaker (which moto has not): the dials' limits, in the names that AWS gives them.
 
-"Service Quotas API reference": ListServiceQuotas, GetServiceQuota. Codes are made up: AWS gives one a name, without a rule.
+"Service Quotas API reference": ListServiceQuotas, GetServiceQuota. Codes of quotas by instance type are made up: AWS gives each
+name one, without a rule.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tests.fakes.sagemaker.dials import Dials
 SERVICE = "ServiceQuotasV20190624"
 OPERATIONS = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas", "GetServiceQuota")
 PAGE = 100
+SIZE, TIME = "Maximum number of instances per training job", "Longest run time for a training job"
+CODES = {SIZE: "L-622CFD70", TIME: "L-33A961FD"}
 
 
 def knows(service: str, operation: str, body: bytes) -> bool:
@@ -45,6 +48,7 @@ def _quotas(dials: Dials) -> list[dict[str, Any]]:
         (dials.pool_quotas, "training warm pool usage"),
     )
     names = {f"{kind} for {words}": limit for table, words in tables for kind, limit in table.items()}
+    names |= {SIZE: dials.most_instances, TIME: dials.longest_run_s}
     return [_quota(name, limit) for name, limit in sorted(names.items())]
 
 
@@ -53,7 +57,7 @@ def _quota(name: str, limit: int) -> dict[str, Any]:
         "ServiceCode": "sagemaker",
         "ServiceName": "Amazon SageMaker",
         "QuotaName": name,
-        "QuotaCode": f"L-{zlib.crc32(name.encode()):08X}",
+        "QuotaCode": CODES.get(name, f"L-{zlib.crc32(name.encode()):08X}"),
         "Value": float(limit),
         "Unit": "None",
         "Adjustable": True,

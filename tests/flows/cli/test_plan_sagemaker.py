@@ -97,7 +97,7 @@ def test_a_plan_shows_how_long_nodes_wait_for_an_answer(
     body = json.loads(capsys.readouterr().out)["requests"][0]
 
     assert "--ask-s" in body["AlgorithmSpecification"]["ContainerArguments"]
-    assert (30 + 31 + 10080) * 60 == body["StoppingCondition"]["MaxRuntimeInSeconds"]
+    assert (30 + 31 + 7080) * 60 == body["StoppingCondition"]["MaxRuntimeInSeconds"]
 
 
 def test_the_gate_refuses_the_same_before_it_starts_a_server(

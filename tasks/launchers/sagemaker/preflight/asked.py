@@ -13,6 +13,7 @@ from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
 from tasks.launchers.sagemaker.places import bucket_of, key_of
 
 T = TypeVar("T")
+DEFAULT_RUN_S = 86_400  # StoppingCondition, API reference: one day where the request says nothing
 ROLE = re.compile(
     r"arn:(?P<partition>aws[a-z-]*):iam::(?P<account>\d{12}):role/(?P<path>.*/)?(?P<name>[^/]+)"
 )
@@ -51,7 +52,7 @@ class Asked:
     """All that is asked; empty where nothing of the kind is. `bodies` are the requests, in their order.
 
     `efa` says that machines of a type with EFA devices (facts) are to talk to each other; `nodes` is the most machines of
-    one job.
+    one job, and `run_s` the longest time that one may run.
     """
 
     region: str
@@ -68,6 +69,7 @@ class Asked:
     isolated: bool
     efa: bool
     nodes: int
+    run_s: int
     check_s: float
     start_s: float
     bodies: tuple[Mapping[str, Any], ...]
@@ -105,6 +107,7 @@ def asked_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Asked:
         isolated=any(body.get("EnableNetworkIsolation") for body in bodies),
         efa=nodes > 1 and any(has_efa(kind) for kind, _ in sizes),
         nodes=nodes,
+        run_s=max((_run_s(body) for body in bodies), default=0),
         check_s=plans[0].job.max_runtime_s if plans else 0.0,
         start_s=options.start_minutes * 60,
         bodies=bodies,
@@ -115,6 +118,10 @@ def has_efa(kind: str) -> bool:
     """Whether the facts give "ml.p5.48xlarge" and its like an EFA device."""
     known = builtin().instances.get(kind.removeprefix("ml."))
     return bool(known and known.efa_devices)
+
+
+def _run_s(body: Mapping[str, Any]) -> int:
+    return int(body.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", DEFAULT_RUN_S))
 
 
 def _sizes(resources: Mapping[str, Any]) -> list[tuple[str, int]]:

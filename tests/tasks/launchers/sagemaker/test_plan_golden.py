@@ -15,6 +15,7 @@ import pytest
 
 from tasks.jobs import planned_jobs
 from tasks.launchers.base import JobSpec
+from tasks.launchers.sagemaker.limits import at
 from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
 from tasks.launchers.sagemaker.poolkey import pool_key
 from tasks.launchers.sagemaker.shapes import objections
@@ -111,6 +112,32 @@ def test_a_shipped_gate_asks_for_what_its_golden_file_says(path: Path) -> None:
     written, committed = golden(path.stem.replace("-", "_"), planned(path))
 
     assert written == committed
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_a_shipped_gate_stays_within_the_quotas_that_an_account_begins_with(path: Path) -> None:
+    """Run time, machines of one job, and volume; a person who is asked has their default time to answer.
+
+    Quotas by instance type are no part of it: for GPUs they begin at 0, which the preflight says.
+    Source: "Amazon SageMaker AI endpoints and quotas", AWS General Reference.
+    """
+    setting = open_setting(GateRequest(gate_file=str(path)))
+    bodies = [setting.launcher.plan(job).calls[0].body for job in planned_jobs(setting, ask_s=31 * 60.0)]
+
+    run_s = [at(body, "StoppingCondition.MaxRuntimeInSeconds") for body in bodies]
+    machines = [at(body, "ResourceConfig.InstanceCount") for body in bodies]
+    volumes = [at(body, "ResourceConfig.VolumeSizeInGB") for body in bodies]
+    assert all(isinstance(one, int) and one <= 432_000 for one in run_s), run_s
+    assert all(isinstance(one, int) and one <= 20 for one in machines), machines
+    assert all(isinstance(one, int) and one <= 1024 for one in volumes), volumes
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_a_shipped_gate_expects_its_training_to_end_before_its_limit(path: Path) -> None:
+    """A training that is expected to take as long as it may would be cut."""
+    training = open_setting(GateRequest(gate_file=str(path))).gate.training
+
+    assert training.expected_hours is None or training.expected_hours * 60 < training.max_runtime_minutes
 
 
 @pytest.mark.parametrize("name", FEATURES)

@@ -49,10 +49,12 @@ def _decided(*decisions: str, missing: tuple[str, ...] = ()) -> tuple[str, dict[
     return ("simulate_principal_policy", {"EvaluationResults": rows})
 
 
-TRAINING, POOL, EVERY = (
+TRAINING, POOL, EVERY, SIZE, TIME = (
     "ml.p5.48xlarge for training job usage",
     "ml.p5.48xlarge for training warm pool usage",
     "Number of instances across all training jobs",
+    "Maximum number of instances per training job",
+    "Longest run time for a training job",
 )
 P5: dict[str, Any] = {
     "kind": "p5.48xlarge",
@@ -62,23 +64,26 @@ P5: dict[str, Any] = {
 }
 
 
+LIMITS = _quota(SIZE, 20), _quota(TIME, 432_000)
+
+
 def test_quotas_that_suffice_are_ok_over_several_pages() -> None:
     """The rest of the pages is not asked for."""
     pages = [
         _page(_quota("other", 0), _quota(TRAINING, 4), token="2"),
-        _page(_quota(POOL, 8), _quota(EVERY, 20), token="3"),
+        _page(_quota(POOL, 8), _quota(EVERY, 20), _quota(SIZE, 20), _quota(TIME, 432_000), token="3"),
     ]
 
-    assert [("quota", Look.OK)] * 3 == looks(quotas(asked(**P5), answered(quotas=pages)))
+    assert [("quota", Look.OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=pages)))
 
 
 def test_a_pool_quota_of_zero_means_no_pool() -> None:
     """AWS's default: the job would run, and its machines would be gone."""
-    rows = _quota(TRAINING, 4), _quota(POOL, 0, "L-0000AAAA"), _quota(EVERY, 20)
+    rows = _quota(TRAINING, 4), _quota(POOL, 0, "L-0000AAAA"), _quota(EVERY, 20), *LIMITS
 
     found = quotas(asked(**P5), answered(quotas=[_page(*rows)]))
 
-    assert [Look.OK, Look.WRONG, Look.OK] == [line.look for line in found]
+    assert [Look.OK, Look.WRONG, Look.OK, Look.OK, Look.OK] == [line.look for line in found]
     assert "--quota-code L-0000AAAA --desired-value 4" in found[1].remedy
 
 
@@ -88,12 +93,70 @@ def test_the_default_counts_where_the_account_has_no_quota_of_its_own() -> None:
 
     found = quotas(asked(**P5), answered(quotas=[_page(_quota(POOL, 4)), defaults]))
 
-    assert [Look.WRONG, Look.OK, Look.UNSEEN] == [line.look for line in found]
+    assert [Look.WRONG, Look.OK, Look.UNSEEN, Look.UNSEEN, Look.UNSEEN] == [line.look for line in found]
+
+
+def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> None:
+    """A week is more than AWS's default of five days: the training would be refused after its checks were paid for."""
+    rows = (
+        _quota(TRAINING, 4),
+        _quota(POOL, 4),
+        _quota(EVERY, 20),
+        _quota(SIZE, 20),
+        _quota(TIME, 432_000, "L-33A961FD"),
+    )
+    wanted = dataclasses.replace(asked(**P5), run_s=604_800)
+
+    found = quotas(wanted, answered(quotas=[_page(*rows)]))[-1]
+
+    assert (Look.WRONG, "Longest run time for a training job: 432000 s, 604800 s wanted") == (
+        found.look,
+        found.said,
+    )
+    assert "--quota-code L-33A961FD --desired-value 604800" in found.remedy
+    assert "max_runtime_minutes" in found.remedy
+
+
+def test_a_job_of_more_machines_than_the_account_allows_in_one_job_is_wrong() -> None:
+    """AWS's default is 20, however many machines of the type the account may have."""
+    rows = (
+        _quota(TRAINING, 64),
+        _quota(POOL, 64),
+        _quota(EVERY, 64),
+        _quota(SIZE, 20, "L-622CFD70"),
+        _quota(TIME, 432_000),
+    )
+    wanted = asked(**{**P5, "nodes": 32})
+
+    found = quotas(wanted, answered(quotas=[_page(*rows)]))
+
+    assert [Look.OK, Look.OK, Look.OK, Look.WRONG, Look.OK] == [line.look for line in found]
+    assert "Maximum number of instances per training job: 20, 32 wanted" == found[3].said
+    assert "--quota-code L-622CFD70 --desired-value 32" in found[3].remedy
+
+
+def test_a_quota_is_known_by_its_code_where_aws_gave_it_another_name() -> None:
+    """The codes are AWS's own, and stay."""
+    renamed = _quota("Instances per job", 20, "L-622CFD70"), _quota("Run time", 432_000, "L-33A961FD")
+    rows = _quota(TRAINING, 4), _quota(POOL, 4), _quota(EVERY, 20), *renamed
+
+    assert [("quota", Look.OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=[_page(*rows)])))
+
+
+def test_a_limit_that_no_list_has_is_not_seen() -> None:
+    """An account whose run time limit nobody can see is not an account that allows it."""
+    rows = _quota(TRAINING, 4), _quota(POOL, 4), _quota(EVERY, 20), _quota(SIZE, 20)
+    defaults: tuple[str, dict[str, Any]] = ("list_aws_default_service_quotas", {"Quotas": []})
+
+    found = quotas(asked(**P5), answered(quotas=[_page(*rows), defaults]))
+
+    assert [Look.OK, Look.OK, Look.OK, Look.OK, Look.UNSEEN] == [line.look for line in found]
+    assert TIME in found[-1].said
 
 
 def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
     """Its machines are reserved."""
-    rows = _quota(TRAINING, 0), _quota(POOL, 4), _quota(EVERY, 20)
+    rows = _quota(TRAINING, 0), _quota(POOL, 4), _quota(EVERY, 20), *LIMITS
     wanted = asked(**P5, training_plan_arn=PLAN_ARN)
 
     assert Look.UNSEEN is quotas(wanted, answered(quotas=[_page(*rows)]))[0].look

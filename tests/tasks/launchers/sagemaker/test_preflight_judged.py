@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.sagemaker.preflight.asked import Fleet
+from tasks.launchers.sagemaker.options import Placed
 from tasks.launchers.sagemaker.preflight.capacity import faults_of
 from tasks.launchers.sagemaker.preflight.groups import shut
 from tasks.launchers.sagemaker.preflight.pools import gate_of
@@ -154,8 +154,12 @@ def test_a_trust_policy(statements: Any, expected: bool) -> None:
 
 
 def test_spot_has_quotas_of_its_own() -> None:
-    """For the type, and for all."""
-    assert {
-        "ml.p5.48xlarge for spot training job usage": 4,
-        "Number of instances across all spot training jobs": 4,
-    } == wanted_of([Fleet("ml.p5.48xlarge", 4, spot=True, pooled=False)])
+    """For the type, for all, and for one job. The longest run time is the same one."""
+    wanted = wanted_of(asked("p5.48xlarge", 4, placement=Placed.NONE, spot=True))
+
+    assert [
+        ("ml.p5.48xlarge for spot training job usage", 4),
+        ("Number of instances across all spot training jobs", 4),
+        ("Maximum number of instances per spot training job", 4),
+        ("Longest run time for a training job", 900),
+    ] == [(one.name, one.value) for one in wanted]
