@@ -27,7 +27,7 @@ from checks.tournament.duel import Buffers, Sizes, whole
 from checks.tournament.meeting import Meetings, Patience
 from checks.tournament.play import Player
 from checks.tournament.rounds import Round, planned
-from checks.tournament.screen import RATIO
+from checks.tournament.screen import RATIO, Bounds
 from checks.tournament.segments import resent
 
 MIB = 1 << 20
@@ -135,12 +135,12 @@ def _played(
     options, declared = context.options, context.declared
     player.play(rounds)
     planned_s = time.monotonic() - player.begun
-    ratio = options.get("slow_ratio", RATIO)
+    bounds = _bounds(context)
     again = [0, 0]
     if declared.nodes > most:
-        again[0] = stages.suspects(player, declared.nodes, declared.ranks_per_node, ratio)
+        again[0] = stages.suspects(player, declared.nodes, declared.ranks_per_node, bounds)
     if confirms := int(options.get("confirms", 3)):
-        again[1] = stages.confirm(player, declared.ranks_per_node, confirms, ratio)
+        again[1] = stages.confirm(player, declared.ranks_per_node, confirms, bounds)
     if again[1] or not confirms:
         stages.last_look(player)
     if player.gone:
@@ -154,6 +154,16 @@ def _played(
     ]
     made = record.metrics(player.tests, player.index, player.left_out, with_retransmits)
     return Measurement(made, record.table(player.me, player.tests, notes))
+
+
+def _bounds(context: Context) -> Bounds:
+    """What the policy's judge will compare with, so that what it would call bad is measured again first."""
+    options, instance = context.options, context.instance
+    floor = options.get("floor_gbps", 0.0)
+    if instance is not None and instance.network_gbit_s is not None:
+        share_gbps = float(instance.network_gbit_s) / 8 / context.declared.ranks_per_node
+        floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
+    return Bounds(options.get("slow_ratio", RATIO), floor, options.get("floor_inside_gbps", 0.0))
 
 
 def _lost(gone: Sequence[int]) -> str:

@@ -115,7 +115,7 @@ def _blind(explanation: Explanation, found: Sequence[Named], tolerance: Toleranc
     """Whether so much is bad that nobody is blamed for, or so many are, that blame is chance."""
     matrix = explanation.candidates.matrix
     bad, tests = explanation.left_over()
-    if bad >= BLIND * tests > 0:
+    if bad >= BLIND * tests > 0 and _several_pairs(matrix, explanation.bad_tests):
         alone = [
             test
             for pair, its in explanation.links.bad_tests.items()
@@ -130,9 +130,17 @@ def _blind(explanation: Explanation, found: Sequence[Named], tolerance: Toleranc
 
 
 def _many_cells(matrix: Matrix, bad: Sequence[int]) -> bool:
-    """Whether so many cells were bad, if only once, that nobody may say that all is well."""
+    """Whether so many cells of more than one pair were bad, if only once, that nobody may say that all is well."""
+    if not _several_pairs(matrix, bad):
+        return False
     tests = len(matrix.values)  # no cell is measured ten times: a matrix of a million is not counted in vain
     return 10 * len(bad) >= BLIND * tests > 0 and _cells(matrix, bad) >= BLIND * _cells(matrix, range(tests))
+
+
+def _several_pairs(matrix: Matrix, bad: Sequence[int]) -> bool:
+    """Whether the bad tests are of two pairs or more: one pair, in one direction or both, is not all of the fabric."""
+    first = _pair(matrix, bad[0]) if bad else None
+    return any(_pair(matrix, test) != first for test in bad)
 
 
 def _cells(matrix: Matrix, tests: Sequence[int]) -> int:

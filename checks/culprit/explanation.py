@@ -24,7 +24,7 @@ class Explanation:
         self.left, self.left_bad = len(candidates.matrix.sources), len(bad)
         self.owner: dict[int, int] = {}
         self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
-        self._bad = set(bad)
+        self.bad_tests, self._bad = bad, set(bad)
         self._tests_of: dict[int, Sequence[int]] = {}
         self._size = [self._tests_a_visit(who) for who in candidates.whos]
         self._choose(chance)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Better, Decoded, Matrix, Part, Span, Tolerance
+from checks.culprit.matrix import Answer, Better, Decoded, Matrix, Part, Span, Tolerance
 from checks.tournament.record import NEVER_RAN, OK, Trial, is_silence
 from checks.tournament.rounds import Pair
 
@@ -23,6 +23,20 @@ PAUSE_US = 90_000.0
 # Where more than a part of the nodes looks bad, it is the fabric or a busy host, and more tests would not tell them apart.
 SUSPECT_SHARE, LEAST_SUSPECTS = 0.25, 4
 GOOD_PARTNERS = 3
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the policy's judge compares bandwidths with: `ratio` of the usual one, and floors in 10^9 bytes/s (0: none)."""
+
+    ratio: float = RATIO
+    floor_gbps: float = 0.0
+    floor_inside_gbps: float = 0.0
+
+    def tolerance(self, span: Span) -> Tolerance:
+        """The same for the pairs inside nodes, or for those between them."""
+        floor = self.floor_inside_gbps if span is Span.INSIDE else self.floor_gbps
+        return Tolerance(self.ratio, floor or None)
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ def gone(notes: Mapping[int, Note], ranks: int) -> tuple[int, ...]:
 
 
 def suspects(
-    tests: Sequence[Entry], nodes: int, ranks_per_node: int, ratio: float = RATIO
+    tests: Sequence[Entry], nodes: int, ranks_per_node: int, bounds: Bounds = Bounds()
 ) -> tuple[Pair, ...]:
     """Pairs of the nodes that have bad tests: with each other, and with a few that have none; on all rails.
 
@@ -86,7 +100,7 @@ def suspects(
     """
     bad, all_of = Counter[int](), Counter[int]()
     most = max(LEAST_SUSPECTS, int(SUSPECT_SHARE * nodes))
-    for matrix, found in _decoded(tests, ranks_per_node, ratio):
+    for matrix, found in _decoded(tests, ranks_per_node, bounds):
         wrong = set(found.bad)
         for cell, pair in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
             for node in {end // ranks_per_node for end in pair}:
@@ -100,14 +114,19 @@ def suspects(
     return tuple((a * ranks_per_node + l_, b * ranks_per_node + l_) for a, b in pairs for l_ in rails)
 
 
-def doubtful(tests: Sequence[Entry], ranks_per_node: int, ratio: float = RATIO) -> tuple[Pair, ...]:
-    """The pairs to measure again before anybody is blamed."""
+def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bounds()) -> tuple[Pair, ...]:
+    """The pairs to measure again before anybody is blamed.
+
+    Where so much is bad that the decoder asks for nothing, each bad pair is: a busy host may have slowed all of them.
+    """
     cells = [(t.source, t.target) for t in tests if t.failure != OK or (t.slowest_us or 0.0) > PAUSE_US]
-    cells += [cell for _, found in _decoded(tests, ranks_per_node, ratio) for cell in found.confirm]
+    for matrix, found in _decoded(tests, ranks_per_node, bounds):
+        bad = ((matrix.sources[test], matrix.targets[test]) for test in found.bad)
+        cells += found.confirm or (bad if found.answer is Answer.FABRIC else ())
     return tuple(cells)
 
 
-def _decoded(tests: Sequence[Entry], ranks_per_node: int, ratio: float) -> Iterator[tuple[Matrix, Decoded]]:
+def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:
     """The bandwidths between nodes and inside of them."""
     if not tests:
         return
@@ -120,7 +139,7 @@ def _decoded(tests: Sequence[Entry], ranks_per_node: int, ratio: float) -> Itera
             sources, targets = [t.source for t in cells], [t.target for t in cells]
             values = [t.bandwidth_gbps for t in cells]
             matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, span, parts, sources, targets, values)
-            yield matrix, decode(matrix, Tolerance(ratio))
+            yield matrix, decode(matrix, bounds.tolerance(span))
 
 
 def _part(rank: int, ranks_per_node: int) -> Part:

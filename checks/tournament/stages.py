@@ -16,7 +16,7 @@ from checks.tournament import screen
 from checks.tournament.meeting import MOST_ROUNDS
 from checks.tournament.play import Player
 from checks.tournament.rounds import Pair, disjoint
-from checks.tournament.screen import Entry, Note
+from checks.tournament.screen import Bounds, Entry, Note
 
 LOOK_S = 0.01
 AWAIT_S = 0.5
@@ -34,14 +34,14 @@ class Word:
     gone: tuple[int, ...] = ()
 
 
-def suspects(player: Player, nodes: int, ranks_per_node: int, ratio: float) -> int:
+def suspects(player: Player, nodes: int, ranks_per_node: int, bounds: Bounds) -> int:
     """Where not all pairs were planned: all pairs of the nodes that look bad. Returns how many pairs there were."""
-    return _stage(player, "suspects", lambda tests: screen.suspects(tests, nodes, ranks_per_node, ratio), 1)
+    return _stage(player, "suspects", lambda tests: screen.suspects(tests, nodes, ranks_per_node, bounds), 1)
 
 
-def confirm(player: Player, ranks_per_node: int, times: int, ratio: float) -> int:
+def confirm(player: Player, ranks_per_node: int, times: int, bounds: Bounds) -> int:
     """What is doubtful, so many times. Returns how many pairs there were."""
-    return _stage(player, "confirm", lambda tests: screen.doubtful(tests, ranks_per_node, ratio), times)
+    return _stage(player, "confirm", lambda tests: screen.doubtful(tests, ranks_per_node, bounds), times)
 
 
 def last_look(player: Player) -> None:

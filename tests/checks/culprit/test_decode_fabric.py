@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Kind, Tolerance, Way
+from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span, Tolerance, Way
 from tests.checks.culprit.planted import all_pairs, matrix, named, nodes
 
 HALF = Tolerance(0.5)
@@ -46,6 +46,24 @@ def test_a_cut_between_two_groups_blames_no_node() -> None:
     decoded = decode(matrix(nodes(16), lambda a, b: (a < 4) != (b < 4)), HALF)
 
     assert Answer.FABRIC is decoded.answer
+
+
+def inside(*slow: float) -> Matrix:
+    """Two nodes of two ranks; rank 3 to rank 2 was measured so often, both directions each time."""
+    parts = tuple(Part(f"rank {rank}", f"node-{rank // 2}", rank % 2) for rank in range(4))
+    tests = [(0, 1, 0.5), (1, 0, 0.5), *((3, 2, value) for value in slow), *[(2, 3, 0.5)] * len(slow)]
+    sources, targets, values = zip(*tests, strict=True)
+    return Matrix("bandwidth", "GB/s", Better.HIGHER, Span.INSIDE, parts, sources, targets, values)
+
+
+def test_one_slow_direction_of_one_pair_is_not_the_fabric() -> None:
+    """It is one test of four, and a quarter of all that there is; it is unexplained until it was measured again."""
+    floor = Tolerance(0.1, floor=0.02)
+    once = decode(inside(0.015), floor)
+
+    assert (Answer.UNEXPLAINED, {(2, 3), (3, 2)}) == (once.answer, set(once.confirm))
+    assert Answer.NOBODY is decode(inside(0.015, 0.4, 0.4, 0.4), floor).answer
+    assert [Kind.LINK] == [one.kind for one in decode(inside(*[0.015] * 4), floor).suspects]
 
 
 def test_measuring_bad_cells_again_makes_no_fabric() -> None:

@@ -51,6 +51,27 @@ def test_a_slow_pair_is_measured_again() -> None:
     assert screen.playable(made, screen.doubtful(entries_of(made), 1)) == ((2, 5),)
 
 
+def inside(slow_gbps: float) -> list[screen.Entry]:
+    """Two nodes of two ranks; one direction of one pair is slow, though not a tenth of what is usual."""
+    cells = {(0, 1): 0.1, (1, 0): 0.1, (2, 3): 0.1, (3, 2): slow_gbps}
+    return [screen.Entry(a, b, gbps, 70.0, "ok") for (a, b), gbps in cells.items()]
+
+
+def test_what_lies_below_the_policys_floor_is_measured_again() -> None:
+    """The judge compares with floors too: a value that only they call bad was blamed on one measurement."""
+    bounds = screen.Bounds(ratio=0.1, floor_inside_gbps=0.02)
+
+    assert {(2, 3), (3, 2)} == set(screen.doubtful(inside(0.015), 2, bounds))
+    assert () == screen.doubtful(inside(0.025), 2, bounds)
+
+
+def test_where_everything_is_below_the_floor_everything_is_measured_again() -> None:
+    """A busy host slows all pairs of the first round."""
+    made = [screen.Entry(a, b, 0.001, 70.0, "ok") for a in range(4) for b in range(4) if a != b]
+
+    assert 12 == len(set(screen.doubtful(made, 1, screen.Bounds(0.1, floor_gbps=0.02))))
+
+
 def test_a_failed_pair_comes_first() -> None:
     """What gave no number is what nobody should be blamed for unasked."""
     made = notes(8, lambda a, b: None if {a, b} == {0, 3} else 10.0)
