@@ -19,6 +19,7 @@ from checks.tool import Said, ToolMissing
 NODE = "the node"
 LONGEST_S = 4 * 3600.0
 MESSAGE_CHARACTERS = 300
+A_TEST_FAILED = 226  # DCGM_ST_NVVS_ERROR (-30) as an exit code; DCGM uses it for settings too
 METRICS = ("gpus_missing", "tests_missing", "not_passed", *(meaning.value for meaning in Meaning))
 
 
@@ -37,11 +38,12 @@ def diag(context: Context) -> Measurement | Skipped:
     """Runs `dcgmi diag` on every GPU and reads each test's result for each GPU.
 
     Arrays hold a text a GPU and one for the node, "" where there is nothing to say: `hardware_failures` (DCGM's
-    severity ISOLATE, RESET or TRIAGE, of a part), `software_failures` (the same, of software), `test_errors` (the test
-    itself broke), `hardware_warnings` (MONITOR), `config_warnings` (CONFIG), `not_passed` (expected, and skipped,
-    not run, or without a result). `gpus_missing` is declared minus seen; `tests_missing` names tests of the
-    level that no GPU has a result of. The exit code is evidence only. Raises CheckError for output that is cut, of an
-    unknown version, or for a failure without a failed test.
+    severity ISOLATE, RESET or TRIAGE of a part, or its test failed), `software_failures` (the same, of software),
+    `test_errors` (the test itself broke or did not run), `hardware_warnings` (MONITOR, and no test failed),
+    `config_warnings` (CONFIG, and no test failed, or it failed for a setting alone), `not_passed` (expected, and
+    skipped, not run, or without a result). `gpus_missing` is declared minus seen; `tests_missing` names tests of the
+    level that no GPU has a result of. An exit code that the results do not explain, output that is cut or of an
+    unknown version is a CheckError.
     """
     level = int(context.options.get("level", 1))
     deadline_s = min(context.options.get("deadline_s", 60.0), max(context.timeout_s - 30.0, 1.0))
@@ -61,15 +63,19 @@ def read(said: Said) -> Diagnosis:
         diagnosis = diag_json.parse(said.stdout)
     except DiagnosisError as error:
         raise CheckError(f"{error}\n{said.account()[:1500]}") from error
-    if said.code and not any(_unwell(result) for result in diagnosis.results):
+    if said.code and not _explains(diagnosis, said.code):
         raise CheckError(
-            f"dcgmi ended with exit code {said.code}, and no test failed: {said.account()[:1500]}"
+            f"dcgmi ended with exit code {said.code}, and no failed test explains it: {said.account()[:1500]}"
         )
     return diagnosis
 
 
-def _unwell(result: Result) -> bool:
-    return result.status in (Status.FAIL, Status.WARN) or bool(result.problems)
+def _explains(diagnosis: Diagnosis, code: int) -> bool:
+    """Whether the results explain the exit code: a failed test explains 226, any other takes more than warnings."""
+    found = {meaning for result in diagnosis.results for meaning, _ in problems_of(result)}
+    if found - {Meaning.HINT, Meaning.CONFIGURATION}:
+        return True
+    return code == A_TEST_FAILED and any(result.status is Status.FAIL for result in diagnosis.results)
 
 
 def _discovered() -> int:

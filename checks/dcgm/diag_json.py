@@ -126,14 +126,14 @@ def _of_test(
     _require_read(test, name, "results", "test_summary")
     seen: set[int | None] = set()
     told: set[str] = set()
-    failing = False
+    statuses: set[Status] = set()
     for row in rows:
         for result in _of_row(name, row, version, lines.get(id(row), 0)):
             if result.gpu in seen:
                 raise DiagnosisError(f"{name} has two results for {_who(result.gpu)}")
             seen.add(result.gpu)
             told.update(problem.message for problem in result.problems)
-            failing = failing or result.status is not Status.PASS
+            statuses.add(result.status)
             yield result
     summary = test.get("test_summary")
     if not isinstance(summary, dict):
@@ -143,7 +143,8 @@ def _of_test(
     whole = _result(name, None, summary, version, lines.get(id(summary), 0))
     # The summary repeats its GPUs' worst (and from 4.5 on their messages); what it says beyond that is about the node.
     more = tuple(problem for problem in whole.problems if problem.message not in told)
-    if more or (whole.status is not Status.PASS and not failing):
+    said_by_rows = whole.status in statuses or (whole.status is not Status.FAIL and statuses - {Status.PASS})
+    if more or (whole.status is not Status.PASS and not said_by_rows):
         yield replace(whole, problems=more)
 
 

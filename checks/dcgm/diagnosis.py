@@ -42,7 +42,7 @@ class Meaning(str, Enum):
 class Problem:
     """One message, with DCGM's error id and its severity and category where the version gives them.
 
-    `severity` is a word of checks/facts/dcgm.json, "" where none was given.
+    `severity` is a name of checks/facts/dcgm.json, "unknown" for a number that has none, "" where none was given.
     """
 
     message: str
@@ -128,9 +128,8 @@ _HARDWARE_CATEGORIES = range(9, 16)
 # ISOLATE or RESET for these means a part as well: performance, Xids, and NVIDIA's own field diagnostic (EUD).
 _ISOLATING_CATEGORIES = (1, 2, 5, 7)
 _INTERNAL_CATEGORY = 16
-# DCGM calls a GPU that is not there, and a fabric that is not trained, configuration, and only watches what CUDA refuses
-# (51, an uncorrected ECC error among it) and a fabric manager that has not begun (108): no job can run on any of them.
-_BLOCKING = (20, 51, 108, 112)
+# From harmless to grave. "unknown" stands above MONITOR: DCGM does not say that the problem may wait.
+_GRAVITY = ("", "none", "config", "monitor", "unknown", "triage", "reset", "isolate")
 
 
 def status_of(word: str) -> Status:
@@ -162,31 +161,62 @@ def severity_of(number: int, version: str) -> str:
 
 
 def known(problem: Problem) -> Problem:
-    """The problem with severity and category from the table of errors, by its id or else by what it says."""
+    """The problem with what the table of errors says of it: the graver of both severities, and the table's category.
+
+    The error is found by its id, or where there is neither id nor severity by its message.
+    """
     number = problem.error_id
     if number is None and not problem.severity:
         number = next((n for n, pattern in _BY_MESSAGE if pattern.search(problem.message)), None)
     row = dcgm_facts().errors.get(str(number), ()) if number else ()
     if len(row) != 2:
         return problem
-    return Problem(problem.message, number, dcgm_facts().severities[row[0]], row[1])
+    severity = max(problem.severity, dcgm_facts().severities[row[0]], key=_GRAVITY.index)
+    return Problem(problem.message, number, severity, row[1])
 
 
-def meaning_of(problem: Problem, test: str) -> Meaning:
-    """What the problem says about the node; what nobody can classify counts by the kind of its test."""
+def meaning_of(problem: Problem, result: Result) -> Meaning:
+    """What the problem says about the node. Nothing that a failed test reports is a mere warning, except a setting."""
     found = known(problem)
-    severity, category = found.severity, found.category
-    if found.error_id in _BLOCKING:
-        return Meaning.SOFTWARE
-    if severity == "config":
-        return Meaning.CONFIGURATION
-    if category == _INTERNAL_CATEGORY:
+    facts = dcgm_facts()
+    if found.error_id in facts.not_run:
         return Meaning.INTERNAL
-    if severity == "monitor":
-        return Meaning.HINT if category in _HARDWARE_CATEGORIES else Meaning.CONFIGURATION
-    if severity in ("isolate", "reset", "triage"):
-        parts = category in _HARDWARE_CATEGORIES
-        isolating = severity != "triage" and category in _ISOLATING_CATEGORIES
+    if found.error_id in facts.blocking:
+        return Meaning.SOFTWARE
+    if found.category == _INTERNAL_CATEGORY:
+        return Meaning.INTERNAL
+    if result.status is Status.FAIL:
+        return _of_failure(problem, found, result.test)
+    if not found.severity:
+        return Meaning.HINT  # a remark that DCGM itself did not hold against the GPU
+    if found.severity == "config":
+        return Meaning.CONFIGURATION
+    if found.severity == "monitor":
+        return Meaning.HINT if found.category in _HARDWARE_CATEGORIES else Meaning.CONFIGURATION
+    return _of_severity(found, result.test)
+
+
+def _of_failure(said: Problem, found: Problem, test: str) -> Meaning:
+    """A test that failed for a setting leaves its GPU usable; with any other reason the GPU did not pass."""
+    if _is_setting(said, found) and dcgm_facts().is_deployment(test):
+        return Meaning.CONFIGURATION
+    if found.severity == "config":
+        return Meaning.SOFTWARE
+    if found.severity == "monitor":
+        return Meaning.HARDWARE if found.category in _HARDWARE_CATEGORIES else Meaning.SOFTWARE
+    return _of_severity(found, test)
+
+
+def _is_setting(said: Problem, found: Problem) -> bool:
+    """Whether the table and the document both call the error a setting; a document that gives no severity agrees."""
+    agrees = said.severity in ("", "config") and said.category in (None, found.category)
+    return found.error_id in dcgm_facts().settings and found.severity == "config" and agrees
+
+
+def _of_severity(found: Problem, test: str) -> Meaning:
+    if found.severity in ("isolate", "reset", "triage"):
+        parts = found.category in _HARDWARE_CATEGORIES
+        isolating = found.severity != "triage" and found.category in _ISOLATING_CATEGORIES
         return Meaning.HARDWARE if parts or isolating else Meaning.SOFTWARE
     return unexplained(test)
 
@@ -201,11 +231,9 @@ def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
     if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
         return
     for problem in result.problems:
-        meaning = meaning_of(problem, result.test)
-        if result.status is not Status.FAIL and not known(problem).severity:
-            meaning = Meaning.HINT  # a remark that DCGM itself did not hold against the GPU
         number = known(problem).error_id
-        yield meaning, f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
+        words = f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
+        yield meaning_of(problem, result), words
     if not result.problems and result.status is Status.FAIL:
         yield unexplained(result.test), f"{result.test}: {result.word}, no reason given"
     if not result.problems and result.status is Status.WARN:

@@ -92,7 +92,7 @@ def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
         for meaning, _ in problems_of(result):
             found.setdefault(meaning.value, []).extend(at)
         for problem in result.problems:
-            name = meaning_of(problem, result.test).value
+            name = meaning_of(problem, result).value
             found.setdefault(name, []).extend(_message_lines(text, problem, result))
         if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
             found.setdefault("not_passed", []).extend(at)

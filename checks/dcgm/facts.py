@@ -20,6 +20,8 @@ class DcgmFacts:
     `levels` holds what each level adds. Before 4.0 the test "software" of level 1 was `deployment_before_4`,
     and `other_deployment_before_4` where a version had them.
     `optional` tests come with packages of their own: a Skip of one is no gap.
+    Ids of errors: `settings` change how a GPU is used and not whether it is healthy, `not_run` say that a test was
+    not run or that results were left out, and with `blocking` no job can run, although DCGM calls them less.
     """
 
     newest_major: int
@@ -31,6 +33,9 @@ class DcgmFacts:
     other_deployment_before_4: tuple[str, ...]
     aliases: Mapping[str, str]
     errors: Mapping[str, tuple[int, ...]]
+    settings: tuple[int, ...]
+    not_run: tuple[int, ...]
+    blocking: tuple[int, ...]
 
     def expected(self, level: int, major: int) -> tuple[str, ...]:
         """The tests that a level runs, in the names of `canonical`."""
@@ -80,6 +85,12 @@ class _Error:
 
 
 @dataclass(frozen=True)
+class _Ids:
+    ids: tuple[int, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
 class _File:
     """The file: every table of it in rows, each with its provenance."""
 
@@ -88,12 +99,13 @@ class _File:
     levels: Mapping[str, _Names]
     aliases: Mapping[str, _Name]
     errors: Mapping[str, _Error]
+    error_groups: Mapping[str, _Ids]
 
 
 @lru_cache(maxsize=1)
 def dcgm_facts() -> DcgmFacts:
     """The facts of this version."""
-    tables = ("versions", "names", "levels", "aliases", "errors")
+    tables = ("versions", "names", "levels", "aliases", "errors", "error_groups")
     file = decode(_File, resolved(parse_json(PATH.read_bytes(), 1 << 20), *tables))
     lists = {key: row.names for key, row in file.names.items()}
     return DcgmFacts(
@@ -106,4 +118,7 @@ def dcgm_facts() -> DcgmFacts:
         other_deployment_before_4=lists["other_deployment_before_4"],
         aliases={title: row.name for title, row in file.aliases.items()},
         errors={number: (row.severity, row.category) for number, row in file.errors.items()},
+        settings=file.error_groups["settings"].ids,
+        not_run=file.error_groups["not_run"].ids,
+        blocking=file.error_groups["blocking"].ids,
     )

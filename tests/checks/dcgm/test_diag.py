@@ -16,6 +16,7 @@ from checks.dcgm.diagnosis import (
     DiagnosisError,
     Meaning,
     Problem,
+    Result,
     Status,
     major_of,
     meaning_of,
@@ -191,11 +192,26 @@ def test_an_unknown_version_is_refused(version: str) -> None:
 @pytest.mark.parametrize(
     ("problem", "test", "meaning"),
     [
-        (Problem("x", 4, "monitor", 2), "memory", Meaning.HARDWARE),  # the id outweighs the numbers beside it
+        (Problem("x", 4, "monitor", 2), "memory", Meaning.HARDWARE),  # the table's severity is the graver one
+        (Problem("x", 46, "isolate", 13), "pcie", Meaning.HARDWARE),  # the document's is
+        (Problem("x", 123, "isolate", 11), "software", Meaning.HARDWARE),
         (Problem("x", 29), "software", Meaning.CONFIGURATION),
-        (Problem("x", 46), "pcie", Meaning.CONFIGURATION),
-        (Problem("x", 41), "memory", Meaning.HINT),
+        (Problem("x", 29, "config", 8), "software", Meaning.CONFIGURATION),
+        (Problem("x", 29, "isolate", 8), "software", Meaning.SOFTWARE),
+        (Problem("x", 29, "config", 10), "software", Meaning.SOFTWARE),  # DCGM puts it among memory faults
+        (Problem("x", 29), "memory", Meaning.SOFTWARE),  # a test of hardware does not fail for a setting
+        (Problem("Persistence mode for GPU 0 is disabled."), "Persistence Mode", Meaning.CONFIGURATION),
+        (Problem("x", 46), "pcie", Meaning.SOFTWARE),
+        (Problem("x", 41), "memory", Meaning.HARDWARE),
         (Problem("x", 44), "pcie", Meaning.INTERNAL),
+        (
+            Problem("x", 47, "isolate", 10),
+            "memory",
+            Meaning.INTERNAL,
+        ),  # it was aborted, whatever DCGM calls it
+        (Problem("x", 55), "memory", Meaning.INTERNAL),
+        (Problem("x", 82), "software", Meaning.INTERNAL),
+        (Problem("x", 96), "software", Meaning.INTERNAL),
         (Problem("x", 56), "memory", Meaning.SOFTWARE),
         (Problem("x", 81), "memory", Meaning.HARDWARE),
         (Problem("x", 95), "eud", Meaning.HARDWARE),
@@ -203,6 +219,7 @@ def test_an_unknown_version_is_refused(version: str) -> None:
         (Problem("x", 112), "software", Meaning.SOFTWARE),
         (Problem("x", 122), "software", Meaning.SOFTWARE),
         (Problem("x", 999, "isolate", 10), "memory", Meaning.HARDWARE),
+        (Problem("x", 999, "config", 8), "software", Meaning.SOFTWARE),
         (Problem("x", 999, "unknown", None), "memory", Meaning.HARDWARE),
         (Problem("who knows"), "memory", Meaning.HARDWARE),
         (Problem("who knows"), "Persistence Mode", Meaning.SOFTWARE),
@@ -213,9 +230,50 @@ def test_an_unknown_version_is_refused(version: str) -> None:
         ),
     ],
 )
-def test_what_a_problem_means(problem: Problem, test: str, meaning: Meaning) -> None:
-    """By its id, else by the severity that came with it, else by its words, else by its test."""
-    assert meaning is meaning_of(problem, test)
+def test_what_a_problem_of_a_failed_test_means(problem: Problem, test: str, meaning: Meaning) -> None:
+    """By the graver of both severities, else by its words, else by its test."""
+    assert meaning is meaning_of(problem, Result(test, 0, Status.FAIL, "Fail", (problem,)))
+
+
+@pytest.mark.parametrize(
+    ("problem", "meaning"),
+    [
+        (Problem("x", 46), Meaning.CONFIGURATION),
+        (Problem("x", 41), Meaning.HINT),
+        (Problem("who knows"), Meaning.HINT),
+        (Problem("x", 41, "isolate", 9), Meaning.HARDWARE),
+        (Problem("x", 47), Meaning.INTERNAL),
+        (Problem("x", 69), Meaning.INTERNAL),  # more errors than DCGM could list
+        (Problem("x", 112), Meaning.SOFTWARE),
+    ],
+)
+@pytest.mark.parametrize("status", [Status.PASS, Status.WARN])
+def test_what_a_problem_of_another_test_means(problem: Problem, status: Status, meaning: Meaning) -> None:
+    """CONFIG and MONITOR are warnings where DCGM itself did not fail the test."""
+    assert meaning is meaning_of(problem, Result("memory", 0, status, status.value, (problem,)))
+
+
+@pytest.mark.parametrize("code", [205, 217, 203, 245])
+def test_a_setting_does_not_explain_any_exit_code_but_that_of_a_failed_test(code: int) -> None:
+    """226 is what dcgmi exits with; a diagnostic that was killed or timed out shows one test of many."""
+    text = text_of("diag_4_r1_persistence.json")
+
+    assert read(said(text, 226)).results
+    with pytest.raises(CheckError, match=f"exit code {code}"):
+        read(said(text, code))
+
+
+def test_a_summary_that_fails_over_rows_that_did_not_is_the_nodes() -> None:
+    """DCGM's own fold is graver than what it lists."""
+    document = json.loads(text_of("diag_4_r2.json"))
+    test = document["DCGM Diagnostic"]["test_categories"][1]["tests"][0]
+    test["results"][2]["status"] = "Warn"
+    test["test_summary"]["status"] = "Fail"
+    results = diag_json.parse(json.dumps(document)).results
+
+    assert [(2, Status.WARN), (None, Status.FAIL)] == [
+        (r.gpu, r.status) for r in results if r.status is not Status.PASS
+    ]
 
 
 def test_every_error_of_the_table_has_a_known_severity() -> None:
