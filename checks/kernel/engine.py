@@ -25,11 +25,14 @@ FOLLOWERS = (43, 45)
 _NEW_ACTION = re.compile(r"GPU recovery action changed from \S+ \([^)]*\) to \S+ \(([^)]+)\)")
 _SEVERITY = re.compile(r"\b(Nonfatal|Non-fatal|(?:Link )?Fatal)\b")
 _TEXT = re.compile(r"NVRM: Xid\b(?: \([^)]*\): \d{1,9}\b(?:,\s*(.*))?)?", re.DOTALL)
-# nvml.h, nvmlDeviceGpuRecoveryAction: what each word of 154 asks for.
+# nvml.h, nvmlDeviceGpuRecoveryAction: what each word of 154 asks for. Driver 610 prints "OS Reboot" for the restart of the
+# node, and "PF FLR" for the reset of the GPU (a function level reset, PCIe Base Specification 6.6.2).
 RECOVERY = {
     "None": (Need.ROUTINE, Action.NONE),
     "GPU Reset Required": (Need.ACT, Action.RESET_GPU),
     "Node Reboot Required": (Need.ACT, Action.REBOOT),
+    "OS Reboot": (Need.ACT, Action.REBOOT),
+    "PF FLR": (Need.ACT, Action.RESET_GPU),
     "Drain P2P": (Need.ACT, Action.RESTART_APP),
     "Drain and Reset": (Need.ACT, Action.RESET_GPU),
 }

@@ -37,7 +37,7 @@ _DRIVER = re.compile(r"NVRM: \w|nvidia-nvswitch\d+: ")
 # A serial console mixes what two processors print at once; a finder looks at a line's beginning alone.
 _WITHIN = re.compile(r".(?:NVRM: Xid \(|nvidia-nvswitch\d+: SXid \()")
 # What a line of the kernel's holds as a rule, for logs that begin with other programs' lines.
-_MARKS = (b" kernel: ", b"NVRM: ", b"nvidia-nvswitch", b",-;")
+_MARKS = (b"kernel: ", b"NVRM: ", b"nvidia-nvswitch", b",-;")
 _RECORD = re.compile(rb"^(?:[ \t\0]|\x1b\[[0-9;]*[mK])*\d{1,9},(\d{1,20}),\d{1,20},[^;\n]*;", re.MULTILINE)
 # Facts that only a log that is read now has, and a count that takes more than a search: see kernel.xid.
 TIMELESS = ("covers_s", "earlier_boot", "window_s", "older_events", "source", "lines_read")

@@ -1,7 +1,8 @@
 """Lines of kernel logs: what the kernel said in each, and how long ago (pure).
 
-Only what the kernel said counts: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel". Text
-that a program quotes is not at the start of such a line, so it is not matched.
+Only what the kernel said counts: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel" (journalctl
+leaves out the host's name if it is asked to). Text that a program quotes is not at the start of such a line, so it is
+not matched.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -50,12 +51,16 @@ class Line:
 # journalctl, dmesg and grep colour what they show; in a file it would stand before the words that decide.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
-_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S+) (?:kernel: (.*)|.*)")
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d+)? (.*)")
 _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:([.,])\d+)?(Z|[+-]\d\d:?\d\d)? (.*)")
 _CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)")
 _DMESG = re.compile(r"\[ *(\d+(?:\.\d+)?|\.\.\.)\](?:\[ *[TC]\d+\])? ?(.*)")
-_LEVEL = re.compile(r"<\d+>|[a-z]+ *:[a-z]+ *: ")
-_TAG = re.compile(r"(\S+) kernel: ")
+# `dmesg -r` and `dmesg -x` (util-linux, sys-utils/dmesg.c): who wrote it, and how grave it is.
+_LEVEL = re.compile(r"<(\d{1,3})>|([a-z]+\d?) *:[a-z]+ *: ")
+# A host's name does not end with a colon, which is how a program's does.
+_TAG = re.compile(r"(?:(\S*[^\s:]) )?kernel: ")
+# What begins a line of the kernel's whose stamp stands alone: its own stamp, or its driver's name.
+_BARE = re.compile(r"\[ *\d+\.\d+\]|NVRM: \w|nvidia-nvswitch\d+: ")
 _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
 
 
@@ -64,16 +69,17 @@ def read_line(raw: str, now: Now) -> Line | None:
     text = _COLOUR.sub("", raw).strip()
     if _KMSG.fullmatch(text):
         return read_record(text, now)
+    text, facility = _without_level(text)
     if found := _SYSLOG.fullmatch(text):
-        if found[3] is None:
-            return None
-        return _inner(found[3], _age_of_syslog(found[1], now), True, now, _host(found[2]))
-    if found := _ISO.fullmatch(text):
-        return _iso_line(found, now)
-    if found := _CTIME.fullmatch(text):
+        line = _syslog_line(found[2], _age_of_syslog(found[1], now), now)
+    elif found := _ISO.fullmatch(text):
+        line = _iso_line(found, now)
+    elif found := _CTIME.fullmatch(text):
         age_s = _age(_local(found[1], "%a %b %d %H:%M:%S %Y"), now.epoch_s)
-        return Line(found[2].strip(), age_s, tagged=True)
-    return _inner(text, None, False, now) if text else None
+        line = Line(found[2].strip(), age_s, tagged=True)
+    else:
+        line = _inner(text, None, False, now) if text else None
+    return replace(line, facility=facility) if line and facility else line
 
 
 def read_record(raw: str, now: Now) -> Line | None:
@@ -95,6 +101,21 @@ def pci_id(text: str) -> str:
     return f"{domain:04x}:{found[2].lower()}:{found[3].lower()}.{found[4] or '0'}"
 
 
+def _without_level(text: str) -> tuple[str, int]:
+    """The line without dmesg's facility and level, and the facility: 0 for the kernel, 1 for any program."""
+    found = _LEVEL.match(text)
+    if not found:
+        return text, 0
+    program = int(found[1]) >> 3 if found[1] else found[2] != "kern"
+    return text[found.end() :], int(bool(program))
+
+
+def _syslog_line(text: str, age_s: float | None, now: Now) -> Line | None:
+    if tag := _TAG.match(text):
+        return _inner(text[tag.end() :], age_s, True, now, _host(tag[1] or ""))
+    return _inner(text, age_s, False, now) if _BARE.match(text) else None
+
+
 def _iso_line(found: re.Match[str], now: Now) -> Line | None:
     try:
         moment = datetime.fromisoformat(found[1] + _offset(found[3])).timestamp()
@@ -102,7 +123,7 @@ def _iso_line(found: re.Match[str], now: Now) -> Line | None:
         return _inner(found[4], None, False, now)
     age_s = _age(moment, now.epoch_s)
     if tag := _TAG.match(found[4]):
-        return _inner(found[4][tag.end() :], age_s, True, now, _host(tag[1]))
+        return _inner(found[4][tag.end() :], age_s, True, now, _host(tag[1] or ""))
     # dmesg --time-format iso has neither host nor tag, and writes its fraction with a comma.
     return None if _OTHER_TAG.match(found[4]) else _inner(found[4], age_s, found[2] == ",", now)
 
@@ -121,14 +142,15 @@ def _host(name: str) -> str:
 
 def _inner(text: str, age_s: float | None, tagged: bool, now: Now, host: str = "") -> Line:
     """A line without its outer stamp. dmesg's own, if inside, is less sure than that and used without it."""
-    level = _LEVEL.match(text)
-    text = text[level.end() :] if level else text
+    text, facility = _without_level(text)
     found = _DMESG.fullmatch(text)
-    if not found:
-        return Line(text.strip(), age_s, tagged=tagged, host=host)
-    if age_s is None and found[1] != "...":
-        age_s = max(0.0, now.uptime_s - float(found[1]))
-    return Line(found[2].strip(), age_s, tagged=tagged or found[1] != "...", host=host)
+    if found:
+        if age_s is None and found[1] != "...":
+            age_s = max(0.0, now.uptime_s - float(found[1]))
+        tagged = tagged or found[1] != "..."
+        text = found[2]
+    tag = None if tagged and not found else _TAG.match(text)  # journalctl -o short-monotonic
+    return Line(text[tag.end() if tag else 0 :].strip(), age_s, facility, tagged, host=host)
 
 
 def _age_of_syslog(stamp: str, now: Now) -> float | None:

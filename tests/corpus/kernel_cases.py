@@ -385,6 +385,9 @@ RECORDINGS = [
     Recording("kernel/dmesg_healthy.txt", Kind.KERNEL_LOG, Level.PASS, "p5.48xlarge", irrelevant=PLAIN),
     Recording("kernel/dmesg_off_bus.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
     Recording("kernel/dmesg_ctime_gsp.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording("kernel/dmesg_iso_sxid.txt", Kind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
+    Recording("kernel/journal_no_hostname.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording("kernel/dmesg_iso_healthy.txt", Kind.KERNEL_LOG, Level.PASS, "p4d.24xlarge", irrelevant=PLAIN),
     Recording("kernel/journal_memory.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
     Recording("kernel/messages_sxid.txt", Kind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
 ]

@@ -20,6 +20,9 @@ WHOLE = (
     "dmesg_healthy.txt",
     "dmesg_off_bus.txt",
     "journal_memory.txt",
+    "dmesg_iso_sxid.txt",
+    "dmesg_iso_healthy.txt",
+    "journal_no_hostname.txt",
 )
 EXCERPTS = ("dmesg_ctime_gsp.txt", "messages_sxid.txt")
 

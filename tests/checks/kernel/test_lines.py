@@ -37,10 +37,23 @@ def age(raw: str) -> float | None:
         "[    5.123456][   T99] ",
         "<3>[ 1108.858286] ",
         "kern  :err   : [ 1108.858286] ",
+        "kern  :err   : 2025-01-25T10:34:54,859532+00:00 ",
+        "kern  :err   : [Sun Feb 23 16:24:18 2025] ",
+        "<3>[Sun Feb 23 16:24:18 2025] ",
+        "[ 1108.858286] ip-10-1-2-3 kernel: ",
+        "[ 1108.858286] kernel: ",
+        "kernel: ",
         "[Sun Feb 23 16:24:18 2025] ",
         "[Sun Feb  2 16:24:18 2025] ",
         SYSLOG,
         "Feb  3 12:34:56 host kernel: [  123.456789] ",
+        "Feb  3 12:34:56.123456 host kernel: ",
+        "Feb  3 12:34:56 kernel: ",
+        "Feb  3 12:34:56 kernel: [  123.456789] ",
+        "Feb  3 12:34:56 ",
+        "Feb  3 12:34:56 [  123.456789] ",
+        "2025-02-23T16:24:18.123456+00:00 kernel: ",
+        "2025-02-23T16:24:18.123456+00:00 ",
         "2025-02-23T16:24:18,123456+00:00 ",
         "2025-02-23T16:24:18.123456+00:00 host kernel: ",
         "2025-02-23T16:24:18+0000 host kernel: [   12.345678] ",
@@ -85,6 +98,25 @@ def test_the_age_of_a_line(raw: str, expected: float | None) -> None:
     assert age(raw) == (None if expected is None else pytest.approx(expected))
 
 
+@pytest.mark.parametrize(
+    ("raw", "facility"),
+    [
+        ("kern  :err   : [ 1.0] x", 0),
+        ("user  :notice: [ 1.0] x", 1),
+        ("user  :notice: 2025-01-25T10:34:54,859532+00:00 x", 1),
+        ("daemon:info  : [Sun Feb 23 16:24:18 2025] x", 1),
+        ("<3>[ 1.0] x", 0),
+        ("<13>[ 1.0] x", 1),
+    ],
+)
+def test_dmesg_says_who_wrote_a_line(raw: str, facility: int) -> None:
+    """`dmesg -x` prints the facility's name, `dmesg -r` its number: what a program wrote is no start of the kernel."""
+    line = read_line(raw, NOW)
+
+    assert line is not None
+    assert (line.message, line.facility, line.tagged) == ("x", facility, True)
+
+
 def test_new_year_is_crossed() -> None:
     """A stamp of January 1st that is read a second before midnight is not a year old."""
     before_midnight = Now(10_000.0, 1_735_689_599.0)
@@ -106,6 +138,10 @@ def test_a_record_is_unescaped_and_keeps_its_facility() -> None:
     [
         f"Jan 13 12:34:56 host python[123]: {XID}",
         f"Jan 13 12:34:56 host app: kernel: {XID}",
+        f"Jan 13 12:34:56 app[7]: kernel: {XID}",
+        f"[ 12.345678] app: kernel: {XID}",
+        f"2025-02-23T16:24:18.123456+00:00 host app: kernel: {XID}",
+        f"user  :err   : 2025-01-25T10:34:54,859532+00:00 python[123]: {XID}",
         f"2025-02-23T16:24:18.123456+00:00 host python[123]: {XID}",
         f"[ 12.345678] python[123]: {XID}",
         f"14,1,2000000,-;app[7]: it said {XID}",

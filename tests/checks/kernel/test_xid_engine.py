@@ -88,6 +88,8 @@ def test_page_faults_on_one_gpu_alone_may_be_hardware() -> None:
     [
         ("GPU Reset Required", Action.RESET_GPU),
         ("Node Reboot Required", Action.REBOOT),
+        ("OS Reboot", Action.REBOOT),
+        ("PF FLR", Action.RESET_GPU),
         ("Drain P2P", Action.RESTART_APP),
         ("Drain and Reset", Action.RESET_GPU),
         ("Something New", Action.CONTACT),
