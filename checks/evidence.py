@@ -169,9 +169,8 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
                 p.check, CLUSTER, said, "Run the gate again with one version of checks and policy."
             )
         elif line is None and p.skip is None:
-            yield _missing(
-                p.check, CLUSTER, "the policy has no line for this check", f'Add [checks."{p.check}"] to it.'
-            )
+            remedy = f'Add [checks."{p.check}"] with at least one rule to the policy: a line without rules is refused.'
+            yield _missing(p.check, CLUSTER, "the policy has no line for this check", remedy)
 
 
 def _about_subjects(

@@ -18,6 +18,13 @@ from checks.facts.table import Facts, Instance
 from checks.kinds import FACTORS
 
 NVLINK, PCIE, EFA, TCP = "nvlink", "pcie", "efa", "tcp"
+# Where nobody published a measurement a collective is held to this share of what its links can carry. Measured all_reduce
+# reaches 0.3 (8 MiB) to 0.8 of it over NVLink (SuperBench, 8 x A100), 0.38 (128 MiB) to 0.65 over EFA (AWS's nccl-tests
+# README, 2 x p5); NCCL's fallback to TCP on 2 x p6-b300 reached 0.01. The share lies between, far from the healthy side.
+FLOOR_SHARE = 0.04
+# Each rank's part of a message must be as large, or latency sets the time and not the links: judgement, after nccl-tests
+# of 8 MiB over 8 ranks (SuperBench), which reach a third of the links' rate.
+FLOOR_BYTES_A_RANK = 1 << 20
 ALL_REDUCE, RAILS, PEER = "all_reduce", "all_reduce_of_rails", "p2p"
 # NVLink between nodes: NVL72 racks (NVIDIA, GB200 NVL72).
 RACK_MODELS = ("GB200", "GB300")
@@ -28,7 +35,8 @@ Row = TypeVar("Row", GemmRow, MemoryRow, TransferRow)
 class Expected:
     """A rate in the metric's unit: most likely `value`, between `low` and `high`; never above `most`, the roofline.
 
-    `points` are the known sizes that it rests on. Where `is_limit`, `value` is somebody's fail line, not what is usual.
+    `points` are the known sizes that it rests on. Where `is_limit`, `value` is somebody's fail line, not what is usual;
+    where `is_floor`, that line was derived from what the links can carry, because no measurement is known.
     """
 
     value: float
@@ -38,6 +46,7 @@ class Expected:
     points: tuple[float, ...] = ()
     most: float | None = None
     is_limit: bool = False
+    is_floor: bool = False
 
 
 def expected_busbw(
@@ -85,6 +94,66 @@ def most_busbw(
     if collective == ALL_REDUCE:
         return wire * FACTORS[ALL_REDUCE](ranks)
     return wire * nodes / (nodes - 1) * FACTORS[collective](ranks) if collective in FACTORS else None
+
+
+def floor_busbw(
+    facts: Facts,
+    instance_type: str,
+    nodes: int,
+    ranks: int,
+    collective: str,
+    size_bytes: float,
+    transport: str,
+) -> Expected | None:
+    """The bus bandwidth (10^9 bytes/s) below which links of this type are not used; None where the tables do not tell.
+
+    It is FLOOR_SHARE of what the links can carry, and holds for messages of which each rank has FLOOR_BYTES_A_RANK.
+    """
+    possible = _possible_busbw(facts, instance_type, nodes, ranks, collective, transport)
+    if possible is None or size_bytes < ranks * FLOOR_BYTES_A_RANK:
+        return None
+    least = FLOOR_SHARE * possible
+    origin = Provenance(
+        f"the links of {instance_type} by the tables of checks/facts (instances.json, parts.json)",
+        f"{FLOOR_SHARE:g} of the {possible:.4g} GB/s that they can carry, as no measurement is published",
+        "2026-11",
+        Kind.DERIVED,
+    )
+    most = most_busbw(facts, instance_type, nodes, ranks, collective, transport)
+    return Expected(least, least, possible, origin, most=most, is_limit=True, is_floor=True)
+
+
+def _possible_busbw(
+    facts: Facts, instance_type: str, nodes: int, ranks: int, collective: str, transport: str
+) -> float | None:
+    """What the links carry where all GPUs of a node share its network evenly, in 10^9 bytes/s of bus bandwidth.
+
+    Where `most_busbw` asks what cannot be exceeded, this asks what a healthy machine could come near. Over the network a
+    node must receive, of a message of S bytes: S in all_reduce, broadcast and reduce, S (nodes - 1) / nodes in all_gather
+    and reduce_scatter, that much for each of its GPUs in alltoall; in sendrecv one GPU's own share carries S.
+    """
+    instance = facts.instances.get(instance_type)
+    part = facts.expected.parts.find(instance.gpu) if instance else None
+    if instance is None or part is None or ranks < 2:
+        return None
+    if transport == NVLINK:
+        return part.nvlink_gbps
+    if transport == PCIE:
+        return part.pcie_gbps * (0.5 if instance.pcie_width == 8 else 1.0)
+    if not transport or not instance.network_gbit_s or nodes < 2:
+        return None
+    wire, others = instance.network_gbit_s / 8, nodes / (nodes - 1)
+    of_a_gpu = wire / max(instance.gpus, 1)
+    return {
+        ALL_REDUCE: wire * FACTORS[ALL_REDUCE](ranks),
+        RAILS: of_a_gpu * FACTORS[ALL_REDUCE](nodes),
+        "all_gather": wire * others * FACTORS["all_gather"](ranks),
+        "reduce_scatter": wire * others * FACTORS["reduce_scatter"](ranks),
+        "alltoall": of_a_gpu * others * FACTORS["alltoall"](ranks),
+        "sendrecv": of_a_gpu,
+        "broadcast": wire,
+        "reduce": wire,
+    }.get(collective)
 
 
 def _within(part: RooflinePart, ranks: int, collective: str, transport: str) -> float | None:

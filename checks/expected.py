@@ -173,7 +173,9 @@ def _said(rule: Rule, mark: _Mark) -> str:
     if mark.above:
         return f"{named}, above what the part can do ({expected.most:.4g}): the benchmark is wrong"
     what = f"the {expected.value:.4g} that is expected"
-    if expected.is_limit:
+    if expected.is_floor:
+        what = f"the least that its links must carry ({expected.value:.4g})"
+    elif expected.is_limit:
         what = f"the {expected.value:.4g} that is the limit"
     elif _is_wide(expected):
         what = f"{expected.low:.4g}, the low end of what is expected ({expected.value:.4g})"
@@ -261,8 +263,16 @@ def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[Question]]) -> Ite
     asked: dict[str, bool] = {}
     for question in (question for plan in plans for question in plan if question.about):
         asked[question.about] = asked.get(question.about, False) or question.expected is not None
-    about = sorted(text for text, is_known in asked.items() if not is_known)
-    if about:
-        named = ", ".join(about[:8]) + (f" and {len(about) - 8} more" if len(about) > 8 else "")
-        said = f"{NO_BASELINE}{rule.metric} is held to nothing: {named}"
-        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", LEARN)
+    nothing = sorted(text for text, is_known in asked.items() if not is_known)
+    floor = sorted(
+        {q.about for plan in plans for q in plan if q.expected is not None and q.expected.is_floor}
+    )
+    floor = [] if rule.accept_floor else floor
+    for about, held in ((nothing, "to nothing"), (floor, "only to the least that its links must carry")):
+        if about:
+            said = f"{NO_BASELINE}{rule.metric} is held {held}: {_listed(about)}"
+            yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", LEARN)
+
+
+def _listed(about: Sequence[str]) -> str:
+    return ", ".join(about[:8]) + (f" and {len(about) - 8} more" if len(about) > 8 else "")

@@ -100,7 +100,8 @@ class Rule:
     node's median as a ratio to the median of all nodes; with `deviations` only what lies as many scaled median absolute
     deviations away counts. over = "slowest": the share of the job's time for which the median subject waits for the
     slowest, as all must in a synchronous step. over = "expected": ratios to what the facts expect of the declared
-    machine (`expect` names the table, `at` the array that says what each element was measured at: sizes, precisions).
+    machine (`expect` names the table, `at` the array that says what each element was measured at: sizes, precisions). Where no
+    measurement of a collective is known it is held to a floor, and that is a WARN ("no baseline") unless `accept_floor`.
     `uniform` demands that all elements of an array are alike. `fact` names a column of the instance table that each
     value must reach (within the fraction `tolerance`): less is the rule's level, more is a WARN about the
     declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE. `each` names an array of texts
@@ -123,6 +124,7 @@ class Rule:
     each: str = ""
     expect: Expect | None = None
     at: str = ""
+    accept_floor: bool = False
     deviations: Annotated[float, Range(0, 100)] = 0.0
     min_peers: Annotated[int, Range(2, 1_000_000)] = 4
     level: str = "FAIL"
@@ -167,7 +169,16 @@ def load(value: object) -> Policy:
     """A plain table (of TOML or JSON) -> Policy. Raises DecodeError with the path and the nearest valid key."""
     made = decode(Policy, value)
     check_sense(made)
+    _require_rules(made)
     return made
+
+
+def _require_rules(policy: Policy) -> None:
+    """Refuse a line that holds its check to nothing: whatever such a check measured would pass."""
+    for name, line in policy.checks.items():
+        if not line.rules and name not in JUDGED_BY_THE_ENGINE:
+            reason = f"the line of {name} has no rules, so that whatever it measures would pass"
+            raise DecodeError(f"{reason}. Add at least one rule, or delete the line", f"checks.{name}.rules")
 
 
 def check_sense(policy: Policy) -> None:
@@ -242,6 +253,8 @@ def _require_comparison(rule: Rule, bounded: bool, path: str) -> None:
         raise DecodeError('"expect" and over = "expected" belong together', f"{path}.expect")
     if rule.at and rule.over is not Over.EXPECTED:
         raise DecodeError('"at" is read with over = "expected" alone', f"{path}.at")
+    if rule.accept_floor and rule.expect is not Expect.COLLECTIVE:
+        raise DecodeError('"accept_floor" is read with expect = "collective" alone', f"{path}.accept_floor")
     if rule.deviations and rule.over is not Over.FLEET:
         raise DecodeError('"deviations" is read with over = "fleet" alone', f"{path}.deviations")
     if rule.over is Over.SLOWEST and (rule.warn_below is not None or rule.fail_below is not None):

@@ -15,6 +15,7 @@ from checks.expectation import (
     expected_gemm,
     expected_memory,
     expected_transfer,
+    floor_busbw,
     transport_of,
 )
 from checks.facts.table import Facts, Instance
@@ -110,9 +111,8 @@ def _of_collective(
         transport = transport_of(instance, group.nodes)
         said = f"nothing is known of {group.collective} over {group.ranks} ranks of {group.nodes} x "
         said += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
-        found = expected_busbw(
-            facts, declared.instance_type, group.nodes, group.ranks, group.collective, size, transport
-        )
+        asked = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
+        found = expected_busbw(facts, *asked) or floor_busbw(facts, *asked)
         label = f"{rule.metric} of {group.collective} at {size >> 20} MiB over {group.ranks} ranks"
         made.append(Question(said, found, "" if rule.each else label))
     return made

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from checks.kinds import FACTORS
+
 RECORDINGS = Path(__file__).parent / "recordings"
 SIZES = tuple(1 << step for step in range(20, 31))
 _BEGIN = """# nThread 1 nGpus 1 minBytes {least} maxBytes {most} step: 2(factor) warmup iters: 5 iters: 20 {more}
@@ -31,14 +33,18 @@ def all_reduce(
     end: bool = True,
     sizes: tuple[int, ...] = SIZES,
     rates: Mapping[int, float] | None = None,
+    collective: str = "all_reduce",
 ) -> str:
     """What all_reduce_perf (nccl-tests 2.13) prints: `wrong` maps a size to its #wrong column, as it is printed.
 
     A healthy run with a rate that rises to `rate_gbps` (10^9 bytes/s of algorithm bandwidth); or, of each size that
-    `rates` has, that rate: the sizes are then those, each twice the one before.
+    `rates` has, that rate: the sizes are then those, each twice the one before. Another `collective` differs in its factor
+    of bus bandwidth and its operator; no output of this version names it.
     """
     sizes = tuple(rates) if rates else sizes
     ranks = 8 * len(hosts)
+    factor = FACTORS.get(collective, FACTORS["sendrecv"])(ranks)
+    redop = " sum" if collective in ("all_reduce", "reduce_scatter", "reduce") else "none"
     lines = [
         _RANK.format(rank=rank, pid=40_000 + rank, host=hosts[rank // 8], device=rank % 8, bus=16 + rank % 8)
         for rank in range(ranks)
@@ -47,10 +53,10 @@ def all_reduce(
     for size in sizes:
         took_us = size / rates[size] / 1e3 if rates else 30.0 + size / rate_gbps / 1e3
         algbw = size / took_us / 1e3
-        busbw = algbw * 2 * (ranks - 1) / ranks
+        busbw = algbw * factor
         half = f" {took_us:8.1f} {algbw:7.2f} {busbw:7.2f}"
         said = (wrong or {}).get(size, "0")
-        text += f"{size:12d}{size // 4:14d}     float     sum      -1{half} {said:>6}{half} {said:>6}\n"
+        text += f"{size:12d}{size // 4:14d}     float    {redop}      -1{half} {said:>6}{half} {said:>6}\n"
         averaged.append(float(f"{busbw:.2f}"))
     bad = 2 * len(wrong or {})
     if end:

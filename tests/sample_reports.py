@@ -94,7 +94,9 @@ POLICY = Policy(
                 Rule("weights_digest", "equal", Over.CLUSTER, same=True),
             ),
         ),
-        "storage.write": CheckPolicy(required=False),
+        "storage.write": CheckPolicy(
+            required=False, rules=(Rule("seconds_to_write", "judgement", warn_above=600.0),)
+        ),
         "gemm.peers": CheckPolicy(
             required=False, rules=(Rule("gflops", "peers", Over.PEERS, warn_below=0.5, min_peers=4),)
         ),

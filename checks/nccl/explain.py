@@ -18,6 +18,10 @@ from checks.nccl.transport import crosses, evidence, measured
 # 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
 LEAST_NETWORK_BYTES = 128 << 20
 SHOWN = 8
+UNNAMED = (
+    "the output does not name its collective, and its numbers fit several, so that no rate can be held to it: give the command "
+    "line that started it (a line such as './all_gather_perf -b 8 -e 4G -g 8') above the output"
+)
 _WATCHDOG = re.compile(
     r"\[Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
 )
@@ -54,6 +58,8 @@ def read(text_: str, asked: Asked) -> Reading:
 
 def _of_runs(runs: Sequence[Run], found: Log, asked: Asked, form: str) -> Reading:
     unread = [f"{_named(run)}: {why}" for run in runs for why in faults(run)]
+    if asked.declared and any(not results.collective_of(run) for run in runs):
+        unread.append(UNNAMED)
     declared = asked.declared.ranks if asked.declared else None
     parts = [Part("nccl.tests", results.metrics(runs, declared), _lines(runs), _shown(runs))]
     instance, nodes = _instance(asked), _nodes(runs, asked)
@@ -168,10 +174,10 @@ def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tupl
 
 def _part_received(run: Run, nodes: int) -> float:
     """What part of a message each node must receive; 0 where the program does not tell."""
-    summed = {row.redop for row in run.rows} == {"sum"}
-    if run.program.startswith("all_reduce") or (not run.program and summed and results.is_all_reduce(run)):
+    collective = results.collective_of(run)
+    if collective == "all_reduce":
         return 1.0
-    return (nodes - 1) / nodes if run.program.startswith(("all_gather", "reduce_scatter")) else 0.0
+    return (nodes - 1) / nodes if collective in ("all_gather", "reduce_scatter") else 0.0
 
 
 def _lines(runs: Sequence[Run]) -> dict[str, str]:
@@ -214,7 +220,7 @@ def _instance(asked: Asked) -> Instance | None:
 
 
 def _named(run: Run) -> str:
-    return run.program or "a collective that is not named"
+    return run.program or results.collective_of(run) or "a collective that is not named"
 
 
 def _each(lines: Sequence[Line]) -> str:

@@ -14,6 +14,9 @@ from checks.model import Value
 
 # Rows carry two decimals; the average, %g with six digits, is of what they were before.
 ROUNDING = 0.006
+OPERATORS = frozenset(
+    ("sum", "prod", "max", "min", "avg", "mulsum")
+)  # nccl-tests prints "none" where a collective has none
 LEAST_EXACT_GBPS = 1.0  # below it two decimals do not give the number of ranks
 
 
@@ -166,10 +169,22 @@ def wrong_elements(run: Run) -> float:
     return sum(half.wrong or 0 for row in run.rows for half in row.placements)
 
 
-def is_all_reduce(run: Run) -> bool:
-    """Whether the rows of a program that is not named can only be all_reduce's: its factor alone is more than 1."""
+def collective_of(run: Run) -> str:
+    """The collective that ran, "all_gather": the program's own name, else what its numbers leave alone; "" where several fit.
+
+    Bus over algorithm bandwidth is 2 (n - 1) / n for all_reduce, (n - 1) / n for all_gather, reduce_scatter and alltoall, 1 for
+    sendrecv, broadcast and reduce (nccl-tests, PERFORMANCE.md). Of the second group reduce_scatter alone has an operator.
+    """
+    if run.program:
+        return run.program.removesuffix("_perf")
     half = _fastest(run)
-    return half.algbw_gbps >= LEAST_EXACT_GBPS and half.busbw_gbps / half.algbw_gbps > 1 + ROUNDING
+    if half.algbw_gbps < LEAST_EXACT_GBPS:
+        return ""
+    factor = half.busbw_gbps / half.algbw_gbps
+    if factor > 1 + ROUNDING:
+        return "all_reduce"
+    summed = {row.redop for row in run.rows} <= OPERATORS
+    return "reduce_scatter" if summed and 0 < factor < 1 - ROUNDING else ""
 
 
 def rows_missing(run: Run) -> int:
@@ -189,7 +204,7 @@ def _best(run: Run, halves: Sequence[Placement]) -> float | None:
 
 def point_of(run: Run, row: Row) -> str:
     """What the row was measured at: "all_reduce_perf 1048576 B, 8 ranks"."""
-    named = run.program or ("all_reduce" if is_all_reduce(run) else "collective")
+    named = run.program or collective_of(run) or "collective"
     return f"{named} {row.size_bytes} B, {ranks_of(run)} ranks"
 
 

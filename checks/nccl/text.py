@@ -31,6 +31,10 @@ _ERROR = re.compile(
     r"Test (?:NCCL|CUDA) failure|Test failure|NCCL WARN|Invalid number of GPUs|execve\(\)|command not found"
     r"|(?:Segmentation|Bus) (?:fault|error)|Killed"
 )
+# The command line that started it, as a shell's history or a job's script shows it above the output.
+_COMMAND = re.compile(
+    r"(?:^|[\s/])((?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf)(?=\s|$)"
+)
 _COMPLAINT = re.compile(r"^#\s*[Ee]rror:")
 _TABLE = re.compile(r"^#\s*size\s+count\s")
 _ROW = re.compile(r"^\d+(?:\s|$)")
@@ -39,9 +43,10 @@ REDOPS = ("sum", "prod", "max", "min", "avg", "mulsum", "none")
 
 @dataclass
 class _Open:
-    """A run that is being read."""
+    """A run that is being read. `commanded` is the program that a command line above it starts."""
 
     program: str = ""
+    commanded: str = ""
     version: str = ""
     plan: Plan | None = None
     columns: tuple[str, ...] = ()
@@ -69,7 +74,7 @@ class _Open:
         says_so = self.began or self.ended or bool(self.version)
         concluded = self.began and self.ended if says_so else True
         return Run(
-            self.program, self.version, self.plan, tuple(self.ranks), tuple(self.rows), footer, concluded,
+            self.program or self.commanded, self.version, self.plan, tuple(self.ranks), tuple(self.rows), footer, concluded,
             tuple(self.errors), tuple(self.odd), "error" in self.columns, self.lines,
         )  # fmt: skip
 
@@ -84,11 +89,15 @@ def recognised(text: str) -> bool:
 
 def read(text: str) -> tuple[Run, ...]:
     """The runs in the text, in order; () if there is none."""
-    runs, made = [], _Open()
+    runs, made, commanded = [], _Open(), ""
     for number, line in _bare(text):
         if made.full and (_BEGIN.search(line) or _VERSION.search(line) or _PLAN.search(line)):
             runs.append(made)
-            made = _Open()
+            made, commanded = _Open(commanded=commanded), ""
+        started = {match[1] for match in _COMMAND.finditer(line)} if not line.startswith("#") else set()
+        if len(started) == 1 and not _ERROR.search(line):
+            (command,) = started
+            commanded, made.commanded = (command, made.commanded) if made.full else ("", command)
         _take(made, number, line)
     runs.append(made)
     return tuple(run.closed() for run in runs if run.rows or run.plan or run.columns)

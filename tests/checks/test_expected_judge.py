@@ -17,6 +17,7 @@ from tasks.policies import default_policy
 
 FACTS = builtin()
 P5, MIB, GIB = "p5.48xlarge", 1 << 20, 1 << 30
+FLOOR = "held only to the least that its links must carry"
 COLLECTIVE = Rule(
     "busbw_gbps",
     "a source",
@@ -165,20 +166,35 @@ def test_somebodys_fail_line_is_not_moved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "nodes", "why"),
+    ("kind", "nodes", "share", "held", "why"),
     [
-        ("p6-b200.48xlarge", 2, "all_reduce over 16 ranks of 2 x p6-b200.48xlarge (efa)"),
-        (P5, 3, "all_reduce over 24 ranks of 3 x p5.48xlarge (efa)"),
-        ("g5.48xlarge", 1, "all_reduce over 8 ranks of 1 x g5.48xlarge (pcie)"),
+        ("p6-b200.48xlarge", 2, 1.0, FLOOR, "all_reduce over 16 ranks of 2 x p6-b200.48xlarge (efa)"),
+        (P5, 3, 1.0, FLOOR, "all_reduce over 24 ranks of 3 x p5.48xlarge (efa)"),
+        ("g5.48xlarge", 1, 0.01, FLOOR, "all_reduce over 8 ranks of 1 x g5.48xlarge (pcie)"),
+        ("g5.xlarge", 16, 1.0, "held to nothing", "all_reduce over 16 ranks of 16 x g5.xlarge (tcp)"),
     ],
 )
-def test_what_nobody_knows_is_said_once(kind: str, nodes: int, why: str) -> None:
-    """Not for each rank and size."""
-    (found,) = judged("nccl.all_reduce", COLLECTIVE, [swept(1.0)] * 16, known(kind, nodes))
+def test_what_nobody_knows_is_said_once(kind: str, nodes: int, share: float, held: str, why: str) -> None:
+    """Not for each rank and size; and whether at least a floor holds."""
+    (found,) = judged("nccl.all_reduce", COLLECTIVE, [swept(share)] * 16, known(kind, nodes))
 
     assert ("cluster", Level.WARN, Cause.EVIDENCE) == (found.subject, found.level, found.cause)
-    assert found.message.startswith(expected.NO_BASELINE) and why in found.message
+    assert found.message.startswith(expected.NO_BASELINE) and held in found.message and why in found.message
     assert "prelaunch baseline learn" in found.remedy
+
+
+@pytest.mark.parametrize("check", ["nccl.alltoall", "nccl.sendrecv", "nccl.all_gather"])
+@pytest.mark.parametrize(
+    ("kind", "nodes", "rate"), [(P5, 1, 1.2), (P5, 2, 1.2), ("p4d.24xlarge", 1, 1.2), (P5, 3, 0.9)]
+)
+def test_a_fiftieth_of_the_links_rate_fails_though_nobody_measured(
+    check: str, kind: str, nodes: int, rate: float
+) -> None:
+    """Results right, more than 1 Gbit/s, and no NVLink or EFA in use."""
+    row = swept(1.0, (GIB,), (rate,))
+    found = judged(check, COLLECTIVE, [row] * 8 * nodes, known(kind, nodes))
+
+    assert Level.FAIL in [one.level for one in found]
 
 
 def test_small_messages_are_not_compared_and_that_is_said() -> None:

@@ -20,10 +20,12 @@ from checks.expectation import (
     expected_gemm,
     expected_memory,
     expected_transfer,
+    floor_busbw,
     most_busbw,
     transport_of,
 )
 from checks.facts.shipped import builtin
+from checks.questions import LEAST_BYTES
 
 FACTS = builtin()
 P5, MIB, GIB = "p5.48xlarge", 1 << 20, 1 << 30
@@ -161,6 +163,57 @@ def test_what_nobody_measured_is_not_expected(
 ) -> None:
     """Other nodes, ranks, collectives, transports and types than the known ones."""
     assert expected_busbw(FACTS, kind, nodes, ranks, collective, GIB, transport) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "ranks", "collective", "transport", "gbps"),
+    [
+        (P5, 1, 8, "alltoall", NVLINK, 450),
+        (P5, 1, 8, "broadcast", NVLINK, 450),
+        (P5, 2, 16, "alltoall", EFA, 93.75),
+        (P5, 2, 16, "sendrecv", EFA, 50),
+        (P5, 4, 32, "all_reduce", EFA, 775),
+        (P5, 4, 4, RAILS, EFA, 75),
+        (P5, 4, 32, "all_gather", EFA, 516.7),
+        ("g5.12xlarge", 2, 8, "sendrecv", TCP, 1.25),
+    ],
+)
+def test_what_nobody_measured_is_held_to_a_share_of_its_links(
+    kind: str, nodes: int, ranks: int, collective: str, transport: str, gbps: float
+) -> None:
+    """A fiftieth of what they carry fails, a tenth passes: the line lies between."""
+    found = floor_busbw(FACTS, kind, nodes, ranks, collective, GIB, transport)
+
+    assert found is not None and found.is_limit and found.is_floor
+    assert pytest.approx(gbps, rel=0.001) == found.high
+    assert found.high / 50 < found.value < found.high / 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "ranks", "collective", "transport", "size"),
+    [
+        (P5, 2, 16, "alltoall", "", GIB),
+        (P5, 2, 16, "scan", EFA, GIB),
+        (P5, 2, 16, "alltoall", EFA, 15 * MIB),
+        ("g5.xlarge", 2, 2, "alltoall", TCP, GIB),
+        ("p9.48xlarge", 2, 16, "alltoall", EFA, GIB),
+    ],
+)
+def test_without_a_transport_a_rate_or_a_large_message_there_is_no_floor(
+    kind: str, nodes: int, ranks: int, collective: str, transport: str, size: int
+) -> None:
+    """g5.xlarge has its network's full rate only for a while."""
+    assert floor_busbw(FACTS, kind, nodes, ranks, collective, size, transport) is None
+
+
+@pytest.mark.parametrize(("row", "kind"), CURVES, ids=lambda of: str(of)[:40])
+def test_every_measured_rate_lies_well_above_the_floor(row: object, kind: str) -> None:
+    """Three times at least, wherever sizes are compared: what was measured vouches for the share."""
+    known = next(curve for curve in FACTS.expected.collectives if curve is row)
+    for size, gbps in known.points:
+        floor = floor_busbw(FACTS, kind, known.nodes, known.ranks, known.collective, size, known.transport)
+        if floor is not None and size >= LEAST_BYTES:
+            assert gbps > 3 * floor.value
 
 
 def test_two_nodes_may_exceed_the_wire_and_not_twice_the_wire() -> None:

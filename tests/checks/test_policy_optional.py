@@ -56,7 +56,7 @@ def test_a_rule_that_can_fail_needs_a_required_check(rule: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(
     "rule", [{"warn_below": 1.0}, {"equals": 0, "level": "WARN"}, {"over": "cluster", "same": True, "level": "WARN"},
-             {"over": "fleet", "warn_above": 1.1}, {}], ids=str
+             {"over": "fleet", "warn_above": 1.1}], ids=str
 )  # fmt: skip
 def test_what_only_warns_may_be_optional(rule: dict[str, Any]) -> None:
     """Its loss is a WARN too."""

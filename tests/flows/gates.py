@@ -80,7 +80,10 @@ def _policy(on_warn: str) -> str:
 
 
 def _line(check: Check) -> str:
-    name, rules = check.name, ""
+    name = check.name
+    rules = (
+        f'rules = [{{ metric = "{check.metrics[0]}", over = "cluster", same = true, source = "a test" }}]\n'
+    )
     if name == "collective.all_reduce":
         bounds = "warn_above = 0.5, fail_above = 1.5"
         rules = f'rules = [{{ metric = "wrong_elements", {bounds}, source = "a test" }}]\n'

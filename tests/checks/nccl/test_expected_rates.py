@@ -8,6 +8,7 @@ import pytest
 
 from checks.explain.reading import Asked
 from checks.model import Answer, Cause, Level
+from checks.nccl.text import read
 from tasks.explaining import Explained, explained_text
 from tests.corpus.case import declared
 from tests.public_inputs import all_reduce
@@ -100,6 +101,52 @@ def test_without_a_declaration_the_rate_is_not_judged_and_that_is_said() -> None
     judged = explained_text("-", "input", text.encode(), None, None, Asked())
 
     assert "nccl.tests busbw_gbps: not judged without --instance-type" in judged.left_out
+
+
+def unnamed(collective: str, rate: float, above: str = "") -> Explained:
+    """8 x H100, whose output does not name its collective, at one rate (10^9 bytes/s of algorithm bandwidth)."""
+    sizes = {size * MIB: rate for size in (128, 256, 512, 1024)}
+    text = above + all_reduce(rates=sizes, collective=collective)
+    return explained_text("-", "input", text.encode(), None, None, Asked(declared(P5, 1)))
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "alltoall", "sendrecv", "broadcast"])
+def test_a_collective_that_its_numbers_do_not_name_is_not_told(collective: str) -> None:
+    """Several have the same factor; the remedy is the command line. What no collective over NVLink does is a no-go."""
+    fine, slow = (unnamed(collective, rate).verdict for rate in (350.0, 1.2))
+
+    assert (Answer.CANNOT_TELL, Answer.NO_GO) == (fine.answer, slow.answer)
+    assert "give the command line" in " ".join(finding.message for finding in fine.findings)
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter"])
+def test_a_collective_that_its_numbers_name_is_held_to_its_rate(collective: str) -> None:
+    """A factor above 1 is all_reduce's alone, an operator with one below 1 reduce_scatter's."""
+    verdict = unnamed(collective, 1.2).verdict
+
+    assert Answer.NO_GO is verdict.answer
+    assert any(f"{collective} 1073741824 B" in finding.message for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "alltoall", "sendrecv", "broadcast"])
+def test_the_command_line_above_names_the_collective(collective: str) -> None:
+    """Slow is refused, a healthy rate is let through with at most the word that nobody published it."""
+    above = f"$ mpirun -np 8 /opt/nccl-tests/build/{collective}_perf -b 128M -e 1G -f 2 -g 1\n"
+    slow, fine = (unnamed(collective, rate, above).verdict for rate in (1.2, 350.0))
+
+    assert (Answer.NO_GO, Answer.GO) == (slow.answer, fine.answer), fine.findings
+    assert all("no baseline" in finding.message for finding in fine.findings)
+
+
+def test_two_commands_name_two_runs() -> None:
+    """Each stands above its own output."""
+    sizes = {size * MIB: 350.0 for size in (128, 256)}
+    runs = [
+        f"$ ./{name}_perf -g 8\n{all_reduce(rates=sizes, collective=name)}"
+        for name in ("all_gather", "sendrecv")
+    ]
+
+    assert ["all_gather_perf", "sendrecv_perf"] == [run.program for run in read("".join(runs))]
 
 
 def test_what_nobody_knows_of_a_type_is_a_warning() -> None:

@@ -1,0 +1,35 @@
+"""A policy that holds a check to nothing is refused, where a policy is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.decode import DecodeError
+from checks.policy import JUDGED_BY_THE_ENGINE, load
+
+POLICY = {"name": "site", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25}
+RULE = {"metric": "wrong_elements", "equals": 0, "source": "the test"}
+
+
+@pytest.mark.parametrize("line", [{}, {"scope": "rank"}, {"rules": []}, {"required": False}])
+def test_a_line_without_rules_is_refused_by_name(line: dict[str, object]) -> None:
+    """Whatever the check measures would be "within the policy"."""
+    with pytest.raises(DecodeError, match=r"the line of compute\.gemm has no rules") as raised:
+        load({**POLICY, "checks": {"compute.gemm": line}})
+
+    assert "checks.compute.gemm.rules" == raised.value.path
+
+
+def test_a_line_with_a_rule_is_taken() -> None:
+    """The remedy that the refusal names."""
+    made = load({**POLICY, "checks": {"compute.gemm": {"rules": [RULE]}}})
+
+    assert 1 == len(made.checks["compute.gemm"].rules)
+
+
+@pytest.mark.parametrize("name", JUDGED_BY_THE_ENGINE)
+def test_what_the_engine_itself_judges_needs_no_rule(name: str) -> None:
+    """Its options are what it is held to."""
+    made = load({**POLICY, "checks": {name: {"options": {"slow_ratio": 0.5}}}})
+
+    assert () == made.checks[name].rules
