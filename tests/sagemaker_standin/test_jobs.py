@@ -76,6 +76,26 @@ def test_a_container_is_process_1_with_names_of_its_own(cloud: Cloud) -> None:
     assert (addresses, 2) == ([line.split()[0] for line in said[3:]], len(set(addresses)))
 
 
+def test_a_container_has_an_unprivileged_containers_rights(cloud: Cloud) -> None:
+    """No kernel log, no host's log, nothing under /sys or /proc/sys written, Docker's default capabilities, 64 MiB of /dev/shm."""
+    asked = (
+        "ls -d /dev/kmsg /dev/mem /var/log/* /run/log/* 2>/dev/null",
+        "for p in /sys/made /proc/sys/kernel/hostname /sys/fs/cgroup/made; do echo x 2>/dev/null >$p && echo $p written; done",
+        "grep -E 'CapEff|CapBnd' /proc/self/status | tr -s '\\t' ' '",
+        "df -m --output=size /dev/shm | tail -1 | tr -d ' '",
+        "echo $(ls /dev)",
+    )
+    name = cloud.create("unprivileged", *SHELL, 'for line; do sh -c "$line"; done', "sh", *asked)
+    cloud.wait(name)
+
+    assert [
+        "CapEff: 00000000a80425fb",
+        "CapBnd: 00000000a80425fb",
+        "64",
+        "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",
+    ] == _log(cloud, name, "algo-1")
+
+
 def test_the_machine_is_what_identifies_it(cloud: Cloud) -> None:
     """Boot id, GPUs and driver are the simulated machine's, and the same in every job there."""
     words = (

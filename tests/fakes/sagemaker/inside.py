@@ -1,5 +1,9 @@
 """Becomes one training container: namespaces, its own /opt/ml, the fake machine's identity; then the entrypoint.
 
+A SageMaker training container is an unprivileged Docker container, and nothing in it may be easier to read than there: the default
+capabilities alone, a /dev without /dev/kmsg, no log of the host, /sys and /proc/sys read-only, /dev/shm of 64 MiB (moby,
+oci/defaults.go and oci/caps/defaults.go). Docker's seccomp filter and limits of a cgroup are not imitated.
+
 Run by path (`python -I -S inside.py SPEC.json`), so that a host starts in milliseconds: the standard library alone. This
 process stays outside and hands on SIGTERM; its child is process 1 of the container, as under Docker. When either parent
 dies, however it dies, the kernel kills everything inside, and with the last process go the mounts and the network.
@@ -25,8 +29,27 @@ NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x20000000,
     0x40000000,
 )
-PDEATHSIG = 1
-BIND, MOVE, REC, PRIVATE = 4096, 8192, 16384, 1 << 18
+PDEATHSIG, CAPBSET_DROP = 1, 24
+NEWCGROUP = 0x2000000
+READ_ONLY, REMOUNT, BIND, MOVE, REC, PRIVATE = 1, 32, 4096, 8192, 16384, 1 << 18
+# Flags that a remount must repeat (mount(2)): another namespace's are locked.
+KEPT = {"nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024, "nodiratime": 2048, "relatime": 1 << 21}
+# moby, oci/caps/defaults.go; numbers of linux/capability.h: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
+# net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap.
+CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+# moby, oci/defaults.go: MaskedPaths and ReadonlyPaths, and where a host keeps its kernel's log, which no image brings.
+MASKED_FILES = ("/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/sched_debug")
+MASKED_FOLDERS = (
+    "/proc/acpi",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+    "/var/log",
+    "/run/log",
+)
+READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys")
+SHM_BYTES = 64 << 20
 NOT_STARTED, NOT_FOUND = 125, 127  # `docker run`: "the daemon itself" and "command cannot be found"
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -57,7 +80,7 @@ def _leave_the_machine(network: str) -> None:
         with open(network) as namespace:
             _call("setns", namespace.fileno(), NEWNET)
     uid, gid = os.getuid(), os.getgid()
-    _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWPID | (NEWUSER if uid else 0))
+    _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWPID | NEWCGROUP | (NEWUSER if uid else 0))
     if uid:
         for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
             with open(f"/proc/self/{name}", "w") as file:
@@ -76,10 +99,11 @@ def _become(spec: dict[str, Any]) -> None:
             _mount(spec["cache"], "/opt/ml/sagemaker/warmpoolcache", "", BIND)
         _mount(spec["hosts"], "/etc/hosts", "", BIND)
         _mount("proc", "/proc", "proc", 0)
-        _mount("tmpfs", "/dev/shm", "tmpfs", 0)
         if spec["network"]:
             _devices_of_this_network(spec["scratch"])
+        _few_devices(spec["scratch"])
         _identity(spec)
+        _take_away()
         os.chdir(spec["working_directory"])
     except OSError as error:
         os._exit(_cannot(error))
@@ -97,6 +121,46 @@ def _devices_of_this_network(scratch: str) -> None:
     _mount("/sys/fs/cgroup", kept, "", BIND | REC)
     _mount("sysfs", "/sys", "sysfs", 0)
     _mount(kept, "/sys/fs/cgroup", "", BIND | REC)
+
+
+def _few_devices(scratch: str) -> None:
+    """/dev as Docker makes it: without /dev/kmsg, disks and the host's other devices."""
+    new = tempfile.mkdtemp(dir=scratch)
+    _mount("tmpfs", new, "tmpfs", 0)
+    for name in DEVICES:
+        _write(os.path.join(new, name), "")
+        _mount(f"/dev/{name}", os.path.join(new, name), "", BIND)
+    for name in ("pts", "shm"):
+        os.mkdir(os.path.join(new, name))
+    _mount("devpts", os.path.join(new, "pts"), "devpts", 0, "newinstance,ptmxmode=0666")
+    _mount("tmpfs", os.path.join(new, "shm"), "tmpfs", 0, f"size={SHM_BYTES}")
+    for name, target in (("fd", "/proc/self/fd"), ("ptmx", "pts/ptmx")):
+        os.symlink(target, os.path.join(new, name))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        os.symlink(f"/proc/self/fd/{number}", os.path.join(new, name))
+    _mount(new, "/dev", "", MOVE)
+    os.rmdir(new)
+
+
+def _take_away() -> None:
+    """What only the host or a privileged container has. The capabilities are gone with the next exec."""
+    for path in filter(os.path.isdir, MASKED_FOLDERS):
+        _mount("tmpfs", path, "tmpfs", READ_ONLY)
+    for path in filter(os.path.exists, MASKED_FILES):
+        _mount("/dev/null", path, "", BIND)
+    for path in filter(os.path.exists, READ_ONLY_PATHS):
+        _mount(path, path, "", BIND | REC)
+    with open("/proc/self/mountinfo") as file:
+        rows = [line.split() for line in file]
+    for row in rows:
+        place, flags = row[4], sum(KEPT[word] for word in row[5].split(",") if word in KEPT)
+        if any(place == path or place.startswith(f"{path}/") for path in READ_ONLY_PATHS):
+            _mount("none", place, "", BIND | REMOUNT | READ_ONLY | flags)
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        last = int(file.read())
+    for capability in range(last + 1):
+        if capability not in CAPABILITIES:
+            _call("prctl", CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def _identity(spec: dict[str, Any]) -> None:
@@ -143,8 +207,8 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _mount(source: str, target: str, kind: str, flags: int) -> None:
-    _call("mount", source.encode(), target.encode(), kind.encode() or None, flags, None)
+def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    _call("mount", source.encode(), target.encode(), kind.encode() or None, flags, options.encode() or None)
 
 
 def _call(name: str, *arguments: object) -> None:
