@@ -23,6 +23,7 @@ from checks.facts.table import Instance, lacks
 from checks.model import Declared, Profile, Scope, Skip, Value
 from checks.model import Part as Part
 from checks.roster import Roster
+from checks.withheld import needless, required
 
 
 class CatalogError(Exception):
@@ -144,7 +145,9 @@ class Check:
         lacking = lacks(self.part, declared, instance)
         if lacking is not None:
             return lacking
-        if profile not in self.profiles:
+        if needless(self.name, declared):
+            return Skip.KERNEL_LOG_READABLE
+        if profile not in self.profiles and not required(self.name, declared):
             return Skip.NOT_IN_PROFILE
         if declared.nodes < self.min_nodes:
             return Skip.ONE_NODE_DECLARED

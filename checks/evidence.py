@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from checks import clocks, lists, machines
+from checks import clocks, lists, machines, withheld
 from checks.columns import Rows, by_check
 from checks.facts.table import Facts, Instance, lacks
 from checks.localise import PAIRS
@@ -62,33 +62,45 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> Sound:
     subjects = {scope: _subjects(scope, report) for scope in Scope}
     observed = by_check(report.observations)
     sound: dict[str, Rows] = {}
-    required = 0
+    required, unread = 0, set[str]()
     for planned in report.plan:
         rows = observed.pop(planned.check, None) or Rows.of(planned.check, ())
-        line = policy.checks.get(planned.check, CheckPolicy())
+        line = _line(planned.check, policy, report.declared)
         if planned.skip is None:
-            required += _declared_count(planned.scope, report.declared)
+            accepted = _accepted(rows, subjects[planned.scope], report.declared)
+            unread |= accepted
+            required += _declared_count(planned.scope, report.declared) - len(accepted)
             absent = facts.absent(report.declared.instance_type, planned.check)
             findings += _about_subjects(planned, rows, subjects[planned.scope], line)
             sound[planned.check] = _sound(planned, rows.by_subject(), subjects[planned.scope])
-            findings += _about_rows(planned, rows, subjects[planned.scope], line, absent)
+            findings += _about_rows(planned, rows, subjects[planned.scope] - accepted, line, absent)
             findings += lists.judge(planned, sound[planned.check], report.declared, line)
         else:
             findings += _about_subjects(planned, rows, frozenset(), line)
     for check, rows in observed.items():
         findings += [_missing(check, s, TWICE) for s in _twice(rows)]
         findings.append(_missing(check, CLUSTER, "observed, but it is not in the plan"))
+    findings += _about_withheld(report.declared, unread, sound, instance)
     count = sum(map(len, sound.values()))
     return Sound(sound, findings, _coverage(report, sound, Count(count, required)))
 
 
 def allowed(
-    skip: Skip, declared: Declared, profile: Profile, line: CheckPolicy | None, instance: Instance | None
+    check: str,
+    skip: Skip,
+    declared: Declared,
+    profile: Profile,
+    line: CheckPolicy | None,
+    instance: Instance | None,
 ) -> bool:
     """Whether the declaration itself says that the check does not apply.
 
     Without a line the policy asks nothing of the check, so that any part that is truly not declared will do.
     """
+    if skip is Skip.KERNEL_LOG_READABLE:
+        return withheld.needless(check, declared)
+    if withheld.required(check, declared):
+        return lacks(withheld.STAND_INS[check].part, declared, instance) is skip
     if line is None:
         return any(lacks(part, declared, instance) is skip for part in Part)
     if skip is Skip.ONE_NODE_DECLARED:
@@ -155,11 +167,17 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
         if times > 1:
             yield _missing(name, CLUSTER, "planned twice")
     for name in policy.checks:
-        if name not in planned:
+        if name not in planned and not withheld.needless(name, report.declared):
             yield _missing(name, CLUSTER, "the policy asks for this check and the plan lacks it")
+    for name, stand_in in withheld.STAND_INS.items():
+        applies = lacks(stand_in.part, report.declared, instance) is None
+        if applies and withheld.required(name, report.declared) and name not in planned:
+            yield _missing(name, CLUSTER, "it stands in for the kernel log, and the plan lacks it")
     for p in report.plan:
         line = policy.checks.get(p.check)
-        if p.skip is not None and not allowed(p.skip, report.declared, report.profile, line, instance):
+        if p.skip is not None and not allowed(
+            p.check, p.skip, report.declared, report.profile, line, instance
+        ):
             yield _missing(
                 p.check, CLUSTER, f"left out of the plan ({p.skip.value}), against what is declared"
             )
@@ -171,6 +189,34 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
         elif line is None and p.skip is None:
             remedy = f'Add [checks."{p.check}"] with at least one rule to the policy: a line without rules is refused.'
             yield _missing(p.check, CLUSTER, "the policy has no line for this check", remedy)
+
+
+def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
+    """The policy's line; of a check that stands in for the kernel log nothing may be missing, whatever the line says."""
+    line = policy.checks.get(check, CheckPolicy())
+    return replace(line, required=True, accept_skips=()) if withheld.required(check, declared) else line
+
+
+def _accepted(rows: Rows, expected: frozenset[str], declared: Declared) -> frozenset[str]:
+    """The subjects whose check is skipped because the engine withholds the kernel's log."""
+    found = (rows[place] for place in _other_than(rows.columns.outcomes, Outcome.MEASURED))
+    accepted = (
+        row.subject
+        for row in found
+        if row.outcome is Outcome.SKIPPED and withheld.accepts(row.check, row.skip, declared)
+    )
+    return frozenset(accepted) & expected - _twice(rows)
+
+
+def _about_withheld(
+    declared: Declared, unread: set[str], sound: Mapping[str, Rows], instance: Instance | None
+) -> Iterator[Finding]:
+    """One note on the nodes whose kernel log was not read: it changes no answer."""
+    if unread:
+        measured = [name for name in withheld.STAND_INS if sound.get(name)]
+        neuron = bool(instance and instance.neuron_devices)
+        said = withheld.said(len(unread), declared, measured, neuron)
+        yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, said, source=withheld.SOURCE)
 
 
 def _about_subjects(

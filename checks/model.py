@@ -80,6 +80,7 @@ class Skip(str, Enum):
     ONE_NODE_DECLARED = "one node declared"
     ONE_RANK_DECLARED = "one rank declared"
     NOT_IN_PROFILE = "not in this profile"
+    KERNEL_LOG_READABLE = "the kernel log is declared readable, and kernel.* reads it"
     NOT_PERMITTED = "not permitted on this node"
     TOOL_MISSING = "tool not installed on this node"
     PREREQUISITE = "a check that it stands on did not succeed"

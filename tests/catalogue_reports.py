@@ -18,6 +18,7 @@ from checks.localise import PAIRS, REACHABILITY
 from checks.model import (
     CLUSTER,
     Declared,
+    KernelLog,
     Node,
     Observation,
     Outcome,
@@ -48,12 +49,16 @@ def policy_of(instance_type: str) -> Policy:
 
 
 def catalogue_report(
-    instance_type: str, nodes: int, profile: Profile = Profile.STANDARD, peers: bool = True
+    instance_type: str,
+    nodes: int,
+    profile: Profile = Profile.STANDARD,
+    peers: bool = True,
+    kernel_log: KernelLog = KernelLog.READABLE,
 ) -> Report:
     """A report of every planned check; without `peers`, the checks of each pair of nodes are left out of the plan."""
     instance, policy = builtin().instances[instance_type], policy_of(instance_type)
     names = tuple(f"node-{index}" for index in range(nodes))
-    declared = Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1), names)
+    declared = Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1), names, kernel_log)
     plan = tuple(
         line
         for line in catalog.plan(catalog.CATALOG, declared, profile, instance)
@@ -79,9 +84,14 @@ def catalogue_report(
     return Report("catalogue", "one", WHEN, profile, declared, "c" * 64, plan, found, tuple(rows))
 
 
-def expected_report(instance_type: str, nodes: int) -> Report:
+def expected_report(
+    instance_type: str,
+    nodes: int,
+    profile: Profile = Profile.STANDARD,
+    kernel_log: KernelLog = KernelLog.READABLE,
+) -> Report:
     """As `catalogue_report`, with the rates that the facts expect of the type, where they know any."""
-    report = catalogue_report(instance_type, nodes)
+    report = catalogue_report(instance_type, nodes, profile, kernel_log=kernel_log)
     facts, policy = builtin(), default_policy(instance_type)[1]
     known = Known(facts.instances[instance_type], frozenset(), report.declared, facts)
     rows = tuple(_as_expected(row, policy.checks.get(row.check), known) for row in report.observations)

@@ -10,7 +10,7 @@ from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict
 from tasks.render.clean import one_line
 
 NAMED = 6
-WORDS = {Level.PASS: "PASS", Level.WARN: "WARN", Level.FAIL: "FAIL"}
+WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 CANNOT_TELL = "CANNOT TELL"
 _UNREAD = "not measured: "
 _ONE_UNREAD = re.compile(r"(?P<what>.+?) (?P<why>(?:is|has) .*)")
@@ -58,7 +58,7 @@ class Group:
 
     @property
     def word(self) -> str:
-        """WARN, FAIL, or CANNOT TELL where what is missing is evidence."""
+        """WARN, FAIL, CANNOT TELL where what is missing is evidence, or NOTE for what changes no answer."""
         unknown = self.cause is Cause.EVIDENCE and self.level is Level.FAIL
         return CANNOT_TELL if unknown else WORDS[self.level]
 

@@ -15,7 +15,7 @@ def headline(verdict: Verdict, name: str) -> str:
     `name` is the cluster or the gate that the verdict is about.
     """
     opening = f"{WORDS[verdict.answer]} {one_line(name, 80)}"
-    groups = group(verdict.findings)
+    groups = group([finding for finding in verdict.findings if finding.level is not Level.PASS])
     if not groups:
         return f"{opening}: {coverage_text(verdict.coverage)}"
     if verdict.answer is Answer.GO:

@@ -166,7 +166,7 @@ def _cards(verdict: Verdict, beside: Beside) -> list[FindingCard]:
 def _card(
     item: Group, verdict: Verdict, beside: Beside, evidence: tuple[tuple[str, str], ...]
 ) -> FindingCard:
-    tones = {"PASS": "pass", "WARN": "warn", "FAIL": "fail"}
+    tones = {"NOTE": "pass", "WARN": "warn", "FAIL": "fail"}
     return FindingCard(
         tone=tones.get(item.word, "unknown"),
         word=item.word,

@@ -87,12 +87,17 @@ def _case(
     elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
         _add(case, "failure", worst, verdict)
     elif skip or (row is not None and row.outcome is Outcome.SKIPPED):
-        xml.SubElement(case, "skipped", message=one_line(skip or (worst.message if worst else "skipped")))
+        xml.SubElement(case, "skipped", message=one_line(skip or _why(row, worst)))
     elif row is None and worst is None:
         xml.SubElement(case, "error", type=Cause.EVIDENCE.value, message="nothing reported")
     if findings:
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict) for f in findings))
     return case
+
+
+def _why(row: Observation | None, worst: Finding | None) -> str:
+    said = worst.message if worst else row.reason if row else ""
+    return said or "skipped"
 
 
 def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> None:

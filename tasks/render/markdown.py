@@ -202,9 +202,8 @@ def _checks(report: Report, verdict: Verdict) -> str:
     for line in lines:
         if line.planned.skip is not None and line.state is State.SKIPPED:
             continue
-        seen = line.planned.skip.value if line.planned.skip else f"{line.observed} of {line.required}"
         rows.append(
-            (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, seen)
+            (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, line.seen)
         )
     parts = [_table(("Verdict", "Check", "Of each", "Observed"), rows)]
     parts += [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from checks import withheld
 from checks.columns import Rows, by_check
 from checks.model import (
     CLUSTER,
@@ -59,22 +60,35 @@ class Line:
 
 @dataclass(frozen=True)
 class CheckLine:
-    """One planned check over the whole cluster; `seconds` is its longest observation, None without."""
+    """One planned check over the whole cluster; `seconds` is its longest observation, None without.
+
+    `withheld`: on so many nodes the engine withholds what it reads; they are not among the required ones.
+    """
 
     planned: Planned
     state: State
     observed: int
     required: int
     seconds: float | None
+    withheld: int = 0
+
+    @property
+    def seen(self) -> str:
+        """Such as "2 of 2", or why nothing was to be observed."""
+        if self.planned.skip:
+            return self.planned.skip.value
+        whole = f"{self.observed} of {self.required}"
+        more = f"log withheld on {self.withheld}" if self.withheld else ""
+        return ", ".join(part for part in (whole if self.required else "", more) if part)
 
 
 def node_lines(report: Report, verdict: Verdict) -> tuple[Line, ...]:
     """One line a node, declared or reported, the worst first; then one for the cluster if it has findings."""
     said = _by_place(verdict.findings)
-    seen = _measured(report)
+    seen, excused = _measured(report), _excused(report)
     ranks = {node.name: node.rank for node in report.nodes}
     names = [*ranks, *(name for name in report.declared.node_names if name not in ranks)]
-    lines = [_line(report, name, ranks.get(name), said, seen) for name in dict.fromkeys(names)]
+    lines = [_line(report, name, ranks.get(name), said, seen, excused) for name in dict.fromkeys(names)]
     lines.sort(
         key=lambda line: (-line.state, line.rank is not None, -line.findings, line.rank or 0, line.name)
     )
@@ -93,13 +107,17 @@ def check_lines(report: Report, verdict: Verdict) -> tuple[CheckLine, ...]:
         measured[check].update(_measured_of(rows))
     declared = report.declared
     counts = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}
+    excused = Counter(check for check, _ in _excused(report))
     lines = []
     for planned in report.plan:
-        required = 0 if planned.skip else counts[planned.scope]
+        without = excused[planned.check]
+        required = 0 if planned.skip else counts[planned.scope] - without
         observed = len(measured[planned.check])
-        state = _state(of_check[planned.check], planned.skip is not None, observed >= required)
+        left_out = planned.skip is not None or (without > 0 and required == 0)
+        state = _state(of_check[planned.check], left_out, observed >= required)
         # 0.0: another tool says nothing of its time, and a time that nobody took is none.
-        lines.append(CheckLine(planned, state, observed, required, seconds.get(planned.check) or None))
+        took = seconds.get(planned.check) or None
+        lines.append(CheckLine(planned, state, observed, required, took, without))
     return tuple(lines)
 
 
@@ -124,6 +142,7 @@ def _line(
     rank: int | None,
     said: Mapping[str, list[Finding]],
     seen: Mapping[tuple[str, str], set[str]],
+    excused: frozenset[tuple[str, str]],
 ) -> Line:
     mine = said.get(name, [])
     of_check: dict[str, list[Finding]] = defaultdict(list)
@@ -132,6 +151,7 @@ def _line(
     cells = []
     for planned in report.plan:
         skipped = planned.skip is not None or planned.scope is Scope.CLUSTER
+        skipped = skipped or (planned.check, name) in excused
         need = report.declared.ranks_per_node if planned.scope is Scope.RANK else 1
         whole = len(seen.get((name, planned.check), ())) >= need
         cells.append(_state(of_check[planned.check], skipped, whole))
@@ -169,6 +189,17 @@ def _measured(report: Report) -> dict[tuple[str, str], set[str]]:
         for subject in _measured_of(rows):
             seen[node_of(subject), check].add(subject)
     return seen
+
+
+def _excused(report: Report) -> frozenset[tuple[str, str]]:
+    """Check and node where the engine withholds the kernel's log, so that the check may be skipped."""
+    found = by_check(report.observations)
+    rows = (row for check in withheld.READERS if check in found for row in found[check])
+    return frozenset(
+        (row.check, row.subject)
+        for row in rows
+        if row.outcome is Outcome.SKIPPED and withheld.accepts(row.check, row.skip, report.declared)
+    )
 
 
 def _measured_of(rows: Rows) -> Iterator[str]:

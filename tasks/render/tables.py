@@ -5,7 +5,7 @@ The worst comes first, since such tables do not sort; no key is ever absent.
 
 from __future__ import annotations
 
-from checks.model import CLUSTER, Answer, Finding, Report, Verdict
+from checks.model import CLUSTER, Answer, Finding, Level, Report, Verdict
 from tasks.render.bandwidth import Row, bandwidth_rows, sweeps
 from tasks.render.beside import Beside
 from tasks.render.clean import one_line
@@ -26,11 +26,11 @@ def finding_rows(verdict: Verdict) -> Table:
     Evidence that is missing is no PASS, even where no finding says what is missing.
     """
     groups = sorted(gathered(verdict.findings), key=lambda item: -_rank(item))
-    if not groups and verdict.answer is not Answer.GO:
+    clean = all(item.level is Level.PASS for item in groups)
+    if clean and verdict.answer is not Answer.GO:
         return [_row(CANNOT_TELL, "", CLUSTER, "", explanation(verdict), coverage_text(verdict.coverage))]
-    if not groups:
-        return [_row("PASS", "", "cluster", "", NO_FINDING, coverage_text(verdict.coverage))]
-    return [
+    whole = [_row("PASS", "", CLUSTER, "", NO_FINDING, coverage_text(verdict.coverage))] if clean else []
+    return whole + [
         _row(item.word, item.cause.value, item.names, item.where, item.message, remedy_of(item, verdict))
         for item in groups
     ]

@@ -142,12 +142,11 @@ def _checks(report: Report, verdict: Verdict, width: int) -> Table:
         if line.planned.skip is not None and line.state is State.SKIPPED:
             continue
         state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
-        seen = line.planned.skip.value if line.planned.skip else f"{line.observed} of {line.required}"
         took = f"{line.seconds:.1f} s" if line.seconds is not None else ""
-        cells = (Text(one_line(line.planned.check, 60)), state, Text(seen), Text(took))
+        cells = (Text(one_line(line.planned.check, 60)), state, Text(line.seen), Text(took))
         table.add_row(*cells[: len(table.columns)])
     return table
 
 
 def _state(item: Group) -> State:
-    return {"WARN": State.WARN, "FAIL": State.FAIL, "PASS": State.PASS}.get(item.word, State.UNKNOWN)
+    return {"WARN": State.WARN, "FAIL": State.FAIL, "NOTE": State.PASS}.get(item.word, State.UNKNOWN)

@@ -70,7 +70,7 @@ def record_of(
     reused: str = "",
 ) -> Record:
     """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
-    first = verdict.findings[0] if verdict.findings else None
+    first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
     said = "" if first is None else f"{first.level.value} {first.subject}: {first.check}: {first.message}"
     of = verdict.digests
     return Record(

@@ -1,0 +1,76 @@
+"""Where an engine withholds the kernel's log: which checks read it, and which stand in for it (tables).
+
+Whether it is withheld is declared (`Declared.kernel_log`, from the table in tasks/launchers/registry.py). There a check that
+reads the log may be skipped, and each check of STAND_INS that applies to the declared machines is required, in every
+profile, whatever the policy says of skips. Where the log is declared readable nothing of this holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from checks.model import Declared, KernelLog, Part, Skip
+
+READERS = ("kernel.hardware", "kernel.xid", "kernel.sxid")
+# What a container without the log says. A check that ends in any other way is missing evidence as everywhere.
+ACCEPTED = (Skip.NOT_PERMITTED, Skip.TOOL_MISSING)
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """One check: the part that it looks at, and whether it is planned nowhere but where the log is withheld."""
+
+    part: Part
+    only: bool = False
+
+
+STAND_INS: Mapping[str, StandIn] = {
+    "gpu.inventory": StandIn(Part.GPU),
+    "gpu.recovery_action": StandIn(Part.GPU),
+    "gpu.ecc": StandIn(Part.GPU),
+    "gpu.row_remap": StandIn(Part.GPU),
+    "gpu.nvlink": StandIn(Part.NVLINK),
+    "dcgm.health": StandIn(Part.GPU),
+    "dcgm.policy": StandIn(Part.GPU),
+    "neuron.devices": StandIn(Part.NEURON),
+    "neuron.ecc": StandIn(Part.NEURON),
+}
+
+# What the stand-ins cannot show, and who says so. The maintainers of DCGM: Xid 79, 119 and 120 do not reach it, for a
+# limit of NVML's (issue 162); a user's Xid 62 was in the kernel's log alone (issue 235).
+SOURCE = "NVIDIA/DCGM issues 162 and 235 on GitHub"
+CANNOT_SHOW: Mapping[Part, str] = {
+    Part.GPU: "They cannot show SXids, disk errors or what happened before the job, and NVML and DCGM miss Xid 62, 79, "
+    "119 and 120 at times.",
+    Part.NEURON: "They cannot show disk errors, or what happened before the job and left no counter.",
+    Part.ANY: "They cannot show disk errors, machine checks that no counter shows, or what happened before the job.",
+}
+
+
+def required(check: str, declared: Declared) -> bool:
+    """Whether the check stands in for a log that is declared withheld; its part may still not be there."""
+    return declared.kernel_log is KernelLog.WITHHELD and check in STAND_INS
+
+
+def needless(check: str, declared: Declared) -> bool:
+    """Whether the check is there only to stand in for a log that is declared readable."""
+    only = check in STAND_INS and STAND_INS[check].only
+    return only and declared.kernel_log is KernelLog.READABLE
+
+
+def accepts(check: str, skip: Skip | None, declared: Declared) -> bool:
+    """Whether the check may be skipped for this reason because the engine withholds what it reads."""
+    withheld = declared.kernel_log is KernelLog.WITHHELD
+    return withheld and check in READERS and skip in ACCEPTED
+
+
+def said(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) -> str:
+    """The note of a verdict on `nodes` whose log could not be read; `measured` are the stand-ins with an observation."""
+    part = Part.GPU if declared.gpus_per_node else Part.NEURON if neuron else Part.ANY
+    names = ", ".join(measured) or "nothing"
+    where = f"{nodes} of {declared.nodes} nodes" if declared.nodes > 1 else "the node"
+    return (
+        f"The kernel log of {where} could not be read: this launcher's containers have none. "
+        f"Observed in its place: {names}. {CANNOT_SHOW[part]}"
+    )
