@@ -43,6 +43,10 @@ COLUMNS: Mapping[What, tuple[str, str, Better]] = {
 }
 
 
+# From a nanosecond, in which light travels 0.3 m, to a day.
+LEAST_US, MOST_US = 1e-3, 86_400e6
+
+
 @dataclass(frozen=True)
 class Table:
     """The tests of all ranks that have a row, by columns.
@@ -109,9 +113,19 @@ def _fault(row: Observation, ranks: int) -> str:
         return "its lists do not have one entry a test"
     if any(entry[0] == OK and None in entry[1:] for entry in zip(failures, *numbers, strict=True)):
         return "a test that it calls ok lacks a number"
+    for what in (What.LATENCY, What.PAUSE):
+        column = COLUMNS[what][0]
+        measured = [value for said, value in zip(failures, _list(row, column), strict=True) if said == OK]
+        if not all(map(_is_time, measured)):
+            return f"{column} of a test that it calls ok is a time that nobody can have measured"
     if any(type(peer) is not int or not 0 <= peer < ranks for peer in peers):
         return "a peer is no rank of this job"
     return "" if rank_of(row.subject) not in peers else "it is its own peer"
+
+
+def _is_time(value: object) -> bool:
+    """Whether it is a number of microseconds that a message can take."""
+    return isinstance(value, (int, float)) and LEAST_US <= value <= MOST_US
 
 
 def _list(row: Observation, name: str) -> tuple[object, ...]:

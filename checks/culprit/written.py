@@ -14,6 +14,7 @@ from checks.culprit.matrix import Better, Matrix, Part, Span
 from checks.explain.reading import Broken, Table
 from checks.model import LINK
 
+LEAST = 1e-9  # in any unit that a matrix has: less is no rate and no time that a tool can measure
 MOST_NAMES, NAME, SAID = 4096, 253, 4
 NOTHING = ("", "nan", "-", "--", "failed", "fail", "error", "err", "timeout", "none", "null")
 UNTRIED = ("n/a", "na", "#n/a")
@@ -61,7 +62,7 @@ def cell_value(text: str, where: str, better: Better) -> float | None:
     if not _NUMBER.fullmatch(text.strip()):
         raise Broken(f'{where} is "{text.strip()[:40]}", which is no number')
     value = float(text)
-    if not math.isfinite(value) or value < 0 or (value == 0 and better is Better.LOWER):
+    if not math.isfinite(value) or value < 0 or (value < LEAST and (value > 0 or better is Better.LOWER)):
         raise Broken(f"{where} is {text.strip()[:40]}, which nobody can have measured")
     return value or None  # no bytes in a second: nothing came through
 

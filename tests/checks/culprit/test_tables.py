@@ -115,6 +115,7 @@ def _broken() -> dict[str, tuple[str, str]]:
         "a word": (_edited(SQUARE, 2, lambda r: [*r[:4], "fast", *r[5:]]), 'line 3 (ip-10-0-0-12), column ip-10-0-0-14 is "fast"'),
         "a number with a unit": (_edited(SQUARE, 2, lambda r: [*r[:4], "4 GB/s", *r[5:]]), "which is no number"),
         "infinite": (_edited(SQUARE, 2, lambda r: [*r[:4], "1e999", *r[5:]]), "nobody can have measured"),
+        "below all units": (_edited(SQUARE, 2, lambda r: [*r[:4], "1e-320", *r[5:]]), "nobody can have measured"),
         "below zero": (_edited(SQUARE, 2, lambda r: [*r[:4], "-4.0", *r[5:]]), "nobody can have measured"),
         "no latency": (csv_square(NAMES, [[0.0] * 6] * 6, "us"), "nobody can have measured"),
         "a short row": (_edited(SQUARE, 3, lambda r: r[:-1]), "line 4 (ip-10-0-0-13) has 6 fields, it must have 7"),
