@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from checks.culprit.matrix import Better
 from checks.culprit.words import says_better, unit_of, what_of
 from checks.culprit.written import Cell, Ends, Written, cell_value, is_untried, require_names
-from checks.explain.reading import Broken
+from checks.explain.reading import Broken, Part
 
 P2P = re.compile(
     r"^[ \t]*(?P<name>(?:Unidirectional |Bidirectional )?P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)[^\n(]*"
@@ -24,10 +24,14 @@ P2P = re.compile(
 NVBANDWIDTH = re.compile(
     r"^[^\n]*\bGPU\(row\) (?P<arrow><->|->|<-) GPU\(column\)[^\n]*\((?P<unit>GB/s|ns)\)[ \t]*$", re.MULTILINE
 )
+# A copy between a CPU and a GPU while no other runs: the test's name, and the metric of compute.transfer that it is.
+HOST = re.compile(r"^[^\n]*\bCPU\(row\) (?P<arrow>->|<-) GPU\(column\)[^\n]*\(GB/s\)[ \t]*$", re.MULTILINE)
+_HOST_TESTS = {"host_to_device_memcpy": "h2d_gbps", "device_to_host_memcpy": "d2h_gbps"}
 _OTHER = re.compile(r"\b(?:CPU\(row\)|local GPU\(column\))[^\n]*\((?:GB/s|ns)\)[ \t]*$")
 _P2P_OF = ("Unidirectional P2P=Disabled Bandwidth", "Unidirectional P2P=Enabled Bandwidth",
            "Bidirectional P2P=Disabled Bandwidth", "Bidirectional P2P=Enabled Bandwidth",
            "P2P=Disabled Latency", "P2P=Enabled Latency")  # fmt: skip
+_P2P_BEGINS = re.compile(r"^\s*(?:\[P2P |Device: \d|Device=\d|P2P Connectivity Matrix|\*\*\*NOTE)")
 _RUNNING = re.compile(r"^\s*Running (\w*)\.?\s*$")
 _WAIVED = re.compile(r"^\s*Waiv(?:ing|ed)\b:? *(\w*)")
 _SUM = re.compile(r"^\s*SUM (\w+) ([0-9.eE+]+)\s*$")
@@ -36,17 +40,22 @@ _END = re.compile(r"^\s*(?:\d+\s+(?:[\d.]+|N/A)|[A-Z]{3,} |NOTE|Waiv|Additional)
 _TROUBLE = re.compile(
     r"\bASSERT in expression\b|^\s*\[?CUDA_ERROR|\bCuda failure\b|^\s*ERROR\b|Invalid value when checking"
 )
-HOST = "this host"
+THIS_HOST = "this host"
+TRANSFER = "compute.transfer"
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a tool's text holds, what of it could not be read whole, and what is not judged ("name: why")."""
+    """What a tool's text holds, what of it could not be read whole, and what is not judged ("name: why").
+
+    `parts` are what a check of ours would have measured: copies between the host and its GPUs.
+    """
 
     title: str
     written: tuple[Written, ...]
     unread: tuple[str, ...]
     left_out: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
 
 
 def p2p(text: str) -> Found:
@@ -61,19 +70,31 @@ def p2p(text: str) -> Found:
     missing = [wanted for wanted in _P2P_OF if not any(name.startswith(wanted) for name in names)]
     if len(set(names)) < len(names):
         raise Broken("it holds several outputs of p2pBandwidthLatencyTest. Explain them one by one")
-    unread = [f"it holds no matrix {name}: it is cut" for name in missing]
-    unread += _unfinished(lines) if "P2P=Disabled Latency" in names else ()
-    left_out = ("latency CPU: it is the time that the host takes to ask for a copy",) if names else ()
+    begins = any(
+        map(_P2P_BEGINS.match, lines)
+    )  # a text that begins as the tool's does was cut where a matrix is missing
+    unread = [f"it holds no matrix {name}: it is cut" for name in missing if begins]
+    unread += _unfinished(lines) if begins and "P2P=Disabled Latency" in names else ()
+    left_out = ["latency CPU: it is the time that the host takes to ask for a copy"] if names else []
+    left_out += [] if begins else [f"{name}: this excerpt does not hold it" for name in missing]
     gpus = len(written[0].names) if written else 0
     return Found(
-        f"p2pBandwidthLatencyTest of {gpus} GPUs", tuple(written), (*unread, *_troubles(lines)), left_out
+        f"p2pBandwidthLatencyTest of {gpus} GPUs",
+        tuple(written),
+        (*unread, *_troubles(lines)),
+        tuple(left_out),
     )
+
+
+def host_metric(test: str) -> str:
+    """What a test of copies between CPUs and GPUs measures of compute.transfer: "h2d_gbps"; "" for every other test."""
+    return _HOST_TESTS.get(test.rpartition("_")[0], "")
 
 
 def nvbandwidth(text: str) -> Found:
     """nvbandwidth's text. Raises Broken."""
     lines, written, left_out, unread = text.splitlines(), list[Written](), list[str](), list[str]()
-    running = ""
+    running, copies, gpus = "", list[Copies](), 0
     for number, line in enumerate(lines):
         if found := _RUNNING.match(line):
             unread += [f"{running} shows no result"] if running else []
@@ -84,7 +105,15 @@ def nvbandwidth(text: str) -> Found:
             written.append(_written(name, found["unit"], rows, found["arrow"]))
             if not _sum_fits(lines, number + 2 + len(rows), rows, name) and any(map(_SUM.match, lines)):
                 unread.append(f"{name}: the sum below it is missing: it is cut")
-            running = ""
+            running, gpus = "", max(gpus, len(rows))
+        elif HOST.match(line) and (metric := host_metric(running)):
+            rows = _host_block(lines, number + 1, running)
+            if not _sum_fits(lines, number + 2 + len(rows), rows, running):
+                unread.append(f"{running}: the sum below it is missing: it is cut")
+            copies.append(Copies(metric, running, rows))
+            running, gpus = "", max(gpus, len(rows[0].cells))
+        elif not running and HOST.match(line):
+            unread.append(f"line {number + 1}: the name of the test whose matrix this is is missing")
         elif _OTHER.search(line):
             left_out.append(f"nvbandwidth {running or line.strip()}: it is not between two GPUs")
             running = ""
@@ -95,18 +124,20 @@ def nvbandwidth(text: str) -> Found:
     unread += [f"{running} shows no result"] if running else []
     if not text.endswith("\n") and lines and not _END.match(lines[-1]):
         unread.append(f"it ends within line {len(lines)}: {lines[-1].strip()[:80]}")
-    gpus = max((len(one.names) for one in written), default=0)
-    return Found(f"nvbandwidth of {gpus} GPUs", tuple(written), (*unread, *_troubles(lines)), tuple(left_out))
+    title, rest = f"nvbandwidth of {gpus} GPUs", (*unread, *_troubles(lines))
+    return Found(title, tuple(written), rest, tuple(left_out), tuple(map(part_of, copies)))
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
+    """One row of a matrix: where it stands (0 in JSON), whose it is, and its cells as text."""
+
     number: int
     name: str
     cells: tuple[str, ...]
 
 
-def _block(lines: Sequence[str], start: int, name: str) -> tuple[_Line, ...]:
+def _block(lines: Sequence[str], start: int, name: str) -> tuple[Line, ...]:
     """The rows below a title: as many as the line of names below it has, numbered alike. Raises Broken."""
     if start >= len(lines):
         raise Broken(f"{name}: it ends before the matrix")
@@ -121,19 +152,61 @@ def _block(lines: Sequence[str], start: int, name: str) -> tuple[_Line, ...]:
         if fields[:1] != [column] or len(fields) != len(columns) + 1:
             said = f"must be the row of GPU {column}, with {len(columns)} cells"
             raise Broken(f"line {start + place + 1}, {name}: {said}")
-        rows.append(_Line(start + place + 1, f"GPU {column}", tuple(fields[1:])))
+        rows.append(Line(start + place + 1, f"GPU {column}", tuple(fields[1:])))
     return tuple(rows)
 
 
-def _written(name: str, unit: str, rows: Sequence[_Line], arrow: str) -> Written:
+@dataclass(frozen=True)
+class Copies:
+    """One test's copies between each CPU (a row) and each GPU (a column), as a metric of compute.transfer."""
+
+    metric: str
+    name: str
+    rows: tuple[Line, ...]
+
+
+def _host_block(lines: Sequence[str], start: int, name: str) -> tuple[Line, ...]:
+    """The rows of CPUs below a line that counts the GPUs. Raises Broken."""
+    columns = lines[start].split() if start < len(lines) else []
+    if not columns or columns != [str(place) for place in range(len(columns))]:
+        raise Broken(f"line {start + 1}, {name}: the line that names the GPUs is missing")
+    rows: list[Line] = []
+    for number, line in enumerate(lines[start + 1 :], start + 2):
+        fields = line.split()
+        if not fields or not fields[0].isdigit():
+            break
+        if fields[0] != str(len(rows)) or len(fields) != len(columns) + 1:
+            raise Broken(
+                f"line {number}, {name}: must be the row of CPU {len(rows)}, with {len(columns)} cells"
+            )
+        rows.append(Line(number, f"CPU {len(rows)}", tuple(fields[1:])))
+    if not rows:
+        raise Broken(f"line {start + 2}, {name}: it ends before the matrix")
+    return tuple(rows)
+
+
+def part_of(copies: Copies) -> Part:
+    """A value for each CPU and GPU, row by row, each with its line. Raises Broken."""
+    cells = [
+        (cell_value(text, f"line {row.number} ({row.name}), column {place},", Better.HIGHER), row, place)
+        for row in copies.rows
+        for place, text in enumerate(row.cells)
+    ]
+    said = "\n".join(
+        f"{row.number}: {row.name}, GPU {place}: {row.cells[place]} GB/s" for _, row, place in cells
+    )
+    return Part(TRANSFER, {copies.metric: tuple(value for value, _, _ in cells)}, {copies.metric: said}, said)
+
+
+def _written(name: str, unit: str, rows: Sequence[Line], arrow: str) -> Written:
     names, words = tuple(row.name for row in rows), f"{name} {unit}"
     better = says_better(unit) or Better.HIGHER
     cells = tuple(_cells(rows, names, arrow, better))
     what = what_of(unit)
-    return Written(name, unit_of(words), what, better, names, cells, Ends(dict.fromkeys(names, HOST)))
+    return Written(name, unit_of(words), what, better, names, cells, Ends(dict.fromkeys(names, THIS_HOST)))
 
 
-def _cells(rows: Sequence[_Line], names: Sequence[str], arrow: str, better: Better) -> Iterator[Cell]:
+def _cells(rows: Sequence[Line], names: Sequence[str], arrow: str, better: Better) -> Iterator[Cell]:
     for row in rows:
         for column, text in zip(names, row.cells, strict=True):
             if row.name != column and not is_untried(text):
@@ -142,7 +215,7 @@ def _cells(rows: Sequence[_Line], names: Sequence[str], arrow: str, better: Bett
                 yield Cell(source, target, value, row.number)
 
 
-def _sum_fits(lines: Sequence[str], at: int, rows: Sequence[_Line], name: str) -> bool:
+def _sum_fits(lines: Sequence[str], at: int, rows: Sequence[Line], name: str) -> bool:
     """Whether a sum stands below the matrix: that of its cells, but for what rounding loses. Raises Broken."""
     found = next((_SUM.match(line) for line in lines[at : at + 2] if _SUM.match(line)), None)
     if found is None:

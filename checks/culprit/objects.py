@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checks.culprit.gpumatrices import HOST, Found
+from checks.culprit.gpumatrices import THIS_HOST, Copies, Found, Line, host_metric, part_of
 from checks.culprit.matrix import Better
 from checks.culprit.sheet import SOURCES, TARGETS, better_word, long_form
 from checks.culprit.words import better_of, says_better, unit_of, what_of
 from checks.culprit.written import Cell, Ends, Written, cell_value, is_untried, require_names
 from checks.decode import DecodeError, nearest, parse_json
-from checks.explain.reading import Broken, NotRecognised
+from checks.explain.reading import Broken, NotRecognised, Part
 
 MOST_BYTES = 64 << 20
 KEYS = ("names", "values", "tests", "what", "unit", "better", "nodes", "rails", "switches")
@@ -158,6 +158,7 @@ def _text(cell: object) -> str:
 def _nvbandwidth(value: Mapping[str, object]) -> Found:
     """Its matrices between GPUs; a failed test leaves an entry that says Running, and an error beside it."""
     cases, written, unread, left_out = value.get("testcases"), list[Written](), list[str](), list[str]()
+    parts: list[Part] = []
     if not isinstance(cases, list):
         raise Broken("nvbandwidth has no list of testcases")
     if value.get("error"):
@@ -168,13 +169,24 @@ def _nvbandwidth(value: Mapping[str, object]) -> Found:
         name, status, said = (
             str(case.get(key, ""))[:120] for key in ("name", "status", "bandwidth_description")
         )
-        if "GPU(row)" not in said and not name.startswith("device_to_device"):
+        if (metric := host_metric(name)) and status == "Passed":
+            parts.append(part_of(_copies(name, metric, case.get("bandwidth_matrix"))))
+        elif "GPU(row)" not in said and not name.startswith("device_to_device"):
             left_out.append(f"nvbandwidth {name}: it is not between two GPUs")
         elif status != "Passed":
             unread.append(f"{name}: its status is {status or 'not said'}")
         else:
             written.append(_of_case(name, said, case.get("bandwidth_matrix")))
-    return Found("nvbandwidth as JSON", tuple(written), tuple(unread), tuple(left_out))
+    return Found("nvbandwidth as JSON", tuple(written), tuple(unread), tuple(left_out), tuple(parts))
+
+
+def _copies(name: str, metric: str, matrix: object) -> Copies:
+    rows = matrix if isinstance(matrix, list) else []
+    if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
+        raise Broken(f"{name}: its bandwidth_matrix has no whole rows")
+    return Copies(
+        metric, name, tuple(Line(0, f"CPU {at}", tuple(map(_text, row))) for at, row in enumerate(rows))
+    )
 
 
 def _of_case(name: str, said: str, matrix: object) -> Written:
@@ -183,5 +195,5 @@ def _of_case(name: str, said: str, matrix: object) -> Written:
     better = better_of(said, None)
     rows = _rows(matrix, names)
     turned = [list(column) for column in zip(*rows, strict=True)] if "<- GPU(column)" in said else rows
-    cells, ends = _cells(turned, names, better), Ends(dict.fromkeys(names, HOST))
+    cells, ends = _cells(turned, names, better), Ends(dict.fromkeys(names, THIS_HOST))
     return Written(name, unit_of(said), what_of(said), better, names, cells, ends)

@@ -18,7 +18,7 @@ FORMS = "CSV or JSON of names and numbers, nor a matrix of p2pBandwidthLatencyTe
 
 def detect(text: str) -> bool:
     """Whether it is one of the forms, by its beginning, or by the titles of the tools' matrices."""
-    if gpumatrices.P2P.search(text) or gpumatrices.NVBANDWIDTH.search(text):
+    if any(form.search(text) for form in (gpumatrices.P2P, gpumatrices.NVBANDWIDTH, gpumatrices.HOST)):
         return True
     return objects.looks_like(text) if text.lstrip()[:1] in ("{", "[") else sheet.looks_like(text)
 
@@ -31,16 +31,19 @@ def read(text: str, asked: Asked) -> Reading:
         raise Broken(str(error)) from error
     tables = tuple(table for one in found.written for table in tables_of(one))
     unread = [*found.unread, *(line for one in found.written for line in untested(one))]
-    if not tables:
+    if not tables and not found.parts:
         unread.append("it holds no test between two parts")
-    title = f"{found.title}, {_counted(found.written, tables)}"
-    return Reading(Kind.MATRIX, title, (), tuple(unread), tables, found.left_out)
+    copies = sum(
+        len(values) for part in found.parts for values in part.metrics.values() if isinstance(values, tuple)
+    )
+    counted = _counted(found.written, tables) if tables else f"{copies} copies between host and GPUs"
+    title = f"{found.title}, {counted}"
+    return Reading(Kind.MATRIX, title, found.parts, tuple(unread), tables, found.left_out)
 
 
 def _found(text: str, asked: Asked) -> Found:
-    is_p2p, is_nvbandwidth = (
-        form.search(text) is not None for form in (gpumatrices.P2P, gpumatrices.NVBANDWIDTH)
-    )
+    is_p2p = gpumatrices.P2P.search(text) is not None
+    is_nvbandwidth = any(form.search(text) for form in (gpumatrices.NVBANDWIDTH, gpumatrices.HOST))
     if is_p2p and is_nvbandwidth:
         raise Broken(
             "it holds the output of p2pBandwidthLatencyTest and of nvbandwidth. Explain them one by one"

@@ -77,8 +77,8 @@ _FORMS = tuple(
         (
             "checks.culprit.tables",
             "nvbandwidth",
-            "GPU(row)",
-            r"\bGPU\(row\) \S+ GPU\(column\)[^\n]*\)[ \t]*$",
+            "(row)",
+            r"\b[CG]PU\(row\) \S+ GPU\(column\)[^\n]*\)[ \t]*$",
             True,
         ),
         ("checks.neuron.explain", "neuron-monitor", "_hw_counters", r'"neuron_hw_counters"\s*:', True),

@@ -18,6 +18,7 @@ from checks.nccl.transport import crosses, evidence, measured
 # 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
 LEAST_NETWORK_BYTES = 128 << 20
 SHOWN = 8
+ONE_PROCESS = "only one process's ranks are listed, and the numbers are of more: say with --instance-type and --nodes where they ran"
 UNNAMED = (
     "the output does not name its collective, and its numbers fit several, so that no rate can be held to it: give the command "
     "line that started it (a line such as './all_gather_perf -b 8 -e 4G -g 8') above the output"
@@ -61,6 +62,8 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: Asked, form: str) -> Readin
     if asked.declared and any(not results.collective_of(run) for run in runs):
         unread.append(UNNAMED)
     declared = asked.declared.ranks if asked.declared else None
+    if asked.declared is None and any(map(results.lists_one_process, runs)):
+        unread.append(ONE_PROCESS)
     parts = [Part("nccl.tests", results.metrics(runs, declared), _lines(runs), _shown(runs))]
     instance, nodes = _instance(asked), _nodes(runs, asked)
     logged = bool(found.channels)

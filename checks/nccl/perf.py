@@ -91,6 +91,8 @@ def _read(name: str, said: Said) -> Run:
     why = results.faults(made)
     if not why and said.code != 0 and not (made.failed or (made.footer and made.footer.slow)):
         why = (f"exit code {said.code}, though its footer says that all is well",)
+    if results.lists_one_process(made):
+        why = (*why, "it lists the ranks of one process alone")
     if made.plan is None or made.program != name:
         why = (*why, f"the header is missing, or that of {made.program}")
     if why and not (made.failed and made.rows):  # wrong results are wrong, whatever else is missing

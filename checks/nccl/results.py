@@ -194,7 +194,21 @@ def rows_missing(run: Run) -> int:
 
 def ranks_of(run: Run) -> int:
     """How many ranks took part: as listed, or else as the numbers imply; 0 where nothing tells."""
-    return len(run.ranks) or _implied_ranks(run)
+    return _implied_ranks(run) if lists_one_process(run) else len(run.ranks) or _implied_ranks(run)
+
+
+def lists_one_process(run: Run) -> bool:
+    """Whether it is one process's own output: all its ranks are listed, and the numbers are of more ranks than these.
+
+    Which hosts the others ran on such an output cannot tell.
+    """
+    listed = [rank.rank for rank in run.ranks]
+    if not listed or not run.rows or run.plan is None or len(listed) != run.plan.threads * run.plan.gpus:
+        return False
+    if len({(rank.host, rank.pid) for rank in run.ranks}) > 1 or len(set(listed)) < len(listed):
+        return False
+    ranks = _implied_ranks(run)
+    return ranks > max(len(listed), *listed) and ranks % len(listed) == 0
 
 
 def _best(run: Run, halves: Sequence[Placement]) -> float | None:
@@ -225,7 +239,7 @@ def _unverified(run: Run) -> int:
 
 def _about_ranks(run: Run) -> list[str]:
     found = []
-    listed = len(run.ranks)
+    listed = 0 if lists_one_process(run) else len(run.ranks)
     if listed and sorted(rank.rank for rank in run.ranks) != list(range(listed)):
         found.append(f"the {listed} listed ranks are not 0 to {listed - 1}")
     if listed and run.plan:

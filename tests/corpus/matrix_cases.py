@@ -23,9 +23,11 @@ NVBANDWIDTH = {
     r"^nvbandwidth Version|^Built from": "of which version it is",
     r"^Device ": "a GPU that is there has a row in each matrix",
     r"^Running device_to_device": "the matrix below says what it is itself",
-    r"host_to_device|^0     55\.25|CPU\(row\)": "what is not between two GPUs is not judged, and that is said",
-    r"^SUM ": "it is held to the cells where it is there; the matrix is whole without it",
-    r"^0         1         2         3$": "the one above the host's row; those above the others are missed",
+    **BLANK,
+}
+HOST = {
+    r"^nvbandwidth Version|^Built from|^NOTE|^Waived": "a remark",
+    r"bidirectional|<->|^0 +176|^0$": "what is measured beside other copies is not judged, and that is said",
     **BLANK,
 }
 
@@ -38,6 +40,7 @@ RECORDINGS = [
     _matrix("p2p_4_gpus.txt", Level.PASS, P2P),
     _matrix("p2p_4_gpus_slow_link.txt", Level.FAIL),
     _matrix("nvbandwidth_4_gpus.txt", Level.PASS, NVBANDWIDTH),
+    _matrix("nvbandwidth_host.txt", Level.PASS, HOST),
     _matrix("nodes.csv", Level.PASS),
     _matrix("nodes_slow.csv", Level.FAIL),
     _matrix("nodes_long.csv", Level.PASS),

@@ -46,7 +46,7 @@ def with_latency(report: Report, number: float) -> Report:
     first, *others = report.observations
     column = first.metrics["latency_us"]
     assert isinstance(column, tuple)
-    metrics: dict[str, Value] = {**first.metrics, "latency_us": (number, *column[1:])}  # type: ignore[dict-item]
+    metrics: dict[str, Value] = {**first.metrics, "latency_us": (number, *column[1:])}
     return replace(report, observations=(replace(first, metrics=metrics), *others))
 
 

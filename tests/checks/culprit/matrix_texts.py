@@ -120,5 +120,32 @@ def nvbandwidth(count: int, scale: Value = lambda a, b: 1.0, version: str = "v0.
     return "\n".join(lines)
 
 
+def nvbandwidth_of_host(to_gpus: Sequence[Sequence[float]], to_host: Sequence[Sequence[float]]) -> str:
+    """nvbandwidth of a host without a second GPU to test: a row for each CPU, a column for each GPU."""
+    lines = ["nvbandwidth Version: v0.6", "Built from Git version: v0.6", ""]
+    for test, arrow, rows in (
+        ("host_to_device_memcpy_ce", "->", to_gpus),
+        ("device_to_host_memcpy_ce", "<-", to_host),
+    ):
+        head = "".join(f"{place:10d}" for place in range(len(rows[0])))
+        lines += [f"Running {test}.", f"memcpy CE CPU(row) {arrow} GPU(column) bandwidth (GB/s)", f"  {head}"]
+        lines += [f"{a:2d}" + "".join(f"{value:10.2f}" for value in row) for a, row in enumerate(rows)]
+        lines += ["", f"SUM {test} {sum(map(sum, rows)):.2f}", ""]
+    lines += [
+        "Running host_to_device_bidirectional_memcpy_ce.",
+        "memcpy CE CPU(row) <-> GPU(column) bandwidth (GB/s)",
+    ]
+    lines += [
+        "           0",
+        " 0    176.92",
+        "",
+        "SUM host_to_device_bidirectional_memcpy_ce 176.92",
+        "",
+        "Waived:",
+    ]
+    lines += ["NOTE: The reported results may not reflect the full capabilities of the platform.", ""]
+    return "\n".join(lines)
+
+
 def _text(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)

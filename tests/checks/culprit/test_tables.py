@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from checks.culprit.matrix import Better, Matrix, Span
 from checks.culprit.tables import detect, read
 from checks.explain.reading import Asked, Broken, ExplainError, Kind, Reading
-from tests.checks.culprit.matrix_texts import csv_long, csv_square, nvbandwidth, p2p, rates
+from checks.model import Answer
+from tasks.explaining import explained_text
+from tests.checks.culprit.matrix_texts import (
+    csv_long,
+    csv_square,
+    nvbandwidth,
+    nvbandwidth_of_host,
+    p2p,
+    rates,
+)
+from tests.corpus.case import declared
 
 NAMES = [f"ip-10-0-0-{i}" for i in range(11, 17)]
 VALUES = rates(6, bad=(2,))
@@ -208,7 +218,7 @@ def test_the_tools_of_nvidia_are_read() -> None:
     assert {Span.INSIDE} == {table.matrix.span for one in (six, two) for table in one.tables}
     assert {"GB/s": Better.HIGHER, "us": Better.LOWER} == {t.matrix.unit: t.matrix.better for t in six.tables}
     assert ("latency CPU: it is the time that the host takes to ask for a copy",) == six.left_out
-    assert "nvbandwidth host_to_device_memcpy_ce: it is not between two GPUs" in two.left_out
+    assert [{"h2d_gbps": (55.25,) * 8}] == [part.metrics for part in two.parts]
 
 
 @pytest.mark.parametrize(
@@ -222,6 +232,67 @@ def test_an_arrow_says_who_sends(text: str) -> None:
         assert [("GPU 1", "GPU 3")] * 2 == slow
     else:
         assert pytest.approx(VALUES[4][1], abs=0.006) == _cells(reading.tables[0].matrix)["GPU 1", "GPU 4"]
+
+
+HOST = nvbandwidth_of_host([[55.1, 54.8, 55.0], [46.0, 45.8, 46.1]], [[53.0, 53.2, 52.9]])
+
+
+def test_copies_between_cpus_and_gpus_are_what_compute_transfer_measures() -> None:
+    """Two CPUs and three GPUs are a matrix of 2 x 3; what ran beside other copies is named, and not judged."""
+    reading = read(HOST, Asked())
+    down, up = reading.parts
+
+    assert ((), ()) == (reading.unread, reading.tables)
+    assert (55.1, 54.8, 55.0, 46.0, 45.8, 46.1) == down.metrics["h2d_gbps"]
+    assert (53.0, 53.2, 52.9) == up.metrics["d2h_gbps"]
+    assert ["compute.transfer"] * 2 == [part.check for part in reading.parts]
+    assert any("host_to_device_bidirectional" in said for said in reading.left_out)
+
+
+@pytest.mark.parametrize(
+    ("kind", "slow", "answer"),
+    [("", 1.6, Answer.NO_GO), ("p5.48xlarge", 20.0, Answer.NO_GO), ("", 54.8, Answer.GO)],
+)
+def test_copies_between_cpus_and_gpus_are_judged(kind: str, slow: float, answer: Answer) -> None:
+    """By the narrowest link of all types, and by the declared model's own; the finding names CPU and GPU."""
+    text = nvbandwidth_of_host([[55.1, slow, 55.0]], [[53.0, 53.2, 52.9]])
+    asked = Asked(declared(kind, 1)) if kind else Asked()
+    verdict = explained_text("-", "input", text.encode(), None, None, asked).verdict
+
+    assert answer is verdict.answer, verdict.findings
+    assert answer is Answer.GO or "CPU 0, GPU 1" in verdict.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("     55.10", "", "must be the row of CPU 0"),
+        ("     55.10", "     45.10", "a cell was lost or changed"),
+        (" 1     46.00     45.80     46.10\n", "", "a cell was lost or changed"),
+        ("SUM host_to_device_memcpy_ce 302.80", "", "the sum below it is missing"),
+        ("           0         1         2\n", "", "the line that names the GPUs is missing"),
+    ],
+)
+def test_copies_that_were_cut_are_told(old: str, new: str, said: str) -> None:
+    """The sum below each matrix shows what is missing."""
+    assert HOST.count(old)
+    try:
+        found = " | ".join(read(HOST.replace(old, new, 1), Asked()).unread)
+    except Broken as error:
+        found = str(error)
+
+    assert said in found
+
+
+@pytest.mark.parametrize("which", [0, 3, 4])
+def test_one_matrix_of_p2p_alone_is_judged_and_the_others_are_named(which: int) -> None:
+    """An excerpt without the tool's own beginning is no cut output."""
+    whole = p2p(8).splitlines()
+    starts = [at for at, line in enumerate(whole) if "Matrix (" in line]
+    reading = read("\n".join(whole[starts[which] : starts[which] + 10]) + "\n", Asked())
+
+    assert () == reading.unread and 1 == len(reading.tables)
+    assert 5 == sum("this excerpt does not hold it" in said for said in reading.left_out)
 
 
 def test_nodes_and_rails_are_taken_from_names() -> None:

@@ -8,6 +8,7 @@ from checks.explain.reading import Asked, Broken, Kind, NotRecognised
 from checks.nccl import explain
 from tests.corpus.case import declared
 from tests.corpus.nccl_cases import recorded, without
+from tests.public_inputs import all_reduce
 
 B300 = Asked(declared("p6-b300.48xlarge", 2))
 
@@ -102,3 +103,42 @@ def test_a_number_that_is_no_version_of_nccl_is_broken() -> None:
     """Lines of NCCL that say nothing of a transport prove nothing."""
     with pytest.raises(Broken, match="none that tells"):
         explain.read("a:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n", Asked())
+
+
+def of_one_process(rank: int, rate: float = 233.0, ranks: int = 16) -> str:
+    """What one of 16 processes writes that each list their own rank alone, as old builds and per-rank log files do."""
+    sizes = {size * (1 << 20): rate for size in (128, 256, 512, 1024)}
+    text = all_reduce(hosts=("node-a", "node-b")[: ranks // 8], rates=sizes)
+    return "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if "# " not in line[:2] or " Rank " not in line or f"Rank {rank:2d} " in line
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 5])
+def test_the_output_of_one_rank_of_many_is_read(rank: int) -> None:
+    """Bus over algorithm bandwidth says how many took part; how they were placed the declaration says."""
+    two = Asked(declared("p5.48xlarge", 2))
+    reading = explain.read(of_one_process(rank), two)
+    part = reading.parts[0]
+
+    assert () == reading.unread
+    assert ((16,), (0,)) == (part.metrics["ranks"], part.metrics["ranks_missing"])
+    assert explain.read(of_one_process(rank), Asked()).unread
+
+
+def test_one_rank_of_fewer_than_are_declared_is_named() -> None:
+    """Eight took part, sixteen are declared."""
+    part = explain.read(of_one_process(0, 250.0, 8), Asked(declared("p5.48xlarge", 2))).parts[0]
+
+    assert (8,) == part.metrics["ranks_missing"]
+
+
+def test_a_listing_that_lost_a_rank_is_no_listing_of_one_process() -> None:
+    """It was cut."""
+    text = without("Rank  7")(all_reduce(rates={1 << 27: 250.0, 1 << 28: 250.0}))
+
+    assert any(
+        "ranks are not" in why or "is not that of" in why for why in explain.read(text, Asked()).unread
+    )

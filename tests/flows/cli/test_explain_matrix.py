@@ -48,7 +48,7 @@ def half(a: int, b: int) -> float:
         (csv_square(NAMES, LINK), 1, "matrix: link ip-10-0-0-13<->ip-10-0-0-17: bandwidth between the two"),
         (p2p(8), 0, "P2P=Enabled Latency (P2P Writes): nobody stands out"),
         (p2p(8, half), 1, "FAIL HARDWARE matrix: GPU 3: bandwidth to and from it"),
-        (nvbandwidth(8), 0, "not judged: nvbandwidth host_to_device_memcpy_ce"),
+        (nvbandwidth(8), 0, "held to the policy: compute.transfer (1 rule)"),
         (nvbandwidth(8, half), 1, "also in 1 more matrix"),
         (csv_square(NAMES[:2], rates(2)), 3, "too few pairs to compare"),
         ("\n".join(GOOD.splitlines()[:-1]), 3, "it holds nothing that ip-10-0-0-18 sent"),
