@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from checks.authentication import Op
 from checks.exchange import ExchangeError, Responder, ask
 from checks.place import Station
 from checks.roster import Member
@@ -19,7 +20,7 @@ class Board:
     def __init__(self, station: Station, responder: Responder) -> None:
         self.station, self.responder = station, responder
         self.first = station.roster.members[0]
-        self.gate = station.bundle.gate_id
+        self.access = station.access
 
     def agree(self, barrier: str, objection: str, patience_s: float = 0.0) -> str:
         """Wait for every node at the barrier. Returns the first objection, who is missing, or "".
@@ -55,25 +56,27 @@ class Board:
         deadline = time.monotonic() + self.station.bundle.network_s
         while True:
             try:
-                return ask(member, self.gate, "hello", ASK_S).get("node") == member.name
+                ask(member, self.access, Op.HELLO, ASK_S)
             except ExchangeError:
                 if time.monotonic() + RETRY_S > deadline:
                     return False
                 time.sleep(RETRY_S)
+            else:
+                return True
 
     def put(self, key: str, value: str, deadline: float) -> str:
         """Leave a note, trying until the deadline: the first node may still be starting. Returns why not, or ""."""
         if self.station.node_rank == 0:
-            return "" if self.responder.put(key, value) else "the board is full"
+            return self.responder.put(key, value).value
         while True:
             try:
-                said = ask(self.first, self.gate, "put", ASK_S, key=key, value=value)
+                said = ask(self.first, self.access, Op.PUT, ASK_S, key=key, value=value)
             except ExchangeError as error:
                 if time.monotonic() + RETRY_S < deadline:
                     time.sleep(RETRY_S)
                     continue
                 return f"{self.station.node} does not reach {self.first.name}: {error}"
-            return "" if said.get("ok") else "the board is full"
+            return "" if said.get("ok") is True else str(said.get("why"))
 
     def get(self, key: str, deadline: float) -> str | None:
         """A note, waited for until the deadline; None where there is none or the first node does not answer."""
@@ -82,7 +85,7 @@ class Board:
         while (left := deadline - time.monotonic()) > 0:
             wait = min(left, ASK_S)
             try:
-                said = ask(self.first, self.gate, "get", wait + ASK_S, key=key, wait_ms=int(wait * 1000))
+                said = ask(self.first, self.access, Op.GET, wait + ASK_S, key=key, wait_ms=int(wait * 1000))
             except ExchangeError:
                 time.sleep(min(RETRY_S, left))
                 continue

@@ -18,12 +18,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checks.facts.table import Instance, lacks
 from checks.model import Declared, Profile, Scope, Skip, Value
 from checks.model import Part as Part
 from checks.roster import Roster
 from checks.withheld import needless, required
+
+if TYPE_CHECKING:
+    from checks.exchangekey import Access
 
 
 class CatalogError(Exception):
@@ -78,6 +82,7 @@ class RankPlace:
 class Context:
     """What a check may know: what is declared, who the peers are, and where it runs.
 
+    `access` is what it needs to speak with peers.
     `options` holds the profile's numbers for this check (see checks.profiles). `place` is set for rank checks,
     whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is
     a folder of the node's own. `instance` is the declared type's row, None where the table has none. `before` is
@@ -85,7 +90,7 @@ class Context:
     A group check that measured calls `lose_group` with the reason where none after it can use the group.
     """
 
-    gate: str
+    access: Access
     catalogue: str
     declared: Declared
     profile: Profile

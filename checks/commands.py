@@ -177,6 +177,8 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 def _gate(arguments: argparse.Namespace) -> int:
     from checks import gate
+    from checks.exchangekey import NoKey, require_removable
+    from checks.place import PlaceError
     from checks.refusal import Refusal
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
@@ -184,6 +186,10 @@ def _gate(arguments: argparse.Namespace) -> int:
         say("checks gate: no command. Give it after --.")
         return EXIT_REJECTED
     station, token = _station(arguments), attempt()
+    try:
+        require_removable(station.key_path)
+    except NoKey as error:
+        raise PlaceError(str(error)) from error
     terms = gate.Terms(arguments.confirm, arguments.pooled, 0.0 if arguments.observe else arguments.ask_s)
     try:
         answer = gate.gate(station, token, arguments.out, terms)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks import exchangekey
 from checks.board import Board
 from checks.bundle import Pass, PassedNode
 from checks.confirm import claim, confirm_here, twice
@@ -34,6 +35,7 @@ from checks.say import say
 from checks.verdict import decide
 
 LINGER_S = 5.0
+KEY_FD = "{key_fd}"
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,10 @@ def gate(station: Station, attempt: str, out: Path, terms: Terms) -> Go | Refusa
 
 
 def start(station: Station, attempt: str, out: Path, command: Sequence[str], go: Go) -> None:
-    """Say so in out/<attempt>/started/<node> and become the command. Raises OSError.
-    {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in.
+    """Say so in out/<attempt>/started/<node> and become the command, which finds no key. Raises OSError.
+
+    {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in. {key_fd} is a descriptor from which a
+    command of ours that speaks between nodes reads a key of its own.
     """
     roster, declared = station.roster, station.bundle.declared
     values = {
@@ -85,6 +89,8 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
         "master_port": str(roster.rendezvous_port),
         "python": sys.executable,
     }
+    if any(KEY_FD in word for word in command):
+        values["key_fd"] = str(_handed_over(station.mpi_key))
     argv = [_fill(word, values) for word in command]
     environment = {
         **os.environ,
@@ -92,6 +98,8 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
         **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
     }
     working = environment.pop("PRELAUNCH_WORKING_FOLDER", "")
+    environment.pop(exchangekey.VARIABLE, None)
+    exchangekey.remove(station.key_path)
     write_whole(out / attempt / "started" / station.node, b"")
     if working:  # the agent runs the checks elsewhere
         os.chdir(working)
@@ -212,6 +220,15 @@ def _leave_together(station: Station, responder: Responder, pass_path: Path) -> 
                 EXIT_CANNOT_TELL, f"cannot_tell: {member.name}: it did not see every pass token in time"
             )
     return Go(pass_path)
+
+
+def _handed_over(key: bytes) -> int:
+    """A pipe that holds the key, open in the command: it is read once, and is neither in argv nor in the environment."""
+    reading, writing = os.pipe()
+    os.write(writing, key)
+    os.close(writing)
+    os.set_inheritable(reading, True)
+    return reading
 
 
 def _fill(word: str, values: dict[str, str]) -> str:

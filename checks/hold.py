@@ -7,6 +7,7 @@ from pathlib import Path
 
 from checks import asked
 from checks.asked import Answered, Word
+from checks.authentication import Op
 from checks.board import Board
 from checks.decode import DecodeError
 from checks.exchange import ExchangeError, ask
@@ -87,7 +88,7 @@ class _Peers:
         # The first host keeps the board, so it looks for all, one at a time; everybody else looks for it.
         self._members = members[1:] if station.node_rank == 0 else members[:1]
         self._names = tuple(member.name for member in members if member.name != station.node)
-        self._gate, self._board, self._first = station.bundle.gate_id, board, station.node_rank == 0
+        self._access, self._board, self._first = station.access, board, station.node_rank == 0
         self._next, self._at = 0, 0.0
         self._silent: dict[str, int] = {}
         self.refusal: Refusal | None = None
@@ -102,12 +103,12 @@ class _Peers:
 
     def _look(self, member: Member) -> None:
         try:
-            note = ask(member, self._gate, "get", HELLO_S, key=f"answered/{member.name}", wait_ms=0).get(
+            note = ask(member, self._access, Op.GET, HELLO_S, key=f"answered/{member.name}", wait_ms=0).get(
                 "value"
             )
             self._silent[member.name] = 0
         except ExchangeError as error:
-            self._silent[member.name] = self._silent.get(member.name, 0) + ("refused" in str(error))
+            self._silent[member.name] = self._silent.get(member.name, 0) + error.refused
             note = None
         if self._first:  # all that the others said lies here
             notes = (self._board.responder.get(f"answered/{name}", 0.0) for name in self._names)

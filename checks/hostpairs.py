@@ -6,8 +6,10 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
+from checks.authentication import Op
 from checks.check import CheckError, Context, Measurement, check
 from checks.exchange import CHUNK_BYTES, PING_BYTES, ExchangeError, connection
+from checks.exchangekey import Access
 from checks.model import Scope
 from checks.neighbours import neighbours
 from checks.roster import Member
@@ -70,7 +72,7 @@ def _probe(peer: Member, context: Context, timeout_s: float) -> _Row:
 def _latency_us(peer: Member, context: Context, timeout_s: float) -> float:
     times: list[float] = []
     message = bytes(PING_BYTES)
-    with connection(peer, context.gate, "ping", timeout_s) as line:
+    with connection(peer, context.access, Op.PING, timeout_s) as line:
         line.answer()
         for _ in range(int(context.options.get("pings", 20))):
             begun = time.perf_counter()
@@ -87,15 +89,15 @@ def _bandwidth_gbps(peer: Member, context: Context, timeout_s: float) -> float:
     A short stream tells how long the others may last; the receiver times them.
     """
     seconds, most = context.options.get("seconds", 0.05), context.options.get("max_bytes", 8 << 20)
-    first = _stream(peer, context.gate, WARM_BYTES, timeout_s)
+    first = _stream(peer, context.access, WARM_BYTES, timeout_s)
     size = int(min(most, max(WARM_BYTES, first * 1e9 * seconds)))
-    return max(_stream(peer, context.gate, size, timeout_s) for _ in range(STREAMS))
+    return max(_stream(peer, context.access, size, timeout_s) for _ in range(STREAMS))
 
 
-def _stream(peer: Member, gate: str, size: int, timeout_s: float) -> float:
+def _stream(peer: Member, access: Access, size: int, timeout_s: float) -> float:
     """GB/s (10^9 bytes) of `size` bytes. Raises ExchangeError if not all of them arrived."""
     chunk = memoryview(bytes(CHUNK_BYTES))
-    with connection(peer, gate, "sink", timeout_s, bytes=size) as line:
+    with connection(peer, access, Op.SINK, timeout_s, bytes=size) as line:
         line.answer()
         sent = 0
         while sent < size:

@@ -4,9 +4,8 @@ Open MPI starts a daemon on each host by ssh. The hosts make keys for this one j
 the workers end when mpirun has ended, with its exit code. Each host's ranks have that host's own environment, so that
 nothing of it travels.
 
-What is trusted: the network between the hosts, until each has the others' keys. Who can answer at a host's address or
-write to the first host's port in these moments could take a host's place. On SageMaker that is the job's VPC, with a
-security group that admits itself alone.
+The public parts travel over the exchange (checks.exchange), under a key that the gate in front of this derived for it, so
+that nobody else on the network can take a host's place.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from checks import sshkeys
+from checks.authentication import Op
 from checks.exchange import ExchangeError, Responder, ask
 from checks.mpihosts import (
     FIRST_TOOLS,
@@ -55,7 +55,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         if not words:
             raise MpiError("there is no command. Give it after --.")
-        place = place_of(os.environ, arguments.nodes, arguments.node_rank, arguments.ranks_per_node)
+        place = place_of(
+            os.environ, arguments.nodes, arguments.node_rank, arguments.ranks_per_node, arguments.key_fd
+        )
         with tempfile.TemporaryDirectory(prefix="prelaunch-mpi-") as name:
             return lead(place, words, Path(name), stop) if place.rank == 0 else serve(place, Path(name), stop)
     except (MpiError, OSError, subprocess.SubprocessError) as error:
@@ -67,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
 
 def lead(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
     """The first host: meet the workers, run mpirun, tell them its exit code."""
-    board = Responder(place.word, place.me.name, "")
+    board = Responder(place.access, "")
     told = EXIT_REFUSED
     try:
         if place.workers:
@@ -193,22 +195,22 @@ def _until_ended(place: Place, sshd: subprocess.Popen[bytes], stop: Stop) -> int
         if stop.at and time.monotonic() - stop.at > GRACE_S:
             raise MpiError("ended by a signal, and the first host told no exit code")
         try:
-            said = ask(place.first, place.word, "get", 2 * ASK_S, key="ended", wait_ms=int(ASK_S * 1000))
+            said = ask(place.first, place.access, Op.GET, 2 * ASK_S, key="ended", wait_ms=int(ASK_S * 1000))
             refused = 0
         except ExchangeError as error:
-            refused += "refused" in str(error)
+            refused += error.refused
             time.sleep(RETRY_S)
             continue
         if isinstance(code := said.get("value"), str) and code.isdigit():
             with suppress(ExchangeError):  # the first host waits for it, and not for long
-                ask(place.first, place.word, "put", ASK_S, key=f"left/{place.me.name}", value="ok")
+                ask(place.first, place.access, Op.PUT, ASK_S, key=f"left/{place.me.name}", value="ok")
             return int(code)
     raise MpiError(f"{place.first.name} is gone, and told no exit code")
 
 
 def _told(place: Place, key: str, value: str, stop: Stop) -> None:
     def tell() -> bool:
-        return ask(place.first, place.word, "put", ASK_S, key=key, value=value).get("ok") is True
+        return ask(place.first, place.access, Op.PUT, ASK_S, key=key, value=value).get("ok") is True
 
     retried(tell, time.monotonic() + MEET_S, stop, f"{place.first.name} does not answer")
 
@@ -217,7 +219,7 @@ def _asked(place: Place, key: str, seconds: float, stop: Stop) -> str | None:
     found: list[str] = []
 
     def look() -> bool:
-        value = ask(place.first, place.word, "get", 2 * ASK_S, key=key, wait_ms=1000).get("value")
+        value = ask(place.first, place.access, Op.GET, 2 * ASK_S, key=key, wait_ms=1000).get("value")
         found.extend([value] if isinstance(value, str) else [])
         return bool(found)
 
@@ -231,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node-rank", type=int, required=True)
     parser.add_argument("--ranks-per-node", type=int, required=True)
     parser.add_argument("--master-addr", help="the roster's first address; it is read from there")
+    parser.add_argument("--key-fd", type=int, help="a descriptor from which the hosts' key is read")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     return parser
 

@@ -6,6 +6,7 @@ MpiError      it cannot be: a tool is missing, or a host; nothing was started. T
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from checks import exchangekey
 from checks.decode import DecodeError, decode, parse_json
 from checks.exchange import ExchangeError
+from checks.exchangekey import Access
 from checks.roster import Member, Roster
 
 RETRY_S = 0.3
@@ -31,12 +34,12 @@ class MpiError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """This host among all, and the word that keeps two jobs apart."""
+    """This host among all, and the key that keeps everybody else out."""
 
     roster: Roster
     rank: int
     ranks_per_node: int
-    word: str
+    access: Access
 
     @property
     def me(self) -> Member:
@@ -69,8 +72,10 @@ class Stop:
             self.child.send_signal(number)
 
 
-def place_of(environment: Mapping[str, str], nodes: int, node_rank: int, ranks_per_node: int) -> Place:
-    """This host by the roster in its environment. Raises MpiError."""
+def place_of(
+    environment: Mapping[str, str], nodes: int, node_rank: int, ranks_per_node: int, key_fd: int | None
+) -> Place:
+    """This host by the roster in its environment; the key is read from `key_fd`, which is closed. Raises MpiError."""
     path = environment.get("PRELAUNCH_ROSTER", "")
     try:
         roster = decode(Roster, parse_json(Path(path).read_bytes(), 1 << 24))
@@ -78,8 +83,25 @@ def place_of(environment: Mapping[str, str], nodes: int, node_rank: int, ranks_p
         raise MpiError(f"PRELAUNCH_ROSTER {path!r} cannot be read: {error}. The launcher sets it.") from error
     if len(roster.members) != nodes or not 0 <= node_rank < nodes:
         raise MpiError(f"node {node_rank} of {nodes} does not fit a roster of {len(roster.members)}.")
-    word = f"mpi-{environment.get('PRELAUNCH_ATTEMPT', '')}"
-    return Place(roster, node_rank, ranks_per_node, word)
+    attempt = environment.get("PRELAUNCH_ATTEMPT", "")
+    key = exchangekey.derived(_key(key_fd, nodes), attempt)  # of another start of the job it opens nothing
+    return Place(roster, node_rank, ranks_per_node, Access(key, roster.members[node_rank].name))
+
+
+def _key(descriptor: int | None, nodes: int) -> bytes:
+    if descriptor is None and nodes == 1:
+        return secrets.token_bytes(exchangekey.SECRET_BYTES)
+    try:
+        with open(-1 if descriptor is None else descriptor, "rb") as file:
+            key = file.read(exchangekey.SECRET_BYTES)
+    except (OSError, ValueError):
+        key = b""
+    if len(key) != exchangekey.SECRET_BYTES:
+        raise MpiError(
+            "--key-fd is no descriptor that holds the key of these hosts. Start this behind `python -m checks gate`, which "
+            "opens it for {key_fd}."
+        )
+    return key
 
 
 def find_tools(wanted: dict[str, str]) -> dict[str, str]:

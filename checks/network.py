@@ -6,8 +6,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from checks.authentication import Op
 from checks.check import Context, Measurement, check
 from checks.exchange import ExchangeError, ask
+from checks.exchangekey import Access
 from checks.model import Scope
 from checks.roster import Member
 
@@ -35,8 +37,8 @@ def reachability(context: Context) -> Measurement:
     roster = context.roster
     peers = [member for member in roster.members if member.name != context.node]
     with ThreadPoolExecutor(max_workers=min(64, len(peers) + 1)) as pool:
-        meeting = pool.submit(_reach, roster.members[0], context.gate, deadline, roster.rendezvous_port)
-        found = list(pool.map(lambda peer: _reach(peer, context.gate, deadline, 0), peers))
+        meeting = pool.submit(_reach, roster.members[0], context.access, deadline, roster.rendezvous_port)
+        found = list(pool.map(lambda peer: _reach(peer, context.access, deadline, 0), peers))
         met = meeting.result()
     return Measurement(
         {
@@ -61,18 +63,16 @@ class _Reply:
     catalogue: str
 
 
-def _reach(peer: Member, gate: str, deadline: float, port: int) -> _Reply:
+def _reach(peer: Member, access: Access, deadline: float, port: int) -> _Reply:
     """Ask until the deadline: a peer may still be starting."""
     while True:
         begun = time.monotonic()
         left = deadline - begun
         try:
-            said = ask(peer, gate, "hello", max(0.1, min(ATTEMPT_S, left)), port)
+            said = ask(peer, access, Op.HELLO, max(0.1, min(ATTEMPT_S, left)), port)
         except ExchangeError as error:
             if time.monotonic() + RETRY_S >= deadline:
                 return _Reply(str(error), None, "")
             time.sleep(RETRY_S)
             continue
-        if said.get("node") != peer.name:
-            return _Reply(f"another node answers there: {said.get('node')!r:.60}", None, "")
         return _Reply("ok", (time.monotonic() - begun) * 1000, str(said.get("catalogue")))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks import exchangekey
 from checks.bundle import Bundle, plan_of
 from checks.check import CatalogError, Check, Context, RankPlace, imported
 from checks.decode import DecodeError, decode, parse_json
+from checks.exchangekey import Access, NoKey, Service
 from checks.facts.shipped import builtin
 from checks.model import Planned
 from checks.policy import CheckPolicy
@@ -27,7 +29,7 @@ class PlaceError(Exception):
 
 @dataclass(frozen=True)
 class Station:
-    """One node's place in one gate."""
+    """One node's place in one gate. `key_path` is the file of the exchange's key, which a single node may lack."""
 
     bundle: Bundle
     bundle_path: Path
@@ -38,6 +40,9 @@ class Station:
     scratch: Path
     checks: tuple[Check, ...]
     plan: tuple[Planned, ...]
+    access: Access
+    mpi_key: bytes = field(repr=False)
+    key_path: Path
 
     def timeout_s(self, check: Check) -> float:
         """The check's deadline: the bundle's, or its own."""
@@ -54,7 +59,7 @@ class Station:
         if check.name in PEER_CHECKS and check.name not in self.bundle.timeouts_s:
             chosen.setdefault("deadline_s", self.bundle.network_s)
         return Context(
-            gate=self.bundle.gate_id,
+            access=self.access,
             catalogue=self.bundle.catalogue,
             declared=self.bundle.declared,
             profile=self.bundle.profile,
@@ -81,7 +86,7 @@ def before_path(scratch: Path, check: str) -> Path:
 
 
 def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path, alone: str = "") -> Station:
-    """Read both files and find the node in the roster. Raises PlaceError.
+    """Read bundle, roster and key, and find the node in the roster. Raises PlaceError.
 
     `alone` is the path of the one check that is wanted: the rest of the catalogue is not imported, nor planned.
     """
@@ -99,8 +104,26 @@ def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path,
             f"{node} of {names} does not fit {bundle.declared.nodes} declared nodes. Correct the roster."
         )
     _same_image(bundle)
+    key_path = exchangekey.file_of(bundle_path)
+    try:
+        secret = exchangekey.load(key_path, len(names))
+    except NoKey as error:
+        raise PlaceError(str(error)) from error
     scratch.mkdir(parents=True, exist_ok=True)
-    return Station(bundle, bundle_path, roster, roster_path, node, names.index(node), scratch, checks, plan)
+    return Station(
+        bundle,
+        bundle_path,
+        roster,
+        roster_path,
+        node,
+        names.index(node),
+        scratch,
+        checks,
+        plan,
+        secret.access(Service.CHECKS, bundle.gate_id, node),
+        secret.access(Service.MPI, bundle.gate_id, node).key,
+        key_path,
+    )
 
 
 def _same_image(bundle: Bundle) -> None:

@@ -67,7 +67,9 @@ def run_beside(
 
 def open_responder(station: Station) -> Responder:
     """This node's responder, listening where the roster says; on the first node at the rendezvous port too."""
-    responder = Responder(station.bundle.gate_id, station.node, catalog.digest(station.checks))
+    responder = Responder(station.access, catalog.digest(station.checks))
+    if station.bundle.declared.nodes == 1:
+        return responder  # nobody would call
     me = station.roster.members[station.node_rank]
     for port in [me.probe_port] + ([station.roster.rendezvous_port] if station.node_rank == 0 else []):
         try:

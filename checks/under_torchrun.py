@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks import bundle as bundles
-from checks import place, rankfiles, ranks, runner
+from checks import exchangekey, place, rankfiles, ranks, runner
 from checks.alone import declare, host_name, read_policy, require_writable, show
 from checks.board import Board
 from checks.bundle import Bundle
@@ -77,6 +77,8 @@ def _bundle(arguments: argparse.Namespace, nodes: int, per_node: int, store: Sto
     """One bundle for all: the first rank makes it, so that every rank judges by the same."""
     if rank == 0:
         store.set("prelaunch/attempt", uuid.uuid4().hex)
+        # Whoever reaches torchrun's store can read it: it is not authenticated (docs/exchange.md).
+        store.set("prelaunch/key", exchangekey.make().decode())
         store.set("prelaunch/bundle", _first_bundle(arguments, nodes, per_node).decode())
     made = bundles.load(store.get("prelaunch/bundle"))
     if made.declared.nodes != nodes or made.declared.ranks_per_node != per_node:
@@ -111,8 +113,10 @@ def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) 
     keys = [f"prelaunch/member/{index}" for index in range(made.declared.nodes)]
     members = tuple(decode(Member, parse_json(store.get(key), 4096)) for key in keys)
     roster = Roster(members, int(store.get("prelaunch/rendezvous")), os.environ.get("GLOO_SOCKET_IFNAME", ""))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = {"bundle.json": bundles.dump(made), "roster.json": dump_plain(roster)}
+    if exchangekey.VARIABLE not in os.environ:
+        files[exchangekey.FILE] = store.get("prelaunch/key")
     for name, data in files.items():
         write_whole(folder / name, data)
     return place.open_station(
@@ -146,6 +150,7 @@ def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path 
         Board(station, responder).linger(runner.LINGER_S)
     finally:
         responder.close()
+        exchangekey.remove(folder / exchangekey.FILE)
     return code
 
 

@@ -28,7 +28,7 @@ TORCHRUN = (
 MPI = (
     "{python}", "-m", "checks.mpi",
     "--nodes", "{nodes}", "--node-rank", "{node_rank}", "--ranks-per-node", "{ranks_per_node}",
-    "--master-addr", "{master_addr}", "--",
+    "--master-addr", "{master_addr}", "--key-fd", "{key_fd}", "--",
 )  # fmt: skip
 # An answer that a person gives in the last second still has to reach nodes that look every few seconds.
 ANSWER_S = 60.0

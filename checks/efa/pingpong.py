@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
+from checks.authentication import Op
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.efa.fabric import Ended, Server, client, domains, provider
 from checks.efa.loopback import LARGEST, SMALL
@@ -127,8 +128,8 @@ def _ports(peer: Member, context: Context, ends: float) -> tuple[int, ...]:
         try:
             said = ask(
                 peer,
-                context.gate,
-                "get",
+                context.access,
+                Op.GET,
                 wait_s + ASK_S,
                 key=_key(peer.name, "ports"),
                 wait_ms=int(wait_s * 1000),
@@ -165,7 +166,7 @@ def _wait_for_predecessor(context: Context, ends: float, servers: Sequence[Serve
         wait_s = min(left, ASK_S)
         try:
             key = _key(before.name, "done")
-            said = ask(me, context.gate, "get", wait_s + ASK_S, key=key, wait_ms=int(wait_s * 1000))
+            said = ask(me, context.access, Op.GET, wait_s + ASK_S, key=key, wait_ms=int(wait_s * 1000))
         except ExchangeError:
             return
         if said.get("value") is not None:
@@ -190,10 +191,10 @@ def _patience_s(context: Context, devices: int) -> float:
 
 def _put(member: Member, context: Context, key: str, value: str) -> None:
     try:
-        ask(member, context.gate, "put", ASK_S, key=key, value=value)
+        ask(member, context.access, Op.PUT, ASK_S, key=key, value=value)
     except ExchangeError:
         return
 
 
 def _key(node: str, what: str) -> str:
-    return f"efa.pingpong/{node}/{what}"
+    return f"efa.pingpong/{what}/{node}"

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from checks.authentication import Op
 from checks.check import CheckError, Context, Measurement, check
 from checks.exchange import PING_BYTES, ExchangeError, connection
+from checks.exchangekey import Access
 from checks.model import Scope
 from checks.net.interfaces import interface_of, mtu_of
 from checks.roster import Member
@@ -54,7 +56,7 @@ def mtu(context: Context) -> Measurement:
     stall_s = context.options.get("stall_s", 2.0)
     deadline = time.monotonic() + context.timeout_s * 0.8
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, len(peers))) as pool:
-        rows = list(pool.map(lambda peer: _probe(peer, context.gate, stall_s, deadline), peers))
+        rows = list(pool.map(lambda peer: _probe(peer, context.access, stall_s, deadline), peers))
     if all(row.interface_mtu is None for row in rows):
         raise CheckError(f"no peer could be probed: {rows[0].failure}")
     return measurement([peer.name for peer in peers], rows)
@@ -110,9 +112,9 @@ def path_mtu(info: bytes, family: int) -> int:
     return int(min(route, segment + HEADERS[socket.AddressFamily(family)] + extra, LARGEST))
 
 
-def _probe(peer: Member, gate: str, stall_s: float, deadline: float) -> Row:
+def _probe(peer: Member, access: Access, stall_s: float, deadline: float) -> Row:
     try:
-        with connection(peer, gate, "ping", _left(stall_s, deadline)) as line:
+        with connection(peer, access, Op.PING, _left(stall_s, deadline)) as line:
             line.answer()
             link = line.link
             device = mtu_of(interface_of(link.getsockname()[0]))
@@ -120,7 +122,7 @@ def _probe(peer: Member, gate: str, stall_s: float, deadline: float) -> Row:
                 return Row("ok", device, path_mtu(_info(link), link.family))
             # What is still unsent would keep the peer waiting: drop it.
             link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        with connection(peer, gate, "ping", _left(stall_s, deadline)) as line:
+        with connection(peer, access, Op.PING, _left(stall_s, deadline)) as line:
             line.answer()
             line.link.sendall(bytes(PING_BYTES))
             if not line.link.recv(PING_BYTES):

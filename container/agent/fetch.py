@@ -1,4 +1,4 @@
-"""Where the bundle (and a pass) comes from: a file, an s3:// object, or SageMaker's input channel.
+"""Where the bundle, the key of the exchange and a pass come from: a file, an s3:// object, or SageMaker's input channel.
 
 FetchError      it is not there or cannot be used; the message says where it was looked for, and the remedy
 `- Missing     it is not there
@@ -9,9 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks import exchangekey
 from checks.bundle import BUNDLE_BYTES, Bundle
 from checks.decode import DecodeError
+from checks.exchangekey import Secret
 from container.agent import s3, sagemaker
+from container.agent.settings import Settings
 
 PASS_BYTES = 1 << 26
 
@@ -32,6 +35,27 @@ def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
         return bundles.load(data), data
     except DecodeError as error:
         raise FetchError(f"the bundle {found} cannot be used: {error}") from error
+
+
+def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Path]:
+    """The key of the exchange and the file that it lies in here, which goes before a command starts. Raises FetchError.
+
+    It is named, or lies beside the bundle, or in our input channel where there is no bundle. What came from S3 is put into
+    `scratch`.
+    """
+    place = settings.exchange_key
+    if not place and settings.bundle:
+        place = f"{settings.bundle.rpartition('/')[0] or '.'}/{exchangekey.FILE}"
+    found = sagemaker.channel_bundles(settings.root)
+    place = place or str((found[0].parent if found else sagemaker.channel(settings.root)) / exchangekey.FILE)
+    try:
+        if nodes == 1 or not s3.is_url(place):
+            return exchangekey.load(Path(place), nodes), Path(place)
+        data = fetch(place, exchangekey.FILE_BYTES)
+        exchangekey.write(scratch / exchangekey.FILE, data)
+        return exchangekey.parse(data, place), scratch / exchangekey.FILE
+    except exchangekey.NoKey as error:
+        raise FetchError(str(error)) from error
 
 
 def fetch(place: str, most: int) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from checks import asked
 from checks.exchange import ExchangeError
+from checks.exchangekey import Service
 from checks.journal import now, write_whole
 from checks.processes import become_subreaper
 from checks.report import dump_plain
@@ -74,12 +75,15 @@ def _live(
         record = replace(record, gate_id=bundle.gate_id if bundle else settings.job or UNKNOWN)
         hosts = places.find(settings, bundle)
         record = replace(record, node=hosts.node)
+        secret, key_path = fetch.fetch_key(settings, len(hosts.names), scratch)
         passed = fetch.fetch(settings.confirm, fetch.PASS_BYTES) if settings.confirm else b""
     except (fetch.FetchError, places.PlaceUnknown) as error:
         return record, None, Ended(EXIT_REJECTED, str(error))
     write_whole(scratch / "bundle.json", data)
     write_whole(scratch / "pass.json", passed)
-    scene = Scene(settings, signals, record.gate_id, bundle, hosts, scratch, bool(settings.confirm))
+    access = secret.access(Service.AGENT, record.gate_id, hosts.node)
+    has_pass = bool(settings.confirm)
+    scene = Scene(settings, signals, record.gate_id, bundle, hosts, scratch, has_pass, access, key_path)
     own = Life(record.attempt, start.own_address(hosts))
     desk = _open_desk(scene, own.address)
     try:
@@ -112,7 +116,9 @@ def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Recor
     agents = tuple(
         start.agent(scene, name, called.members[name].address) for name in hosts.names if name not in absent
     )
-    attempt = Attempt(bundle, record.attempt, hosts.node, hosts.names, agents, desk, called, settings.out)
+    attempt = Attempt(
+        bundle, record.attempt, hosts.node, hosts.names, agents, desk, scene.access, called, settings.out
+    )
     told = outlets.teller.tell if _only_the_log(settings) else lambda: None
     return record, outlets, work.check(scene, attempt, bundle, told)
 
@@ -168,12 +174,12 @@ def _call_roll(scene: Scene, own: Life, desk: Desk) -> Roll:
         found = start.listed_address(hosts, hosts.first)
         return start.agent(scene, hosts.first, found) if found else None
 
-    return roll.answer(first, scene.gate_id, (hosts.node, own), settings.join_s, scene.signals)
+    return roll.answer(first, scene.access, (hosts.node, own), settings.join_s, scene.signals)
 
 
 def _open_desk(scene: Scene, own_address: str) -> Desk:
     hosts = scene.hosts
-    desk = Desk(scene.gate_id, hosts.node, "")
+    desk = Desk(scene.access, "")
     if len(hosts.names) > 1:
         me = start.agent(scene, hosts.node, own_address)
         try:

@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from checks.authentication import Op
 from checks.decode import DecodeError, decode, parse_json
-from checks.exchange import ExchangeError, Responder, ask
+from checks.exchange import ExchangeError, Put, Responder, ask
+from checks.exchangekey import Access
 from checks.report import digest, dump_plain
 from checks.roster import Member
 from container.agent.signals import Signals
@@ -55,11 +57,15 @@ class Roll:
 class Desk(Responder):
     """The agent's own responder. On the first host it keeps the roll; a closed roll takes nobody any more."""
 
-    def put(self, key: str, value: str) -> bool:
-        """Leave a note; false where the roll is closed, or the desk full."""
-        if key.startswith(JOIN) and self.get(ROLL, 0.0) is not None:
-            return False
+    def put(self, key: str, value: str) -> Put:
+        """Leave a note; on a closed roll nobody is put any more."""
+        if key.startswith(JOIN) and ROLL in self.notes:
+            return Put.CLOSED
         return super().put(key, value)
+
+    def replaceable(self, key: str) -> bool:
+        """A host that starts again before the roll is closed takes its own place."""
+        return key.startswith(JOIN)
 
     def close_roll(self, names: tuple[str, ...]) -> Roll:
         """Those that came, in the order of `names`, for everybody to read."""
@@ -83,7 +89,7 @@ def keep(desk: Desk, names: tuple[str, ...], own: tuple[str, Life], join_s: floa
 
 
 def answer(
-    first: Callable[[], Member | None], gate: str, own: tuple[str, Life], join_s: float, signals: Signals
+    first: Callable[[], Member | None], access: Access, own: tuple[str, Life], join_s: float, signals: Signals
 ) -> Roll:
     """Any other host: join, and read the closed roll. Raises NotOnTheRoll.
 
@@ -95,8 +101,8 @@ def answer(
         member = first()
         if member is not None:
             try:
-                ask(member, gate, "put", ASK_S, key=JOIN + name, value=dump_life(life))
-                said = ask(member, gate, "get", 2 * ASK_S, key=ROLL, wait_ms=int(ASK_S * 1000))
+                ask(member, access, Op.PUT, ASK_S, key=JOIN + name, value=dump_life(life))
+                said = ask(member, access, Op.GET, 2 * ASK_S, key=ROLL, wait_ms=int(ASK_S * 1000))
             except ExchangeError as error:
                 why = str(error)
             else:

@@ -37,6 +37,7 @@ class Verb(Enum):
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """`bundle` "" looks in SageMaker's input channels, `upload` "" copies nowhere, `command` () only checks.
+    `exchange_key` "" looks beside the bundle.
 
     `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. The agent
     listens on `port`, the checks on the next one, the rendezvous is the one after. `python` runs the checks, ""
@@ -63,6 +64,7 @@ class Settings:
     node: str = ""
     job: str = ""
     python: str = ""
+    exchange_key: str = ""
     join_s: float = JOIN_S
     grace_s: float = 0.0
     upload_s: float = UPLOAD_S
@@ -106,6 +108,7 @@ def make(
         roster=find("roster"),
         node=find("node"),
         python=find("python"),
+        exchange_key=find("exchange_key"),
         job=environment.get("TRAINING_JOB_NAME", ""),
         join_s=_number("join_s", find("join_s"), JOIN_S),
         grace_s=_number("grace_s", find("grace_s"), 0.0),

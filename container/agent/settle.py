@@ -16,8 +16,10 @@ from pathlib import Path
 
 from checks import report as reports
 from checks.alone import EXIT_CODES
+from checks.authentication import Op
 from checks.bundle import Bundle
 from checks.exchange import ExchangeError, ask
+from checks.exchangekey import Access
 from checks.facts.shipped import builtin
 from checks.journal import now, write_whole
 from checks.merge import merge
@@ -52,6 +54,7 @@ class Attempt:
     names: tuple[str, ...]
     members: tuple[Member, ...]
     desk: Desk
+    access: Access
     roll: Roll
     out: Path
 
@@ -127,22 +130,22 @@ class Settlement:
 
     def _deliver(self, note: str) -> None:
         attempt = self._attempt
-        first, gate = attempt.members[0], attempt.bundle.gate_id
+        first, access = attempt.members[0], attempt.access
         delivered, refused, until = False, 0, time.monotonic() + self._patience_s
         while refused < GONE_AFTER and time.monotonic() < until and not self._hurry.is_set():
             try:
                 if not delivered:
-                    said = ask(first, gate, "put", ASK_S, key=self._key(attempt.node), value=note)
+                    said = ask(first, access, Op.PUT, ASK_S, key=self._key(attempt.node), value=note)
                     delivered = said.get("ok") is True
-                said = ask(first, gate, "get", 2 * ASK_S, key=f"{attempt.token}/verdict", wait_ms=1000)
+                said = ask(first, access, Op.GET, 2 * ASK_S, key=f"{attempt.token}/verdict", wait_ms=1000)
                 refused = 0
             except ExchangeError as error:
-                refused += "refused" in str(error)
+                refused += error.refused
                 time.sleep(POLL_S * 2)
                 continue
             if isinstance(text := said.get("value"), str):
                 self.answer = _read_answer(text)
-                ask_quietly(first, gate, f"{attempt.token}/seen/{attempt.node}")
+                ask_quietly(first, access, f"{attempt.token}/seen/{attempt.node}")
                 return
 
     def _collect(self) -> None:
@@ -180,10 +183,10 @@ class _Missing:
         late = [m for m in self._attempt.members if not delivered(m) and not self._gone(m)]
         for member in late[:8]:
             try:
-                ask(member, self._attempt.bundle.gate_id, "hello", 1.0)
+                ask(member, self._attempt.access, Op.HELLO, 1.0)
                 self._refused[member.name] = 0
             except ExchangeError as error:
-                self._refused[member.name] = self._refused.get(member.name, 0) + ("refused" in str(error))
+                self._refused[member.name] = self._refused.get(member.name, 0) + (error.refused)
         return bool(late) and time.monotonic() < self._until
 
     def _gone(self, member: Member) -> bool:
@@ -219,10 +222,10 @@ def answer_of(verdict: Verdict) -> Answer:
     return Answer(EXIT_CODES[verdict.answer], f"{verdict.answer.value}: {said}"[:900])
 
 
-def ask_quietly(first: Member, gate: str, key: str) -> None:
+def ask_quietly(first: Member, access: Access, key: str) -> None:
     """Leave a note that nothing depends on."""
     try:
-        ask(first, gate, "put", ASK_S, key=key, value="ok")
+        ask(first, access, Op.PUT, ASK_S, key=key, value="ok")
     except ExchangeError:
         return
 

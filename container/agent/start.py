@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks import exchangekey
 from checks.bundle import Bundle
+from checks.exchangekey import Access
 from checks.roster import Member, Roster
 from container.agent import address
 from container.agent.places import Hosts
@@ -37,6 +39,8 @@ class Scene:
     hosts: Hosts
     scratch: Path
     has_pass: bool
+    access: Access
+    key_path: Path
 
 
 def listed_address(hosts: Hosts, name: str) -> str:
@@ -102,12 +106,17 @@ def filled(settings: Settings) -> tuple[str, ...]:
 def environment(
     scene: Scene, token: str, inherited: Mapping[str, str], pool_token: str = ""
 ) -> dict[str, str]:
-    """The container's own, and where this node is. Who starts the job cannot give it a pool's token."""
+    """The container's own, and where this node is. Who starts the job cannot give it a pool's token.
+
+    The checks are told where the key of their exchange lies; a command without checks is not.
+    """
+    bare = scene.settings.verb is Verb.EXEC
     paths = (str(PACKAGES), *inherited.get("PYTHONPATH", "").split(os.pathsep))
     return {
         # Ranks that share a host must not each take all of its cores, as with torchrun.
-        **({"OMP_NUM_THREADS": "1"} if scene.settings.verb is Verb.EXEC else {}),
-        **{key: value for key, value in inherited.items() if key != SHOWN},
+        **({"OMP_NUM_THREADS": "1"} if bare else {}),
+        **{key: value for key, value in inherited.items() if key not in (SHOWN, exchangekey.VARIABLE)},
+        **({} if bare else {exchangekey.VARIABLE: str(scene.key_path.absolute())}),
         **({SHOWN: pool_token} if pool_token else {}),
         "PRELAUNCH_ROSTER": str(scene.scratch / "roster.json"),
         "PRELAUNCH_NODE": scene.hosts.node,

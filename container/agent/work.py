@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from checks import bundle as bundles
+from checks import exchangekey
 from checks.bundle import Bundle
 from checks.decode import DecodeError
 from checks.journal import write_whole
@@ -47,6 +48,7 @@ def execute(scene: Scene, token: str) -> Ended:
     try:
         write_whole(settings.out / token / "started" / scene.hosts.node, b"")
         environment = start.environment(scene, token, os.environ)
+        exchangekey.remove(scene.key_path)
         code = supervise.run(argv, environment, signals, settings.patience_s)
     except OSError as error:
         return Ended(EXIT_CANNOT_TELL, f"the command was not started: {error.filename}: {error.strerror}")

@@ -47,6 +47,8 @@ def bury(folder: JobFolder, keepers: Keepers, state: JobState, why: str) -> Prog
             left.update(end_tree(pid, 0.0, started))
         left.update(end_marked("PRELAUNCH_ATTEMPT", keepers.attempt, 0.0))
     said = [why, *_remove_network(folder)]
+    with suppress(OSError):
+        folder.remove_keys()
     said += [f"these processes cannot be ended: {sorted(left)}"] if left else []
     _collect(keepers)
     known = folder.progress()

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checks import exchangekey
 from checks.processes import alive, start_ticks
 from tasks.launchers.base import JobState, JobStatus
 
@@ -87,6 +88,15 @@ class JobFolder:
         self.hosts = path / "hosts"
         self.shepherd_log = path / "shepherd.log"
         self.life_lock = path / "life"
+
+    def key(self, node: str) -> Path:
+        """Where a node finds the key of the exchange."""
+        return self.nodes / node / exchangekey.FILE
+
+    def remove_keys(self) -> None:
+        """After the job's end. Raises OSError."""
+        for path in self.nodes.glob(f"*/{exchangekey.FILE}"):
+            exchangekey.remove(path)
 
     def exists(self) -> bool:
         """Whether the job was submitted."""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Annotated
 
+from checks import exchangekey
 from checks.decode import Range, Text, nearest
 from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request
 
@@ -113,6 +114,7 @@ def _environment(job: JobSpec, node: str, folder: Path) -> dict[str, str]:
         "PRELAUNCH_NODE": node,
         "PRELAUNCH_ROSTER": str(folder / "roster.json"),
         "PRELAUNCH_ATTEMPT": "{attempt}",
+        exchangekey.VARIABLE: str(folder / "nodes" / node / exchangekey.FILE),
         "PYTHONPATH": ":".join(paths),
     }
     return dict(sorted({**job.environment, **ours}.items()))

@@ -66,7 +66,8 @@ def _be_guard(folder: JobFolder, submission: Submission, shepherd: int) -> int:
     if keepers is None or folder.final():
         return code
     network = _remove_network(submission)
-    said = [f"the shepherd ended early ({_how(code)}) and its nodes with it", *_left(left), *network]
+    keys = _remove_keys(folder)
+    said = [f"the shepherd ended early ({_how(code)}) and its nodes with it", *_left(left), *network, *keys]
     folder.write_progress(Progress(JobState.FAILED, "; ".join(said), keepers.attempt))
     return 1
 
@@ -197,7 +198,7 @@ class Shepherd:
 
     def _finish(self, progress: Progress) -> None:
         """Remove the network, then write the last state, for some seconds where the disk is full."""
-        said = "; ".join([progress.detail, *_remove_network(self.submission)])
+        said = "; ".join([progress.detail, *_remove_network(self.submission), *_remove_keys(self.folder)])
         deadline = time.monotonic() + FINAL_TRIES_S
         while True:
             try:
@@ -215,6 +216,14 @@ def _remove_network(submission: Submission) -> tuple[str, ...]:
         local_network.remove(submission.network)
     except NetworkError as error:
         return (f"its network is still there: {error}",)
+    return ()
+
+
+def _remove_keys(folder: JobFolder) -> tuple[str, ...]:
+    try:
+        folder.remove_keys()
+    except OSError as error:
+        return (f"{error.filename} is still there: {error.strerror}",)
     return ()
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from checks import exchangekey
 from checks.processes import end_tree
 from tasks.launchers.base import LaunchError, Plan
 from tasks.launchers.local_folder import JobFolder, NodeCommand, Submission
@@ -29,8 +30,10 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
         made = JobFolder(staging)
         made.out.mkdir(parents=True)
         made.life_lock.touch()
+        key = exchangekey.make()
         for request in plan.processes:
             (made.nodes / request.node).mkdir(parents=True)
+            exchangekey.write(made.key(request.node), key)
         for name, data in plan.job.files.items():
             (staging / name).write_bytes(data)
         made.write_submission(_submission(plan, folder, options))

@@ -83,13 +83,14 @@ def _rank(chosen: argparse.Namespace) -> None:
     from checks.model import Declared, Profile
     from checks.profiles import options
     from checks.roster import Roster
+    from tests.exchanges import access
 
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     profile = Profile(chosen.profile)
     asked = {name: float(number) for name, _, number in (o.partition("=") for o in chosen.option)}
     context = Context(
-        gate="benchmark",
+        access=access(),
         catalogue="",
         declared=Declared("cpu", chosen.nodes, 0, chosen.ranks),
         profile=profile,

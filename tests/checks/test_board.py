@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks import exchangekey
 from checks.board import Board
 from checks.exchange import Responder
 from checks.place import Station, open_station
@@ -23,6 +24,7 @@ def stations(folder: Path, network_s: float) -> list[Station]:
     bundle = World(2, 1, network_s=network_s).bundle("board")
     members = tuple(Member(name, "127.0.0.1", free_port()) for name in bundle.declared.node_names)
     (folder / "bundle.json").write_bytes(bundles.dump(bundle))
+    (folder / "exchange.key").write_bytes(exchangekey.make())
     (folder / "roster.json").write_bytes(dump_plain(Roster(members, free_port(), "lo")))
     names = bundle.declared.node_names
     return [
@@ -33,7 +35,7 @@ def stations(folder: Path, network_s: float) -> list[Station]:
 @contextmanager
 def board(station: Station, delay_s: float = 0.0) -> Iterator[Board]:
     """A node's board; its responder starts after a delay."""
-    responder = Responder(station.bundle.gate_id, station.node, station.bundle.catalogue)
+    responder = Responder(station.access, station.bundle.catalogue)
     member = station.roster.members[station.node_rank]
     starter = threading.Timer(delay_s, responder.listen, (member.address, member.probe_port))
     starter.start()

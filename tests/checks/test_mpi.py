@@ -20,6 +20,7 @@ from checks.mpihosts import Place
 from checks.report import dump_plain
 from checks.roster import Member, Roster
 from tests.checks.test_exchange import free_port
+from tests.exchanges import access
 
 ROOT = Path(__file__).resolve().parents[2]
 real = pytest.mark.needs("mpirun", "sshd")
@@ -56,10 +57,18 @@ def hosts(
                 "SAID": str(folder),
                 "PATH": (path or {}).get(index, os.environ["PATH"]),
             }
+            reading, writing = os.pipe()
+            os.write(writing, bytes(32))
+            os.close(writing)
             counts = ("--nodes", str(len(found.members)), "--node-rank", str(index), "--ranks-per-node", "2")
-            argv = (sys.executable, "-m", "checks.mpi", *counts, "--master-addr", "127.0.0.1", "--", *words)
+            command = ("--master-addr", "127.0.0.1", "--key-fd", str(reading), "--", *words)
+            argv = (sys.executable, "-m", "checks.mpi", *counts, *command)
             with open(folder / f"log-{index}", "wb") as log:
-                started.append(subprocess.Popen(argv, cwd=ROOT, env=given, stdout=log, stderr=log))
+                made = subprocess.Popen(
+                    argv, cwd=ROOT, env=given, stdout=log, stderr=log, pass_fds=(reading,)
+                )
+            os.close(reading)
+            started.append(made)
         yield started
     finally:
         for process in started:
@@ -163,7 +172,7 @@ def test_the_argv_names_hosts_ranks_and_the_interface(monkeypatch: pytest.Monkey
     monkeypatch.setattr("checks.mpi.shutil.which", lambda name: f"/opt/bin/{name}")
     monkeypatch.setattr("checks.mpi.os.getuid", lambda: 0)
     members = (Member("algo-1", "10.0.0.1", 1), Member("algo-2", "10.0.0.2", 1))
-    place = Place(Roster(members, 2, "eth0"), 0, 8, "mpi-token")
+    place = Place(Roster(members, 2, "eth0"), 0, 8, access())
 
     assert (
         "/opt/bin/mpirun", "--allow-run-as-root",
@@ -178,7 +187,7 @@ def test_the_rendezvous_is_known_to_the_ranks(monkeypatch: pytest.MonkeyPatch) -
     """Unless the job's environment says another one."""
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.setenv("MASTER_PORT", "1234")
-    made = environment(Place(roster(), 1, 1, "mpi-token"))
+    made = environment(Place(roster(), 1, 1, access()))
 
     assert ("127.0.0.1", "1234") == (made["MASTER_ADDR"], made["MASTER_PORT"])
 

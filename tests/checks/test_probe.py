@@ -11,8 +11,11 @@ from checks.check import Check, CheckError, Context, Measurement, Skipped, check
 from checks.model import Declared, Outcome, Profile, Scope, Skip
 from checks.probe import probe
 from checks.roster import Roster
+from tests.exchanges import access
 
-CONTEXT = Context("g", "c", Declared("cpu", 1, 0, 1), Profile.QUICK, "n", 0, Roster((), 1, ""), Path(), 1.0)
+CONTEXT = Context(
+    access("n"), "c", Declared("cpu", 1, 0, 1), Profile.QUICK, "n", 0, Roster((), 1, ""), Path(), 1.0
+)
 
 
 @check("a.b", Scope.NODE, timeout_s=1, metrics=("x",))

@@ -19,6 +19,7 @@ from unittest import mock
 from checks.check import Context, RankPlace, fault_of
 from checks.model import Declared, Profile
 from checks.roster import Roster
+from tests.exchanges import access
 
 ROOT = Path(__file__).parents[2]
 Metrics = Mapping[str, Any]
@@ -33,7 +34,7 @@ def context(
 ) -> Context:
     """One node, named node-0, in profile quick."""
     return Context(
-        gate="gate-test",
+        access=access(),
         catalogue="catalogue",
         declared=Declared("cpu", 1, gpus, place.world_size if place else 1),
         profile=Profile.QUICK,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks import exchangekey
 from checks.catalog import CATALOG
 from checks.check import Check
 from checks.facts.shipped import builtin
@@ -30,6 +31,7 @@ FAKE = Path(__file__).with_name("fake_checks.py")
 GATE = "gate-of-a-container"
 JUDGED = "system.identity"
 TIMEOUT_S = 60.0
+KEY = exchangekey.make()  # every host of one job gets the same
 
 
 def make_bundle(nodes: int = 1, network_s: float = 4.0, stage_s: float = 8.0, judged: bool = True) -> bytes:
@@ -95,8 +97,9 @@ def make_root(folder: Path, bundle: bytes | None, hosts: Sequence[str] = (), cur
     """What SageMaker prepares: the bundle in an input channel, and who takes part."""
     root = folder / f"ml-{current or 'only'}"
     (root / "input" / "config").mkdir(parents=True)
+    (root / "input" / "data" / "prelaunch").mkdir(parents=True)
+    (root / "input" / "data" / "prelaunch" / "exchange.key").write_bytes(KEY)
     if bundle is not None:
-        (root / "input" / "data" / "prelaunch").mkdir(parents=True)
         (root / "input" / "data" / "prelaunch" / "bundle.json").write_bytes(bundle)
     if hosts:
         config = {

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from checks.exchange import Put
 from checks.roster import Member
 from container.agent.roll import Desk, Life, NotOnTheRoll, answer, dump_life, keep, read_roll
 from container.agent.signals import Signals
 from tests.container.agents import GATE, Agent, Ended, fake_python, free_port, make_bundle, make_root
+from tests.exchanges import access
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
@@ -164,7 +166,7 @@ def lives(number: str) -> Life:
 @pytest.fixture
 def desk() -> Desk:
     """The first host's."""
-    return Desk(GATE, "a", "")
+    return Desk(access("a", GATE), "")
 
 
 def test_a_closed_roll_takes_nobody(desk: Desk) -> None:
@@ -172,7 +174,7 @@ def test_a_closed_roll_takes_nobody(desk: Desk) -> None:
     desk.put("join/b", dump_life(lives("1")))
     desk.close_roll(("a", "b"))
 
-    assert not desk.put("join/b", dump_life(lives("2")))
+    assert Put.CLOSED is desk.put("join/b", dump_life(lives("2")))
 
 
 def test_an_open_roll_takes_the_last_life(desk: Desk) -> None:
@@ -211,7 +213,9 @@ def test_a_host_that_is_not_on_the_roll_is_told_why(desk: Desk, number: str | No
     desk.close_roll(("a", "b"))
     try:
         with pytest.raises(NotOnTheRoll, match=said):
-            answer(lambda: Member("a", "127.0.0.1", port), GATE, ("b", lives("1")), 5.0, Signals())
+            answer(
+                lambda: Member("a", "127.0.0.1", port), access("b", GATE), ("b", lives("1")), 5.0, Signals()
+            )
     finally:
         desk.close()
 

@@ -16,6 +16,7 @@ from checks.facts.shipped import builtin
 from checks.model import Cause, Declared, Level, Observation, Profile
 from checks.probe import probe
 from checks.roster import Member, Roster
+from tests.exchanges import access
 
 RECORDINGS_FOLDER = Path(__file__).parents[1] / "recordings"
 
@@ -87,7 +88,7 @@ def context(
 
     members = tuple(Member(f"node-{index}", "127.0.0.1", 1) for index in range(nodes))
     return Context(
-        gate="corpus",
+        access=access(),
         catalogue="",
         declared=declared(instance_type, nodes),
         profile=profile,

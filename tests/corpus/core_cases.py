@@ -22,6 +22,7 @@ from tests.checks.proc_trees import PROC, memory_v2, tree, v2
 from tests.checks.test_exchange import free_port
 from tests.checks.worlds import run_world
 from tests.corpus.case import Case, Sort, context, observed
+from tests.exchanges import access
 
 Observe = Callable[[Path], Sequence[Observation]]
 RANK = RankPlace(0, 0, 1, "cpu")
@@ -89,7 +90,7 @@ def responders(count: int, catalogue: str = "", silent: Sequence[int] = ()) -> I
     opened = []
     try:
         for index, member in enumerate(members):
-            made = Responder("corpus", member.name, "" if index == 0 else catalogue)
+            made = Responder(access(member.name), "" if index == 0 else catalogue)
             opened.append(made)
             if index not in silent:
                 made.listen(member.address, member.probe_port)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.authentication import Op
 from checks.efa import sysfs
 from checks.efa.counters import counters
 from checks.efa.fabric import PROVIDER
@@ -29,6 +30,7 @@ from tests.corpus.efa_cases import (
     UNMEASURABLE,
     Observe,
 )
+from tests.exchanges import access
 from tests.fakes.fabric import COUNTERS, endpoints, install_fabric, make_sysfs
 from tests.fakes.tools import on_path
 
@@ -113,20 +115,22 @@ def ringed(
         install_fabric(tmp_path / "bin", endpoints(DEVICES4[:2]), by_domain)
         if missing:
             (tmp_path / "bin" / missing).unlink()
-        responders = [Responder("corpus", f"node-{index}", "") for index in range(2)]
+        responders = [Responder(access(f"node-{index}"), "") for index in range(2)]
         members = tuple(
             Member(f"node-{index}", "127.0.0.1", listen(responder))
             for index, responder in enumerate(responders)
         )
         if note:
-            ask(members[1], "corpus", "put", 2.0, key="efa.pingpong/node-1/ports", value=note)
+            ask(members[1], access("node-1"), Op.PUT, 2.0, key="efa.pingpong/ports/node-1", value=note)
         options = {**QUICK, "each_s": each_s, "wait_s": 1.0 if alone else 5.0}
         base = replace(context(pingpong, tmp_path, FOUR, 2, options=options), timeout_s=20.0)
         found: dict[int, Observation] = {}
 
         def run(index: int) -> None:
             roster = Roster(members, 1, "lo")
-            made = replace(base, node=f"node-{index}", node_rank=index, roster=roster)
+            made = replace(
+                base, node=f"node-{index}", node_rank=index, roster=roster, access=access(f"node-{index}")
+            )
             found[index] = observed(pingpong, made, f"node-{index}")[0]
 
         with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):

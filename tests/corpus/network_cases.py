@@ -20,6 +20,7 @@ from checks.net.mtu import Row, measurement, mtu
 from checks.net.names import names
 from checks.roster import Member, Roster
 from tests.corpus.case import Case, Sort, context, observed
+from tests.exchanges import access
 
 Observe = Callable[[Path], Sequence[Observation]]
 Answers = Mapping[str, Sequence[str] | int]
@@ -33,7 +34,7 @@ WARN = Level.WARN
 @contextmanager
 def echoing() -> Iterator[int]:
     """A peer whose responder works; its port."""
-    responder = Responder("corpus", "node-1", "")
+    responder = Responder(access("node-1"), "")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

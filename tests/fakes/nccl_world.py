@@ -107,10 +107,11 @@ def _context(check: Any, rank: int, nodes: int, sabotage: str) -> Any:
     from checks.facts.shipped import builtin
     from checks.model import Declared, Profile
     from checks.roster import Roster
+    from tests.exchanges import access
 
     world = 2 * RANKS if sabotage == "two_groups" else RANKS
     return Context(
-        gate="corpus",
+        access=access(),
         catalogue="",
         declared=Declared("p5.48xlarge", nodes, RANKS // nodes, RANKS // nodes),
         profile=Profile.QUICK,

@@ -23,6 +23,7 @@ from checks.probe import probe
 from checks.processes import die_with_parent
 from checks.report import plain
 from checks.roster import Member, Roster
+from tests.exchanges import access
 from tests.survival.world import LOCAL
 
 PAIRS = "collective.pairs"
@@ -67,7 +68,7 @@ def _rank(folder: Path, rank: int, nodes: int, address: str, port: str) -> None:
     names = tuple(f"node-{index}" for index in range(nodes))
     options = profiles.options(PAIRS, Profile.QUICK, LOCAL.checks[PAIRS].options)
     context = Context(
-        "tournament",
+        access(names[rank]),
         "",
         Declared("cpu", nodes, 0, 1, names),
         Profile.QUICK,

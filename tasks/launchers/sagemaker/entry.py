@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from checks import exchangekey
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Work
 from tasks.launchers.sagemaker import places
 from tasks.launchers.sagemaker.limits import at
@@ -21,7 +22,7 @@ FROM_CHANNEL = ("/bin/sh", places.START)
 MOST_CHARACTERS, MOST_ITEMS = 256, 100
 LINE_ENDS = re.compile("[\n\r\x85\u2028\u2029]")
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-OWN_FILES = ("command.json", "prelaunch.tar.gz", "start.sh")
+OWN_FILES = ("command.json", "prelaunch.tar.gz", "start.sh", exchangekey.FILE)
 # Where the check image has the code: a PYTHONPATH of the training's own would hide it.
 IN_IMAGE = "/opt/prelaunch"
 PYTHON = "PRELAUNCH_PYTHON"

@@ -28,7 +28,7 @@ from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.places import bucket_of, key_of, places_of
 from tasks.launchers.sagemaker.reasons import trouble_of
 from tasks.launchers.sagemaker.refusals import Refused, explained
-from tasks.launchers.sagemaker.submit import submit
+from tasks.launchers.sagemaker.submit import remove_key, submit
 
 __all__ = ["Options", "SageMakerLauncher", "launcher"]
 
@@ -55,6 +55,7 @@ class SageMakerLauncher:
         self.keeps_s = float(options.keep_alive_s) if self.placement is Placement.POOLED else None
         self.clients = Clients(options.region, limits, attempts=1)
         self._outputs: dict[str, Output] = {}
+        self._ended: set[str] = set()
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return names_of(nodes)
@@ -98,6 +99,8 @@ class SageMakerLauncher:
 
     def cancel(self, name: str) -> None:
         ending.cancel(self.clients, name, self.poll_s)
+        if JOB_NAME.fullmatch(name):
+            self._remove_key(name)
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
         from tasks.launchers.sagemaker.preflight import look
@@ -138,7 +141,15 @@ class SageMakerLauncher:
         )
         history = (*states.history_of(described), *output.said())
         status = JobStatus(state, detail, seen.attempt, seen.exit_codes, trouble, seen.earlier, history)
-        return _with_ends(status) if state.final else status
+        if not state.final:
+            return status
+        self._remove_key(name)
+        return _with_ends(status)
+
+    def _remove_key(self, name: str) -> None:
+        if name not in self._ended:
+            self._ended.add(name)
+            remove_key(self.clients, places_of(self.options, name).inputs)
 
     def _output(self, name: str) -> Output:
         return self._outputs.setdefault(name, Output(self.clients, places_of(self.options, name)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checks import exchangekey
 from tasks.launchers.sagemaker.options import SageMakerOptions
 
 # "How Amazon SageMaker provides training information": /opt/ml/input/data/<channel>, /opt/ml/output/data.
@@ -58,6 +59,11 @@ class Places:
     def answer(self, attempt: str) -> str:
         """A person's answer to one attempt."""
         return f"{self.answers}/{attempt}.json"
+
+
+def key_in(inputs: str) -> str:
+    """Where the key of the exchange lies, in the input channel of a job."""
+    return f"{inputs}{exchangekey.FILE}"
 
 
 def places_of(options: SageMakerOptions, job: str) -> Places:

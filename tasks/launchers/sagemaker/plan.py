@@ -107,7 +107,7 @@ def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: Entry) 
         },
         "RoleArn": options.role_arn,
     }
-    if entry.files:
+    if entry.files or job.nodes > 1:  # the key of the exchange comes by it
         body["InputDataConfig"] = [_channel(where)]
     output = {"S3OutputPath": where.output}
     body["OutputDataConfig"] = (

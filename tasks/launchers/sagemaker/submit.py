@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from tasks.launchers.base import ApiCall, EngineUnavailable, JobHandle, LaunchRejected, Plan
+from checks import exchangekey
+from tasks.launchers.base import (
+    ApiCall,
+    EngineUnavailable,
+    JobHandle,
+    LaunchError,
+    LaunchRejected,
+    Plan,
+)
 from tasks.launchers.sagemaker.calls import Clients
 from tasks.launchers.sagemaker.describe import Described, describe
-from tasks.launchers.sagemaker.places import CHANNEL, bucket_of, key_of
+from tasks.launchers.sagemaker.places import CHANNEL, bucket_of, key_in, key_of
 from tasks.launchers.sagemaker.refusals import Refused, explained
 from tasks.launchers.sagemaker.requested import AGENT
 
@@ -33,6 +42,8 @@ def submit(clients: Clients, plan: Plan) -> JobHandle:
             found = _upload(clients, call.name, url, data)
             if found is not None:
                 break
+        else:
+            _leave_key(clients, call)
     return _create(clients, call) if found is None else adopted(found, call)
 
 
@@ -86,6 +97,28 @@ def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | N
     return found
 
 
+def _leave_key(clients: Clients, call: ApiCall) -> None:
+    """Make the key of the job's exchange, unless a submit before this one did: hosts may have that one already.
+
+    It is part of no plan, and is encrypted as the bucket's default says: "Amazon S3 now automatically encrypts all new
+    objects" (Amazon S3 User Guide, "Setting default server-side encryption behavior").
+    """
+    for inputs in _channel(call.body):
+        try:
+            _put(clients, key_in(str(inputs)), exchangekey.make(), IfNoneMatch="*")
+        except Refused as refusal:
+            raise explained(refusal) from refusal
+
+
+def remove_key(clients: Clients, inputs: str) -> None:
+    """After the job's end. It opens nothing then, so that whoever may not delete it leaves it there."""
+    url = key_in(inputs)
+    with suppress(Refused, LaunchError):
+        clients.tried(
+            "s3:DeleteObject", lambda: clients.s3.delete_object(Bucket=bucket_of(url), Key=key_of(url))
+        )
+
+
 def _put(clients: Clients, url: str, data: bytes, **condition: str) -> bool:
     """Whether the condition held. Raises Refused, EngineUnavailable."""
     try:
@@ -107,7 +140,7 @@ def _get(clients: Clients, url: str) -> bytes:
     return clients.tried("s3:GetObject", whole)
 
 
-def _channel(body: Mapping[str, Any]) -> object:
+def _channel(body: Mapping[str, Any]) -> list[object]:
     """Where the job's bundle and pass lie."""
     rows = [row for row in body.get("InputDataConfig") or () if row.get("ChannelName") == CHANNEL]
     return [_at(row, ("DataSource", "S3DataSource", "S3Uri")) for row in rows]

@@ -21,19 +21,19 @@ from checks.roster import Member, Roster
 from checks.tool import Said
 from tests.corpus.case import context
 from tests.corpus.efa_traffic_cases import listen
+from tests.exchanges import access
 from tests.fakes.fabric import TABLE, endpoints, install_fabric
 from tests.fakes.tools import on_path
 
 real = pytest.mark.skipif(
     not shutil.which("fi_pingpong"), reason="fi_pingpong is missing (Debian: libfabric-bin)"
 )
-GATE = "corpus"
 
 
 @pytest.fixture
 def pair() -> object:
     """Two nodes' responders on the loopback interface, and their roster."""
-    responders = [Responder(GATE, f"node-{index}", "") for index in range(2)]
+    responders = [Responder(access(f"node-{index}"), "") for index in range(2)]
     members = tuple(Member(f"node-{i}", "127.0.0.1", listen(r)) for i, r in enumerate(responders))
     yield Roster(members, 1, "lo")
     for responder in responders:
@@ -42,7 +42,8 @@ def pair() -> object:
 
 def _at(roster: Roster, rank: int, tmp_path: Path, **options: float) -> Context:
     made = context(pingpong.pingpong, tmp_path, nodes=2, options=options)
-    return replace(made, node=f"node-{rank}", node_rank=rank, roster=roster, timeout_s=30.0)
+    mine = f"node-{rank}"
+    return replace(made, node=mine, node_rank=rank, roster=roster, timeout_s=30.0, access=access(mine))
 
 
 @real
@@ -73,7 +74,7 @@ def test_two_nodes_measure_each_other_over_tcp(
 @real
 def test_a_client_that_finds_no_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real client, where nobody listens."""
-    with_nobody = Responder(GATE, "node-0", "")
+    with_nobody = Responder(access(), "")
     port = listen(with_nobody)
     with_nobody.close()
 

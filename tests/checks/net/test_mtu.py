@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[3]
 PEER = """
 import sys, threading
 from checks.exchange import Responder
-responder = Responder("gate", "node-1", "")
+from tests.exchanges import access
+responder = Responder(access("node-1"), "")
 responder.listen(sys.argv[1], 7001)
 print("ready", flush=True)
 threading.Event().wait(60)
@@ -37,7 +38,7 @@ from checks.probe import probe
 from checks.roster import Member, Roster
 from tests.corpus.case import context
 members = (Member("node-0", sys.argv[1], 1), Member("node-1", sys.argv[2], 7001))
-made = replace(context(mtu, Path("/tmp"), nodes=2, options={"stall_s": 1.0}), gate="gate", roster=Roster(members, 1, ""))
+made = replace(context(mtu, Path("/tmp"), nodes=2, options={"stall_s": 1.0}), roster=Roster(members, 1, ""))
 row = probe(mtu, made, "node-0")
 print(json.dumps({"reason": row.reason, **row.metrics}))
 """

@@ -151,6 +151,7 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
     from checks.check import Context, Measurement, RankPlace, fault_of
     from checks.model import Declared, Profile
     from checks.roster import Roster
+    from tests.exchanges import access
 
     store = TCPStore("127.0.0.1", port, world_size=None, is_master=False)
     dist.init_process_group(
@@ -164,7 +165,7 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
     if world.fragile:
         _make_fragile()
     context = Context(
-        gate="gate-test",
+        access=access(),
         catalogue="catalogue",
         declared=Declared("cpu", world.nodes, 0, world.ranks_per_node),
         profile=Profile.QUICK,
