@@ -21,6 +21,14 @@ def before_this_boot(events: Sequence[Event]) -> str:
     return f"before this boot:\n{account(events)}" if events else ""
 
 
+def still_open(count: int, window_s: float) -> str:
+    """That so many events are counted although they are older than the window; "" for none."""
+    if not count:
+        return ""
+    said = f"{count} of them are older than {window_s / 3600:.0f} h"
+    return f"{said}, and counted: they call for an action, and nothing in the log since then answers it"
+
+
 def lines_of(events: Iterable[Event]) -> str:
     """The lines of a text that events rest on ("17: ..."), each once, at most 40."""
     lines = dict.fromkeys(f"{event.line.number}: {event.line.message[:300]}" for event in events)

@@ -13,7 +13,7 @@ from checks.kernel.answers import Since
 from checks.kernel.catalogue import Need
 from checks.kernel.events import Event
 from checks.kernel.marks import Mark
-from checks.kernel.shown import SINCE_BOOT_S
+from checks.kernel.shown import JITTER_S, SINCE_BOOT_S
 
 # Judgement: one fault's Xids come within seconds; a job that is ended by one takes some minutes at most.
 TOGETHER_S = 300.0
@@ -79,7 +79,7 @@ class Company:
     def __init__(self, ordered: Sequence[Seen]) -> None:
         self._moments: dict[tuple[str, int | None, str], list[float]] = defaultdict(list)
         self._links: dict[tuple[str, str], int] = defaultdict(int)
-        self._marks: dict[tuple[Since, str], list[tuple[int, float]]] = defaultdict(list)
+        self._marks: dict[tuple[Since, str, bool], list[tuple[int, float]]] = defaultdict(list)
         self._bursts: dict[tuple[str, int, str], tuple[int, float]] = {}
         for seen in ordered:
             self._note(seen)
@@ -113,16 +113,22 @@ class Company:
         self._bursts[key] = (times + (seen.moment_s - last_s > BURST_S), seen.moment_s)
 
     def _mark(self, since: Since, whose: str, seen: Seen) -> None:
-        self._marks[since, whose].append((seen.turn, _age(seen, since)))
+        since_boot = _is_since_boot(seen.event.line.age_s)
+        self._marks[since, whose, since_boot].append((seen.turn, _age(seen, since)))
 
     def since(self, seen: Seen) -> Since:
-        """What mends most of what happened after it."""
-        gpu = seen.gpu
+        """What mends most of what happened after it: what stands later in the log, and bears a later stamp of the same clock.
+
+        What comes later in a text, and bears an earlier time, was put there: `cat messages*`, two clocks.
+        """
+        gpu, since_boot = seen.gpu, _is_since_boot(seen.event.line.age_s)
+        if seen.event.line.age_s is None:
+            return Since.NOTHING
         for since, whose in ((Since.REBOOTED, seen.host), (Since.CLEARED, gpu), (Since.RESET, gpu)):
-            later = self._marks.get((since, whose), []) if gpu or since is Since.REBOOTED else []
+            later = self._marks.get((since, whose, since_boot), []) if gpu or since is Since.REBOOTED else []
             first = bisect_left(later, (seen.turn, -math.inf))
-            # What comes later in a text, and bears an earlier time, was put there: `cat messages*`, two clocks.
-            if first < len(later) and later[first][1] <= _age(seen, since) + BURST_S:
+            slack_s = 0.0 if since is Since.REBOOTED else JITTER_S
+            if first < len(later) and later[first][1] - slack_s < _age(seen, since):
                 return since
         return Since.NOTHING
 
@@ -159,12 +165,19 @@ class Company:
         return any(_is_near(self._moments.get((gpu, code, kind.value), ()), seen.moment_s) for kind in kinds)
 
 
+def _is_since_boot(age_s: float | None) -> bool:
+    return age_s is not None and age_s > SINCE_BOOT_S
+
+
 def _age(seen: Seen, since: Since) -> float:
-    """What can be compared of a line's age: a start of the kernel begins its stamps anew."""
+    """What can be compared of a line's age, and is less for what came later; infinite without a stamp.
+
+    A start of the kernel begins its stamps anew: after it they are earlier ones, not later ones.
+    """
     age_s = seen.event.line.age_s
-    if age_s is None or (since is Since.REBOOTED and age_s > SINCE_BOOT_S):
-        return -math.inf
-    return age_s
+    if age_s is None:
+        return math.inf
+    return -age_s if since is Since.REBOOTED and age_s > SINCE_BOOT_S else age_s
 
 
 def _is_near(moments: Sequence[float], moment_s: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from checks.kernel.company import RECOVERY_ACTION, REPEATING, Company, Seen, in_
 from checks.kernel.events import Event
 from checks.kernel.incident import Decision, Incident, graver
 from checks.kernel.marks import MARKS, Mark, branch_of
+from checks.kernel.source import is_old
 from checks.model import Action
 
 OFF_BUS = 79
@@ -43,10 +45,13 @@ IMMEDIATE = {
 }
 
 
-def incidents(events: Iterable[Event], driver: int | None = None) -> tuple[Incident, ...]:
-    """Every Xid among the events, decided and put together, the gravest first.
+def incidents(
+    events: Iterable[Event], driver: int | None = None, window_s: float = math.inf
+) -> tuple[Incident, ...]:
+    """The Xids among the events, decided and put together, the gravest first.
 
-    `driver` is the branch (570) where the log does not tell.
+    `driver` is the branch (570) where the log does not tell. What is older than `window_s` is left out, unless it still calls
+    for an action.
     """
     ordered = in_order(events)
     company = Company(ordered)
@@ -62,7 +67,8 @@ def incidents(events: Iterable[Event], driver: int | None = None) -> tuple[Incid
             decision = replace(decision, need=Need.HANDLED)
         else:
             since = Since.NOTHING
-        kept[decision, since].append(event)
+        if decision.stays_open or not is_old(event, window_s):
+            kept[decision, since].append(event)
     made = (Incident(decision, tuple(lines), since) for (decision, since), lines in kept.items())
     return tuple(sorted(made, key=lambda one: one.decision.rank, reverse=True))
 
@@ -167,7 +173,7 @@ def _beside(decision: Decision, seen: Seen, company: Company) -> Decision:
     if code in REPEATING:
         return _repeated(decision, seen, company)
     if "seen >1 per day" in decision.source and company.again(seen):
-        return replace(decision, why=f"{decision.why}; not the first within the window, report it")
+        return replace(decision, why=f"{decision.why}; not the first in this log, report it")
     if "XID_154_EVAL" in decision.source and (asked := company.beside(seen, (RECOVERY_ACTION,), (Need.ACT,))):
         return replace(
             decision, need=Need.ACT, action=Action.RESET_GPU, why=f"{decision.why}; {asked} asks for it"

@@ -109,11 +109,17 @@ class _Explainer:
     def read(self, found: Iterable[Raw]) -> Reading:
         """The reading. Raises NotRecognised, Broken."""
         self.digest.update(b"%d\n" % self.text.size)
-        places = list(self._places())
-        lines = [line for raw in places for line in self._said(raw)]
+        places, lines = list[Raw](), list[Line]()
+        for begin, count in _places(self.text.size):
+            place = whole_lines(self.text, begin, count)
+            self.shown.again()
+            places += place
+            lines += [line for raw in place for line in self._said(raw)]
         if not self.shown.spoken and 2 * sum(b"\0" in raw.data for raw in places) > len(places):
             raise Broken("most of its lines hold zero bytes: it is no text")
+        self.shown.again()
         kept = self._kept(found)
+        self.shown.again()
         if not self.shown.spoken and not self._spoken_elsewhere():
             if lines or kept:
                 raise Broken(
@@ -122,8 +128,7 @@ class _Explainer:
             raise NotRecognised("the text holds no line that a kernel's log could have")
         if self.shown.first_record is not None:
             self.lost += _gaps(self.text)
-        if self.shown.newest_first:
-            kept.reverse()
+        left_out = self._put_in_order(kept)
         if len(self.shown.hosts) > 1:
             names = ", ".join(list(self.shown.hosts)[:NAMED])
             said = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
@@ -132,18 +137,28 @@ class _Explainer:
         covers_s = self.shown.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
         return Reading(
-            Kind.KERNEL_LOG, f"kernel log, {_size(self.text.size)}{over}", parts, tuple(self._unread())
+            Kind.KERNEL_LOG,
+            f"kernel log, {_size(self.text.size)}{over}",
+            parts,
+            tuple(self._unread()),
+            left_out=left_out,
         )
 
-    def _places(self) -> Iterator[Raw]:
-        """The beginning, places between, and the end."""
-        size = self.text.size
-        yield from whole_lines(self.text, 0, EDGE_BYTES)
-        if size > 2 * EDGE_BYTES:
-            for index in range(1, SAMPLES):
-                yield from whole_lines(self.text, size * index // SAMPLES, SAMPLE_BYTES)
-        if size > EDGE_BYTES:
-            yield from whole_lines(self.text, max(size - EDGE_BYTES, EDGE_BYTES), EDGE_BYTES)
+    def _put_in_order(self, kept: list[Line]) -> tuple[str, ...]:
+        """Turns a text round that begins with its newest line, and drops the starts of the kernel that answer nothing, because
+        the text's own order is in doubt. Returns what that leaves unknown.
+        """
+        if self.shown.newest_first:
+            kept.reverse()
+        ordered = [line for line in kept if not _starts(line) or self.shown.answers(line)]
+        dropped = len(kept) - len(ordered)
+        kept[:] = ordered
+        if not dropped:
+            return ()
+        why = "the stamps of this text go back and forth, or do not show in which order it was written"
+        return (
+            f"kernel.xid restarts: {why}; it is read as it stands, and no restart closes what came before it",
+        )
 
     def _said(self, raw: Raw) -> list[Line]:
         """The kernel's lines in one of the text, which may hold several if it was drawn on a terminal."""
@@ -216,6 +231,16 @@ class _Explainer:
         self.doubts.setdefault(about, said)
 
 
+def _places(size: int) -> list[tuple[int, int]]:
+    """Where the beginning, places between and the end lie: lines are missing between two of them, or in both."""
+    places = [(0, EDGE_BYTES)]
+    if size > 2 * EDGE_BYTES:
+        places += [(size * index // SAMPLES, SAMPLE_BYTES) for index in range(1, SAMPLES)]
+    if size > EDGE_BYTES:
+        places.append((max(size - EDGE_BYTES, EDGE_BYTES), EDGE_BYTES))
+    return places
+
+
 def _gaps(text: Text) -> int:
     """How many records of /dev/kmsg are missing, or stand where their number does not."""
     lost, last = 0, -1
@@ -230,6 +255,10 @@ def _gaps(text: Text) -> int:
                 following = number + 1
         last = numbers[-1]
     return lost
+
+
+def _starts(line: Line) -> bool:
+    return line.message.startswith(source.START) and not line.facility
 
 
 def _matters(line: Line) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from checks.check import Context, Measurement, Skipped, check
 from checks.kernel import source, xid
-from checks.kernel.account import account, before_this_boot, lines_of
+from checks.kernel.account import account, before_this_boot, lines_of, still_open
 from checks.kernel.events import Event, Pattern, matching
 from checks.kernel.lines import Line
 from checks.model import Scope, Value
@@ -123,6 +123,8 @@ NEEDLES = tuple(dict.fromkeys(needle for _, needles, _ in _FORMS for needle in n
 KINDS = ("off_bus", *dict.fromkeys(kind for kind, _, _ in _FORMS))
 # What a restart does not mend.
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
+# What time alone does not answer: a part that is broken, and a kernel that goes on in an unknown state until its restart.
+STAYS_OPEN = (*GRAVE, "oops")
 _ordinary = matching(Pattern(kind, re.compile(form)) for kind, _, form in _FORMS)
 
 
@@ -158,7 +160,8 @@ def _lost(line: Line, named: str) -> Iterator[Event]:
 def hardware(context: Context) -> Measurement | Skipped:
     """Counts lost GPUs, machine checks, memory, PCIe and disk errors, lock-ups and failing drivers in the kernel's log.
 
-    Lines, not incidents, of this boot and the last `window_s` seconds; `edac_*` count what the lines count. `mce` may be
+    Lines, not incidents, of this boot and the last `window_s` seconds, and the kinds of STAYS_OPEN of this boot, however old;
+    `edac_*` count what the lines count. `mce` may be
     corrected errors, `mce_uncorrected` are not. `covers_s` says how far back the source goes, `records_lost` how many
     records of it are missing, `earlier_boot` the grave faults within the window before this boot. A source that cannot
     be opened, or in which the kernel says nothing, is Skipped, or CheckError if it was asked for by name.
@@ -170,7 +173,11 @@ def hardware(context: Context) -> Measurement | Skipped:
 def measured(log: source.Log) -> Measurement:
     """The log's faults by kind."""
     tally: Counter[str] = Counter()
-    for event in log.recent:
+    seen = [
+        event for event in log.this_boot if event.kind in STAYS_OPEN or not source.is_old(event, log.window_s)
+    ]
+    old = sum(source.is_old(event, log.window_s) for event in seen)
+    for event in seen:
         tally[event.kind] += event.count
     metrics: dict[str, Value] = {
         **log.metrics(),
@@ -178,9 +185,8 @@ def measured(log: source.Log) -> Measurement:
         **{kind: tally[kind] for kind in KINDS},
     }
     lines = {
-        kind: text
-        for kind in KINDS
-        if (text := lines_of(event for event in log.recent if event.kind == kind))
+        kind: text for kind in KINDS if (text := lines_of(event for event in seen if event.kind == kind))
     }
-    evidence = [f"source: {log.source}", *log.notes, account(log.recent), before_this_boot(log.earlier_boot)]
+    told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
+    evidence = [f"source: {log.source}", *log.notes, *told]
     return Measurement(metrics, "\n".join(filter(None, evidence)), lines)

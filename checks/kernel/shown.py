@@ -17,6 +17,8 @@ UPTIME_S = 1e10
 SINCE_BOOT_S = UPTIME_S / 2
 # The kernel's clock stands at 0.000000 until it is set up, shortly after its first lines (kernel/sched/clock.c).
 FIRST_S = 1.0
+# Processors print at once: their stamps may go back by less than that. Text logs have stamps of whole seconds.
+JITTER_S = 1.0
 
 
 @dataclass
@@ -27,8 +29,11 @@ class Shown:
     started: bool = False
     first_record: int | None = None
     hosts: dict[str, None] = field(default_factory=dict)
-    _steps: list[int] = field(default_factory=lambda: [0, 0])
-    _last_age_s: float | None = None
+    _onward: int = 0
+    _back: int = 0
+    _out_of_order: int = 0
+    _within_a_boot: int = 0
+    _last: dict[tuple[str, bool], Line] = field(default_factory=dict)
     _since_boot: tuple[float, float] | None = None
     _since_1970: tuple[float, float] | None = None
 
@@ -38,28 +43,50 @@ class Shown:
             self.spoken = True
             if line.host:
                 self.hosts[line.host] = None
-            self.started |= line.message.startswith(START) and not line.facility
+            self.started |= _begins(line)
             if line.record is not None and self.first_record is None:
                 self.first_record = line.record
             self.started |= line.record == 0
             if line.age_s is None:
                 continue
-            self._step(line.age_s)
+            self._step(line, line.age_s)
             if line.age_s > SINCE_BOOT_S:
                 self._since_boot = _wider(self._since_boot, line.age_s)
             else:
                 self._since_1970 = _wider(self._since_1970, line.age_s)
 
-    def _step(self, age_s: float) -> None:
-        last, self._last_age_s = self._last_age_s, age_s
-        if last is not None and age_s != last and (age_s > SINCE_BOOT_S) == (last > SINCE_BOOT_S):
-            self._steps[age_s > last] += 1
+    def again(self) -> None:
+        """What is handed to `see` from here on begins anew: its first line does not follow the last one."""
+        self._last.clear()
+
+    def _step(self, line: Line, age_s: float) -> None:
+        """Counts how the stamps go from line to line, for each machine and clock by itself."""
+        since_boot = age_s > SINCE_BOOT_S
+        last = self._last.get((line.host, since_boot))
+        self._last[line.host, since_boot] = line
+        if last is None or last.age_s is None or last.age_s == age_s:
+            return
+        if age_s < last.age_s:
+            self._onward += 1
+            self._within_a_boot += since_boot and not _begins(last)
+            return
+        self._back += 1
+        restarted = _begins(line) or (since_boot and UPTIME_S - age_s <= FIRST_S)
+        self._out_of_order += age_s > last.age_s + JITTER_S and not restarted
 
     @property
     def newest_first(self) -> bool:
-        """Whether stamps go back from line to line, as `journalctl --reverse` prints them."""
-        onward, back = self._steps
-        return back > onward
+        """Whether every stamp is earlier than the one before it, as `journalctl --reverse` prints them."""
+        return self._back > 0 and self._onward == 0
+
+    def answers(self, start: Line) -> bool:
+        """Whether a start of the kernel may answer what stands above it: the text is in the order of time.
+
+        Stamps that count from the start itself tell no order between boots: the lines of some boot must show it.
+        """
+        if start.age_s is None or (self._out_of_order and not self.newest_first):
+            return False
+        return start.age_s <= SINCE_BOOT_S or self._within_a_boot > 0
 
     @property
     def covers_s(self) -> float | None:
@@ -90,6 +117,10 @@ class Shown:
             and self._since_boot is not None
             and UPTIME_S - self._since_boot[1] <= FIRST_S
         )
+
+
+def _begins(line: Line) -> bool:
+    return line.message.startswith(START) and not line.facility
 
 
 def _wider(span: tuple[float, float] | None, age_s: float) -> tuple[float, float]:

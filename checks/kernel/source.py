@@ -1,7 +1,8 @@
 """The kernel's log, from $PRELAUNCH_KERNEL_LOG, /dev/kmsg, the journal or a file: what it tells, how far back, what is lost.
 
-Records stay in the ring until the next boot, so only those of the last `window_s` and of this boot count; the others are
-kept apart. A log in which the kernel says nothing at all is no evidence of a healthy one.
+Events of an earlier boot are kept apart, and so are those of this boot that are older than `window_s`: a check counts an
+old one only if it calls for an action that nobody took. A log in which the kernel says nothing at all is no evidence of
+a healthy one.
 
 Unusable            a source that says nothing of the kernel
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,7 +54,8 @@ class Unusable(Exception):
 @dataclass(frozen=True)
 class Log:
     """What a source told. `covers_s` says how far back it goes; `records_lost` counts gaps between its first and last
-    record. Events are in their order: `recent` are of this boot and the window, or without a time.
+    record. Events are in their order: those of `this_boot`, or without a time, however old they are; and those of the last
+    `window_s` seconds before it.
     """
 
     source: str
@@ -60,10 +63,19 @@ class Log:
     lines_read: int
     covers_s: float
     records_lost: int
-    recent: tuple[Event, ...]
-    older: tuple[Event, ...]
+    this_boot: tuple[Event, ...]
     earlier_boot: tuple[Event, ...]
     notes: tuple[str, ...]
+
+    @property
+    def recent(self) -> tuple[Event, ...]:
+        """The events of this boot within the window, or without a time."""
+        return tuple(event for event in self.this_boot if not is_old(event, self.window_s))
+
+    @property
+    def older(self) -> tuple[Event, ...]:
+        """The events of this boot before the window."""
+        return tuple(event for event in self.this_boot if is_old(event, self.window_s))
 
     def metrics(self) -> dict[str, Value]:
         """What every check of the kernel's log says of it."""
@@ -77,9 +89,14 @@ class Log:
         }
 
 
+def is_old(event: Event, window_s: float) -> bool:
+    """Whether it is known to have happened before the window."""
+    return event.line.age_s is not None and event.line.age_s > window_s
+
+
 @dataclass
 class Reader:
-    """Takes lines, oldest first, and keeps what `find` makes of them."""
+    """Takes lines, oldest first, numbers those that have no number, and keeps what `find` makes of them."""
 
     find: Find
     now: Now
@@ -92,6 +109,8 @@ class Reader:
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     last_record: int | None = None
+    first_record: int | None = None
+    _starts: list[Line] = field(default_factory=list)
 
     def take(self, lines: Iterable[Line]) -> None:
         """Read them to their end."""
@@ -99,34 +118,39 @@ class Reader:
 
     def log(self, source: str) -> Log:
         """What was taken."""
-        kept: tuple[list[Event], list[Event], list[Event]] = ([], [], [])
-        for event in self.events:
-            kept[self._when(event.line.age_s)].append(event)
         if self.lost:
             self.notes.append(f"{self.lost} records of the kernel are lost")
-        recent, older, earlier = map(tuple, kept)
+        before = [event for event in self.events if self._restarted_since(event.line)]
+        told = {id(event) for event in before}
         return Log(
             source,
             self.window_s,
             self.lines,
             self.oldest_age_s,
             self.lost,
-            recent,
-            older,
-            earlier,
+            tuple(event for event in self.events if id(event) not in told),
+            tuple(event for event in before if not is_old(event, self.window_s)),
             tuple(self.notes),
         )
 
-    def _when(self, age_s: float | None) -> int:
-        if age_s is None or age_s <= min(self.window_s, self.now.boot_s + BOOT_SLACK_S):
-            return 0
-        return 1 if age_s > self.window_s else 2
+    def _restarted_since(self, line: Line) -> bool:
+        """Whether the line is of an earlier boot: the clock says so, and so does a start of the kernel that comes after it by
+        its place and by its stamp. A clock that was wrong for a while alone does not close an open fault.
+        """
+        age_s = line.age_s
+        if age_s is None or age_s <= self.now.boot_s + BOOT_SLACK_S:
+            return False
+        later = self._starts[bisect_right(self._starts, line.number, key=lambda start: start.number) :]
+        return any(start.age_s is not None and start.age_s < age_s for start in later)
 
     def _seen(self, lines: Iterable[Line]) -> Iterator[Line]:
         for line in lines:
             self.lines += 1
             self.tagged += line.tagged
             self._count_lost(line)
+            line = line if line.number else replace(line, number=self.lines)
+            if line.message.startswith(START) and not line.facility:
+                self._starts.append(line)
             if line.age_s is not None:
                 self.oldest_age_s = max(self.oldest_age_s, line.age_s)
                 newest = line.age_s if self.newest_age_s is None else self.newest_age_s
@@ -139,6 +163,7 @@ class Reader:
         if line.record is None:
             return
         if self.last_record is None:
+            self.first_record = line.record
             if line.record:
                 self.notes.append(f"the ring begins at record {line.record}: what came before is overwritten")
         elif line.record != self.last_record + 1:  # going back is a text whose order is broken
@@ -288,26 +313,22 @@ def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
             more = read_file(path, Reader(find, now, ring.window_s), vouched=False, most=BESIDE_BYTES)
         except Unusable:
             continue
-        recent, older, earlier = (
-            _beyond(known, events)
-            for known, events in (
-                (ring.recent, more.recent),
-                (ring.older, more.older),
-                (ring.earlier_boot, more.earlier_boot),
-            )
-        )
         ring = Log(
             f"{ring.source}, {path}",
             ring.window_s,
             ring.lines_read + more.lines_read,
             ring.covers_s,
             ring.records_lost,
-            ring.recent + recent,
-            ring.older + older,
-            ring.earlier_boot + earlier,
+            _by_time((*ring.this_boot, *_beyond(ring.recent, more.recent), *_beyond(ring.older, more.older))),
+            _by_time((*ring.earlier_boot, *_beyond(ring.earlier_boot, more.earlier_boot))),
             ring.notes,
         )
     return ring
+
+
+def _by_time(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Events of several sources, whose lines have no common order but that of their stamps."""
+    return tuple(replace(event, line=replace(event.line, number=0)) for event in events)
 
 
 def _beyond(known: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...]:

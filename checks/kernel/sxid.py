@@ -13,7 +13,7 @@ from checks.check import Context, Measurement, Skipped, check
 from checks.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved
 from checks.kernel import source
-from checks.kernel.account import account, before_this_boot, lines_of
+from checks.kernel.account import account, before_this_boot, lines_of, still_open
 from checks.kernel.events import Event, messages
 from checks.kernel.lines import Line, pci_id
 from checks.model import Scope, Value
@@ -38,6 +38,8 @@ class Severity(str, Enum):
 
 
 COUNTED = (Severity.FATAL, Severity.NON_FATAL, Severity.UNREAD)
+# What time alone does not answer: a restart of the machine does.
+STAYS_OPEN = (Severity.FATAL.value, Severity.UNREAD.value)
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,9 @@ def _is_detail(event: Event) -> bool:
 def sxid(context: Context) -> Measurement | Skipped:
     """Counts what NVSwitches report in the kernel's log: fatal, not fatal, and what cannot be read.
 
-    Of this boot and the last `window_s` seconds. The driver's own word decides (Fatal, Non-fatal), and only where a line
-    has none the table checks/facts/sxid.json. `corrected`, single-bit errors, is for the record. `unread`: neither tells.
+    Of this boot and the last `window_s` seconds; fatal ones and those that cannot be read of this boot, however old, since only
+    a restart answers them. The driver's own word decides (Fatal, Non-fatal), and only where a line has none the table
+    checks/facts/sxid.json. `corrected`, single-bit errors, is for the record. `unread`: neither tells.
     `earlier_boot`: fatal ones within the window before this boot.
     """
     log = source.read(context, find)
@@ -115,7 +118,12 @@ def sxid(context: Context) -> Measurement | Skipped:
 
 def measured(log: source.Log) -> Measurement:
     """The log's SXids by severity."""
-    seen = incidents(log.recent)
+    seen = [
+        event
+        for event in incidents(log.this_boot)
+        if event.kind in STAYS_OPEN or not source.is_old(event, log.window_s)
+    ]
+    old = sum(source.is_old(event, log.window_s) for event in seen)
     metrics: dict[str, Value] = {
         **log.metrics(),
         "earlier_boot": sum(event.kind == Severity.FATAL.value for event in incidents(log.earlier_boot)),
@@ -126,5 +134,6 @@ def measured(log: source.Log) -> Measurement:
         for severity in COUNTED
         if (text := lines_of(event for event in seen if event.kind == severity.value))
     }
-    evidence = [f"source: {log.source}", *log.notes, account(log.recent), before_this_boot(log.earlier_boot)]
+    told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
+    evidence = [f"source: {log.source}", *log.notes, *told]
     return Measurement(metrics, "\n".join(filter(None, evidence)), lines)

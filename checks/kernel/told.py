@@ -27,11 +27,16 @@ ARRAYS = (
     "event_sources",
     "event_lines",
 )
+# Reports of version 0.1.0 have no ages; no clock reads a text that is explained.
+AGES = "event_ages_s"
+NO_AGE = -1.0
 
 
 @dataclass(frozen=True)
 class Told:
-    """One incident of a report. `code` is 0 where the line had none; `need` is HANDLED where `since` mended it."""
+    """One incident of a report. `code` is 0 where the line had none; `need` is HANDLED where `since` mended it; `age_s` is how
+    long before the report its last line was, NO_AGE where nobody knows.
+    """
 
     gpu: str
     code: int
@@ -42,6 +47,7 @@ class Told:
     why: str
     source: str
     line: str
+    age_s: float = NO_AGE
 
     @property
     def name(self) -> str:
@@ -55,7 +61,15 @@ class Told:
         why = f" ({self.why})" if self.why else ""
         since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
         called = "called" if self.need is Need.HANDLED else "calls"
-        return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{why}{since}"
+        age = f"; last seen {_ago(self.age_s)} before the check" if self.age_s >= 0 else ""
+        return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{why}{since}{age}"
+
+
+def _ago(age_s: float) -> str:
+    for unit, seconds in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if age_s >= 2 * seconds:
+            return f"{age_s / seconds:.0f} {unit}"
+    return f"{age_s:.0f} s"
 
 
 WORDS = {
@@ -69,8 +83,11 @@ WORDS = {
 }
 
 
-def arrays(found: Sequence[Incident], names: Mapping[str, str]) -> dict[str, Value]:
-    """The gravest incidents side by side; nothing for none, since a list in a report is never empty."""
+def arrays(found: Sequence[Incident], names: Mapping[str, str], timed: bool) -> dict[str, Value]:
+    """The gravest incidents side by side; nothing for none, since a list in a report is never empty.
+
+    `timed`: the lines' ages are those of now.
+    """
     listed = found[:LISTED]
     if not listed:
         return {}
@@ -85,7 +102,10 @@ def arrays(found: Sequence[Incident], names: Mapping[str, str]) -> dict[str, Val
         tuple(one.decision.source[:TEXT] for one in listed),
         tuple(one.events[-1].line.message[:TEXT] for one in listed),
     )
-    return dict(zip(ARRAYS, columns, strict=True))
+    side_by_side = dict(zip(ARRAYS, columns, strict=True))
+    if timed:
+        side_by_side[AGES] = tuple(NO_AGE if one.age_s is None else round(one.age_s, 1) for one in listed)
+    return side_by_side
 
 
 def incidents_of(metrics: Mapping[str, Value]) -> tuple[Told, ...] | None:
@@ -96,18 +116,21 @@ def incidents_of(metrics: Mapping[str, Value]) -> tuple[Told, ...] | None:
     if count == 0:
         return () if not any(name in metrics for name in ARRAYS) else None
     columns = [metrics.get(name) for name in ARRAYS]
-    if any(not isinstance(column, tuple) or len(column) != count for column in columns):
+    ages = metrics.get(AGES, (NO_AGE,) * count)
+    if any(not isinstance(column, tuple) or len(column) != count for column in (*columns, ages)):
         return None
     try:
-        return tuple(_told(row) for row in zip(*columns, strict=True))
+        return tuple(_told(row) for row in zip(*columns, ages, strict=True))  # type: ignore[arg-type]
     except ValueError:
         return None
 
 
 def _told(row: Sequence[object]) -> Told:
-    gpu, code, count, need, action, since, why, source, line = row
+    gpu, code, count, need, action, since, why, source, line, age_s = row
     if type(code) is not int or type(count) is not int or code < 0 or count < 1:
         raise ValueError("codes and counts are whole numbers")
+    if type(age_s) not in (int, float):
+        raise ValueError("ages are numbers")
     texts = (gpu, need, action, since, why, source, line)
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("the rest is text")
@@ -121,4 +144,5 @@ def _told(row: Sequence[object]) -> Told:
         str(why),
         str(source),
         str(line),
+        float(str(age_s)),
     )

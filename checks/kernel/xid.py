@@ -6,6 +6,7 @@ incident, so that another maker's or cloud's answers (checks/kernel/overlay.py) 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,12 +14,13 @@ from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped, check
 from checks.kernel import source
-from checks.kernel.account import account, before_this_boot, lines_of
+from checks.kernel.account import account, before_this_boot, lines_of, still_open
 from checks.kernel.catalogue import Need, table
 from checks.kernel.engine import alone, incidents
 from checks.kernel.events import Event, messages
 from checks.kernel.lines import Line, pci_id
 from checks.kernel.marks import MARKS, branch_of, marks
+from checks.kernel.source import is_old
 from checks.kernel.told import LISTED, Told, arrays, incidents_of
 from checks.model import Scope, Value
 
@@ -75,8 +77,9 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
 def xid(context: Context) -> Measurement | Skipped:
     """Counts the Xids of each GPU in the kernel's log, by what has to be done about them.
 
-    Lines, not incidents, of this boot and the last `window_s` seconds (an option, a day by default): one number a GPU
-    of `gpus`, which ends with those that are named in the log and not listed on this node. `act`: reset, restart or
+    Lines, not incidents, of this boot and the last `window_s` seconds (an option, a day by default), and older ones of this
+    boot that call for an action which nothing in the log answers: one number a GPU of `gpus`, which ends with those that
+    are named in the log and not listed on this node. `act`: reset, restart or
     replace, GPUs that fell off the bus among them. `handled`: the same, and the log shows the GPU reset, its driver's
     demand withdrawn or the machine restarted since. `support`: the maker's catalogue wants it looked at.
     `application`: a program's fault as a rule. `unknown`: codes that are not in the table. `unread`: a form without a
@@ -85,7 +88,7 @@ def xid(context: Context) -> Measurement | Skipped:
 
     `incidents` counts groups of lines that call for the same; the arrays `event_*` have a value for each, the gravest
     first, and are absent where there is none: GPU, code (0 for none), lines, what it needs, action, why, source, what
-    happened since, and its last line.
+    happened since, its last line, and how many seconds ago that was (-1 without a time).
     """
     log = source.read(context, find)
     return log if isinstance(log, Skipped) else measured(log, listed_gpus(GPUS), driver_branch(VERSION))
@@ -109,27 +112,31 @@ def driver_branch(path: Path) -> int | None:
 
 def measured(log: source.Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
     """The log's Xids by GPU and by incident."""
-    recent, earlier = _faults(log.recent), _faults(log.earlier_boot)
-    names = _names(recent, gpus)
-    found = incidents(log.recent, driver)
+    found = incidents(log.this_boot, driver, log.window_s)
+    counted = {id(event) for incident in found for event in incident.events}
+    shown = [event for event in log.this_boot if id(event) in counted]
+    names = _names(shown, gpus)
     tally: Counter[tuple[str, str]] = Counter()
     for incident in found:
         tally[incident.decision.need.value, incident.decision.pci] += incident.count
     before = incidents(log.earlier_boot, driver)
     acts = (Need.ACT, Need.HANDLED)
+    listing = arrays(found, names, timed=math.isfinite(log.window_s))
     metrics: dict[str, Value] = {
         **log.metrics(),
         "gpus": tuple(names.values()),
-        "codes": codes(recent),
+        "codes": codes(shown),
         "earlier_boot": sum(one.count for one in before if one.decision.need in acts),
         "incidents": len(found),
         **{need.value: tuple(tally[need.value, pci] for pci in names) for need in (*COUNTED, Need.ROUTINE)},
-        **arrays(found, names),
+        **listing,
     }
-    listed = incidents_of({"incidents": len(found[:LISTED]), **arrays(found, names)}) or ()
+    old = sum(is_old(event, log.window_s) for event in shown)
+    listed = incidents_of({"incidents": len(found[:LISTED]), **listing}) or ()
     more = f"[{len(found) - LISTED} more incidents are counted, not listed]" if len(found) > LISTED else ""
-    told = (more, account(recent, names), before_this_boot(earlier))
+    told = (more, still_open(old, log.window_s), account(shown, names))
     evidence = [f"source: {log.source}", *log.notes, *map(_said, listed), *told]
+    evidence.append(before_this_boot(_faults(log.earlier_boot)))
     lines = {
         need.value: lines_of(event for one in found if one.decision.need is need for event in one.events)
         for need in COUNTED

@@ -39,7 +39,7 @@ def ecc(context: Context) -> Measurement | Skipped:
     declared = context.instance.neuron_devices if context.instance else 0
     metrics, said = counters(ROOT / SYSFS, declared)
     log = source.read(context, find)
-    events = () if isinstance(log, Skipped) else log.recent
+    events = () if isinstance(log, Skipped) else log.this_boot  # no age answers a hardware error
     size = len(_tuple(metrics, "devices"))
     metrics["kernel_errors"] = by_device(events, size)
     metrics["kernel_log_read"] = not isinstance(log, Skipped)

@@ -1,10 +1,31 @@
-"""kernel.xid: what a line calls for in the light of its registers, of what stands beside it, and of what came since."""
+"""The kernel's log: what a line calls for in the light of its registers, of what stands beside it, of what came since, and of
+its age.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+from checks.check import Check
+from checks.kernel.hardware import hardware
+from checks.kernel.sxid import sxid
 from checks.kernel.xid import xid
-from checks.model import Level
-from tests.corpus.kernel_cases import SXID_FATAL, faulty, xid_line
+from checks.model import Level, Observation
+from tests.corpus.case import Case, Sort
+from tests.corpus.kernel_cases import (
+    OFF_BUS,
+    SXID_FATAL,
+    Observe,
+    earlier_boot,
+    faulty,
+    journal_form,
+    stamp,
+    text_of,
+    xid_line,
+)
 
 WARN = Level.WARN
 
@@ -14,7 +35,89 @@ def _link(register: str) -> str:
     return f", pid=<unknown>, name=<unknown>, NVLink: fatal error detected on link 6({register}{', 0x0' * 6})"
 
 
+ASKS_FOR_A_RESET = xid_line(154, ", GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
+WITHDRAWN = xid_line(154, ", GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
+
+
+def _long_ago(*messages: str, age_s: float = 30 * 3600.0) -> str:
+    """A machine that has run for two days, with the messages of 30 hours ago, a second apart."""
+    said = ((48 * 3600.0, "Linux version 6.1.119"), *((age_s - at, text) for at, text in enumerate(messages)))
+    lines = [f"{stamp(time.time() - when_s)} ip-10-0-0-9 kernel: {text}\n" for when_s, text in said]
+    return "".join(lines) + journal_form(("all well",))
+
+
+def _old(check: Check, *messages: str) -> Observe:
+    """The check over a file of a machine that has not been restarted for two days."""
+    observe = text_of(check, lambda: _long_ago(*messages))
+
+    def since_two_days(tmp_path: Path) -> Sequence[Observation]:
+        def clock(which: int) -> float:
+            return 48 * 3600.0 + 30.0
+
+        with mock.patch("time.clock_gettime", clock):
+            return observe(tmp_path)
+
+    return since_two_days
+
+
 CASES = [
+    *(
+        Case(
+            check.name,
+            Sort.FAULTY,
+            "before this boot, as a clock that nobody confirms says",
+            text_of(check, lambda message=message: earlier_boot(message, "usb 1-1: new device")),  # type: ignore[misc]
+            names=name,
+        )
+        for check, message, name in (
+            (xid, xid_line(79), "0000:ca:00.0"),
+            (sxid, SXID_FATAL, "Link 41"),
+            (hardware, OFF_BUS, "off_bus"),
+        )
+    ),
+    *(
+        Case(
+            check.name,
+            Sort.FAULTY,
+            f"30 hours ago, and nothing since: {message}",
+            _old(check, message),
+            names=name,
+        )
+        for check, message, name in (
+            (xid, xid_line(79), "last seen 30 h before the check"),
+            (xid, ASKS_FOR_A_RESET, "GPU Reset Required"),
+            (sxid, SXID_FATAL, "older than 24 h"),
+            (hardware, OFF_BUS, "older than 24 h"),
+            (hardware, "EDAC MC0: 1 UE memory read error on CPU#0 DIMM#0", "older than 24 h"),
+            (
+                hardware,
+                "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 9: ac00004000010091",
+                "older than 24 h",
+            ),
+        )
+    ),
+    *(
+        Case(
+            check.name,
+            Sort.HEALTHY,
+            f"30 hours ago, and nobody's fault today: {messages[0]}",
+            _old(check, *messages),
+        )
+        for check, messages in (
+            (xid, (xid_line(31),)),
+            (xid, (xid_line(94, ", Contained: CE User Channel"),)),
+            (xid, (ASKS_FOR_A_RESET, WITHDRAWN)),
+            (
+                sxid,
+                (
+                    "nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error",
+                ),
+            ),
+            (hardware, ("Out of memory: Killed process 4242 (python) total-vm:8123456kB",)),
+            (hardware, ("INFO: task python3:31337 blocked for more than 120 seconds.",)),
+            (hardware, ("nfs: server 10.0.4.2 not responding, still trying",)),
+        )
+    ),
     faulty(
         xid,
         "an NVLink fault that its line calls harmless",

@@ -226,6 +226,103 @@ def test_a_start_that_came_before_a_fault_mends_nothing(text: str) -> None:
     assert ((1,), (0,)) == (found["act"], found["handled"])
 
 
+ASKED = "NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+
+
+def acts(text: str) -> tuple[object, object, bool]:
+    """How many Xids of the text still call for an action, how many were handled, and whether its order is in doubt."""
+    reading = explain.read(text, Asked())
+    found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
+    return found["act"], found["handled"], bool(reading.left_out)
+
+
+def lines_of(*said: tuple[str, str]) -> str:
+    return "".join(f"{stamp} {text}\n" for stamp, text in said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lines_of(
+            ("Nov 21 00:00:01 n1 kernel:", "Linux version 6.5.0"),
+            ("Nov 21 12:00:00 n1 kernel:", ASKED),
+            ("Nov 21 11:00:00 n1 kernel:", "usb 1-1: a"),
+            ("Nov 21 10:00:00 n1 kernel:", "usb 1-1: b"),
+            ("Nov 21 09:00:00 n1 kernel:", "usb 1-1: c"),
+        ),
+        lines_of(
+            ("[    0.0]", "Linux version 6.5.0"),
+            ("[ 9000.0]", ASKED),
+            ("[ 8000.0]", "usb 1-1: a"),
+            ("[ 7000.0]", "usb 1-1: b"),
+        ),
+        lines_of(
+            ("[ 9000.0]", ASKED),
+            ("[ 8000.0]", "usb 1-1: a"),
+            ("[    0.0]", "Linux version 6.5.0"),
+            ("[  100.0]", "usb 1-1: b"),
+            ("[  200.0]", "usb 1-1: c"),
+        ),
+        lines_of(
+            ("[ 9000.0]", ASKED),
+            ("[    0.0]", "Linux version 6.5.0"),
+            ("[   90.0]", "usb 1-1: a"),
+            ("[    0.0]", "Linux version 6.5.0"),
+        ),
+        lines_of(
+            ("[ 9000.0]", ASKED),
+            ("Nov 21 12:00:00 n1 kernel:", "usb 1-1: a"),
+            ("[ 8000.0]", "usb 1-1: b"),
+            ("Nov 21 11:00:00 n1 kernel:", "usb 1-1: c"),
+            ("[ 7000.0]", "usb 1-1: d"),
+            ("Nov 21 10:00:00 n1 kernel:", "Linux version 6.5.0"),
+        ),
+    ],
+    ids=[
+        "most stamps go back",
+        "most stamps since boot go back",
+        "some go back",
+        "each boot is turned",
+        "two clocks",
+    ],
+)
+def test_a_restart_in_a_text_whose_order_is_in_doubt_closes_nothing(text: str) -> None:
+    """A majority of stamps decides nothing: the text is read as it stands, the Xid is open."""
+    act, handled, _ = acts(text)
+
+    assert ((1,), (0,)) == (act, handled)
+
+
+def test_an_order_in_doubt_is_said() -> None:
+    """Who reads the answer learns why the restart in the text was left out of account."""
+    text = lines_of(
+        ("Nov 21 12:00:00 n1 kernel:", ASKED),
+        ("Nov 21 11:00:00 n1 kernel:", "usb 1-1: a"),
+        ("Nov 21 13:00:00 n1 kernel:", "Linux version 6.5.0"),
+    )
+    (said,) = explain.read(text, Asked()).left_out
+
+    assert ((1,), (0,), True) == acts(text)
+    assert "no restart closes what came before it" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        START
+        + FAULT
+        + "Nov 21 14:00:00 n1 kernel: Linux version 6.5.0\nNov 21 14:00:09 n1 kernel: usb 1-1: new\n",
+        DAY_BEFORE + f"Nov 20 14:00:00 n1 kernel: {XID}\n" + START,
+        f"[ 0.0] Linux version 6.5\n[ 9.0] a\n[ 90.0] {XID}\n[ 0.0] Linux version 6.5\n[ 9.0] b\n[ 99.0] c\n",
+        f"[ 9.0] a\n[ 90.0] {XID}\n[ 0.0] microcode: early\n[ 0.0] Linux version 6.5\n[ 9.0] b\n[ 8.9] c\n",
+    ],
+    ids=["syslog", "cat messages.1 messages", "a serial console", "a start that is not its first line"],
+)
+def test_a_restart_that_place_and_stamp_confirm_closes_what_came_before(text: str) -> None:
+    """Then it is a warning: a restart hides a broken GPU until it is under load again."""
+    assert ((0,), (1,), False) == acts(text)
+
+
 @pytest.mark.parametrize("other", ["Linux version 6.5.0", XID.replace("79", "94")])
 def test_another_machine_neither_mends_nor_explains(other: str) -> None:
     """A log server's file: GPUs of all machines have the same addresses. That it holds several is said."""

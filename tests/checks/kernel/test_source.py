@@ -106,18 +106,40 @@ def test_old_events_are_kept_apart() -> None:
     assert (len(log.recent), len(log.older), log.covers_s) == (2, 1, 9900.0)
 
 
-def test_events_of_an_earlier_boot_are_kept_apart() -> None:
-    """Within the window, but before this boot: a restart has passed over the GPU since."""
+FAULT = f"Feb 23 15:00:00 host kernel: {XID}"
+START = "host kernel: Linux version 6.1.119 (mockbuild@host) (gcc 11.4.1) #1 SMP"
+
+
+@pytest.mark.parametrize(
+    ("said", "this_boot", "earlier"),
+    [
+        ((FAULT, f"Feb 23 16:16:40 {START}", FAULT.replace("15:00", "16:20")), 1, 1),
+        ((FAULT, FAULT.replace("15:00", "16:20")), 2, 0),
+        ((f"Feb 23 16:16:40 {START}", FAULT), 1, 0),
+        ((FAULT, f"Feb 23 14:16:40 {START}"), 1, 0),
+        ((FAULT, START), 1, 0),
+        ((FAULT, "Feb 23 16:16:40 host kernel: app: Linux version 6.1.119"), 1, 0),
+    ],
+    ids=[
+        "restarted since",
+        "no start",
+        "a start above it",
+        "an earlier stamp",
+        "no stamp",
+        "no start at all",
+    ],
+)
+def test_events_of_an_earlier_boot_are_kept_apart(
+    said: tuple[str, ...], this_boot: int, earlier: int
+) -> None:
+    """The kernel's clock puts the fault before this boot; only a start that comes after it, by place and stamp, proves it."""
     now = Now(600.0, NOW.epoch_s, 600.0)
     reader = Reader(xid.find, now, WINDOW_S)
-    reader.take(
-        line
-        for stamp in ("15:00:00", "16:20:00")
-        if (line := read_line(f"Feb 23 {stamp} host kernel: {XID}", now))
-    )
+    reader.take(line for text in said if (line := read_line(text, now)))
     log = reader.log("text")
+    faults = [event for event in log.this_boot if event.code == 79]
 
-    assert (len(log.recent), len(log.earlier_boot)) == (1, 1)
+    assert (this_boot, earlier) == (len(faults), len(log.earlier_boot))
 
 
 @pytest.mark.parametrize(

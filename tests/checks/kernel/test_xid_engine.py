@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from checks.kernel import xid
 from checks.kernel.answers import Since
 from checks.kernel.catalogue import Need, generation_of, is_odd
 from checks.kernel.engine import incidents
 from checks.kernel.incident import Incident
+from checks.kernel.lines import Now
+from checks.kernel.source import Reader
 from checks.model import Action
-from tests.checks.kernel.world import log_of
+from tests.checks.kernel.world import NOW, log_of, said
 
 GPU = "NVRM: Xid (PCI:0000:b9:00): "
 OTHER = "NVRM: Xid (PCI:0000:53:00): "
@@ -159,7 +162,73 @@ def test_a_fault_after_the_repair_is_one_of_its_own() -> None:
 
 def test_order_is_that_of_time_not_of_lines() -> None:
     """Two sources are read one after the other: what stands later in the text may have happened before."""
-    assert answers((9010, WITHDRAWN), (9000, f"{GPU}119, x"))[119][0] is Need.HANDLED
+    events = log_of(f"[ 9010.0] {WITHDRAWN}\n[ 9000.0] {GPU}119, x\n").recent
+    unnumbered = [replace(event, line=replace(event.line, number=0)) for event in events]
+
+    assert {one.decision.code: one.decision.need for one in incidents(unnumbered)}[119] is Need.HANDLED
+    assert {one.decision.code: one.decision.need for one in incidents(events)}[119] is Need.ACT
+
+
+@pytest.mark.parametrize(
+    ("said", "need"),
+    [
+        ("[ 9000.0] {fault}\n[ 9010.0] {boot}", Need.HANDLED),
+        ("[ 9000.0] {fault}\n{boot}", Need.ACT),
+        ("{fault}\n[ 9010.0] {boot}", Need.ACT),
+        ("[ 9000.0] {fault}\n[ 8990.0] {boot}", Need.ACT),
+        ("[ 9000.0] {fault}\n[ 9000.0] {boot}", Need.ACT),
+        ("[ 9010.0] {boot}\n[ 9000.0] {fault}", Need.ACT),
+    ],
+)
+def test_a_restart_counts_if_its_place_and_its_stamp_say_so(said: str, need: Need) -> None:
+    """One of the two alone may be an order that somebody made, or a clock that was wrong."""
+    text = said.format(fault=f"{GPU}79, x", boot=BOOT)
+
+    assert {one.decision.code: one.decision.need for one in incidents(log_of(text).recent)}[79] is need
+
+
+DAY_S = 86400.0
+
+
+@pytest.mark.parametrize(
+    ("text", "need"),
+    [
+        ("79, x", Need.ACT),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", Need.ACT),
+        ("154, GPU recovery action chan", Need.UNREAD),
+        ("999, x", Need.UNKNOWN),
+        ("81, x", Need.SUPPORT),
+        ("13, Graphics Exception", None),
+        ("31, x", None),
+        ("94, Contained: CE User Channel", None),
+        ("63, Row Remapper: New row marked for remapping", None),
+        ("121, x", None),
+    ],
+)
+def test_an_old_xid_stays_open_if_it_calls_for_an_action(text: str, need: Need | None) -> None:
+    """Of 30 hours ago, in this boot. What a program did, what is routine, and what the catalogue ignores is not spoken of."""
+    now = Now(40 * 3600.0, NOW.epoch_s, 40 * 3600.0)
+    reader = Reader(xid.find, now, DAY_S)
+    reader.take(said(f"[ 36000.0] {GPU}{text}\n[ 143000.0] usb 1-1: new device\n", now))
+    found = incidents(reader.log("text").this_boot, None, DAY_S)
+
+    assert [one.decision.need for one in found] == ([] if need is None else [need])
+    assert all(one.age_s == pytest.approx(30 * 3600) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "open_"),
+    [(WITHDRAWN, False), (RESET, False), (BOOT, False), ("usb 1-1: new device", True)],
+)
+@pytest.mark.parametrize("at", [40000, 143000])
+def test_an_old_xid_is_closed_by_what_answers_it(answer: str, open_: bool, at: int) -> None:
+    """The answer may be old as well, or of today: then nothing is left to be done."""
+    now = Now(40 * 3600.0, NOW.epoch_s, 40 * 3600.0)
+    reader = Reader(xid.find, now, DAY_S)
+    reader.take(said(f"[ 30000.0] {NAMED}\n[ 36000.0] {GPU}119, x\n[ {at}.0] {answer}\n", now))
+    found = incidents(reader.log("text").this_boot, None, DAY_S)
+
+    assert open_ == (119 in {one.decision.code for one in found})
 
 
 def test_a_text_of_two_starts_mends_nothing_of_the_later_one() -> None:
