@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from checks.facts.table import Facts, Instance
 from checks.model import Declared
@@ -12,13 +13,15 @@ from checks.model import Declared
 class Known:
     """The declared type's row, the metrics that its GPU lacks, what is declared, and all facts.
 
-    None where nothing is declared (the output of a tool), or the table has no row.
+    `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None where
+    nothing is declared (the output of a tool), or the table has no row.
     """
 
     instance: Instance | None = None
     absent: frozenset[str] = frozenset()
     declared: Declared | None = None
     facts: Facts | None = None
+    unreported: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 NOTHING_KNOWN = Known()

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Annotated
 
 from checks.decode import DecodeError, Range, Text, decode
+from checks.facts.drivers import version_of
 from checks.model import Action, Cause, Part, Profile, Scope, Skip
 
 Number = Annotated[float, Range(-1e18, 1e18)]
@@ -105,7 +106,8 @@ class Rule:
     `uniform` demands that all elements of an array are alike. `fact` names a column of the instance table that each
     value must reach (within the fraction `tolerance`): less is the rule's level, more is a WARN about the
     declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE. `each` names an array of texts
-    that label the elements ("GPU 3"). `action` is what its finding calls for; without one the cause tells
+    that label the elements ("GPU 3"). `min_version` is the oldest driver that will do ("570", "550.163.01"), compared
+    number by number; what is no version is not measured. `action` is what its finding calls for; without one the cause tells
     (checks.rules.ACTIONS). A metric that the facts list as absent from the declared GPU model may be null.
     """
 
@@ -120,6 +122,7 @@ class Rule:
     same: bool = False
     uniform: bool = False
     fact: str = ""
+    min_version: str = ""
     tolerance: Ratio = 0.0
     each: str = ""
     expect: Expect | None = None
@@ -219,17 +222,22 @@ def _require_no_excuse(name: str, line: CheckPolicy) -> None:
 def _require_sense(rule: Rule, path: str) -> None:
     bounds = (rule.warn_below, rule.fail_below, rule.warn_above, rule.fail_above)
     bounded = any(bound is not None for bound in bounds)
-    kinds = (rule.equals is not None) + rule.same + rule.uniform + bool(rule.fact) + bounded
+    kinds = sum(
+        (rule.equals is not None, rule.same, rule.uniform, rule.fact != "", bounded, rule.min_version != "")
+    )
     if kinds == 0:
         raise DecodeError("the rule holds the metric to nothing", path)
     if kinds > 1:
         raise DecodeError(
-            'of "equals", "same", "uniform", "fact" and bounds one would be ignored: write two rules', path
+            'of "equals", "same", "uniform", "fact", "min_version" and bounds one would be ignored: write two rules',
+            path,
         )
     if rule.fact and rule.fact not in FACTS:
         raise DecodeError(f"the instance table has no column {rule.fact!r}", f"{path}.fact")
-    if (rule.uniform or rule.fact) and rule.over is not Over.SUBJECT:
-        raise DecodeError('"uniform" and "fact" look at each subject: leave over out', path)
+    if (rule.uniform or rule.fact or rule.min_version) and rule.over is not Over.SUBJECT:
+        raise DecodeError('"uniform", "fact" and "min_version" look at each subject: leave over out', path)
+    if rule.min_version and version_of(rule.min_version) is None:
+        raise DecodeError("it is no version of a driver, as 570 or 550.163.01", f"{path}.min_version")
     if rule.same and rule.over is not Over.CLUSTER:
         raise DecodeError('"same" compares subjects: set over = "cluster"', path)
     if rule.equals is not None and rule.over is not Over.SUBJECT:

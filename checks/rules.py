@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from checks import bounds, expected, relative, screen
 from checks.cells import cells_of, label_of, show, unread
+from checks.columns import Rows
+from checks.facts.drivers import version_of
 from checks.kernel import overlay
 from checks.known import NOTHING_KNOWN as NOTHING_KNOWN
 from checks.known import Known as Known
@@ -47,6 +49,7 @@ def _applied(
         held = rows
         if rule.metric in known.absent and not screen.complete(rows, rule.metric):
             held = [row for row in (_without_nulls(row, rule) for row in rows) if row is not None]
+        held = _reported(held, rule.metric, known)
         held = screen.suspects(rule, held, known)
         for finding in _found(check, rule, held, blind, subjects, known):
             if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
@@ -67,6 +70,8 @@ def _found(
         return _uniform(check, rule, rows, blind)
     if rule.fact:
         return _facts(check, rule, rows, blind, known)
+    if rule.min_version:
+        return _versions(check, rule, rows, blind)
     if rule.over in RELATIVE:
         return relative.judge(check, rule, rows, blind, subjects, known)
     if rule.over is Over.EXPECTED:
@@ -98,6 +103,17 @@ def _without_nulls(row: Observation, rule: Rule) -> Observation | None:
         if isinstance(labels, tuple) and len(labels) == len(value):
             kept[name] = tuple(labels[index] for index in there)
     return replace(row, metrics={**row.metrics, **kept})  # type: ignore[dict-item]
+
+
+def _reported(rows: Sequence[Observation], metric: str, known: Known) -> Sequence[Observation]:
+    """The rows without those whose driver is too old to report the metric."""
+    too_old = {subject for subject, names in known.unreported.items() if metric in names}
+    if not too_old:
+        return rows
+    if isinstance(rows, Rows):
+        subjects = rows.columns.subjects
+        return rows.take([place for place, subject in enumerate(subjects) if subject not in too_old])
+    return [row for row in rows if row.subject not in too_old]
 
 
 def _uniform(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
@@ -169,6 +185,22 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
             )  # a list of faults needs no word
             said = f"{rule.metric}{seen}{wanted}"
             yield Finding(Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy)
+
+
+def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+    least = version_of(rule.min_version)
+    for row in rows:
+        value = row.metrics.get(rule.metric)
+        for text in value if isinstance(value, tuple) else (value,):
+            found = version_of(text)
+            if found is None or least is None:
+                said = f"{rule.metric} is {show(text)!r}, which is no version of a driver"
+                yield unread(check, row, said, blind)
+            elif found < least:
+                said = f"{rule.metric} is {show(text)}, older than {rule.min_version}"
+                yield Finding(
+                    Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy
+                )
 
 
 def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:

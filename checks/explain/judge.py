@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from checks import rules
+from checks import drivers, rules
 from checks.explain import matrices
 from checks.explain.matrices import Told
 from checks.explain.reading import Asked, Part, Reading
@@ -54,6 +54,7 @@ def judge(reading: Reading, policy: Policy, facts: Facts, asked: Asked, data: by
         left_out += beside
         held.append(f"{part.check} ({len(fitting)} rule{'' if len(fitting) == 1 else 's'})")
         findings += _findings(part, replace(line, rules=fitting), facts, asked)
+    findings += _unreported(reading, policy)
     told = matrices.told(reading, asked, policy.max_unfit_fraction)
     findings += matrices.findings(reading, told, asked)
     left_out += matrices.not_held(told, asked)
@@ -126,6 +127,13 @@ def _holes(part: Part, ruled: frozenset[str]) -> Iterator[Finding]:
         if isinstance(value, tuple) and None in value and name not in ruled:
             said, lines = f"not measured: {name}[{value.index(None)}]", part.lines.get(name, "")
             yield replace(_missing(said, lines, part.check), level=Level.WARN)
+
+
+def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
+    ruled = {(check, rule.metric) for check, line in policy.checks.items() for rule in line.rules}
+    missing = [(check, field) for check, field in reading.unreported if (check, field.field) in ruled]
+    if missing:
+        yield drivers.finding(SUBJECT, reading.driver, missing)
 
 
 def _about_policy(policy: Policy, asked: Asked) -> Iterator[Finding]:

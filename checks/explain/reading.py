@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from checks.culprit.matrix import Better, Matrix
+from checks.facts.drivers import Field
 from checks.model import Declared, Value
 from checks.policy import Overlay
 
@@ -71,7 +72,7 @@ class Table:
 class Reading:
     """`title` says what the text is ("dcgmi diag -r 2 of DCGM 4.2.3, 8 GPUs, JSON"). A part that could not be
     measured is no part: it is said in `unread`, which makes the answer "cannot tell". `left_out` ("name: why") is what
-    nobody asked about.
+    nobody asked about. `unreported` are metrics, each with its check, that `driver` is too old to print.
     """
 
     kind: Kind
@@ -80,6 +81,8 @@ class Reading:
     unread: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     left_out: tuple[str, ...] = ()
+    driver: str = ""
+    unreported: tuple[tuple[str, Field], ...] = ()
 
 
 @dataclass(frozen=True)

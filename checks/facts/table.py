@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
 from checks.decode import DecodeError, Range, decode, nearest, parse_json
+from checks.facts.drivers import DriverTable
 from checks.facts.expected_tables import ExpectedTables
 from checks.facts.provenance import TABLE, Provenance, entries, resolved
 from checks.model import Declared, Part, Skip
@@ -59,7 +60,8 @@ class NotApplicable:
 class Facts:
     """Everything a verdict may know of the world, and the digest of the text that it was read from.
 
-    `named` are the provenances that the instances' `columns` name; `expected` is what machines are known to reach.
+    `named` are the provenances that the instances' `columns` name; `expected` is what machines are known to reach,
+    `drivers` which driver first had what is read of a GPU.
     """
 
     instances: Mapping[str, Instance]
@@ -67,6 +69,7 @@ class Facts:
     not_applicable: tuple[NotApplicable, ...] = ()
     named: Mapping[str, Provenance] = field(default_factory=dict)
     expected: ExpectedTables = field(default_factory=ExpectedTables)
+    drivers: DriverTable = field(default_factory=DriverTable)
 
     def origin(self, instance: Instance, column: str) -> Provenance:
         """Where the row's value in this column comes from."""

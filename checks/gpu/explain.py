@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.facts.drivers import Field, Reader, version_of
 from checks.facts.shipped import builtin
 from checks.facts.table import is_of_model, lacks
 from checks.gpu.health import ECC, REMAP, RETIRED, retired
 from checks.gpu.health_mask import FIELDS as FABRIC
+from checks.gpu.idle import PROCESSES
 from checks.gpu.names import bare, is_model
 from checks.gpu.settings import MODES, POWER, limit_ratio
-from checks.gpu.smi import Document, SmiError, parse
+from checks.gpu.smi import NOT_PRINTED, Document, SmiError, parse
 from checks.gpu.state import Gpu, account, columns, padded, texts
 from checks.gpu.under_load import FAULT_REASONS, THERMAL
 from checks.model import Part as Applies
@@ -43,7 +46,7 @@ MADE_OF = {
 SIMPLE: Mapping[str, tuple[str, ...]] = {
     "gpu.memory": ("memory_used_mib",),
     "gpu.utilisation": ("utilisation_percent",),
-    "gpu.processes": ("processes",),
+    "gpu.processes": PROCESSES,
     "gpu.thermal": THERMAL[:-1],
     "gpu.modes": MODES,
     "gpu.ecc": ECC,
@@ -71,7 +74,11 @@ def read(text: str, asked: Asked) -> Reading:
     except SmiError as error:
         raise Broken(str(error)) from error
     around = tuple(line.strip() for line in (*before.splitlines(), *after.splitlines()) if line.strip())
-    parts = tuple(part for part in _parts(found, asked) if set(part.metrics) - {"gpus"})
+    made = _parts(found, asked)
+    unreported = tuple(gap for part in made for gap in _unreported(part, found))
+    names = {(check, field.field) for check, field in unreported}
+    made = [_without(part, {name for check, name in names if check == part.check}) for part in made]
+    parts = tuple(part for part in made if set(part.metrics) - {"gpus"})
     models = Counter(gpu.text("model") or "a GPU that does not say its model" for gpu in found.gpus)
     what = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
     nameless = (gpu.label for gpu in found.gpus if not gpu.text("uuid") and not _is_lost(gpu))
@@ -79,9 +86,8 @@ def read(text: str, asked: Asked) -> Reading:
         *(f"outside the document: {line}" for line in around),
         *(f"{label}: no UUID, so nothing tells it from another GPU" for label in nameless),
     )
-    return Reading(
-        Kind.NVIDIA_SMI, f"nvidia-smi -q -x of driver {found.driver or 'unknown'}, {what}", parts, unread
-    )
+    title = f"nvidia-smi -q -x of driver {found.driver or 'unknown'}, {what}"
+    return Reading(Kind.NVIDIA_SMI, title, parts, unread, driver=found.driver, unreported=unreported)
 
 
 def _split(text: str) -> tuple[str, str, str]:
@@ -175,6 +181,21 @@ def _part(
 
 def _fields(names: Sequence[str], prefix: str) -> tuple[str, ...]:
     return tuple(field for name in names for field in MADE_OF.get(name, (prefix + name,)))
+
+
+def _unreported(part: Part, found: Document) -> Iterator[tuple[str, Field]]:
+    """The metrics of the part that no GPU of the document has an element for, because its driver is too old."""
+    later = builtin().drivers.unknown_to(version_of(found.driver), part.check, Reader.NVIDIA_SMI)
+    for name, field in later.items():
+        if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in found.gpus):
+            yield part.check, field
+
+
+def _without(part: Part, names: Set[str]) -> Part:
+    kept = {name: value for name, value in part.metrics.items() if name not in names}
+    return replace(
+        part, metrics=kept, lines={name: said for name, said in part.lines.items() if name in kept}
+    )
 
 
 def _absent(check: str, metric: str, value: Value, gpus: Sequence[Gpu]) -> bool:

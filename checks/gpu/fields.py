@@ -14,13 +14,10 @@ Reader = Callable[[Nvml, Any], object]
 
 # nvmlReturn_t: not supported, function not found, argument version mismatch, deprecated. Another way may answer.
 UNSUPPORTED = (3, 13, 25, 26)
-# Of these: not supported, function not found, deprecated. NVML says itself that there is nothing to ask.
-NOT_OFFERED = (3, 13, 26)
 MIB = 1 << 20
 MILLI = 1e-3
 FIELD_MEMORY_TEMPERATURE = 82
 FIELD_RECOVERY_ACTION = 230
-NO_ACTION_OFFERED = -1
 SRAM, DRAM = 7, 2
 # A T.LIMIT threshold is a margin of a few degrees; a temperature at which a GPU slows down is none.
 TEMPERATURE_LIMITS_C = (50, 120)
@@ -53,16 +50,6 @@ def first_of(nvml: Nvml, *ways: Callable[[], Any]) -> Any:
         except AttributeError:
             continue  # this pynvml lacks the call
     return ways[-1]()
-
-
-def _recovery_action(nvml: Nvml, handle: Any) -> Any:
-    """NVML_GPU_RECOVERY_ACTION_*; NO_ACTION_OFFERED where NVML says that it has none to offer. Other errors are raised."""
-    try:
-        return field_value(nvml, handle, FIELD_RECOVERY_ACTION)
-    except nvml.NVMLError as error:
-        if getattr(error, "value", None) not in NOT_OFFERED:
-            raise
-        return NO_ACTION_OFFERED
 
 
 def _used_mib(nvml: Nvml, handle: Any) -> float:
@@ -210,5 +197,5 @@ READERS: dict[str, Reader] = {
     "mig_current": lambda nvml, handle: nvml.nvmlDeviceGetMigMode(handle)[0],
     "mig_pending": lambda nvml, handle: nvml.nvmlDeviceGetMigMode(handle)[1],
     "compute_mode": lambda nvml, handle: nvml.nvmlDeviceGetComputeMode(handle),
-    "recovery_action": _recovery_action,
+    "recovery_action": lambda nvml, handle: field_value(nvml, handle, FIELD_RECOVERY_ACTION),
 }

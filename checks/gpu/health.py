@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checks.check import Context, Measurement, Skipped, check
-from checks.gpu.fields import NO_ACTION_OFFERED
 from checks.gpu.measure import measured
 from checks.gpu.state import Gpu
 from checks.model import Part, Scope, Value
@@ -43,7 +42,6 @@ REMAP = (
 BANKS = ("banks_max", "banks_high", "banks_partial")
 RETIRED = ("retired_double_bit", "retired_pages", "retire_pending")
 RECOVERY_ACTIONS = {
-    NO_ACTION_OFFERED: "the driver does not say",
     0: "none",
     1: "reset the GPU",
     2: "reboot the node",
@@ -125,7 +123,7 @@ def retired(gpus: Sequence[Gpu]) -> dict[str, Value]:
 def recovery_action(context: Context) -> Measurement | Skipped:
     """Reads what the driver itself demands before the GPU may be used again; 0 is nothing.
 
-    Array in GPU order, NVML_GPU_RECOVERY_ACTION_*. -1 where NVML says that it has no such field for this GPU, as before
-    driver 565; None where the field's own nvmlReturn says that it was not read.
+    Array in GPU order, NVML_GPU_RECOVERY_ACTION_*. None where the field's own nvmlReturn says that it was not read, as
+    of every GPU of a driver before 565.
     """
     return measured(context, ("recovery_action",))

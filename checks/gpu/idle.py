@@ -28,6 +28,7 @@ SETTLE_S = 1.0
 SAMPLES = 5
 PAUSE_S = 0.25
 MIB = 1 << 20
+PROCESSES = ("processes", "graphics_mib")
 
 
 @check(
@@ -98,7 +99,7 @@ def busiest(samples: Sequence[Gpu], name: str) -> Gpu:
     "gpu.processes",
     Scope.NODE,
     timeout_s=20,
-    metrics=("processes", "gpus"),
+    metrics=(*PROCESSES, "gpus"),
     needs="NVML",
     part=Part.GPU,
     uses=(Resource.GPU,),
@@ -106,7 +107,8 @@ def busiest(samples: Sequence[Gpu], name: str) -> Gpu:
 def processes(context: Context) -> Measurement | Skipped:
     """Counts the processes on each GPU (compute, graphics, MPS); the evidence names them.
 
-    Array in GPU order; None where a list could not be read.
+    Arrays in GPU order, None where a list could not be read. A process that only draws, with known memory, is not in
+    `processes`: its memory is in `graphics_mib` (MiB, summed).
     """
     try:
         with nvml.session() as module:
@@ -115,26 +117,33 @@ def processes(context: Context) -> Measurement | Skipped:
         return Skipped(Skip.TOOL_MISSING, str(error))
     gpus = padded(found, context.declared.gpus_per_node)
     listed = "\n".join(gpu.text("listed") for gpu in gpus if gpu.text("listed"))
-    said = "\n".join(part for part in (listed, account(gpus, ("processes",))) if part)
-    return Measurement(columns(gpus, ("processes",)), said)
+    said = "\n".join(part for part in (listed, account(gpus, PROCESSES)) if part)
+    return Measurement(columns(gpus, PROCESSES), said)
 
 
 def with_processes(module: Any, gpu: Gpu) -> Gpu:
-    """The record with how many processes of others the GPU has, and what they are."""
+    """The record with how many processes of others the GPU has, what they are, and the memory of those that only draw."""
     seen: dict[int, str] = {}
+    drawing: dict[int, int] = {}
     unread: dict[str, str] = dict(gpu.unread)
     for kind, call in LISTS.items():
         try:
             handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
             for process in getattr(module, call)(handle):
-                seen.setdefault(int(process.pid), f"{kind}, {_used(process)}")
+                pid, used = int(process.pid), getattr(process, "usedGpuMemory", None)
+                if kind == "graphics" and pid not in seen and isinstance(used, int):
+                    drawing[pid] = used
+                elif kind != "graphics":
+                    drawing.pop(pid, None)
+                seen.setdefault(pid, f"{kind}, {_used(process)}")
         except module.NVMLError as error:
             if kind == "MPS" and nvml.code_of(error) in (3, 13):
                 continue  # older GPUs and drivers know no MPS list; its clients are in the compute list
-            unread["processes"] = f"{kind}: {nvml.said(error)}"
-            return replace(gpu, unread=unread)
+            why = f"{kind}: {nvml.said(error)}"
+            return replace(gpu, unread={**unread, **dict.fromkeys(PROCESSES, why)})
     listed = "; ".join(f"{gpu.label}: pid {pid} {_name(pid)} ({said})" for pid, said in sorted(seen.items()))
-    return replace(gpu, values={**gpu.values, "processes": len(seen), "listed": listed})
+    found = {"processes": len(seen) - len(drawing), "graphics_mib": round(sum(drawing.values()) / MIB, 1)}
+    return replace(gpu, values={**gpu.values, **found, "listed": listed})
 
 
 def _numbers(samples: Sequence[Gpu], name: str) -> list[float]:

@@ -40,7 +40,7 @@ FIELDS = (
     "pcie_width",
     "pcie_replays",
 )
-# Cumulative nanoseconds: fields of driver 550 and later, else nvmlDeviceGetViolationStatus (policy, in brackets).
+# Cumulative nanoseconds: fields of newer drivers (checks/facts/drivers.json), else nvmlDeviceGetViolationStatus (policy, in brackets).
 SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 269, 270, 271
 POLICY_THERMAL, POLICY_BOARD_LIMIT = 1, 3
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from checks.gpu.fields import NO_ACTION_OFFERED, TEMPERATURE_LIMITS_C
+from checks.gpu.fields import TEMPERATURE_LIMITS_C
 from checks.gpu.state import Gpu, Number, pci_id, sound
 
 ROOT = "nvidia_smi_log"
-# Drivers before print no such element (nvml.h: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION came with R565).
-RECOVERY, RECOVERY_DRIVER = "gpu_recovery_action", 565
+NOT_PRINTED = "not in the text"
 Convert = Callable[[str], Number | str | None]
 
 
@@ -44,7 +43,7 @@ class Node:
             if found is None:
                 return (
                     None,
-                    here.text.strip() if here is not self and here.text.strip() else "not in the text",
+                    here.text.strip() if here is not self and here.text.strip() else NOT_PRINTED,
                 )
             here = found
         return here, ""
@@ -77,8 +76,6 @@ def parse(text: str) -> Document:
     if len(nodes) != int(attached.text):
         raise SmiError(f"it says that {attached.text.strip()} GPUs are attached, and describes {len(nodes)}")
     gpus = tuple(_gpu(node, index, raw) for index, node in enumerate(nodes))
-    if _is_before(heads["driver_version"], RECOVERY_DRIVER) and f"<{RECOVERY}>" not in text:
-        gpus = tuple(_without_action(gpu, lines["driver_version"]) for gpu in gpus)
     return Document(heads["driver_version"], heads["cuda_version"], len(nodes), gpus, lines)
 
 
@@ -141,18 +138,6 @@ def _gpu(node: Node, index: int, raw: list[str]) -> Gpu:
     return Gpu(index, pci_id(node.attributes.get("id", "")), values, unread, lines)
 
 
-def _is_before(driver: str, major: int) -> bool:
-    found = re.fullmatch(r"(\d{1,6})(\.\d+)+", driver)
-    return found is not None and int(found[1]) < major
-
-
-def _without_action(gpu: Gpu, line: str) -> Gpu:
-    """The GPU of a driver that demands nothing of anybody, and prints no element for it; `line` says its version."""
-    unread = {name: why for name, why in gpu.unread.items() if name != "recovery_action"}
-    values, lines = {"recovery_action": NO_ACTION_OFFERED}, {"recovery_action": line}
-    return replace(gpu, values={**gpu.values, **values}, unread=unread, lines={**gpu.lines, **lines})
-
-
 def _derive(
     node: Node, values: dict[str, Number | str], unread: dict[str, str], lines: dict[str, str]
 ) -> None:
@@ -189,12 +174,25 @@ def _processes(
 ) -> None:
     listed, said = node.at("processes")
     if listed is None or listed.text.strip():
-        unread["processes"] = said or (listed.text.strip() if listed else "")
-    else:
-        values["processes"] = len(listed.children)
-        lines["processes"] = "\n".join(
-            shown(raw, part.line) for child in listed.children for part in child.children
-        )
+        why = said or (listed.text.strip() if listed else "")
+        unread.update(dict.fromkeys(("processes", "graphics_mib"), why))
+        return
+    drawing = [_drawing_mib(child) for child in listed.children]
+    values["processes"] = drawing.count(None)
+    values["graphics_mib"] = sum(used for used in drawing if used is not None)
+    lines["processes"] = "\n".join(
+        shown(raw, part.line) for child in listed.children for part in child.children
+    )
+    lines["graphics_mib"] = lines["processes"]
+
+
+def _drawing_mib(process: Node) -> int | None:
+    """The memory in MiB of a process that only draws (type G); None for any other, and where it is not told."""
+    kind, used = process.at("type")[0], process.at("used_memory")[0]
+    if kind is None or used is None or kind.text.strip() != "G":
+        return None
+    found = _MIB(used.text.strip())
+    return found if isinstance(found, int) else None
 
 
 def _number(unit: str = "", sign: str = "") -> Convert:
@@ -296,7 +294,7 @@ FIELDS: dict[str, tuple[tuple[str, Convert], ...]] = {
     "mig_current": (("mig_mode/current_mig", _ON),),
     "mig_pending": (("mig_mode/pending_mig", _ON),),
     "compute_mode": (("compute_mode", _words(default=0, prohibited=2, exclusive_process=3)),),
-    "recovery_action": ((RECOVERY, _RECOVERY),),
+    "recovery_action": (("gpu_recovery_action", _RECOVERY),),
     "fabric_state": (("fabric/state", _words(not_started=1, in_progress=2, completed=3)),),
     "fabric_status": (("fabric/status", _words(success=0)),),
     "fabric_summary": ((f"{_FABRIC}/summary", _words(healthy=1, unhealthy=2, limited_capacity=3)),),

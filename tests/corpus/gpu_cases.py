@@ -106,6 +106,7 @@ RECORDINGS = [
         "g4dn.xlarge",
         irrelevant={**IRRELEVANT, **T4_IRRELEVANT},
     ),
+    Recording("gpu/a10g_xorg.xml", Kind.NVIDIA_SMI, Level.WARN, "g5.xlarge"),
     Recording("gpu/h100_faults.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.48xlarge"),
     Recording("gpu/h100_reset_required.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.4xlarge"),
 ]

@@ -75,9 +75,24 @@ IDLE = [
     ),
     faulty(
         gpu.processes,
-        "a display",
-        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 5 * MIB]]}),
-        "graphics",
+        "a display server with 22 MiB",
+        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 22 * MIB]]}),
+        "graphics_mib is 22",
+        WARN,
+        APPLICATION,
+    ),
+    faulty(
+        gpu.processes,
+        "a program that draws with 300 MiB",
+        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 300 * MIB]]}),
+        "graphics_mib is 300",
+        cause=APPLICATION,
+    ),
+    faulty(
+        gpu.processes,
+        "a display server whose memory is not told",
+        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, None]]}),
+        "graphics, memory unknown",
         cause=APPLICATION,
     ),
     faulty(

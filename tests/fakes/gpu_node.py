@@ -77,7 +77,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def tree(root: Path, proc: int | None, dev: int) -> Path:
+def tree(root: Path, proc: int | None, dev: int, driver: str = "580.105.08") -> Path:
     """A root in which the driver lists `proc` GPUs (None: no driver), and /dev has `dev`."""
     fake = module()
     (root / "dev").mkdir(parents=True)
@@ -85,6 +85,8 @@ def tree(root: Path, proc: int | None, dev: int) -> Path:
         (root / "dev" / name).touch()
     if proc is not None:
         (root / "proc/driver/nvidia/gpus").mkdir(parents=True)
+        said = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Release Build\n"
+        (root / "proc/driver/nvidia/version").write_text(said, encoding="utf-8")
     for index in range(proc or 0):
         folder = root / "proc/driver/nvidia/gpus" / fake.pci_of(index)[4:].lower()
         folder.mkdir()
@@ -118,7 +120,7 @@ def environment(folder: Path, *, proc: int | None = 8, dev: int = 8, **dials: An
     shutil.copy(FAKE, path / "pynvml.py")
     (path / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
     (path / "dials.json").write_text(json.dumps(_whole(dials)), encoding="utf-8")
-    tree(folder / "root", proc, dev)
+    tree(folder / "root", proc, dev, str(dials.get("driver", "580.105.08")))
     found = os.environ.get("PYTHONPATH")
     return {
         "PYTHONPATH": os.pathsep.join((str(path), *([found] if found else ()))),
