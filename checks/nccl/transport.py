@@ -14,7 +14,7 @@ from checks.nccl.log import Channel, Line, Log, read
 
 EFA = "efa"
 # EFA reaches the memory of these GPUs by itself (AWS: GPUDirect RDMA from p4d on).
-GPUDIRECT = ("A100", "H100", "H200", "B200", "B300", "GB200")
+GPUDIRECT = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
 # From A100 on an NVSwitch joins all GPUs of a node; V100's are joined in part, so that some pairs go by other ways.
 NVSWITCH_LINKS = 12
 SHOWN = 12

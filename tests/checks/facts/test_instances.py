@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.facts.shipped import builtin
+from tasks.policies import default_policy
 
 INSTANCES = builtin().instances
 
@@ -23,8 +24,17 @@ def test_how_many_efa_devices_a_type_has(kind: str, efa: int) -> None:
 
 
 def test_every_type_says_whether_it_has_efa() -> None:
-    """None would leave its checks open."""
-    assert not [name for name, row in INSTANCES.items() if row.efa_devices is None]
+    """None would leave its checks open; of a p6e-gb300 AWS publishes no number."""
+    assert ["p6e-gb300.36xlarge"] == [name for name, row in INSTANCES.items() if row.efa_devices is None]
+
+
+def test_a_p6e_gb300_says_what_is_published_and_nothing_else() -> None:
+    """Four GPUs of a rack of 72; its vCPUs, memory and network are nowhere to be read."""
+    row = INSTANCES["p6e-gb300.36xlarge"]
+
+    assert (4, "GB300", 284208, 18) == (row.gpus, row.gpu, row.gpu_memory_mib, row.nvlinks)
+    assert {None} == {row.vcpus, row.memory_gib, row.network_gbit_s, row.pcie_width, row.efa_devices}
+    assert "p6e-gb300.36xlarge" in default_policy("p6e-gb300.36xlarge")[1].instance_types
 
 
 def test_a_network_that_bursts_is_a_bound_and_no_promise() -> None:
