@@ -1,4 +1,4 @@
-"""GPU models as NVML shows them healthy: what the stand-in for pynvml answers unless a dial says otherwise."""
+"""GPU models and drivers as NVML shows them healthy: what the stand-in for pynvml answers unless a dial says otherwise."""
 
 from __future__ import annotations
 
@@ -26,3 +26,33 @@ MODELS: dict[str, dict[str, Any]] = {
         "generation": 3, "width": 8, "sm": 1590, "watts": 70, "max_c": 85,
     },
 }  # fmt: skip
+
+# The first driver whose library exports the call, and the first that knows the field: NVML's change log. Without the
+# call NVML says "function not found", without the field "not supported", and to a newer record "version mismatch".
+CALLS_SINCE = {
+    "nvmlDeviceGetMemoryInfo_v2": 510, "nvmlDeviceGetGpuFabricInfo": 525, "nvmlDeviceGetSramEccErrorStatus": 535,
+    "nvmlDeviceGetCurrentClocksEventReasons": 535, "nvmlDeviceGetGpuFabricInfoV": 550,
+    "nvmlDeviceGetMarginTemperature": 570, "nvmlDeviceGetTemperatureV": 570, "nvmlDeviceGetRepairStatus": 580,
+}  # fmt: skip
+FIELDS_SINCE = {
+    **dict.fromkeys((161, 162, 163), 525), **dict.fromkeys(range(205, 223), 560), 230: 565,
+    **dict.fromkeys((269, 270, 271), 575),
+}  # fmt: skip
+RECORDS_SINCE = {"nvmlDeviceGetGpuFabricInfoV:3": 580}
+CUDA_OF = {510: 11060, 525: 12000, 535: 12020, 550: 12040, 565: 12070, 570: 12080, 575: 12090, 580: 13000}
+NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH = 3, 13, 25
+
+
+def answers_of(driver: str) -> dict[str, Any]:
+    """What NVML of this driver ("550.163.01") says of itself, and in place of what came with a later one."""
+    branch = int(driver.partition(".")[0])
+    later: dict[str, int] = {
+        **{name: VERSION_MISMATCH for name, first in RECORDS_SINCE.items() if branch < first},
+        **{name: FUNCTION_NOT_FOUND for name, first in CALLS_SINCE.items() if branch < first},
+        **{f"field:{ident}": NOT_SUPPORTED for ident, first in FIELDS_SINCE.items() if branch < first},
+    }
+    return {
+        **{f"*/{name}": {"error": code} for name, code in later.items()},
+        "node/nvmlSystemGetDriverVersion": driver,
+        "node/nvmlSystemGetCudaDriverVersion_v2": CUDA_OF[max(first for first in CUDA_OF if first <= branch)],
+    }

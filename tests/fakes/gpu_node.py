@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.fakes.gpu_models import MODELS
+from tests.fakes.gpu_models import MODELS, answers_of
 
 FAKE = Path(__file__).with_name("pynvml_fake.py")
 
@@ -144,8 +144,9 @@ def gpu_node(folder: Path, *, proc: int | None = 8, dev: int = 8, **dials: Any) 
 
 
 def _whole(dials: dict[str, Any]) -> dict[str, Any]:
-    """The dials with what they leave out, and the model's figures."""
-    return {"gpus": 8, **dials, "spec": MODELS[dials.get("model", "H100")]}
+    """The dials with what they leave out, the model's figures, and what a `driver` is too old for."""
+    answers = {**(answers_of(dials["driver"]) if "driver" in dials else {}), **dials.get("answers", {})}
+    return {"gpus": 8, **dials, "answers": answers, "spec": MODELS[dials.get("model", "H100")]}
 
 
 @contextmanager

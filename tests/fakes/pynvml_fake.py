@@ -8,8 +8,6 @@ JSON object: of the file that the environment's FAKE_NVML names, or set with `tu
 "spec" is a model of tests/fakes/gpu_models.py. An answer's key is GPU/call, with
 ":argument" for each further argument; GPU and call may be "*". A value of
 {"error": CODE} is raised, {"hang": SECONDS} waits first. Field values are "field:ID" or "field:ID:SCOPE".
-
-"driver" is the driver's version: what came with a later one is not there, in the way in which NVML says so.
 """
 
 from __future__ import annotations
@@ -44,24 +42,6 @@ WORDS = {
     26: "Requested functionality has been deprecated", 999: "Unknown Error",
 }  # fmt: skip
 MIB = 1 << 20
-DRIVER = "580.105.08"
-# The first driver that exports the call, and the first that knows the field: NVML's change log. A library without
-# the call gives "function not found", a driver without the field "not supported".
-CALLS_SINCE = {
-    "nvmlDeviceGetMemoryInfo_v2": 510, "nvmlDeviceGetGpuFabricInfo": 525, "nvmlDeviceGetSramEccErrorStatus": 535,
-    "nvmlDeviceGetCurrentClocksEventReasons": 535, "nvmlDeviceGetGpuFabricInfoV": 550,
-    "nvmlDeviceGetMarginTemperature": 570, "nvmlDeviceGetTemperatureV": 570, "nvmlDeviceGetRepairStatus": 580,
-}  # fmt: skip
-FIELDS_SINCE = {
-    161: 525,
-    162: 525,
-    163: 525,
-    **dict.fromkeys(range(205, 223), 560),
-    230: 565,
-    **dict.fromkeys((269, 270, 271), 575),
-}
-FABRIC_V3_SINCE = 580
-CUDA_OF = {510: 11060, 525: 12000, 535: 12020, 550: 12040, 565: 12070, 570: 12080, 575: 12090, 580: 13000}
 
 
 class NVMLError(Exception):
@@ -144,11 +124,6 @@ def _dial(name: str, default: Any) -> Any:
     return _dials.get(name, default)
 
 
-def _branch() -> int:
-    """The driver's branch: 550 of 550.163.01."""
-    return int(str(_dial("driver", DRIVER)).partition(".")[0])
-
-
 def _model() -> dict[str, Any]:
     found: dict[str, Any] = _dial("spec", {})
     return found
@@ -156,8 +131,6 @@ def _model() -> dict[str, Any]:
 
 def _said(gpu: int | str, call: str, default: Any) -> Any:
     """The dialled answer of the GPU, of all GPUs, of all calls; else the healthy one. Raises NVMLError."""
-    if _branch() < CALLS_SINCE.get(call.partition(":")[0], 0):
-        raise NVMLError(13)
     answers = _dial("answers", {})
     names = [call]
     while ":" in names[-1]:
@@ -231,12 +204,11 @@ def nvmlShutdown() -> None:
 
 
 def nvmlSystemGetDriverVersion() -> Any:
-    return _said("node", "nvmlSystemGetDriverVersion", _dial("driver", DRIVER))
+    return _said("node", "nvmlSystemGetDriverVersion", "580.105.08")
 
 
 def nvmlSystemGetCudaDriverVersion_v2() -> Any:
-    cuda = max((branch for branch in CUDA_OF if branch <= _branch()), default=510)
-    return _said("node", "nvmlSystemGetCudaDriverVersion_v2", CUDA_OF[cuda])
+    return _said("node", "nvmlSystemGetCudaDriverVersion_v2", 13000)
 
 
 def nvmlDeviceGetCount() -> Any:
@@ -379,8 +351,6 @@ def nvmlDeviceGetNvLinkErrorCounter(gpu: int, link: int, counter: int) -> Any:
 
 def nvmlDeviceGetGpuFabricInfoV(gpu: int, info: Any) -> int:
     version = 3 if isinstance(info._obj, c_nvmlGpuFabricInfo_v3_t) else 2
-    if version == 3 and _branch() < FABRIC_V3_SINCE:
-        raise NVMLError(25)
     _said(gpu, f"nvmlDeviceGetGpuFabricInfoV:{version}", None)
     return _fill(gpu, info._obj)
 
@@ -425,7 +395,6 @@ def _fields() -> dict[int, Any]:
     generation = _model().get("nvlink", 0)
     links = {4: (161, 162, 163), 5: (206, 207, 208, 211, 215)}.get(generation, ())
     found: dict[int, Any] = {**dict.fromkeys(links, 0), **dict.fromkeys((230, 269, 270, 271), 0)}
-    found = {ident: value for ident, value in found.items() if _branch() >= FIELDS_SINCE.get(ident, 0)}
     if _model().get("hbm"):
         found[82] = 58 if _dial("busy", False) else 37
     return found
