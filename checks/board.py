@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from checks.authentication import Op
@@ -12,6 +13,7 @@ from checks.roster import Member
 ASK_S = 3.0
 RETRY_S = 0.1
 LOOK_S = 5.0
+LEAST_S = 0.5
 
 
 class Board:
@@ -22,22 +24,23 @@ class Board:
         self.first = station.roster.members[0]
         self.access = station.access
 
-    def agree(self, barrier: str, objection: str, patience_s: float = 0.0) -> str:
+    def agree(self, barrier: str, objection: str, patience_s: float = 0.0, until: float = math.inf) -> str:
         """Wait for every node at the barrier. Returns the first objection, who is missing, or "".
 
         A node that does not answer is waited for `network_s`; one that answers and is still at its checks, which take
-        longer on one node than on another, `patience_s` more. A node that objects is not waited for by itself.
+        longer on one node than on another, `patience_s` more; neither beyond `until` (time.monotonic()). A node that
+        objects is not waited for by itself.
         """
         if self.station.bundle.declared.nodes == 1:
             return objection
         network_s = self.station.bundle.network_s
         # Who objects has looked for its peers that long already: it leaves word, and does not wait for a dead board.
-        deadline = time.monotonic() + (min(network_s, ASK_S) if objection else network_s)
+        deadline = min(time.monotonic() + (min(network_s, ASK_S) if objection else network_s), until)
         said = self.put(f"{barrier}/{self.station.node}", objection or "ok", deadline)
         if objection or said:
             return objection or said
         for member in self.station.roster.members:
-            note = self._arrival(barrier, member, deadline, deadline + patience_s)
+            note = self._arrival(barrier, member, deadline, min(deadline + patience_s, until))
             if note is None:
                 return f"{member.name} did not arrive at the barrier '{barrier}' in time"
             if note != "ok":
@@ -47,16 +50,16 @@ class Board:
     def _arrival(self, barrier: str, member: Member, deadline: float, last: float) -> str | None:
         """The node's note, waited for as long as it answers, until `last`."""
         note = self.get(f"{barrier}/{member.name}", deadline)
-        while note is None and time.monotonic() < last and self._answers(member):
+        while note is None and time.monotonic() < last and self._answers(member, last):
             note = self.get(f"{barrier}/{member.name}", min(last, time.monotonic() + LOOK_S))
         return note
 
-    def _answers(self, member: Member) -> bool:
-        """Whether the node's responder answers within `network_s`."""
-        deadline = time.monotonic() + self.station.bundle.network_s
+    def _answers(self, member: Member, last: float) -> bool:
+        """Whether the node's responder answers within `network_s`, and before `last`."""
+        deadline = min(time.monotonic() + self.station.bundle.network_s, last)
         while True:
             try:
-                ask(member, self.access, Op.HELLO, ASK_S)
+                ask(member, self.access, Op.HELLO, _patience_s(deadline))
             except ExchangeError:
                 if time.monotonic() + RETRY_S > deadline:
                     return False
@@ -70,7 +73,7 @@ class Board:
             return self.responder.put(key, value).value
         while True:
             try:
-                said = ask(self.first, self.access, Op.PUT, ASK_S, key=key, value=value)
+                said = ask(self.first, self.access, Op.PUT, _patience_s(deadline), key=key, value=value)
             except ExchangeError as error:
                 if time.monotonic() + RETRY_S < deadline:
                     time.sleep(RETRY_S)
@@ -84,8 +87,9 @@ class Board:
             return self.responder.get(key, max(0.0, deadline - time.monotonic()))
         while (left := deadline - time.monotonic()) > 0:
             wait = min(left, ASK_S)
+            patience_s = wait + _patience_s(deadline - wait)
             try:
-                said = ask(self.first, self.access, Op.GET, wait + ASK_S, key=key, wait_ms=int(wait * 1000))
+                said = ask(self.first, self.access, Op.GET, patience_s, key=key, wait_ms=int(wait * 1000))
             except ExchangeError:
                 time.sleep(min(RETRY_S, left))
                 continue
@@ -107,3 +111,8 @@ class Board:
             return
         for member in self.station.roster.members[1:]:
             self.get(f"left/{member.name}", deadline)
+
+
+def _patience_s(deadline: float) -> float:
+    """How long one request may take: ASK_S, and little longer than until the deadline, for a peer that stands still."""
+    return min(ASK_S, max(deadline - time.monotonic(), LEAST_S))

@@ -13,6 +13,7 @@ from checks.decode import Range, Text, decode, parse_json
 from checks.facts.shipped import builtin
 from checks.facts.table import Facts
 from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile
+from checks.profiles import DEADLINE_S
 from checks.report import Version, dump_plain
 
 BUNDLE_BYTES = 1 << 20
@@ -23,8 +24,9 @@ class Bundle:
     """`timeouts_s` override the checks' own deadlines, `extra` names a site's own checks.
 
     `network_s` bounds how long a node waits for its peers before any collective, `stage_s` the rank checks as
-    a whole. The facts' and the catalogue's digests must equal the node's own: one image, one judgement. By `topology`
-    each node says which switches it hangs under; None where the gate file describes none.
+    a whole, and `deadline_s` all checks of a node, from the moment at which its runner has opened the bundle (bundles of
+    version 0.1.0 do not say one). The facts' and the catalogue's digests must equal the node's own: one image, one judgement.
+    By `topology` each node says which switches it hangs under; None where the gate file describes none.
     """
 
     schema_version: Version
@@ -39,6 +41,7 @@ class Bundle:
     network_s: Annotated[float, Range(0.5, 3600)] = 20.0
     stage_s: Annotated[float, Range(1, 86400)] = 600.0
     topology: Topology | None = None
+    deadline_s: Annotated[float, Range(1, 86400)] = 86400.0
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,9 @@ def make(
     network_s: float = 20.0,
     stage_s: float = 600.0,
     topology: Topology | None = None,
+    deadline_s: float | None = None,
 ) -> Bundle:
-    """A bundle for this gate. Raises CatalogError for an extra check that is not there."""
+    """A bundle for this gate; without `deadline_s` it has its profile's. Raises CatalogError for an extra check that is not there."""
     from checks import catalog
 
     digest = catalog.digest(catalog.with_extra(extra))
@@ -95,6 +99,7 @@ def make(
         network_s,
         stage_s,
         topology,
+        DEADLINE_S[profile] if deadline_s is None else deadline_s,
     )
 
 

@@ -48,6 +48,14 @@ class Resource(str, Enum):
     NETWORK = "network"
 
 
+class Turn(Enum):
+    """Where a check stands among the rank checks of its kind (with or without a process group)."""
+
+    FIRST = "first"
+    FREE = "free"  # the more it tells per second, the sooner it runs
+    LAST = "last"  # it reads what the others left, or stands on what they name more closely
+
+
 @dataclass(frozen=True)
 class Measurement:
     """What was measured. `evidence` is raw output or a short account; it is cut at 4 KiB, and says so.
@@ -117,9 +125,9 @@ class Check:
 
     `cost` is "instant" (< 1 s), "seconds" or "minutes". `profiles` are those that plan it. `min_nodes` and
     `min_ranks` say from which declared size on it applies, `part` to which nodes. `group` (rank checks): needs the
-    process group. Node checks: `uses` names what it needs for itself; `serial`: never beside another; `closing`: it
-    runs after the ranks, so that it sees what they caused. A closing check's `before` runs at the start; what
-    it returns (plain JSON) is the context's `before`.
+    process group; `turn`: whether its place among its like is free. Node checks: `uses` names what it needs for itself;
+    `serial`: never beside another; `closing`: it runs after the ranks, so that it sees what they caused. A closing check's
+    `before` runs at the start; what it returns (plain JSON) is the context's `before`.
     """
 
     name: str
@@ -137,6 +145,7 @@ class Check:
     uses: tuple[Resource, ...]
     closing: bool
     before: Before | None
+    turn: Turn
     summary: str
     body: Body
 
@@ -176,6 +185,7 @@ def check(
     uses: tuple[Resource, ...] = (),
     closing: bool = False,
     before: Before | None = None,
+    turn: Turn = Turn.FREE,
 ) -> Callable[[Body], Check]:
     """Make a catalogue line of a function; the first line of its docstring is the summary."""
 
@@ -197,6 +207,7 @@ def check(
             uses,
             closing or before is not None,
             before,
+            turn,
             summary,
             body,
         )

@@ -19,6 +19,7 @@ from checks import exchangekey
 from checks.board import Board
 from checks.bundle import Pass, PassedNode
 from checks.confirm import claim, confirm_here, twice
+from checks.deadline import LEAST_S, limited
 from checks.exchange import Responder
 from checks.facts.shipped import builtin
 from checks.hold import hold
@@ -26,16 +27,19 @@ from checks.journal import JournalError, now, write_whole
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
 from checks.place import Station
-from checks.processes import become_subreaper, end_children
+from checks.processes import become_subreaper
 from checks.rankstage import interface_environment
 from checks.refusal import EXIT_CANNOT_TELL, EXIT_REFUSED, Refusal
 from checks.report import digest, dump_plain
-from checks.runner import open_responder, run_beside
+from checks.runner import end_left, open_responder, run_beside
 from checks.say import say
 from checks.verdict import decide
 
 LINGER_S = 5.0
 KEY_FD = "{key_fd}"
+# After the node's deadline: the others' reports may arrive, then equal passes; both within the 5 s until the verdict.
+REPORTS_S, LEAVE_S = 2.0, 4.0
+WRITE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,13 @@ def gate(station: Station, attempt: str, out: Path, terms: Terms) -> Go | Refusa
         known = _confirmed(station, responder, terms.confirm, terms.pooled) if terms.confirm else None
         answer = known or _check(station, attempt, out, responder, terms.ask_s)
         if isinstance(answer, Refusal):
-            Board(station, responder).linger(LINGER_S)  # who goes first takes the board away from the others
+            # Who goes first takes the board away from the others.
+            Board(station, responder).linger(min(LINGER_S, station.deadline.answer_in_s()))
             return answer
         return _leave_together(station, responder, answer)
     finally:
         responder.close()
-        end_children(0.0)  # a check may have left a daemon behind
+        end_left(station)
         become_subreaper(adopt=False)  # the command reaps for itself
 
 
@@ -110,10 +115,9 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
 
 def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -> None:
     """The reason, in a file that outlives the job. A disk that refuses it is said on stderr."""
+    path, said = out / attempt / "failure" / station.node, refusal.reason.encode("utf-8", "replace")
     try:
-        write_whole(
-            out / attempt / "failure" / station.node, refusal.reason.encode("utf-8", "replace") + b"\n"
-        )
+        limited(WRITE_S, lambda: write_whole(path, said + b"\n"))
     except OSError as error:
         say(f"the failure file cannot be written: {error}")
 
@@ -148,15 +152,16 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_
     begun = now()
     try:
         journal = run_beside(station, attempt, out, responder)
-        own = journal.path.read_bytes()
     except (JournalError, OSError) as error:
         return Refusal(EXIT_CANNOT_TELL, str(error))
+    own = journal.data
     board = Board(station, responder)
-    board.put(f"report/{station.node}", own.decode(), time.monotonic() + station.bundle.network_s)
+    board.put(f"report/{station.node}", own.decode(), _by(station, station.bundle.network_s, REPORTS_S))
     report = merge(station.bundle, attempt, {**_reports(station, board), station.node: own}, begun)
     verdict = decide(report, station.bundle.policy, builtin())
     try:
-        write_whole(out / attempt / "verdicts" / f"{station.node}.json", dump_plain(verdict))
+        path = out / attempt / "verdicts" / f"{station.node}.json"
+        limited(WRITE_S, lambda: write_whole(path, dump_plain(verdict)))
         word = ""
         if verdict.answer is Answer.ASK and ask_s:
             answered = hold(station, attempt, out, board, ask_s, _refusal(verdict).reason)
@@ -166,12 +171,21 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_
         elif verdict.answer is not Answer.GO:
             return _refusal(verdict)
         return _write_pass(station, report, verdict, out / attempt, word)
+    except TimeoutError as error:
+        said = f"cannot_tell: the verdict ({_said(verdict)}) cannot be written below {out}: {error}"
+        return Refusal(EXIT_CANNOT_TELL, said)
     except OSError as error:
         return Refusal(EXIT_CANNOT_TELL, f"{error.filename}: {error.strerror}")
 
 
+def _by(station: Station, seconds: float, after_s: float) -> float:
+    """In so many seconds, and no later than `after_s` after the node's deadline, however little that leaves."""
+    now = time.monotonic()
+    return min(now + seconds, max(station.deadline.ends_at + after_s, now + LEAST_S))
+
+
 def _reports(station: Station, board: Board) -> dict[str, bytes]:
-    deadline = time.monotonic() + station.bundle.network_s + station.bundle.stage_s
+    deadline = _by(station, station.bundle.network_s + station.bundle.stage_s, REPORTS_S)
     found: dict[str, bytes] = {}
     for member in station.roster.members:
         if member.name == station.node:
@@ -185,9 +199,15 @@ def _reports(station: Station, board: Board) -> dict[str, bytes]:
 
 
 def _refusal(verdict: Verdict) -> Refusal:
-    first = verdict.findings[0]
     code = EXIT_CANNOT_TELL if verdict.answer is Answer.CANNOT_TELL else EXIT_REFUSED
-    return Refusal(code, f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}")
+    return Refusal(code, _said(verdict))
+
+
+def _said(verdict: Verdict) -> str:
+    if not verdict.findings:
+        return verdict.answer.value
+    first = verdict.findings[0]
+    return f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}"
 
 
 def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path, word: str) -> Path:
@@ -203,7 +223,7 @@ def _leave_together(station: Station, responder: Responder, pass_path: Path) -> 
     """Exchange pass tokens: equal ones of every host, then a word that they were seen, or nobody starts."""
     board = Board(station, responder)
     token = digest(pass_path.read_bytes())
-    deadline = time.monotonic() + station.bundle.network_s
+    deadline = _by(station, station.bundle.network_s, LEAVE_S)
     said = board.put(f"pass/{station.node}", token, deadline)
     for member in station.roster.members:
         other = board.get(f"pass/{member.name}", deadline) if not said else None

@@ -66,8 +66,10 @@ def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
     return child.stdout
 
 
-def isolated(check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float) -> Observation:
-    """The observation that the child `argv` leaves in `result`; ERRORED if it leaves none in time."""
+def isolated(
+    check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float, late: str = ""
+) -> Observation:
+    """The observation that the child `argv` leaves in `result`; ERRORED, for the reason `late`, if it leaves none in time."""
     result.unlink(missing_ok=True)
     try:
         child = subprocess.Popen(
@@ -83,7 +85,7 @@ def isolated(check: str, subject: str, argv: Sequence[str], result: Path, timeou
     try:
         child.wait(timeout_s + GRACE_S)
     except subprocess.TimeoutExpired:
-        said = f"its deadline of {timeout_s:g} s passed"
+        said = late or f"its deadline of {timeout_s:g} s passed"
         return _flag(errored(check, subject, said, timeout_s, output.text(0.1)), output)
     finally:
         if child.poll() is None:
@@ -93,7 +95,7 @@ def isolated(check: str, subject: str, argv: Sequence[str], result: Path, timeou
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End it; one that stands in the kernel (state D) cannot be, and is not waited for."""
-    end_tree(child.pid, 0.0)
+    end_tree(child.pid, 0.0, kill_s=GRACE_S)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE_S)
 

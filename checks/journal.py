@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import os
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from checks.model import Node, Observation
+from checks.deadline import limited
+from checks.model import EVIDENCE_BYTES, Node, Observation
 from checks.report import NODE_REPORT_BYTES, NodeReport, clip, digest, dump_plain
 
 
@@ -17,19 +19,28 @@ class JournalError(Exception):
     """The report could not be written: disk full, or the folder cannot be written."""
 
 
+WRITE_S = 5.0
+
+
 class Journal:
-    """Keeps one node's report current at `path`. Not thread-safe: one thread writes."""
+    """Keeps one node's report current at `path`. Not thread-safe: one thread writes.
+
+    A write that does not end, for example because its file system hangs, is waited for WRITE_S once, and no other is begun
+    before it has ended. `data` is the report as it was to be written last.
+    """
 
     def __init__(self, path: Path, report: NodeReport) -> None:
         self.path = path
         self._evidence = path.parent.parent / "evidence"
         self.report = report
+        self.data = b""
+        self._writing = threading.Event()
 
     def add(self, rows: Iterable[Observation]) -> None:
         """Add observations and write. Raises JournalError; the observations are kept for the next write."""
-        rows = tuple(keep_whole(row, self._evidence) for row in rows)
-        if rows:
-            self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *rows))
+        kept = tuple(self._kept(row) for row in rows)
+        if kept:
+            self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *kept))
             self.write()
 
     def finish(self, complete: bool) -> None:
@@ -41,12 +52,43 @@ class Journal:
     def write(self) -> None:
         """Replace the file, whole or not at all. Raises JournalError."""
         self.report = dataclasses.replace(self.report, measured_at=now())
+        self.data = self._fit()
         try:
-            write_whole(self.path, self._fit())
+            self._patiently(lambda: write_whole(self.path, self.data))
+        except TimeoutError as error:
+            raise JournalError(
+                f"{self.path}: the file system does not answer ({error}). Choose another --out."
+            ) from error
         except OSError as error:
             raise JournalError(
                 f"{self.path}: {error.strerror or error}. Free space or choose another --out."
             ) from error
+
+    def _patiently(self, write: Callable[[], None]) -> None:
+        """Raises OSError, or TimeoutError where this write or one before it hangs."""
+        if self._writing.is_set():
+            raise TimeoutError("an earlier write has not ended")
+
+        def whole() -> None:
+            try:
+                write()
+            finally:
+                self._writing.clear()
+
+        self._writing.set()
+        limited(WRITE_S, whole)
+
+    def _kept(self, row: Observation, always: bool = False) -> Observation:
+        """The row with its evidence cut; where the whole of it cannot be kept in time, it names no file."""
+        if not always and len(row.evidence) <= EVIDENCE_BYTES // 4:  # at most four bytes a character
+            return row
+        made: list[Observation] = []
+        try:
+            self._patiently(lambda: made.append(keep_whole(row, self._evidence, always)))
+        except TimeoutError:
+            kept = "" if always else clip(row.evidence)[0]
+            return dataclasses.replace(row, evidence=kept, evidence_truncated=True, evidence_sha256="")
+        return made[0]
 
     def _fit(self) -> bytes:
         """The report's JSON, its longest evidence moved beside it until it is within the limit."""
@@ -54,7 +96,7 @@ class Journal:
         data = dump_plain(self.report)
         while len(data) > NODE_REPORT_BYTES and any(row.evidence for row in rows):
             longest = max(range(len(rows)), key=lambda i: len(rows[i].evidence))
-            row = keep_whole(rows[longest], self._evidence, always=True)
+            row = self._kept(rows[longest], always=True)
             rows[longest] = dataclasses.replace(row, evidence="", evidence_truncated=True)
             self.report = dataclasses.replace(self.report, observations=tuple(rows))
             data = dump_plain(self.report)

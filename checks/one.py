@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from checks import place
@@ -15,20 +16,21 @@ from checks.report import dump_plain
 
 
 def main(argv: list[str]) -> int:
-    """argv: [--before] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT; PATH is where the check is imported from."""
+    """argv: [--before] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT TIMEOUT_S; PATH is where the check is imported from."""
     die_with_parent()
     first_look, argv = argv[0] == "--before", argv[1:] if argv[0] == "--before" else argv
-    name, path, bundle, roster, node, scratch, result = argv
+    name, path, bundle, roster, node, scratch, result, timeout_s = argv
     station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), path)
     [found] = station.checks
     if found.name != name:
         raise SystemExit(f"{path} is {found.name}, not {name}")
     if first_look and found.before is not None:
-        seen = found.before(station.context(found))
+        seen = found.before(replace(station.context(found), timeout_s=float(timeout_s)))
         write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
     else:
         context = station.context(found, before=_before(place.before_path(Path(scratch), name)))
-        write_whole(Path(result), dump_plain(probe(found, context, node)))
+        row = probe(found, replace(context, timeout_s=float(timeout_s)), node)
+        write_whole(Path(result), dump_plain(row))
     return 0
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from checks.check import CheckError, Context, Measurement, Part, RankPlace, check
+from checks.check import CheckError, Context, Measurement, Part, RankPlace, Turn, check
 from checks.model import Scope
 from checks.tournament import record, stages
 from checks.tournament.board import Board
@@ -59,6 +59,7 @@ _number = itertools.count()
     min_ranks=2,
     part=Part.NO_GPU,
     group=True,
+    turn=Turn.FIRST,
 )
 def collective_pairs(context: Context) -> Measurement:
     """Measures each pair of ranks by itself in rounds of disjoint pairs, both ways, and compares what arrives.
@@ -83,6 +84,7 @@ def collective_pairs(context: Context) -> Measurement:
     min_ranks=2,
     part=Part.GPU,
     group=True,
+    turn=Turn.FIRST,
 )
 def nccl_pairs(context: Context) -> Measurement:
     """Measures each pair of GPUs by itself in rounds of disjoint pairs, both ways, and compares what arrives.

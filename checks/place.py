@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checks import bundle as bundles
 from checks import exchangekey
 from checks.bundle import Bundle, plan_of
 from checks.check import CatalogError, Check, Context, RankPlace, imported
+from checks.deadline import NEVER, Deadline, deadline_of
 from checks.decode import DecodeError, decode, parse_json
 from checks.exchangekey import Access, NoKey, Service
 from checks.facts.shipped import builtin
@@ -43,8 +45,13 @@ class Station:
     access: Access
     mpi_key: bytes = field(repr=False)
     key_path: Path
+    deadline: Deadline = NEVER
 
-    def timeout_s(self, check: Check) -> float:
+    def timeout_s(self, check: Check, closing: bool = False) -> float:
+        """How long the check may run: its deadline, or what is left of the node's. `closing`: it runs after the ranks."""
+        return min(self.own_timeout_s(check), self.deadline.left_s(closing))
+
+    def own_timeout_s(self, check: Check) -> float:
         """The check's deadline: the bundle's, or its own."""
         if check.name in PEER_CHECKS:
             return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + START_S)
@@ -85,11 +92,20 @@ def before_path(scratch: Path, check: str) -> Path:
     return scratch / f"{check}.before.json"
 
 
-def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path, alone: str = "") -> Station:
+def open_station(
+    bundle_path: Path,
+    roster_path: Path,
+    node: str,
+    scratch: Path,
+    alone: str = "",
+    begun_at: float | None = None,
+) -> Station:
     """Read bundle, roster and key, and find the node in the roster. Raises PlaceError.
 
-    `alone` is the path of the one check that is wanted: the rest of the catalogue is not imported, nor planned.
+    `alone` is the path of the one check that is wanted: the rest of the catalogue is not imported, nor planned, and
+    whoever started it holds it to its deadline. `begun_at` is when the node's checks began (time.monotonic()), now if None.
     """
+    begun_at = time.monotonic() if begun_at is None else begun_at
     try:
         bundle = bundles.load(bundle_path.read_bytes())
         roster = decode(Roster, parse_json(roster_path.read_bytes(), 1 << 24))
@@ -110,7 +126,7 @@ def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path,
     except NoKey as error:
         raise PlaceError(str(error)) from error
     scratch.mkdir(parents=True, exist_ok=True)
-    return Station(
+    made = Station(
         bundle,
         bundle_path,
         roster,
@@ -124,6 +140,10 @@ def open_station(bundle_path: Path, roster_path: Path, node: str, scratch: Path,
         secret.access(Service.MPI, bundle.gate_id, node).key,
         key_path,
     )
+    if alone:
+        return made
+    closing = [check for check in made.planned() if check.closing]
+    return replace(made, deadline=deadline_of(bundle.deadline_s, begun_at, closing))
 
 
 def _same_image(bundle: Bundle) -> None:

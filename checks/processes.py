@@ -87,8 +87,10 @@ def reap() -> dict[int, int]:
         codes[pid] = os.waitstatus_to_exitcode(status)
 
 
-def end_tree(pid: int, grace_s: float, started: int | None = None) -> tuple[int, ...]:
+def end_tree(pid: int, grace_s: float, started: int | None = None, kill_s: float = KILL_S) -> tuple[int, ...]:
     """SIGTERM to the process, its descendants and its session, SIGKILL after `grace_s`; returns what is left.
+
+    What stands in the kernel (state D) outlives SIGKILL: it is waited for `kill_s`.
 
     Without `started` only a process below this one is touched: another may bear a number that was used again.
     Where it ended already, what remains of the session that it led is ended.
@@ -98,16 +100,16 @@ def end_tree(pid: int, grace_s: float, started: int | None = None) -> tuple[int,
         if pid in table and not _below(pid, table):
             return (pid,) if _runs(table[pid]) else ()
         started = table[pid].started if pid in table else -1
-    return _end(lambda _: {pid: started}, grace_s)
+    return _end(lambda _: {pid: started}, grace_s, kill_s)
 
 
-def end_children(grace_s: float) -> tuple[int, ...]:
+def end_children(grace_s: float, kill_s: float = KILL_S) -> tuple[int, ...]:
     """The same for everything below this process: for a subreaper, all that it ever started."""
 
     def children(table: Mapping[int, Process]) -> Members:
         return {found.pid: found.started for found in table.values() if found.parent == os.getpid()}
 
-    return _end(children, grace_s, chase=True)
+    return _end(children, grace_s, kill_s, chase=True)
 
 
 def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
@@ -117,18 +119,18 @@ def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
     def marked(table: Mapping[int, Process]) -> Members:
         return {pid: found.started for pid, found in table.items() if mark in _environment(pid)}
 
-    return _end(marked, grace_s)
+    return _end(marked, grace_s, KILL_S)
 
 
 Seed = Callable[[Mapping[int, Process]], Members]
 
 
-def _end(seed: Seed, grace_s: float, chase: bool = False) -> tuple[int, ...]:
+def _end(seed: Seed, grace_s: float, kill_s: float, chase: bool = False) -> tuple[int, ...]:
     table = _table()
     owned = {found.pid for found in table.values() if found.parent == os.getpid()}
     known = _grow(seed(table), table)
     known = _ask(seed, known, time.monotonic() + grace_s) if grace_s > 0 else known
-    known, left = _kill(seed, known, _Chase(owned, CHASE_S if chase else 0.0))
+    known, left = _kill(seed, known, _Chase(owned, CHASE_S if chase else 0.0), kill_s)
     for pid in known.keys() - owned:
         _reap_orphan(pid)
     return left
@@ -149,7 +151,7 @@ def _ask(seed: Seed, known: Members, deadline: float) -> Members:
         time.sleep(POLL_S)
 
 
-def _kill(seed: Seed, known: Members, chase: _Chase) -> tuple[Members, tuple[int, ...]]:
+def _kill(seed: Seed, known: Members, chase: _Chase, kill_s: float) -> tuple[Members, tuple[int, ...]]:
     """Freeze all before any is killed: what stands still cannot fork a child that nobody saw."""
     begun = time.monotonic()
     held: set[int] = set()
@@ -161,11 +163,11 @@ def _kill(seed: Seed, known: Members, chase: _Chase) -> tuple[Members, tuple[int
         # /proc is not read in one instant: a child may be born where its parent's death was read already. The
         # next look sees it, or what it left.
         quiet = 0 if running or caught or new else quiet + 1
-        if quiet == QUIET_LOOKS or time.monotonic() - begun > KILL_S:
+        if quiet == QUIET_LOOKS or time.monotonic() - begun > kill_s:
             pids = tuple(found.pid for found in running)
             return known, pids if quiet else pids or (max(known, default=0),)
         free = [found for found in running if found.state not in HELD or found.pid not in held]
-        if free and time.monotonic() - begun < FREEZE_S:
+        if free and time.monotonic() - begun < min(FREEZE_S, kill_s / 2):
             for found in free:
                 held.add(found.pid)
                 _signal(found.pid, signal.SIGSTOP)

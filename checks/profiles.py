@@ -13,6 +13,16 @@ LARGE = 1024 * MIB
 # Rates are compared from 128 MiB on (checks/questions.py), also after rounding to whole elements of an odd number of ranks.
 COMPARED = 160 * MIB
 
+# How long all checks of a node may take together. Quick is the promise to whoever waits for it. The others are the sum of
+# the deadlines of the long checks that cannot run side by side, and quick's for all the rest. Standard: dcgm.diag 900 s,
+# nccl.tests 300, dcgm.health 180. Deep: dcgm.diag 2,700 s, disk.io 360 (cpu.stress and memory.stress run beside it),
+# nccl.tests 300, dcgm.health 180, compute.sdc 600.
+DEADLINE_S: Mapping[Profile, float] = {
+    Profile.QUICK: 120.0,
+    Profile.STANDARD: 1500.0,
+    Profile.DEEP: 4260.0,
+}
+
 OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
     "cpu.stress": {
         Profile.STANDARD: {"seconds": 5.0},

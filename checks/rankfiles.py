@@ -15,12 +15,13 @@ OVERDUE_S = 3.0
 
 @dataclass(frozen=True)
 class RankState:
-    """One rank: its observations, and what it is in the middle of. `overdue` ranks are frozen or hung."""
+    """One rank: its observations, its process, and what it is in the middle of. `overdue` ranks are frozen or hung."""
 
     rows: tuple[Observation, ...]
     ended: bool
     current: str
     due_at: float
+    pid: int = 0
 
     def overdue(self, now: float) -> bool:
         """Whether its own deadline passed without a word: the watchdog inside it is frozen too."""
@@ -39,13 +40,14 @@ def _read_rank(path: Path, opened: float) -> RankState | None:
     except OSError:
         return None
     rows: list[Observation] = []
-    ended, current, begun_at, due_at = False, "", opened, time.time() + 3600
+    ended, current, begun_at, due_at, pid = False, "", opened, time.time() + 3600, 0
     for line in lines:
         try:
             event = json.loads(line)
             if event["event"] == "start":
                 current, begun_at = str(event["check"]), float(event["at"])
                 due_at = begun_at + float(event["timeout_s"]) + OVERDUE_S
+                pid = int(event["pid"])
             elif event["event"] == "observation":
                 row = decode(Observation, event["row"])
                 started_s = max(begun_at - opened, 0.0) if row.check == current else 0.0
@@ -54,4 +56,4 @@ def _read_rank(path: Path, opened: float) -> RankState | None:
                 ended = True
         except (ValueError, KeyError, TypeError, DecodeError):
             continue  # a line that cannot be read is an observation that is missing: the verdict says so
-    return RankState(tuple(rows), ended, current, due_at)
+    return RankState(tuple(rows), ended, current, due_at, pid)

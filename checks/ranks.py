@@ -17,8 +17,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from checks import catalog, place
+from checks import catalog, place, schedule
 from checks.check import Check, RankPlace
+from checks.deadline import LEAST_S, Given
 from checks.model import Observation, Scope, rank_subject
 from checks.nccl import debug
 from checks.place import Station
@@ -92,6 +93,8 @@ class Session:
         self.station, self.rank, self.file = station, rank, file
         self.subject = rank_subject(station.node, rank.rank)
         checks = [check for check in station.planned() if check.scope is Scope.RANK]
+        # The same on every rank: it follows from the bundle alone.
+        checks = schedule.by_evidence(checks, station.bundle.policy, station.bundle.profile)
         self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
         self.lost = ""
         self.watchdog = Watchdog(self._give_up)
@@ -108,13 +111,16 @@ class Session:
         self.file.end()
 
     def _observe(self, check: Check) -> None:
+        timeout_s = self._timeout_s(check)
         if check.group and self.lost:
             row = errored(check.name, self.subject, self.lost, 0.0)
+        elif timeout_s < LEAST_S:
+            row = errored(check.name, self.subject, self.station.deadline.reason(Given.NEVER_STARTED), 0.0)
         else:
-            timeout_s = self.station.timeout_s(check)
             self.file.start(check.name, timeout_s)
             self.watchdog.arm(timeout_s)
-            context = replace(self.station.context(check, self.rank), lose_group=self._lose)
+            context = self.station.context(check, self.rank)
+            context = replace(context, lose_group=self._lose, timeout_s=timeout_s)
             row = probe(check, context, self.subject)
             self.watchdog.disarm()
             # A CheckError is a check's own word, said on every rank; anything else may have broken the group.
@@ -123,17 +129,27 @@ class Session:
         self.file.add(row)
         self.left.pop(0)
 
+    def left_s(self) -> float:
+        """What is left of the node's time, less what its runner needs to read what this rank says then."""
+        return max(0.0, self.station.deadline.left_s() - self.station.deadline.end_s / 2)
+
+    def _timeout_s(self, check: Check) -> float:
+        return min(self.station.own_timeout_s(check), self.left_s())
+
     def _lose(self, why: str) -> None:
         self.lost = f"not run: {why}"
 
     def _join(self) -> None:
         """Join the group and prove that all ranks hold the same catalogue, before the first collective."""
-        timeout_s = GROUP_SHARE * min(self.station.timeout_s(check) for check in self.left)
-        self.file.start("process group", 3 * timeout_s)
-        self.watchdog.arm(3 * timeout_s)
+        timeout_s = GROUP_SHARE * min(self._timeout_s(check) for check in self.left)
+        if timeout_s < LEAST_S:
+            return  # each of them says by itself that it was not begun
+        left_s = min(3 * timeout_s, self.left_s())
+        self.file.start("process group", left_s)
+        self.watchdog.arm(left_s)
         try:
             _init_group(self.station, self.rank, timeout_s)
-            _leave_time_to_tell(max(self.station.timeout_s(check) for check in self.left))
+            _leave_time_to_tell(max(self.station.own_timeout_s(check) for check in self.left))
         except Exception as error:  # noqa: BLE001 - whatever torch raises, it costs the group checks alone
             self.lost = f"not run: the process group could not be formed: {type(error).__name__}: {error}"
         self.watchdog.disarm()
@@ -141,11 +157,14 @@ class Session:
     def _give_up(self) -> None:
         """The watchdog's end: say what is known, then leave, since a hung call cannot be interrupted."""
         hung, *others = self.left
+        own_s, over = self.station.own_timeout_s(hung), self.left_s() < LEAST_S
+        reason, then = f"its deadline of {own_s:g} s passed", f"not run: {hung.name} never returned"
+        if over:
+            reason, then = map(self.station.deadline.reason, (Given.RUNNING, Given.NEVER_STARTED))
         try:
-            reason = f"its deadline of {self.station.timeout_s(hung):g} s passed"
-            self.file.add(errored(hung.name, self.subject, reason, self.station.timeout_s(hung)))
+            self.file.add(errored(hung.name, self.subject, reason, own_s))
             for check in others:
-                self.file.add(errored(check.name, self.subject, f"not run: {hung.name} never returned", 0.0))
+                self.file.add(errored(check.name, self.subject, then, 0.0))
             self.file.end()
         finally:
             self.leave()
@@ -190,18 +209,18 @@ def rank_place(gpus_per_node: int) -> RankPlace:
 
 
 def main(argv: list[str]) -> int:
-    """argv: BUNDLE ROSTER NODE SCRATCH."""
+    """argv: BUNDLE ROSTER NODE SCRATCH BEGUN_AT, which is when the node's checks began (time.monotonic())."""
     die_with_parent()
     # torchrun ends the neighbours of a rank that died; they still have to say what they saw. They end by
     # themselves within the group's timeout, and the node runner has the last word.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    bundle, roster, node, scratch = argv
-    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch))
+    bundle, roster, node, scratch, begun = argv
+    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))
     rank = rank_place(station.bundle.declared.gpus_per_node)
     file = RankFile(Path(scratch) / "ranks" / f"rank-{rank.rank}.jsonl")
     session = Session(station, rank, file)
-    file.start("import torch", IMPORT_S)
-    session.watchdog.arm(IMPORT_S)
+    file.start("import torch", min(IMPORT_S, session.left_s()))
+    session.watchdog.arm(min(IMPORT_S, session.left_s()))
     __import__("torch.distributed")
     session.run()
     sys.stdout.flush()

@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks import rankfiles
+from checks.deadline import Given
 from checks.isolate import Output, piped
+from checks.model import Observation, Scope, rank_subject
 from checks.place import Station
-from checks.processes import end_tree, leashed
+from checks.probe import errored
+from checks.processes import KILL_S, end_tree, leashed, start_ticks
 
 if TYPE_CHECKING:
     from checks.runner import Keeper
@@ -23,6 +26,10 @@ POLL_S = 0.1
 STARTUP_S = 150.0
 ALL = "the rank checks"
 AFTER_END_S = 3.0
+# Each rank of torch looks up its peers' names (c10d's socket.cpp asks for ::ffff:ADDRESS, which /etc/hosts does not answer): a
+# resolver that is silent costs glibc's 5 s twice for each of them (resolv.conf(5)), and a tournament whose ranks wait
+# differently long condemns healthy ones. For our own ranks alone: what the training does is the user's.
+RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
 
 
 def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
@@ -44,7 +51,7 @@ def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
 def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
     """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
 
-    Returns why it had to end them, or "".
+    Returns why it had to end them, or "". At the node's deadline `keep` gets what was given up as well.
     """
     if why_not:
         return why_not
@@ -52,7 +59,7 @@ def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
     argv = leashed(torchrun(station, ("-m", "checks.ranks", *_arguments(station))))
-    environment = {**os.environ, **interface_environment(station.roster.interface)}
+    environment = {**os.environ, **interface_environment(station.roster.interface), **RESOLVER}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
@@ -60,9 +67,9 @@ def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
     try:
         return _watch(station, child, folder, keep)
     finally:
-        end_tree(child.pid, 0.0)
+        end_tree(child.pid, 0.0, kill_s=station.deadline.end_s or KILL_S)
         with contextlib.suppress(subprocess.TimeoutExpired):  # state D is not waited for
-            child.wait(AFTER_END_S)
+            child.wait(min(AFTER_END_S, station.deadline.end_s or AFTER_END_S))
         output.text(0.5)
 
 
@@ -74,7 +81,8 @@ def interface_environment(interface: str) -> dict[str, str]:
 
 
 def _arguments(station: Station) -> tuple[str, ...]:
-    return (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
+    files = (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
+    return (*files, repr(station.deadline.begun_at))
 
 
 def _watch(
@@ -83,8 +91,7 @@ def _watch(
     folder: Path,
     keep: Keeper,
 ) -> str:
-    per_node = station.bundle.declared.ranks_per_node
-    ranks = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
+    ranks = _ranks(station)
     begun, kept, ended_at = time.monotonic(), 0, 0.0
     while True:
         running = child.poll() is None
@@ -95,6 +102,9 @@ def _watch(
             keep(rows)
         if not running:
             return "" if states else f"{ALL} never began: torchrun ended with exit code {child.returncode}"
+        if station.deadline.left_s() <= 0:
+            keep(given_up(station, states))
+            return f"the deadline of {station.deadline.seconds:g} s ended what the ranks still did"
         silent = _why_end(states, len(ranks), time.monotonic() - begun, station.bundle.stage_s)
         if silent:
             return silent
@@ -104,6 +114,27 @@ def _watch(
             if time.monotonic() - ended_at > AFTER_END_S:
                 return ""
         time.sleep(POLL_S)
+
+
+def _ranks(station: Station) -> range:
+    per_node = station.bundle.declared.ranks_per_node
+    return range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
+
+
+def given_up(station: Station, states: Mapping[int, rankfiles.RankState]) -> list[Observation]:
+    """What the node's ranks have not said by its deadline. Of a rank that died nothing is said: it gave up nothing."""
+    rows: list[Observation] = []
+    for rank in _ranks(station):
+        state = states.get(rank)
+        if state is not None and (state.ended or start_ticks(state.pid) is None):
+            continue
+        said = {row.check for row in state.rows} if state else set()
+        for check in station.planned():
+            if check.scope is Scope.RANK and check.name not in said:
+                running = state is not None and state.current == check.name
+                why = station.deadline.reason(Given.RUNNING if running else Given.NEVER_STARTED)
+                rows.append(errored(check.name, rank_subject(station.node, rank), why, 0.0))
+    return rows
 
 
 def _why_end(states: dict[int, rankfiles.RankState], ranks: int, seconds: float, stage_s: float) -> str:

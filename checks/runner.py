@@ -1,15 +1,18 @@
 """One node's run: its own checks, its peers, then the ranks; the report grows on disk all the while.
 
 Order: what closing checks compare with, node checks (side by side), reachability, a barrier over all nodes, pairs, ranks,
-closing checks. No rank starts before every node has reached every other: a collective that waits for a missing
-peer names nobody.
+closing checks; within each of them what tells most per second comes first. No rank starts before every node has reached
+every other: a collective that waits for a missing peer names nobody.
+
+The report is whole at the node's deadline (checks.deadline), whatever hangs: what was given up by then is ERRORED and says
+so. Where this process itself hangs, or stands still, the launcher ends it.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,19 +21,20 @@ from checks import catalog, rankstage, schedule, system
 from checks.board import Board
 from checks.check import Check
 from checks.culprit.uplink import uplink
+from checks.deadline import ANSWER_S, LEAST_S, Given
 from checks.exchange import ExchangeError, Responder
 from checks.isolate import isolated
 from checks.journal import Journal, JournalError, now
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.place import PEER_CHECKS, Station, before_path
 from checks.probe import errored
-from checks.processes import become_subreaper, end_children
+from checks.processes import KILL_S, become_subreaper, end_children
 from checks.report import NodeReport
 from checks.say import say
 
 RankStage = Callable[[Station, "Keeper", str], str]
 Tick = Callable[[Observation], None]
-LINGER_S = 5.0
+LINGER_S, LEAST_LINGER_S = 5.0, 0.5
 
 
 def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
@@ -42,11 +46,22 @@ def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> 
     responder = open_responder(station)
     try:
         journal = run_beside(station, attempt, out, responder, tick=tick)
-        Board(station, responder).linger(LINGER_S)
+        Board(station, responder).linger(linger_s(station))
     finally:
         responder.close()
-        end_children(0.0)  # a check may have left a daemon behind
+        end_left(station)
     return journal
+
+
+def linger_s(station: Station) -> float:
+    """How long a node that is done may stay for its peers."""
+    return min(LINGER_S, max(station.deadline.ends_at - time.monotonic(), LEAST_LINGER_S))
+
+
+def end_left(station: Station) -> None:
+    """End what a check left behind. What stands in the kernel is not waited for beyond the deadline, and is said."""
+    left = end_children(0.0, kill_s=min(KILL_S, max(station.deadline.answer_in_s() - ANSWER_S, LEAST_S)))
+    _log(f"these processes cannot be ended: {sorted(left)}" if left else "")
 
 
 def run_beside(
@@ -82,21 +97,25 @@ def open_responder(station: Station) -> Responder:
 def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: RankStage) -> None:
     checks = [check for check in station.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
-    opening = [check for check in checks if not check.closing]
+    policy, profile = station.bundle.policy, station.bundle.profile
+    opening = schedule.by_evidence([check for check in checks if not check.closing], policy, profile)
     reach = [check for check in opening if check.name in PEER_CHECKS]
     quiet = [check for check in opening if not check.serial and check not in reach]
     serial = [check for check in opening if check.serial and check not in reach]
-    run = partial(_isolated, station, keep.opened)
+    run, side_by_side = partial(_isolated, station, keep.opened), partial(_side_by_side, station, keep)
     failed = _look_before(station, closing)
-    schedule.run_all([*reach, *quiet], run, keep)
-    board = Board(station, responder)
-    why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet))
+    side_by_side([*reach, *quiet], run)
+    board, until = Board(station, responder), station.deadline.stage_ends_at
+    why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet), until)
     for check in serial:
-        keep([run(check)])
-    why = board.agree("probed", why or _without_gpu(station, keep.rows), _longest(station, serial))
+        side_by_side([check], run)
+    why = board.agree("probed", why or _without_gpu(station, keep.rows), _longest(station, serial), until)
     responder.close(station.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in station.planned()):
         keep(_skip_ranks(station, why) if why else [])
+        if not why and station.deadline.left_s() < LEAST_S:
+            keep(rankstage.given_up(station, {}))
+            why = station.deadline.reason(Given.NEVER_STARTED)
         try:
             ended = stage(station, keep, why)
         except (
@@ -106,10 +125,27 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
             ended = f"{rankstage.ALL} could not be run: {error}"
         _log(ended)
         keep(_not_reached(station, keep, ended) if ended.startswith(rankstage.ALL) else [])
-    close = partial(_closed, run, failed)
-    schedule.run_all([check for check in closing if not check.serial], close, keep)
+    close = partial(_closed, partial(_isolated, station, keep.opened, closing=True), failed)
+    side_by_side([check for check in closing if not check.serial], close, closing=True)
     for check in closing:
-        keep([close(check)] if check.serial else [])
+        side_by_side([check] if check.serial else [], close, closing=True)
+
+
+def _side_by_side(
+    station: Station,
+    keep: Keeper,
+    checks: Sequence[Check],
+    run: Callable[[Check], Observation],
+    closing: bool = False,
+) -> None:
+    """Run these, until what is left of the node's time is over."""
+
+    def give_up(check: Check, given: Given) -> Observation:
+        return errored(check.name, station.node, station.deadline.reason(given), 0.0)
+
+    # Whoever runs a check ends it by itself; only what hangs in the kernel is still there MARGIN_S later.
+    late = time.monotonic() + station.deadline.left_s(closing) + station.deadline.end_s / 4
+    schedule.run_all(checks, run, keep, until=late, give_up=give_up)
 
 
 def _closed(run: Callable[[Check], Observation], failed: dict[str, str], check: Check) -> Observation:
@@ -148,8 +184,10 @@ def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
 
     def look(check: Check) -> Observation:
         path = before_path(station.scratch, check.name)
-        argv = ("-m", "checks.one", "--before", check.name, check.path, *_files(station), str(path))
-        return isolated(check.name, station.node, argv, path.with_suffix(".row"), station.timeout_s(check))
+        timeout_s = station.timeout_s(check)
+        files = (*_files(station), str(path), f"{timeout_s:.3f}")
+        argv = ("-m", "checks.one", "--before", check.name, check.path, *files)
+        return isolated(check.name, station.node, argv, path.with_suffix(".row"), timeout_s)
 
     failed: dict[str, str] = {}
 
@@ -159,7 +197,7 @@ def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
                 said = row.evidence.strip().splitlines()[-1:]  # of a traceback, the error itself
                 failed[row.check] = (said[0] if said else row.reason)[:500]
 
-    schedule.run_all(looking, look, note)
+    schedule.run_all(looking, look, note, until=station.deadline.stage_ends_at)
     return failed
 
 
@@ -168,12 +206,15 @@ def _longest(station: Station, checks: Iterable[Check]) -> float:
     return sum(station.timeout_s(check) for check in checks)
 
 
-def _isolated(station: Station, opened: float, check: Check) -> Observation:
-    result = station.scratch / f"{check.name}.json"
-    argv = ("-m", "checks.one", check.name, check.path, *_files(station), str(result))
+def _isolated(station: Station, opened: float, check: Check, closing: bool = False) -> Observation:
+    result, timeout_s = station.scratch / f"{check.name}.json", station.timeout_s(check, closing)
+    if timeout_s < LEAST_S:
+        return errored(check.name, station.node, station.deadline.reason(Given.NEVER_STARTED), 0.0)
+    late = station.deadline.reason(Given.RUNNING) if timeout_s < station.own_timeout_s(check) else ""
+    argv = ("-m", "checks.one", check.name, check.path, *_files(station), str(result), f"{timeout_s:.3f}")
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
     try:
-        row = isolated(check.name, station.node, argv, result, station.timeout_s(check))
+        row = isolated(check.name, station.node, argv, result, timeout_s, late)
     except (OSError, RuntimeError) as error:  # no thread or no file can be had: this costs one check
         row = errored(check.name, station.node, f"its process could not be run: {error}", 0.0)
     # Its process's start and end count: that is what one after another would cost.
@@ -209,15 +250,20 @@ def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> st
 
 
 def _skip_ranks(station: Station, why: str) -> list[Observation]:
-    per_node = station.bundle.declared.ranks_per_node
-    first = station.node_rank * per_node
-    subjects = [rank_subject(station.node, first + local) for local in range(per_node)]
-    checks = [check for check in station.planned() if check.scope is Scope.RANK]
     return [
         Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.PREREQUISITE, why[:1000])
-        for check in checks
-        for subject in subjects
+        for check in station.planned()
+        if check.scope is Scope.RANK
+        for subject in _subjects(station, check)
     ]
+
+
+def _subjects(station: Station, check: Check) -> list[str]:
+    if check.scope is Scope.NODE:
+        return [station.node]
+    per_node = station.bundle.declared.ranks_per_node
+    first = station.node_rank * per_node
+    return [rank_subject(station.node, first + local) for local in range(per_node)]
 
 
 def _not_reached(station: Station, keep: Keeper, why: str) -> list[Observation]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from checks.check import CheckError, Context, Measurement, RankPlace, check
+from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.model import Scope
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def smoke(context: Context) -> Measurement:
     cost="seconds",
     min_ranks=2,
     group=True,
+    turn=Turn.LAST,
 )
 def ddp(context: Context) -> Measurement:
     """Trains a tiny model with DistributedDataParallel, every rank on examples of its own.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks import bundle as bundles
-from checks import exchangekey, place, rankfiles, ranks, runner
+from checks import exchangekey, place, rankfiles, ranks, rankstage, runner
 from checks.alone import declare, host_name, read_policy, require_writable, show
 from checks.board import Board
 from checks.bundle import Bundle
@@ -164,7 +164,7 @@ def _ranks_here(store: Store, station: Station, keep: runner.Keeper, why_not: st
     per_node = station.bundle.declared.ranks_per_node
     mine = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
     deadline = time.monotonic() + station.bundle.stage_s
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and station.deadline.left_s() > 0:
         states = rankfiles.read(station.scratch / "ranks", mine, keep.opened)
         keep([row for state in states.values() for row in state.rows])
         silent = [r for r in mine if r not in states or not states[r].ended]
@@ -173,6 +173,9 @@ def _ranks_here(store: Store, station: Station, keep: runner.Keeper, why_not: st
         if all(r in states and states[r].overdue(time.time()) for r in silent):
             return f"frozen or hung: ranks {silent}"
         time.sleep(0.1)
+    if station.deadline.left_s() <= 0:
+        keep(rankstage.given_up(station, rankfiles.read(station.scratch / "ranks", mine, keep.opened)))
+        return f"the deadline of {station.deadline.seconds:g} s ended what the ranks still did"
     return f"the rank checks lasted longer than {station.bundle.stage_s:g} s"
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.bundle import Bundle
+from checks.deadline import limited
 from checks.merge import merge
 from checks.model import Report
 from tasks import reports
-from tasks.launchers.base import JobState, JobStatus, Launcher, LaunchError
+from tasks.launchers.base import JobState, JobStatus, LaunchError
 from tasks.raw import keep_evidence, keep_logs
 from tasks.render.clean import one_line
 from tasks.session import Session
@@ -21,6 +23,7 @@ from tasks.threads import to_end
 from tasks.troubles import ending_of, keep_story, require_reports, story
 from tasks.watch import Watched, fetch_last
 
+LOG = logging.getLogger("prelaunch")
 LOGGED_NODES = 8
 TAIL_BYTES = 2048
 STORY_CHARACTERS = 1200
@@ -39,22 +42,31 @@ def collected(session: Session, watched: Watched) -> Report:
     """Fetch for the last time and merge; what could not be fetched is evidence that is missing."""
     bundle, started = session.setting.bundle(session.gate_id), iso(session.keeper.lease.taken_at)
     try:
-        folder, problems = fetch_last(session, watched.job), []
+        folder, problems = limited(session.left_s(), lambda: fetch_last(session, watched.job)), []
     except (LaunchError, OSError) as error:
         folder, problems = (
             session.folder / watched.job,
             [one_line(f"the reports could not be fetched: {error}")],
         )
-    keep_evidence(session, folder / watched.status.attempt)
-    keep_logs(session, watched.job, logged(bundle, watched.status))
-    keep_story(session, watched.job, watched.status)
+    limit_s = session.left_s() / 2  # what the engine says beside the reports must not cost the verdict
+    _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
+    _keep(lambda: keep_logs(session, watched.job, logged(bundle, watched.status)), "the logs", limit_s)
+    _keep(lambda: keep_story(session, watched.job, watched.status), "the engine's words", limit_s)
     files = reports.read_files(folder, watched.status.attempt)
     if not files and not problems:
         require_reports(watched)
     report = merge(bundle, watched.status.attempt, files, started)
     if not reports.complete(bundle, files):
-        problems += _last_words(bundle, files, watched, session.setting.launcher)
+        problems += _last_words(bundle, files, watched, session)
     return dataclasses.replace(report, collection=(*report.collection, *problems))
+
+
+def _keep(keep: Callable[[], object], what: str, limit_s: float) -> None:
+    """Keep what nothing is decided upon; where that hangs, it is said."""
+    try:
+        limited(limit_s, keep)
+    except TimeoutError as error:
+        LOG.warning("%s could not be kept: %s", what, error)
 
 
 def logged(bundle: Bundle, status: JobStatus) -> list[str]:
@@ -68,7 +80,7 @@ def iso(unix_s: float) -> str:
 
 
 def _last_words(
-    bundle: Bundle, files: Mapping[str, bytes], watched: Watched, launcher: Launcher
+    bundle: Bundle, files: Mapping[str, bytes], watched: Watched, session: Session
 ) -> Iterator[str]:
     """Why reports are missing, as far as the launcher can tell: evidence, never a verdict on a machine."""
     status = watched.status
@@ -81,12 +93,13 @@ def _last_words(
     for node in reports.unfinished(bundle, files)[:LOGGED_NODES]:
         code = status.exit_codes.get(node)
         ended = f"its command ended with {code}" if code is not None else "its command did not end"
-        tail = one_line(_tail(launcher, watched.job, node)[-400:], 400)
+        tail = one_line(_tail(session, watched.job, node)[-400:], 400)
         yield f"{node}: {ended}; its log ends: {tail or '(empty)'}"
 
 
-def _tail(launcher: Launcher, job: str, node: str) -> str:
+def _tail(session: Session, job: str, node: str) -> str:
+    launcher = session.setting.launcher
     try:
-        return launcher.logs(job, node, TAIL_BYTES)
-    except LaunchError as error:
+        return limited(session.left_s() / 4, lambda: launcher.logs(job, node, TAIL_BYTES))
+    except (LaunchError, TimeoutError) as error:
         return str(error)

@@ -27,7 +27,7 @@ from tasks.render.document import verdict_json
 from tasks.session import Session
 from tasks.starts import Starts
 from tasks.threads import to_end
-from tasks.watch import GRACE_S, Watched, checks_limit_s, follow, looker
+from tasks.watch import GATED_MARGIN_S, GRACE_S, Watched, checking, checks_limit_s, follow, looker
 
 
 @task(cache_policy=NO_CACHE, task_run_name="judge the next start of {job}")
@@ -38,12 +38,13 @@ async def next_start(session: Session, job: str, starts: Starts) -> Judged:
     """
     session.proof.clear()
     meter = Meter(session.setting.gate.cluster.name)
-    look, whole_s = looker(session, job, meter), run_limit_s(session)
+    clock = checking(session, GATED_MARGIN_S)
+    look, whole_s = looker(session, job, meter, clock), run_limit_s(session)
     # Without a network its nodes may say nothing before the job's end, and decide by themselves all the same.
     watched = await follow(session, job, whole_s, look, lambda status: bool(starts.next(status)))
     if not watched.status.state.final and not watched.late:
         enough = _reported(session, job, starts)
-        watched = await follow(session, job, checks_limit_s(session), look, enough)
+        watched = await follow(session, job, checks_limit_s(session), look, enough, clock=clock)
     await meter.finish()
     token = starts.next(watched.status)
     over = bool(token) and token != watched.status.attempt

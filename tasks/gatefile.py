@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from checks.model import Declared, KernelLog, Profile
+from checks.profiles import DEADLINE_S
 from tasks.gatenotify import Approval, Notify
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
@@ -21,6 +22,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Hours = Annotated[float, Field(gt=0, le=24 * 366)]
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 30)]
 Seconds = Annotated[float, Field(ge=0.1, le=86400)]
+START_S, START_SHARE = 30.0, 0.25  # of a job's time, for its start and its reports
 OptionValue = bool | int | float | str | tuple[str, ...]
 
 # What `--set` may not change: the whole subtree, and why.
@@ -92,14 +94,42 @@ class Cluster(Table):
 
 
 class Checks(Table):
-    """How deep to look, and for how long. `extra` names a site's own checks ("package.module:attribute")."""
+    """How deep to look, and for how long. `extra` names a site's own checks ("package.module:attribute").
+
+    `deadline_s` bounds all checks of a node, from the moment at which its runner begins: 5 s later there is a verdict, and
+    what was given up by then is in it. Without one the profile's own holds (checks.profiles.DEADLINE_S), or as much as
+    `max_runtime_minutes` leaves, which counts from the start of the job and ends it.
+    """
 
     profile: Profile = Profile.QUICK
     extra: tuple[Annotated[str, Field(pattern=r"^[\w.]+:\w+$", max_length=200)], ...] = ()
     timeouts_s: dict[str, Seconds] = Field(default_factory=dict)
     network_s: Annotated[float, Field(ge=0.5, le=3600)] = 20.0
     stage_s: Annotated[float, Field(ge=1, le=86400)] = 600.0
+    deadline_s: Annotated[float, Field(ge=5, le=86400)] | None = None
     max_runtime_minutes: Minutes = 15.0
+
+    @model_validator(mode="after")
+    def deadline_within_the_job(self) -> Checks:
+        """A job that is ended before its checks have to end could not report what was given up."""
+        if self.deadline_s is not None and self.deadline_s > self.longest_deadline_s:
+            raise ValueError(
+                f"deadline_s = {self.deadline_s:g} does not fit into max_runtime_minutes = {self.max_runtime_minutes:g}: "
+                f"at most {self.longest_deadline_s:g} s do. Raise max_runtime_minutes, or lower deadline_s."
+            )
+        return self
+
+    @property
+    def longest_deadline_s(self) -> float:
+        """What the job's own limit leaves, less the time to start and to report."""
+        return max(self.max_runtime_minutes * 60 * (1 - START_SHARE), self.max_runtime_minutes * 60 - START_S)
+
+    @property
+    def whole_deadline_s(self) -> float:
+        """The deadline that holds."""
+        if self.deadline_s is not None:
+            return self.deadline_s
+        return max(1.0, min(DEADLINE_S[self.profile], self.longest_deadline_s))
 
 
 class Mode(StrEnum):

@@ -53,6 +53,7 @@ def check_job(setting: Setting, gate_id: str, name: str, tags: Mapping[str, str]
         files={"bundle.json": bundles.dump(setting.bundle(gate_id))},
         environment={},
         work=Work.CHECK,
+        deadline_s=setting.gate.checks.whole_deadline_s,
         tags=tags,
         instance_type=setting.declared.instance_type,
     )

@@ -47,6 +47,7 @@ async def settle(session: Session) -> Lease:
 
 def submit(session: Session, job: JobSpec) -> JobHandle:
     """Submit it; what may run is remembered first, so that every ending ends it. Raises LaunchError."""
+    session.ends()  # two jobs of a gate never run side by side
     look_first(session)
     session.remember(job.name)
     launcher = session.setting.launcher

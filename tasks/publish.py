@@ -7,6 +7,8 @@ people alone (the trend of earlier gates, the picture) may fail: that is said, a
 from __future__ import annotations
 
 import logging
+import math
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,7 +60,14 @@ class Kept:
 @task(cache_policy=NO_CACHE, task_run_name="publish {session.gate_id}")
 async def publish(session: Session, judged: Judged) -> Published:
     """The files first, then the artifacts. Raises StoreError."""
-    kept = await to_end(store, session, judged)
+    try:
+        kept = await to_end(store, session, judged)
+    except StoreError as error:
+        raise StoreError(f"{error} {await to_end(elsewhere, session, judged)}") from error
+    finally:
+        session.answer_by = (
+            math.inf
+        )  # the verdict is there, or has failed: nothing after it is in such a hurry
     cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
     report, verdict, published = judged.report, judged.verdict, kept.published
     said = headline(verdict, name)
@@ -100,6 +109,19 @@ def store(session: Session, judged: Judged) -> Kept:
     enter(session, record)
     places = Published(kept.place(report_key(gate_id)), kept.place(f"gates/{gate_id}/report.html"), drawn)
     return Kept(places, shown, png)
+
+
+def elsewhere(session: Session, judged: Judged) -> str:
+    """Report and verdict in a folder of this machine, where the store cannot be written; says where, or why not."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"prelaunch-{session.gate_id}-"))
+        (folder / Path(report_key(session.gate_id)).name).write_bytes(dump(judged.report))
+        (folder / Path(verdict_key(session.gate_id)).name).write_bytes(
+            dump_plain(verdict_json(judged.verdict))
+        )
+    except OSError as error:
+        return f"Nor could report and verdict be written on this machine: {error.strerror or error}."
+    return f"Report and verdict were written to {folder} instead."
 
 
 def _past(session: Session, judged: Judged) -> Past:

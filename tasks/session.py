@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
+import math
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +29,7 @@ from tasks.request import GateRequest
 from tasks.requested import keep_request, require_names, require_own_places
 from tasks.setting import Setting, launcher_of, open_setting
 from tasks.store.base import StoreError
+from tasks.store.patient import PatientStore
 
 LOG = logging.getLogger("prelaunch")
 REJECTIONS = (GateFileError, LeaseError, StoreError, LaunchError)
@@ -50,6 +54,9 @@ class Session:
         self.looked = keeper.lease.adopted
         self.rounds = 1
         self.waiting_since: float | None = None
+        self._patient = setting.store if isinstance(setting.store, PatientStore) else None
+        self._answer_by = math.inf
+        self._ending: list[threading.Thread] = []
         self.announcement: UUID | None = None
         lease = keeper.lease
         self.answer: Answer | None = None
@@ -59,6 +66,17 @@ class Session:
         self._kept: dict[str, None] = {}
         if self.asked is not None:
             self.ended(lease.job(CHECK))
+
+    @property
+    def answer_by(self) -> float:
+        """When the verdict has to be there (time.monotonic()); infinite while no check was seen to begin."""
+        return self._answer_by
+
+    @answer_by.setter
+    def answer_by(self, at: float) -> None:
+        self._answer_by = at
+        if self._patient is not None:
+            self._patient.answer_by = at if at < math.inf else None
 
     @property
     def folder(self) -> Path:
@@ -105,8 +123,25 @@ class Session:
         if self._cancel(job):
             self.let_go(job)
 
+    def end_soon(self, job: str) -> None:
+        """The same in a thread of its own, for a job whose end the verdict must not wait for; `ends` waits for it."""
+        self._ending.append(threading.Thread(target=self.end_now, args=(job,), daemon=True))
+        self._ending[-1].start()
+
+    def ends(self) -> None:
+        """Wait for what `end_soon` has begun, as long as an engine may be silent."""
+        for thread in self._ending:
+            thread.join(self.setting.launcher.silence_s)
+        self._ending.clear()
+
+    def left_s(self, least_s: float = 0.5) -> float:
+        """How long something may take from here, so that the verdict is there in time; at least `least_s`."""
+        return max(self.answer_by - time.monotonic(), least_s)
+
     def begin_again(self) -> Lease:
         """End what is left of this attempt's jobs, and give the next ones new names. Raises LaunchError, LeaseLost."""
+        self.ends()
+        self.answer_by = math.inf
         for job in self.keeper.lease.jobs:
             self.setting.launcher.cancel(job)
             self.let_go(job)
@@ -138,6 +173,7 @@ class Session:
             remove_folder(self.folder)
             self.keeper.park()
             return
+        self.ends()
         told = len(self.unreleased)
         try:
             if self._ours():
@@ -211,6 +247,7 @@ def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) 
     require_names((request.gate_file,))
     require_own_places(request.advanced)
     setting = open_setting(request)
+    setting = dataclasses.replace(setting, store=PatientStore(setting.store))
     setting.store.probe()
     if (back := _come_back(setting, request, flow_run_id)) is not None:
         return Session(setting, Keeper(setting.store, back), request.launch)

@@ -110,6 +110,7 @@ class Setting:
             gate_id, self.declared, checks.profile, self.policy, self.facts,
             extra=checks.extra, timeouts_s=checks.timeouts_s,
             network_s=checks.network_s, stage_s=checks.stage_s, topology=self.topology,
+            deadline_s=checks.whole_deadline_s,
         )  # fmt: skip
 
 

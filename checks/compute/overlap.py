@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from checks import patterns
-from checks.check import CheckError, Context, Measurement, RankPlace, check
+from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.compute import device as devices
 from checks.compute import gemm
 from checks.compute.device import BF16, FP32, Precision, is_cuda, multiplying, wait
@@ -59,6 +59,7 @@ class Round:
     cost="seconds",
     min_ranks=2,
     group=True,
+    turn=Turn.LAST,
 )
 def overlap(context: Context) -> Measurement:
     """Multiplies while the ranks sum, compares the results, and takes the times against each alone.

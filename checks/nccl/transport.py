@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from checks.check import CheckError, Context, Measurement, Part, check
+from checks.check import CheckError, Context, Measurement, Part, Turn, check
 from checks.facts.table import Instance
 from checks.model import Scope, Value
 from checks.nccl import debug
@@ -41,6 +41,7 @@ METRICS = (
     min_ranks=2,
     part=Part.GPU,
     group=True,
+    turn=Turn.LAST,
 )
 def transport(context: Context) -> Measurement:
     """Reads in NCCL's log what carried the collectives: NVLink, EFA, GPUDirect, or a fallback to TCP.

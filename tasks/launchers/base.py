@@ -139,7 +139,8 @@ class JobSpec:
 
     `work` says the same as `command` in one word, for launchers that start the container's agent; `behind` is what follows
     its `--`. `predecessor` is the ended job whose machines this one is to get (POOLED). Nodes hold `ask_s` for a
-    person's answer where the policy asks one. `request` and `trainer` are the gate file's [training] request and
+    person's answer where the policy asks one. `deadline_s` (0: none) is when the checks of a node have to end: what still
+    runs of a CHECK soon after may be ended. `request` and `trainer` are the gate file's [training] request and
     model_trainer, `image` the training's own; `tags` are for the engine's console.
     """
 
@@ -154,6 +155,7 @@ class JobSpec:
     behind: tuple[str, ...] = ()
     observe: bool = False
     ask_s: float = 0.0
+    deadline_s: float = 0.0
     predecessor: str = ""
     image: str = ""
     request: Mapping[str, object] = field(default_factory=dict)
@@ -233,6 +235,19 @@ class JobStatus:
     absent: bool = False
 
 
+@dataclass(frozen=True)
+class Delays:
+    """How far an engine is behind its nodes, at most, in seconds.
+
+    `begins_s`: from the first word that a job runs to the start of its checks. `reports_s`: until what a node wrote can be
+    fetched. `ends_s`: from the end of its nodes to the word that the job ended.
+    """
+
+    begins_s: float
+    reports_s: float = 0.0
+    ends_s: float = 0.0
+
+
 class Launcher(Protocol):
     """Hands jobs to an engine that exists. All but `submit` are idempotent, and `submit` adopts.
 
@@ -245,6 +260,7 @@ class Launcher(Protocol):
     start_s: float
     silence_s: float
     keeps_s: float | None
+    delays: Delays
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         """The names the nodes will bear, where the launcher can know them before the start; else ()."""

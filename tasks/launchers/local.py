@@ -14,6 +14,7 @@ from checks.asked import ANSWER
 from checks.journal import write_whole
 from tasks.launchers import local_end, local_network, local_start
 from tasks.launchers.base import (
+    Delays,
     EngineUnavailable,
     Hold,
     JobHandle,
@@ -51,6 +52,7 @@ class LocalLauncher:
     start_s = 120.0
     silence_s = 120.0
     keeps_s: float | None = None
+    delays = Delays(begins_s=5.0)  # judgement: Python starts within them on a busy machine
 
     def __init__(self, root: Path, options: LocalOptions | None = None) -> None:
         self.root = root.absolute()

@@ -33,7 +33,8 @@ class NodeCommand:
 class Submission:
     """job.json. `network` is the name of the nodes' namespaces, "" on loopback.
 
-    `withheld` names the variables whose values look secret: they reach the shepherd in its environment and
+    `deadline_s` is how long a health check's nodes may run, 0 where nothing but `max_runtime_s` bounds them. `withheld`
+    names the variables whose values look secret: they reach the shepherd in its environment and
     never a file.
     """
 
@@ -46,6 +47,7 @@ class Submission:
     subnet: str
     prepared: bool
     withheld: tuple[str, ...]
+    deadline_s: float = 0.0
 
 
 @dataclass(frozen=True)

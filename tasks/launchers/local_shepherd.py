@@ -9,6 +9,7 @@ Each node's command dies with the shepherd, too. Exit codes: 0 done, 75 the job 
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -94,6 +95,7 @@ class Shepherd:
         self.nodes: tuple[RunningNode, ...] = ()
         self.network: Mapping[str, str] = {}
         self.asked_to_end = False
+        self.grace_s = submission.grace_s
         self.wake = self._catch_signals()
 
     def run(self) -> None:
@@ -103,7 +105,7 @@ class Shepherd:
         self.folder.write_keepers(self.guard, os.getpid(), self.attempt)
         try:
             self._start()
-            why = self._watch(time.monotonic() + self.submission.max_runtime_s)
+            why = self._watch(time.monotonic())
             progress = self._end(why)
         except (NetworkError, OSError) as error:
             left = end_children(0.0)
@@ -149,8 +151,10 @@ class Shepherd:
         self.network = {"name": made.name, "subnet": made.subnet}
         return made.addresses
 
-    def _watch(self, deadline: float) -> str:
+    def _watch(self, begun: float) -> str:
         """Until every node's command ended ("") or the job has to end (why)."""
+        deadline = begun + self.submission.max_runtime_s
+        answer_by = begun + (self.submission.deadline_s or math.inf)
         while True:
             self._collect()
             if self.asked_to_end:
@@ -159,7 +163,10 @@ class Shepherd:
                 return ""
             if time.monotonic() >= deadline:
                 return f"it did not end within its max runtime of {self.submission.max_runtime_s:g} s"
-            self._sleep(deadline - time.monotonic())
+            if time.monotonic() >= answer_by:
+                self.grace_s = 0.0  # they had their time, and whoever stands still would not use more
+                return f"its checks did not end within {self.submission.deadline_s:g} s"
+            self._sleep(min(deadline, answer_by) - time.monotonic())
 
     def _sleep(self, seconds: float) -> None:
         if select.select([self.wake], [], [], min(max(seconds, 0.0), LONGEST_SLEEP_S))[0]:
@@ -174,7 +181,7 @@ class Shepherd:
 
     def _end(self, why: str) -> Progress:
         """End what is left; what the nodes' commands left behind gets no grace."""
-        left = end_children(self.submission.grace_s if why else 0.0)
+        left = end_children(self.grace_s if why else 0.0)
         self._collect()
         for node in self.nodes:
             node.log.close(LOG_END_S)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from checks import exchangekey
+from checks.deadline import ANSWER_S
 from checks.processes import end_tree
 from tasks.launchers.base import LaunchError, Plan
 from tasks.launchers.local_folder import JobFolder, NodeCommand, Submission
@@ -21,6 +22,7 @@ from tasks.launchers.local_shepherd import BUSY
 
 START_S = 20.0
 POLL_S = 0.005
+START_MARGIN_S = 5.0  # the nodes' own clocks begin when Python has started
 
 
 def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -> None:
@@ -115,6 +117,7 @@ def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submiss
         subnet=options.subnet,
         prepared=bool(options.prepared),
         withheld=secrets,
+        deadline_s=plan.job.deadline_s and plan.job.deadline_s + ANSWER_S + START_MARGIN_S,
     )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
+import time
 from pathlib import Path
 
 import pytest
 
+from checks import journal as journals
 from checks.journal import Journal, JournalError
 from checks.model import SCHEMA_VERSION, Declared, Node, Observation, Outcome, Profile
 from checks.report import NODE_REPORT_BYTES, NodeReport, load_node
@@ -76,3 +79,30 @@ def test_no_temporary_file_is_left(tmp_path: Path) -> None:
     journal(tmp_path / "node-0.json").write()
 
     assert ["node-0.json"] == [p.name for p in tmp_path.iterdir()]
+
+
+def test_a_file_system_that_does_not_answer_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIFO without a reader holds whoever opens it, as a dead file server does; the report is still known."""
+    monkeypatch.setattr(journals, "WRITE_S", 0.3)
+    made = journal(tmp_path / "attempt" / "nodes" / "node-0.json")
+    made.path.parent.mkdir(parents=True)
+    fifo = made.path.with_name(f".{made.path.name}.{os.getpid()}.tmp")
+    os.mkfifo(fifo)
+    begun = time.monotonic()
+    for number in range(5):
+        with pytest.raises(JournalError, match="does not answer"):
+            made.add([row(f"a.a{number}")])
+    waited_s = time.monotonic() - begun
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # the file system answers again
+    while made._writing.is_set():
+        time.sleep(0.01)
+    os.close(reader)
+    made.finish(complete=True)
+
+    assert 0.3 <= waited_s < 1.5
+    assert (5, True) == (
+        len(load_node(made.data).observations),
+        load_node(made.path.read_bytes()).node.complete,
+    )

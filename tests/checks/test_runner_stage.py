@@ -10,8 +10,10 @@ import pytest
 
 from checks import runner
 from checks.check import Check
-from checks.model import Observation, Outcome, Scope
+from checks.deadline import NEVER
+from checks.model import Observation, Outcome, Profile, Scope
 from tests.sample_reports import toy_check
+from tests.survival.world import LOCAL
 
 
 def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,8 +27,12 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
         timeout_s=lambda check: 1.0,
         roster=SimpleNamespace(rendezvous_port=1, members=(SimpleNamespace(name="node-0"),)),
         bundle=SimpleNamespace(
-            declared=SimpleNamespace(nodes=1, ranks_per_node=2, gpus_per_node=0), gate_id="g"
+            declared=SimpleNamespace(nodes=1, ranks_per_node=2, gpus_per_node=0),
+            gate_id="g",
+            policy=LOCAL,
+            profile=Profile.QUICK,
         ),
+        deadline=NEVER,
     )
     kept: dict[tuple[str, str], Observation] = {}
 
@@ -36,7 +42,7 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
         def __call__(self, rows: Any) -> None:
             kept.update({(row.check, row.subject): row for row in rows})
 
-    def isolated(station: Any, opened: float, check: Check) -> Observation:
+    def isolated(station: Any, opened: float, check: Check, closing: bool = False) -> Observation:
         return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
 
     def stage(*given: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -50,16 +49,16 @@ def test_an_interrupt_ends_what_the_checks_run_in() -> None:
 
 
 def test_an_interrupt_as_a_check_is_started_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool has it, and nobody has noted that."""
+    """Its thread runs, and nobody has noted that."""
+    begin = schedule._begun
 
-    class Pool(ThreadPoolExecutor):
-        def submit(self, *given: Any, **named: Any) -> Any:
-            super().submit(*given, **named)
-            time.sleep(0.3)
-            raise KeyboardInterrupt
+    def begun_and_interrupted(*given: Any) -> Any:
+        begin(*given)
+        time.sleep(0.3)
+        raise KeyboardInterrupt
 
     children: Children = []
-    monkeypatch.setattr(schedule, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(schedule, "_begun", begun_and_interrupted)
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         schedule.run_all([toy_check("slow.one")], slow(children), interrupted)

@@ -20,6 +20,7 @@ from checks.model import Answer
 from checks.report import dump_plain
 from checks.verdict import decide
 from tasks.launchers.base import (
+    Delays,
     EngineUnavailable,
     Hold,
     JobHandle,
@@ -59,6 +60,7 @@ class Engine:
     poll_s: float = 0.005
     start_s: float = 5.0
     silence_s: float = 1.0
+    delays: Delays = field(default_factory=lambda: Delays(1.0))
     parts: list[str] = field(default_factory=lambda: ["healthy"])
     pools: list[str] = field(default_factory=lambda: ["ready"])
     training: str = "healthy"

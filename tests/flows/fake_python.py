@@ -56,7 +56,7 @@ def gate() -> None:
         with open(os.environ.get("FAKE_RUNS", "runs"), "a", encoding="utf-8") as file:
             file.write("run\n")
         write(part, station.node, station.bundle, out, attempt)
-        return SimpleNamespace(path=out / attempt / "nodes" / f"{station.node}.json")
+        return SimpleNamespace(data=(out / attempt / "nodes" / f"{station.node}.json").read_bytes())
 
     setattr(checks.gate, "run_beside", made_up)  # noqa: B010 - a name that it imported
     sys.exit(command(sys.argv[3:]))

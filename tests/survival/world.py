@@ -34,6 +34,7 @@ class World:
     network_s: float = 6.0
     stage_s: float = 60.0
     max_runtime_s: float = 120.0
+    deadline_s: float | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,6 +59,7 @@ class World:
             timeouts_s=self.timeouts_s,
             network_s=self.network_s,
             stage_s=self.stage_s,
+            deadline_s=self.deadline_s,
         )
 
 
