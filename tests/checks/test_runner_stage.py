@@ -33,6 +33,7 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
             profile=Profile.QUICK,
         ),
         deadline=NEVER,
+        access=None,
     )
     kept: dict[tuple[str, str], Observation] = {}
 
