@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.authentication import MAC_BYTES, NONCE_BYTES, OPENING_BYTES, greeting, open_opening
 from checks.exchange import PING_BYTES, Responder
 from checks.model import Cause, Level, Observation, Outcome
 from checks.net import counters as counters_module
@@ -32,9 +34,9 @@ WARN = Level.WARN
 
 
 @contextmanager
-def echoing() -> Iterator[int]:
+def echoing(name: str) -> Iterator[int]:
     """A peer whose responder works; its port."""
-    responder = Responder(access("node-1"), "")
+    responder = Responder(access(name), "")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -44,7 +46,7 @@ def echoing() -> Iterator[int]:
 
 
 @contextmanager
-def behaving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+def behaving(answer: Callable[[socket.socket, str], None], name: str) -> Iterator[int]:
     """A peer that treats each connection so."""
     server = socket.create_server(("127.0.0.1", 0))
 
@@ -54,7 +56,7 @@ def behaving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
                 link, _ = server.accept()
             except OSError:
                 return
-            threading.Thread(target=answer, args=(link,), daemon=True).start()
+            threading.Thread(target=answer, args=(link, name), daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
     yield int(server.getsockname()[1])
@@ -62,44 +64,47 @@ def behaving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
     server.close()
 
 
-def swallows_large(link: socket.socket) -> None:
+def swallows_large(link: socket.socket, name: str) -> None:
     """As a path does that drops full-size packets and says nothing: small messages are echoed."""
     with link:
-        link.recv(1 << 16)
-        link.sendall(b'{"go": true}\n')
+        nonce = bytes(NONCE_BYTES)
+        link.sendall(greeting(nonce))
+        session = open_opening(access().key, nonce, link.recv(OPENING_BYTES, socket.MSG_WAITALL))
+        link.recv(session.length + MAC_BYTES, socket.MSG_WAITALL)
+        link.sendall(session.answer(0, json.dumps({"node": name}).encode()))
         while 0 < len(data := link.recv(1 << 20)) <= PING_BYTES:
             link.sendall(data)
         with suppress(ConnectionResetError):
             link.recv(1)  # nothing comes back until the other side gives up
 
 
-def silent(link: socket.socket) -> None:
+def silent(link: socket.socket, name: str) -> None:
     """Accepts, and never says a word."""
     with link:
         while link.recv(1 << 16):
             pass
 
 
-def rude(link: socket.socket) -> None:
+def rude(link: socket.socket, name: str) -> None:
     """Answers with something else."""
     with link:
         link.recv(1 << 16)
         link.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def closed() -> Iterator[int]:
+def closed(name: str) -> Iterator[int]:
     """A port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         yield int(probe.getsockname()[1])
 
 
-def probed(*peers: Callable[[], AbstractContextManager[int]], info: bytes | None = None) -> Observe:
+def probed(*peers: Callable[[str], AbstractContextManager[int]], info: bytes | None = None) -> Observe:
     """network.mtu towards these peers; `info`: what the kernel says of every connection."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-            ports = [stack.enter_context(peer()) for peer in peers]
+            ports = [stack.enter_context(peer(f"node-{i}")) for i, peer in enumerate(peers, 1)]
             if info is not None:
                 patch.setattr(mtu_module, "_info", lambda link: info)
             members = [Member("node-0", "127.0.0.1", 1)]
@@ -133,8 +138,8 @@ JUMBO, PLAIN = Row("ok", 9001, 9001), Row("ok", 1500, 1500)
 nobody = contextmanager(closed)
 
 
-def swallower() -> AbstractContextManager[int]:
-    return behaving(swallows_large)
+def swallower(name: str) -> AbstractContextManager[int]:
+    return behaving(swallows_large, name)
 
 
 MTU = [
@@ -166,8 +171,8 @@ MTU = [
     _mtu(FAULTY, "no jumbo frames", found([PLAIN], [PLAIN]), cause=CONFIG, level=WARN, names="below 9001"),
     _mtu(UNMEASURABLE, "nobody listens", probed(nobody)),
     _mtu(UNMEASURABLE, "one of two does not listen", probed(echoing, nobody)),
-    _mtu(UNMEASURABLE, "a peer that says nothing", probed(lambda: behaving(silent))),
-    _mtu(UNMEASURABLE, "a peer that is something else", probed(lambda: behaving(rude))),
+    _mtu(UNMEASURABLE, "a peer that says nothing", probed(lambda name: behaving(silent, name))),
+    _mtu(UNMEASURABLE, "a peer that is something else", probed(lambda name: behaving(rude, name))),
     _mtu(UNMEASURABLE, "a kernel without tcp_info", probed(echoing, info=b"\0" * 20 + b"\x40")),
 ]
 
