@@ -1,0 +1,163 @@
+"""An outsider on the nodes' network cannot make a gate inside a job go, refuse or hang: real namespaces, real sockets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from checks import exchangekey
+from checks.exchangekey import Service
+from checks.model import Answer
+from tasks.launchers import local_network
+from tasks.launchers.base import Launcher
+from tests.survival.faulty_network import needs_root, network
+from tests.survival.test_in_job import GATE, NAMES, trained
+from tests.survival.test_network import on
+from tests.survival.world import ROOT, Ended, World, run
+
+ATTACKS = ("idle", "endless", "old protocol", "forged", "sink", "replayed")
+# Far below the job's own limit of 120 s: a healthy gate of two nodes takes 15 to 40 s here, with other tests beside it.
+ANSWERED_S = 90.0
+# The training writes down what it was started with, and what was still there of the key.
+LOOKING = (
+    "{python}",
+    "-c",
+    "import os, pathlib; name = os.environ['PRELAUNCH_NODE']; pathlib.Path(name + '-trained').touch(); "
+    "pathlib.Path(name + '-environ').write_bytes(pathlib.Path('/proc/self/environ').read_bytes()); "
+    "pathlib.Path(name + '-files').write_text(' '.join(os.listdir('.')))",
+)
+
+pytestmark = [needs_root, pytest.mark.root]
+
+
+@dataclass
+class Attacked:
+    """How the gate ended, what the outsider did and was told, and what was seen of the secret meanwhile."""
+
+    ended: Ended
+    done: dict[str, int]
+    told: list[str]
+    secret: str = ""
+    argvs: set[bytes] = field(default_factory=set)
+
+
+def attacked(world: World, folder: Path, insider: bool = False) -> Attacked:
+    """A gate of two hosts with a third one on their network that attacks from the first moment to the last."""
+    said, captured, seen = folder / "said.json", folder / "captured", Attacked(None, {}, [])  # type: ignore[arg-type]
+    started: list[subprocess.Popen[str]] = []
+
+    def attack(launcher: Launcher, name: str) -> None:
+        job = folder / "work" / "jobs" / name
+        roster, gate = job / "roster.json", name.removesuffix("-check-1")
+        seen.secret = (job / "nodes" / "node-0" / exchangekey.FILE).read_text().strip()
+        wait_for(roster.exists, 30)
+        secret = exchangekey.parse(seen.secret.encode(), "a test")
+        key = (secret.access(Service.CHECKS, gate, "").key.hex(),) if insider else ()
+        started.append(inside(f"{net}-2", str(roster), gate, str(captured), str(said), *key))
+        while not launcher.state(name).state.final:
+            seen.argvs |= command_lines()
+            time.sleep(0.2)
+
+    with network(3) as net:
+        started.append(inside(local_network.switch(net), "capture", "v1", str(captured)))
+        assert started[0].stdout is not None
+        assert "ready\n" == started[0].stdout.readline()
+        try:
+            made = World(**{**vars(world), "options": on(net)})
+            seen.ended = run(made, folder, attack, command=(*GATE, "--", *LOOKING))
+        finally:
+            for process in started:
+                process.kill()
+                process.communicate()
+    found = json.loads(said.read_bytes())
+    seen.done, seen.told = found["done"], found["told"]
+    print(f"the outsider: {seen.done}, told {seen.told[:5]}; the gate took {seen.ended.seconds:.1f} s")
+    return seen
+
+
+def inside(namespace: str, *arguments: str) -> subprocess.Popen[str]:
+    """The outsider, or its tap, in a network of its own."""
+    argv = ("ip", "netns", "exec", namespace, sys.executable, "-m", "tests.survival.outsider", *arguments)
+    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    """Until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def command_lines() -> set[bytes]:
+    """What every process of this machine was started with, but this test's own outsider."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.add(path.read_bytes())
+        except OSError:
+            continue
+    return {line for line in found if b"tests.survival.outsider" not in line}
+
+
+def assert_attack_was_real(seen: Attacked) -> None:
+    """Each attack was tried on the responders, and nobody told it a word."""
+    assert all(seen.done.get(attack, 0) >= 3 for attack in ATTACKS), seen.done
+    assert 500 <= seen.done["idle"]
+    assert [] == seen.told
+
+
+def test_a_healthy_gate_goes_while_it_is_attacked(tmp_path: Path) -> None:
+    """Neither refused nor held; and the key is in nothing that lasts, nor anywhere where the training sees it."""
+    seen = attacked(World(2, 1), tmp_path)
+
+    assert_attack_was_real(seen)
+    assert (Answer.GO, set(NAMES)) == (seen.ended.verdict.answer, trained(tmp_path))
+    assert {"node-0": 0, "node-1": 0} == dict(seen.ended.status.exit_codes)
+    assert seen.ended.seconds < ANSWERED_S
+    assert_key_is_nowhere(seen, tmp_path)
+
+
+def assert_key_is_nowhere(seen: Attacked, folder: Path) -> None:
+    """Not in a report, verdict, log, argv, the training's environment, nor in its folder."""
+    secret = seen.secret.encode()
+    assert 64 == len(secret) and seen.argvs
+    assert [] == [line for line in seen.argvs if secret in line]
+    written = [path for path in folder.rglob("*") if path.is_file() and path.name != "captured"]
+    assert {"node-0-environ", "job.json", "log", "shepherd.log"} <= {path.name for path in written}
+    assert [] == [
+        path
+        for path in written
+        if secret in path.read_bytes() or bytes.fromhex(seen.secret) in path.read_bytes()
+    ]
+    for name in NAMES:
+        (environ,) = folder.rglob(f"{name}-environ")
+        (files,) = folder.rglob(f"{name}-files")
+        assert exchangekey.VARIABLE.encode() not in environ.read_bytes()
+        assert exchangekey.FILE not in files.read_text().split()
+    assert secret not in (folder / "captured").read_bytes()
+
+
+def test_a_gate_that_refuses_is_not_talked_into_a_go(tmp_path: Path) -> None:
+    """Forged tokens, reports and recorded bytes beside a rank that lies: exit 1 on both hosts, and no training."""
+    seen = attacked(World(2, 1, ("wrong_sums",)), tmp_path)
+
+    assert_attack_was_real(seen)
+    assert (set(), {"node-0": 1, "node-1": 1}) == (trained(tmp_path), dict(seen.ended.status.exit_codes))
+    assert seen.ended.seconds < ANSWERED_S
+
+
+@pytest.mark.long
+def test_the_same_attack_with_the_key_succeeds(tmp_path: Path) -> None:
+    """What keeps an outsider out is the key alone: whoever has it makes a healthy gate refuse."""
+    seen = attacked(World(2, 1), tmp_path, insider=True)
+
+    assert set() == trained(tmp_path)
+    assert seen.told
