@@ -59,6 +59,7 @@ def _granted(*patterns: str) -> set[str]:
         for path in FOLDER.glob(pattern)
         for statement in _statements(path)
         for action in _many(statement["Action"])
+        if statement["Effect"] == "Allow"
     }
 
 
@@ -77,7 +78,25 @@ def test_a_policy_is_written_as_iam_reads_it(path: Path) -> None:
     assert ({"Version", "Statement"}, "2012-10-17") == (set(policy), policy["Version"])
     assert {frozenset({"Sid", "Effect", "Action", whom})} == keys
     assert [] == [sid for sid in sids if not re.fullmatch("[A-Za-z0-9]+", sid) or sids.count(sid) > 1]
-    assert {"Allow"} == {statement["Effect"] for statement in policy["Statement"]}
+    assert {statement["Effect"] for statement in policy["Statement"]} <= {"Allow", "Deny"}
+
+
+def test_the_execution_role_alone_reads_the_key_of_the_exchange() -> None:
+    """The orchestrator writes and deletes it."""
+    denied = [
+        (path.stem, statement["Action"], statement["Resource"])
+        for path in FILES
+        for statement in _statements(path)
+        if statement["Effect"] == "Deny"
+    ]
+    (read,) = (
+        one for one in _statements(FOLDER / "execution-role.json") if one["Sid"] == "ReadInputsAndAnswers"
+    )
+
+    assert [
+        ("orchestrator-reports", "s3:GetObject", "arn:aws:s3:::@BUCKET@/@PREFIX@/*/in/exchange.key")
+    ] == denied
+    assert "arn:aws:s3:::@BUCKET@/@PREFIX@/@GATE@-*/in/*" in read["Resource"]
 
 
 @every

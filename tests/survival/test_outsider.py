@@ -114,6 +114,7 @@ def assert_attack_was_real(seen: Attacked) -> None:
     assert [] == seen.told
 
 
+@pytest.mark.alone
 def test_a_healthy_gate_goes_while_it_is_attacked(tmp_path: Path) -> None:
     """Neither refused nor held; and the key is in nothing that lasts, nor anywhere where the training sees it."""
     seen = attacked(World(2, 1), tmp_path)
@@ -145,6 +146,7 @@ def assert_key_is_nowhere(seen: Attacked, folder: Path) -> None:
     assert secret not in (folder / "captured").read_bytes()
 
 
+@pytest.mark.long  # that nothing forged is written is in tests/checks/test_exchange.py
 def test_a_gate_that_refuses_is_not_talked_into_a_go(tmp_path: Path) -> None:
     """Forged tokens, reports and recorded bytes beside a rank that lies: exit 1 on both hosts, and no training."""
     seen = attacked(World(2, 1, ("wrong_sums",)), tmp_path)

@@ -7,10 +7,18 @@ import re
 from typing import Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 from botocore.response import StreamingBody
 
-from tasks.launchers.base import EngineUnavailable, JobHandle, LaunchError, LaunchRejected, NoCapacity
+from checks import exchangekey
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobHandle,
+    JobState,
+    LaunchError,
+    LaunchRejected,
+    NoCapacity,
+)
 from tests.tasks.launchers.sagemaker.stubbed import JOB, QUOTA, Stubbed, a_plan, described, ended, stubbed
 
 ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
@@ -274,6 +282,78 @@ def test_other_inputs_that_no_job_reads_are_replaced() -> None:
         aws.s3.add_response("put_object", {})
         creates(aws)
         assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+
+
+CHANNEL = {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/gates/{JOB}/in/"}
+WITH_CHANNEL: dict[str, Any] = {
+    "InputDataConfig": [{"ChannelName": "prelaunch", "DataSource": {"S3DataSource": CHANNEL}}]
+}
+KEY_AT = {"Bucket": "bucket", "Key": f"gates/{JOB}/in/exchange.key"}
+
+
+def keeps(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What is put into S3, in order."""
+    found: list[dict[str, Any]] = []
+    real = aws.launcher.clients.s3.put_object
+
+    def put(**given: Any) -> Any:
+        found.append(given)
+        return real(**given)
+
+    monkeypatch.setattr(aws.launcher.clients.s3, "put_object", put)
+    return found
+
+
+def test_each_job_gets_a_key_of_its_own_that_no_plan_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made at submit, written only where there is none, before the job is created."""
+    keys = set()
+    plan = a_plan(**WITH_CHANNEL)
+    for _ in range(2):
+        with stubbed() as aws:
+            put = keeps(aws, monkeypatch)
+            aws.knows_none()
+            aws.s3.add_response("put_object", {})
+            aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
+            assert not aws.launcher.submit(plan).adopted
+        (given,) = put
+        assert {**KEY_AT, "IfNoneMatch": "*"} == {name: given[name] for name in given if name != "Body"}
+        keys.add(exchangekey.parse(given["Body"], "S3").data)
+
+    assert 2 == len(keys)
+    assert not any(key.hex() in str(plan) for key in keys)
+
+
+def test_the_key_of_a_submit_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hosts may have it already; nobody reads it here."""
+    plan = a_plan(**WITH_CHANNEL)
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+        aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
+        assert not aws.launcher.submit(plan).adopted
+
+
+@pytest.mark.parametrize("denied", [False, True])
+def test_the_key_is_deleted_once_when_the_job_has_ended(
+    monkeypatch: pytest.MonkeyPatch, denied: bool
+) -> None:
+    """Where that is allowed; where it is not, the job's state is told all the same."""
+    asked: list[dict[str, Any]] = []
+
+    def delete(**given: Any) -> None:
+        asked.append(given)
+        if denied:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteObject")
+
+    with stubbed() as aws:
+        monkeypatch.setattr(aws.launcher.clients.s3, "delete_object", delete)
+        aws.describes(
+            described("InProgress", "Starting", ()), *(ended("Stopped", steps=()) for _ in range(2))
+        )
+        states = [aws.launcher.state(JOB).state for _ in range(3)]
+
+    assert [JobState.PENDING, JobState.CANCELLED, JobState.CANCELLED] == states
+    assert [KEY_AT] == asked
 
 
 def test_inputs_that_cannot_be_written_start_nothing() -> None:
