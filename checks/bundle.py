@@ -21,7 +21,8 @@ BUNDLE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Bundle:
-    """`timeouts_s` override the checks' own deadlines, `extra` names a site's own checks.
+    """`timeouts_s` override the checks' own deadlines, `extra` names a site's own checks, `skip` those that stay in the plan
+    and are not run.
 
     `network_s` bounds how long a node waits for its peers before any collective, `stage_s` the rank checks as
     a whole, and `deadline_s` all checks of a node, from the moment at which its runner has opened the bundle (bundles of
@@ -42,6 +43,7 @@ class Bundle:
     stage_s: Annotated[float, Range(1, 86400)] = 600.0
     topology: Topology | None = None
     deadline_s: Annotated[float, Range(1, 86400)] = 86400.0
+    skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def make(
     stage_s: float = 600.0,
     topology: Topology | None = None,
     deadline_s: float | None = None,
+    skip: tuple[str, ...] = (),
 ) -> Bundle:
     """A bundle for this gate; without `deadline_s` it has its profile's. Raises CatalogError for an extra check that is not there."""
     from checks import catalog
@@ -100,6 +103,7 @@ def make(
         stage_s,
         topology,
         DEADLINE_S[profile] if deadline_s is None else deadline_s,
+        skip,
     )
 
 

@@ -39,6 +39,7 @@ MEND = {
     Skip.TOOL_MISSING: "Install it on every node (container/Dockerfile has all of them), or accept the skip in the policy.",
     Skip.NOT_PERMITTED: "Run the checks with the permission that the reason names, or accept the skip in the policy.",
     Skip.PREREQUISITE: "Mend what it stands on, then run the gate again.",
+    Skip.GATE_FILE: "Take the check out of [checks] skip, and run the gate again.",
 }
 
 
@@ -260,7 +261,7 @@ def _about_rows(
             continue
         if place not in unfit:
             yield from _holes(row, ruled)
-        elif row.outcome is Outcome.SKIPPED and row.skip in line.accept_skips:
+        elif row.outcome is Outcome.SKIPPED and line.accepts(row.skip):
             yield _missing(row.check, row.subject, f"not measured: {_why(row)}", "", Level.WARN, row.evidence)
         else:
             remedy = AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)

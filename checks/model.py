@@ -70,7 +70,9 @@ class Scope(str, Enum):
 
 
 class Skip(str, Enum):
-    """Why a check did not measure. The last three come from the machine, the others from what is declared."""
+    """Why a check did not measure. GATE_FILE is the operator's own wish; the three before it come from the machine, the
+    others from what is declared.
+    """
 
     NO_GPU_DECLARED = "no GPU declared"
     GPU_DECLARED = "GPUs are declared, and nccl.* observes them"
@@ -84,6 +86,7 @@ class Skip(str, Enum):
     NOT_PERMITTED = "not permitted on this node"
     TOOL_MISSING = "tool not installed on this node"
     PREREQUISITE = "a check that it stands on did not succeed"
+    GATE_FILE = "left out by the gate file"
 
 
 class Part(str, Enum):

@@ -83,7 +83,7 @@ class Station:
 
     def planned(self) -> tuple[Check, ...]:
         """The checks that are to run, in the catalogue's order."""
-        wanted = {p.check for p in self.plan if p.skip is None}
+        wanted = {p.check for p in self.plan if p.skip is None} - set(self.bundle.skip)
         return tuple(check for check in self.checks if check.name in wanted)
 
 

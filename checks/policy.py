@@ -156,6 +156,15 @@ class CheckPolicy:
     options: Mapping[str, Number] = field(default_factory=dict)
     overlay: Overlay = Overlay.NVIDIA
 
+    @property
+    def may_be_left_out(self) -> bool:
+        """Whether a gate file may leave the check out: it is optional, or the policy puts up with nodes that lack its tool."""
+        return not self.required or bool({Skip.TOOL_MISSING, Skip.GATE_FILE} & {*self.accept_skips})
+
+    def accepts(self, skip: Skip | None) -> bool:
+        """Whether an observation that was skipped for this reason is a WARN, and no FAIL."""
+        return skip in self.accept_skips or (skip is Skip.GATE_FILE and self.may_be_left_out)
+
 
 @dataclass(frozen=True)
 class Policy:

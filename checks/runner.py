@@ -75,7 +75,9 @@ def run_beside(
     """The same, with a responder that the caller keeps open, and another way to run the ranks."""
     journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
     journal.write()
-    _run_stages(station, Keeper(journal, tick), responder, stage or rankstage.run_stage)
+    keep = Keeper(journal, tick)
+    keep(left_out(station))
+    _run_stages(station, keep, responder, stage or rankstage.run_stage)
     journal.finish(complete=True)
     return journal
 
@@ -247,6 +249,18 @@ def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> st
     if not gone and row.metrics["rendezvous"] != "ok":
         return f"{station.node} does not reach the rendezvous port: {row.metrics['rendezvous']}"
     return f"{station.node} does not reach {', '.join(gone[:8])}" if gone else ""
+
+
+def left_out(station: Station) -> list[Observation]:
+    """What the gate file leaves out: planned, and observed as skipped, so that the verdict speaks of it."""
+    said = "[checks] skip names it: nothing was measured"
+    skipped = {line.check for line in station.plan if line.skip is None} & {*station.bundle.skip}
+    return [
+        Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.GATE_FILE, said)
+        for check in station.checks
+        if check.name in skipped
+        for subject in _subjects(station, check)
+    ]
 
 
 def _skip_ranks(station: Station, why: str) -> list[Observation]:

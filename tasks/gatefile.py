@@ -94,7 +94,8 @@ class Cluster(Table):
 
 
 class Checks(Table):
-    """How deep to look, and for how long. `extra` names a site's own checks ("package.module:attribute").
+    """How deep to look, and for how long. `extra` names a site's own checks ("package.module:attribute"), `skip` checks that are
+    left out: each of them is a warning in every verdict, and a check that the policy requires is refused.
 
     `deadline_s` bounds all checks of a node, from the moment at which its runner begins: 5 s later there is a verdict, and
     what was given up by then is in it. Without one the profile's own holds (checks.profiles.DEADLINE_S), or as much as
@@ -102,6 +103,7 @@ class Checks(Table):
     """
 
     profile: Profile = Profile.QUICK
+    skip: tuple[Annotated[str, Field(max_length=200)], ...] = ()
     extra: tuple[Annotated[str, Field(pattern=r"^[\w.]+:\w+$", max_length=200)], ...] = ()
     timeouts_s: dict[str, Seconds] = Field(default_factory=dict)
     network_s: Annotated[float, Field(ge=0.5, le=3600)] = 20.0

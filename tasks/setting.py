@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks import bundle as bundles
-from checks import catalog
+from checks import catalog, withheld
 from checks.bands import Baseline, digest_of
 from checks.bundle import Bundle
 from checks.check import Check
@@ -18,8 +18,8 @@ from checks.culprit.topology import Topology
 from checks.decode import DecodeError, nearest
 from checks.facts.shipped import builtin
 from checks.facts.table import Facts, lacks
-from checks.model import Declared
-from checks.policy import OnWarn, Policy
+from checks.model import Declared, KernelLog
+from checks.policy import CheckPolicy, OnWarn, Policy
 from checks.report import digest, dump_plain, plain
 from checks.version import ENGINE
 from tasks.baselining import read_baseline
@@ -108,7 +108,7 @@ class Setting:
         checks = self.gate.checks
         return bundles.make(
             gate_id, self.declared, checks.profile, self.policy, self.facts,
-            extra=checks.extra, timeouts_s=checks.timeouts_s,
+            extra=checks.extra, timeouts_s=checks.timeouts_s, skip=checks.skip,
             network_s=checks.network_s, stage_s=checks.stage_s, topology=self.topology,
             deadline_s=checks.whole_deadline_s,
         )  # fmt: skip
@@ -134,6 +134,7 @@ def open_setting(request: GateRequest) -> Setting:
         kernel_log = kernel_log_of(engine.launcher, launcher.placement)
     except LaunchRejected as error:
         raise _about_launcher(file, error) from error
+    _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
     _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return Setting(
@@ -245,6 +246,27 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         if name not in checks:
             said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
             raise GateFileError(file, "policy.file", said, nearest(name, checks))
+
+
+def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:
+    """What is left out must be a check that the policy can do without, on the machines that are declared."""
+    declared, known = gate.declared((), kernel_log), [c.name for c in catalog.with_extra(gate.checks.extra)]
+    for place, name in enumerate(gate.checks.skip):
+        where = f"checks.skip[{place}]"
+        if name not in known:
+            raise GateFileError(file, where, "there is no such check", nearest(name, known))
+        line = policy.checks.get(name, CheckPolicy())
+        if withheld.required(name, declared):
+            said = f"{name} stands in for the kernel's log, which a job of this launcher cannot read: it cannot be left out"
+            raise GateFileError(file, where, said)
+        if not line.may_be_left_out:
+            said = f"policy {policy.name!r} requires {name}: it cannot be left out. Name an optional check"
+            optional = ", ".join(other for other in policy.checks if policy.checks[other].may_be_left_out)
+            raise GateFileError(
+                file,
+                where,
+                f"{said} ({optional or 'it has none'}), or make it optional in a policy of your own",
+            )
 
 
 def _require_time_to_ask(file: str, gate: Gate, policy: Policy, launcher: Launcher, minutes: int) -> None:

@@ -60,7 +60,7 @@ class Ticks:
         if row.outcome is Outcome.MEASURED:
             known = rules.Known(self._facts.instances.get(kind), self._facts.absent(kind, row.check))
             return list(rules.apply(row.check, line, (row,), 1, known))
-        level = Level.WARN if row.skip in line.accept_skips or not line.required else Level.FAIL
+        level = Level.WARN if line.accepts(row.skip) or not line.required else Level.FAIL
         why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
         return [Finding(level, Cause.EVIDENCE, row.check, row.subject, f"not measured: {why}")]
 

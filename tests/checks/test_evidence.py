@@ -258,6 +258,32 @@ def test_an_optional_check_that_errored_warns_and_an_accepted_skip_too() -> None
         assert not verdict.coverage.complete
 
 
+@pytest.mark.parametrize(
+    ("check", "accepts", "level", "answer"),
+    [
+        ("storage.write", (), Level.WARN, Answer.GO),
+        ("compute.gemm", (), Level.FAIL, Answer.CANNOT_TELL),
+        ("compute.gemm", (Skip.NOT_PERMITTED,), Level.FAIL, Answer.CANNOT_TELL),
+        ("compute.gemm", (Skip.TOOL_MISSING,), Level.WARN, Answer.GO),
+        ("compute.gemm", (Skip.GATE_FILE,), Level.WARN, Answer.GO),
+    ],
+)
+def test_what_the_gate_file_leaves_out_is_a_warning_at_least(
+    check: str, accepts: tuple[Skip, ...], level: Level, answer: Answer
+) -> None:
+    """And missing evidence where the policy requires the check, whoever wrote the report."""
+    report = healthy()
+    rows = tuple(_skipped(Skip.GATE_FILE)(row) if row.check == check else row for row in report.observations)
+    line = replace(POLICY.checks[check], accept_skips=accepts)
+    verdict = verdict_of(
+        replace(report, observations=rows), replace(POLICY, checks={**POLICY.checks, check: line})
+    )
+
+    assert (level, answer) == (verdict.level, verdict.answer)
+    assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}
+    assert all("left out by the gate file" in finding.message for finding in verdict.findings)
+
+
 def test_a_check_that_the_policy_does_not_know_is_no_pass() -> None:
     """Nothing says what it must show."""
     policy = replace(POLICY, checks={k: v for k, v in POLICY.checks.items() if k != "compute.gemm"})
