@@ -1,12 +1,15 @@
-"""The merged report, put where the engine's other tools look for it too. A failure is said, and changes nothing."""
+"""The merged report, put where the engine's other tools look for it too, with the tables that they read.
+
+A failure is said, and changes nothing.
+"""
 
 from __future__ import annotations
 
 import logging
 
-from checks.report import dump
 from tasks.launchers.base import LaunchError
 from tasks.outcome import Judged
+from tasks.render.seed_report import with_seed_tables
 from tasks.session import Session
 from tasks.threads import to_end
 
@@ -21,7 +24,9 @@ async def hand_out(session: Session, judged: Judged) -> None:
 
 def _hand_out(session: Session, judged: Judged) -> None:
     try:
-        where = session.setting.launcher.hand_out(session.checking, dump(judged.report))
+        where = session.setting.launcher.hand_out(
+            session.checking, with_seed_tables(judged.report, judged.verdict)
+        )
     except LaunchError as error:
         LOG.warning("the report is kept, but not handed out to other tools: %s", error)
         return

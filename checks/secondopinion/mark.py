@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 TOOL = "sagemaker-training-jobs-cluster-health-check"
+OURS = "prelaunch_report"  # checks/report.py writes it, which this module must not import
 TABLES = ("cluster_info", "cluster_summary", "nodes")
 
 
 def recognised(value: object) -> bool:
-    """Whether the value has the tool's three tables."""
-    return isinstance(value, Mapping) and all(isinstance(value.get(key), Mapping) for key in TABLES)
+    """Whether the value has the tool's three tables, and no report of ours that they merely stand beside."""
+    if not isinstance(value, Mapping) or OURS in value:
+        return False
+    return all(isinstance(value.get(key), Mapping) for key in TABLES)

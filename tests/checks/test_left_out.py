@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks import exchangekey
 from checks.facts.shipped import builtin
 from checks.model import Declared, Outcome, Profile, Skip
 from checks.place import Station, open_station
@@ -23,6 +24,7 @@ def station(folder: Path) -> Station:
     members = tuple(Member(name, "127.0.0.1", 1000 + at) for at, name in enumerate(declared.node_names))
     roster = Roster(members, 2000, "lo")
     (folder / "bundle.json").write_bytes(bundles.dump(made))
+    (folder / exchangekey.FILE).write_bytes(exchangekey.make())
     (folder / "roster.json").write_bytes(dump_plain(roster))
     return open_station(folder / "bundle.json", folder / "roster.json", "node-1", folder / "scratch")
 

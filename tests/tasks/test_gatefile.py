@@ -9,7 +9,7 @@ import pytest
 
 from checks.model import Profile
 from tasks.gateread import GateFileError, read
-from tasks.request import Advanced, GateRequest
+from tasks.request import GateRequest
 from tasks.setting import open_setting
 from tests.flows.gates import write_gate
 
@@ -111,49 +111,6 @@ def test_a_contradiction_is_found_before_anything_starts(
 
     assert (caught.value.path, caught.value.nearest) == (path, near)
     assert message in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("skip", "where", "said", "near"),
-    [
-        (
-            "compute.gemm",
-            "checks.skip[0]",
-            "requires compute.gemm: it cannot be left out. Name an optional check (disk.io)",
-            None,
-        ),
-        ("disk.oi", "checks.skip[0]", "there is no such check", "disk.io"),
-    ],
-)
-def test_a_check_that_is_required_cannot_be_left_out(
-    tmp_path: Path, skip: str, where: str, said: str, near: str | None
-) -> None:
-    """It is refused before anything starts, with the checks that may be."""
-    path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
-    optional = '[checks."disk.io"]\naccept_skips = ["tool not installed on this node"]\n'
-    policy.write_text(policy.read_text().replace('[checks."disk.io"]\n', optional))
-    request = GateRequest(gate_file=str(path), advanced=Advanced(overrides=[f"checks.skip=['{skip}']"]))
-
-    with pytest.raises(GateFileError) as caught:
-        open_setting(request)
-
-    assert (where, near) == (caught.value.path, caught.value.nearest)
-    assert said in caught.value.message
-
-
-def test_a_check_that_is_left_out_reaches_every_node(tmp_path: Path) -> None:
-    """In the bundle; and a PASS without it is another one."""
-    path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
-    optional = '[checks."disk.io"]\naccept_skips = ["tool not installed on this node"]\n'
-    policy.write_text(policy.read_text().replace('[checks."disk.io"]\n', optional))
-    skipping = Advanced(overrides=["checks.skip=['disk.io']"])
-    whole, without = (
-        open_setting(GateRequest(gate_file=str(path), advanced=advanced))
-        for advanced in (Advanced(), skipping)
-    )
-
-    assert ((), ("disk.io",)) == (whole.bundle("a").skip, without.bundle("a").skip)
-    assert whole.fingerprint != without.fingerprint
 
 
 def test_a_policy_that_lacks_a_check_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ BUNDLE, PASS, COMMAND, CODE, START = (
     f"{FOLDER}/{name}"
     for name in ("bundle.json", "pass.json", "command.json", "prelaunch.tar.gz", "start.sh")
 )
-# Where the report of the health check that this gate replaces lies, so that what reads that one finds this one.
+# Where the report of the health check that this gate replaces lies, so that what reads that one finds
+# this one, with that one's tables in it (tasks/render/seed_report.py).
 SEED = "metrics/health_check_metrics.json"
 
 
