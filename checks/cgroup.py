@@ -82,6 +82,19 @@ def read_limits(root: Path) -> Limits:
     )
 
 
+def read_throttling(root: Path) -> tuple[int, int] | tuple[None, None]:
+    """The scheduler's periods since the nearest cgroup with a CPU quota began, and those in which the quota held it back.
+
+    (None, None) where no level counts them: there is no quota. Raises CgroupError.
+    """
+    mounts = parse_mounts(_required(root / "proc/self/mountinfo"))
+    for folder, _ in _levels(root, "cpu", mounts, parse_paths(_required(root / "proc/self/cgroup"))):
+        table = _table(folder / "cpu.stat")
+        if table.get("nr_periods") and "nr_throttled" in table:
+            return table["nr_periods"], table["nr_throttled"]
+    return None, None
+
+
 def _levels(
     root: Path, controller: str, mounts: tuple[Mount, ...], paths: dict[str, str]
 ) -> Iterator[tuple[Path, bool]]:

@@ -8,8 +8,10 @@ are not; what is left over are links.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from checks.busy import Loads, first_of, first_rows, intermittent, machines_of
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Observation, Report
 from checks.neighbours import neighbours
 from checks.policy import Policy
@@ -35,7 +37,25 @@ def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Pol
     line = policy.checks.get(PAIRS)
     if rows.get(PAIRS) and line is not None:
         floor, ratio = line.options.get("floor_gbps", 0.0), line.options.get("slow_ratio", 0.25)
-        yield from judge_pairs(rows[PAIRS], alive, floor, ratio, policy.max_unfit_fraction)
+        yield from _beside_other_work(
+            rows[PAIRS],
+            machines_of(report.nodes),
+            lambda seen: list(judge_pairs(seen, alive, floor, ratio, policy.max_unfit_fraction)),
+        )
+
+
+def _beside_other_work(
+    rows: Sequence[Observation],
+    hosts: Mapping[str, str],
+    judged: Callable[[Sequence[Observation]], list[Finding]],
+) -> Iterator[Finding]:
+    """The findings about slow hosts and links beside what else used the hosts' CPUs, and those that came and went."""
+    found, loads = judged(rows), Loads(rows, hosts)
+    slow = {node for one in found for node in one.subject.split(LINK)}
+    yield from (loads.weighed(one, slow) for one in found)
+    if first_rows(rows, "bandwidth_gbps"):
+        before = [replace(row, metrics=first_of(row.metrics)) for row in rows]
+        yield from intermittent(found, judged(before), Loads(before, hosts))
 
 
 def _incomplete(

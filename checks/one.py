@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from checks import place
+from checks import again, place
 from checks.journal import write_whole
-from checks.probe import probe
+from checks.policy import CheckPolicy
 from checks.processes import die_with_parent
 from checks.report import dump_plain
 
@@ -29,8 +29,9 @@ def main(argv: list[str]) -> int:
         write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
     else:
         context = station.context(found, before=_before(place.before_path(Path(scratch), name)))
-        row = probe(found, replace(context, timeout_s=float(timeout_s)), node)
-        write_whole(Path(result), dump_plain(row))
+        context = replace(context, timeout_s=float(timeout_s))
+        line = station.bundle.policy.checks.get(name, CheckPolicy())
+        write_whole(Path(result), dump_plain(again.observed(found, context, node, line)))
     return 0
 
 

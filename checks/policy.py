@@ -107,7 +107,9 @@ class Rule:
     value must reach (within the fraction `tolerance`): less is the rule's level, more is a WARN about the
     declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE. `each` names an array of texts
     that label the elements ("GPU 3"). `min_version` is the oldest driver that will do ("570", "550.163.01"), compared
-    number by number; what is no version is not measured. `action` is what its finding calls for; without one the cause tells
+    number by number; what is no version is not measured. `needs_cpu`: the value is a speed or a time of something that the
+    host's CPU takes part in, so that what is slow is measured again, and is no proof while other work used the CPU
+    (checks/busy.py). `action` is what its finding calls for; without one the cause tells
     (checks.rules.ACTIONS). A metric that the facts list as absent from the declared GPU model may be null.
     """
 
@@ -128,6 +130,7 @@ class Rule:
     expect: Expect | None = None
     at: str = ""
     accept_floor: bool = False
+    needs_cpu: bool = False
     deviations: Annotated[float, Range(0, 100)] = 0.0
     min_peers: Annotated[int, Range(2, 1_000_000)] = 4
     level: str = "FAIL"
@@ -252,6 +255,7 @@ def _require_sense(rule: Rule, path: str) -> None:
     if rule.equals is not None and rule.over is not Over.SUBJECT:
         raise DecodeError('"equals" looks at each subject: leave over out', path)
     _require_comparison(rule, bounded, path)
+    _require_speed(rule, bounded, path)
     if rule.level not in ("WARN", "FAIL"):
         raise DecodeError(f"{rule.level!r} is neither WARN nor FAIL", f"{path}.level")
     if not rule.source.strip():
@@ -260,6 +264,18 @@ def _require_sense(rule: Rule, path: str) -> None:
         raise DecodeError("warn_below lies under fail_below", path)
     if rule.warn_above is not None and rule.fail_above is not None and rule.warn_above > rule.fail_above:
         raise DecodeError("warn_above lies over fail_above", path)
+
+
+def _require_speed(rule: Rule, bounded: bool, path: str) -> None:
+    """Other work slows a machine; it makes no value wrong, and counts no errors."""
+    if not rule.needs_cpu:
+        return
+    if not bounded:
+        raise DecodeError(
+            '"needs_cpu" is of bounds of a speed, a time or a share of one', f"{path}.needs_cpu"
+        )
+    if 0 in (rule.warn_above, rule.fail_above):
+        raise DecodeError("what must not be above 0 is a count, and no speed", f"{path}.needs_cpu")
 
 
 def _require_comparison(rule: Rule, bounded: bool, path: str) -> None:

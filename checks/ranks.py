@@ -15,20 +15,25 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from checks import catalog, place, schedule
+from checks import again, catalog, place, schedule
 from checks.check import Check, RankPlace
 from checks.deadline import LEAST_S, Given
 from checks.model import Observation, Scope, rank_subject
 from checks.nccl import debug
 from checks.place import Station
-from checks.probe import RAISED, errored, probe
+from checks.policy import CheckPolicy
+from checks.probe import RAISED, errored
 from checks.processes import die_with_parent
 from checks.report import plain
+from checks.tournament.board import Board
 
 IMPORT_S = 120.0
 GROUP_SHARE = 0.6
+VOTE_SHARE = 0.15  # of a check's deadline: so long are other ranks waited for before nobody measures again
 TOLD_S = 60.0
 
 
@@ -121,7 +126,8 @@ class Session:
             self.watchdog.arm(timeout_s)
             context = self.station.context(check, self.rank)
             context = replace(context, lose_group=self._lose, timeout_s=timeout_s)
-            row = probe(check, context, self.subject)
+            agree = partial(self._agree, check, timeout_s)
+            row = again.observed(check, context, self.subject, self._line(check), agree)
             self.watchdog.disarm()
             # A CheckError is a check's own word, said on every rank; anything else may have broken the group.
             if check.group and row.reason.startswith(RAISED):
@@ -135,6 +141,19 @@ class Session:
 
     def _timeout_s(self, check: Check) -> float:
         return min(self.station.own_timeout_s(check), self.left_s())
+
+    def _line(self, check: Check) -> CheckPolicy:
+        return self.station.bundle.policy.checks.get(check.name, CheckPolicy())
+
+    def _agree(self, check: Check, timeout_s: float, slow: bool, has_time: bool) -> bool:
+        """Whether the check is to be measured again: of a group check all ranks must, or none."""
+        if not check.group:
+            return again.alone(slow, has_time)
+        import torch.distributed as dist
+
+        store: Any = dist.distributed_c10d._get_default_store()
+        board = Board(store.clone, f"again/{check.name}/", end=time.monotonic() + timeout_s)
+        return again.together(board, self.rank.world_size, VOTE_SHARE * timeout_s)(slow, has_time)
 
     def _lose(self, why: str) -> None:
         self.lost = f"not run: {why}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from checks import bounds, expected, relative, screen
+from checks import bounds, busy, expected, relative, screen
 from checks.cells import cells_of, label_of, show, unread
 from checks.columns import Rows
 from checks.facts.drivers import version_of
@@ -50,13 +50,36 @@ def _applied(
         if rule.metric in known.absent and not screen.complete(rows, rule.metric):
             held = [row for row in (_without_nulls(row, rule) for row in rows) if row is not None]
         held = _reported(held, rule.metric, known)
-        held = screen.suspects(rule, held, known)
-        for finding in _found(check, rule, held, blind, subjects, known):
+        odd = screen.suspects(rule, held, known)
+        found: Iterable[Finding] = _found(check, rule, odd, blind, subjects, known)
+        if rule.needs_cpu:
+            found = _beside_other_work(check, rule, held, list(found), blind, subjects, known)
+        for finding in found:
             if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
                 finding = replace(
                     finding, level=blind
                 )  # what cannot be compared is no worse than what is lost
             yield _resting(finding, rule)
+
+
+def _beside_other_work(
+    check: str,
+    rule: Rule,
+    rows: Sequence[Observation],
+    found: list[Finding],
+    blind: Level,
+    subjects: int,
+    known: Known,
+) -> Iterator[Finding]:
+    """The findings of a rule about speed, beside what else used the CPUs; and those that came and went."""
+    first = busy.first_rows(rows, rule.metric) if rule.over not in RELATIVE else []
+    if found:
+        loads, slow = busy.Loads(rows, known.hosts), {node_of(finding.subject) for finding in found}
+        for finding in found:
+            yield loads.weighed(finding, slow)
+    if first:
+        before = list(_found(check, rule, first, blind, subjects, known))
+        yield from busy.intermittent(found, before, busy.Loads(first, known.hosts))
 
 
 def _found(

@@ -20,12 +20,13 @@ from pathlib import Path
 from checks import catalog, rankstage, schedule, system
 from checks.board import Board
 from checks.check import Check
+from checks.contention import Watch, marked
 from checks.culprit.uplink import uplink
 from checks.deadline import ANSWER_S, LEAST_S, Given
 from checks.exchange import ExchangeError, Responder
 from checks.isolate import isolated
 from checks.journal import Journal, JournalError, now
-from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Skip, rank_subject
+from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Skip, node_of, rank_subject
 from checks.place import PEER_CHECKS, Station, before_path
 from checks.probe import errored
 from checks.processes import KILL_S, become_subreaper, end_children
@@ -75,9 +76,10 @@ def run_beside(
     """The same, with a responder that the caller keeps open, and another way to run the ranks."""
     journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
     journal.write()
-    keep = Keeper(journal, tick)
-    keep(left_out(station))
-    _run_stages(station, keep, responder, stage or rankstage.run_stage)
+    with marked(attempt):
+        keep = Keeper(journal, tick)
+        keep(left_out(station))
+        _run_stages(station, keep, responder, stage or rankstage.run_stage)
     journal.finish(complete=True)
     return journal
 
@@ -165,10 +167,11 @@ class Keeper:
         self.journal, self._tick = journal, tick
         self.opened = time.time()
         self.rows: dict[tuple[str, str], Observation] = {}
+        self._watch = Watch()
 
     def __call__(self, rows: Iterable[Observation]) -> None:
         """Keep what is new."""
-        new = [row for row in rows if (row.check, row.subject) not in self.rows]
+        new = [self._explained(row) for row in rows if (row.check, row.subject) not in self.rows]
         self.rows.update({(row.check, row.subject): row for row in new})
         try:
             self.journal.add(new)
@@ -176,6 +179,12 @@ class Keeper:
             _log(str(error))
         for row in new if self._tick else ():
             self._tick(row)  # type: ignore[misc]
+
+    def _explained(self, row: Observation) -> Observation:
+        """What could not be measured while other work used the CPUs says so: a person reads it, no rule does."""
+        seen = self._watch.seen() if row.outcome is Outcome.ERRORED else None
+        said = seen.words(node_of(row.subject)) if seen is not None else ""
+        return replace(row, reason=f"{row.reason} ({said})"[:1000]) if said else row
 
 
 def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:

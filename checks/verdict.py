@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from checks import baseline as baselines
-from checks import drivers, evidence, localise, rules
+from checks import busy, drivers, evidence, localise, rules
 from checks.baseline import Baseline
 from checks.columns import Rows, by_check
 from checks.culprit import judge as culprit
@@ -61,13 +61,14 @@ def decide(
     versions = drivers.of_nodes(report, sound.rows)
     gaps = drivers.gaps(versions, sound.rows, policy, facts, report.declared.instance_type) if fits else ()
     findings += drivers.findings(gaps, versions)
+    hosts = busy.machines_of(report.nodes)
     for planned in report.plan if fits else ():
         rows, line = sound.rows.get(planned.check, ()), policy.checks.get(planned.check)
         if planned.skip is None and line is not None:
             kind = report.declared.instance_type
             absent = facts.absent(kind, planned.check)
             unreported = drivers.by_subject(gaps, planned.check)
-            known = rules.Known(facts.instances.get(kind), absent, report.declared, facts, unreported)
+            known = rules.Known(facts.instances.get(kind), absent, report.declared, facts, unreported, hosts)
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
             findings += rules.apply(planned.check, line, rows, subjects, known)
     findings += localise.judge(report, sound.rows, policy)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from checks.busy import Loads
 from checks.culprit import say
+from checks.culprit.decode import MEASURED_AGAIN
 from checks.culprit.frommetrics import ORDER, Table, What
-from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span, Suspect
+from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span, Suspect, link
 from checks.model import CLUSTER, LINK, Cause, Finding, Level
 
 # A part that stands out in these is condemned. Not by its latency: a busy host answers late, and trains as fast.
@@ -16,6 +18,8 @@ CONDEMNS = (What.DATA, What.BANDWIDTH, What.PAUSE, What.RESENT)
 FABRIC = {What.DATA: Level.FAIL, What.BANDWIDTH: Level.FAIL, What.PAUSE: Level.FAIL}
 # Bad tests that nobody explains. A host may pause once; segments are sent again, and answers late, on any network.
 UNEXPLAINED = {What.DATA: Level.FAIL, What.BANDWIDTH: Level.FAIL, What.PAUSE: Level.WARN}
+# What other work on the hosts' CPUs may cause. It changes no data, and drops no segments.
+SLOWED = (What.BANDWIDTH, What.PAUSE, What.LATENCY)
 SURE = 0.9
 # Judgement: on a quiet cluster one test of a hundred goes wrong and is good when it is measured again.
 HICCUPS = 0.05
@@ -36,8 +40,8 @@ class Reading:
 class Account:
     """The findings of one check."""
 
-    def __init__(self, check: str, tests: Table, readings: Sequence[Reading]) -> None:
-        self.check, self.tests = check, tests
+    def __init__(self, check: str, tests: Table, readings: Sequence[Reading], loads: Loads) -> None:
+        self.check, self.tests, self.loads = check, tests, loads
         self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
         self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
         self.also: dict[Key, list[str]] = {}
@@ -58,10 +62,15 @@ class Account:
     def findings(self) -> Iterator[Finding]:
         """What is said of the cluster as one, then of each suspect."""
         blamed = self.blamed
+        everybody = {part.node for part in self.tests.parts}
         for reading in self.readings:
-            yield from self._whole(reading, blamed)
+            for finding in self._whole(reading, blamed):
+                nodes = everybody if finding.subject == CLUSTER else None
+                yield self.loads.weighed(finding, (), nodes) if reading.what in SLOWED else finding
+        slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
         for key, (reading, suspect) in self.suspects.items():
-            yield self._named(reading, suspect, self.also.get(key, []))
+            found = self._named(reading, suspect, self.also.get(key, []))
+            yield self.loads.weighed(found, slow, suspect.nodes) if reading.what in SLOWED else found
 
     def _take(self, reading: Reading, suspect: Suspect) -> None:
         known, mine = self._explained_by(suspect), (suspect.kind.value, suspect.subject)
@@ -104,7 +113,12 @@ class Account:
         elif what in UNEXPLAINED and (result.answer is Answer.UNEXPLAINED or _is_corrupt(reading)):
             ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in result.bad)
             left = [k for k, parts in ends if not parts & blamed]
-            if left:
+            if pair := self._always_bad(matrix, left):
+                yield Finding(
+                    UNEXPLAINED[what], Cause.HARDWARE, self.check, link(*pair),
+                    say.one_pair(matrix, len(left)), say.cells(matrix, left, self.tests), say.REMEDIES[Kind.LINK],
+                )  # fmt: skip
+            elif left:
                 yield Finding(
                     UNEXPLAINED[what], Cause.EVIDENCE, self.check, CLUSTER,
                     say.unexplained(matrix, len(left)), say.cells(matrix, left, self.tests), say.AGAIN,
@@ -124,6 +138,20 @@ class Account:
                 if self._has_peers(matrix, part):
                     said = f"no test of it {matrix.span.value}"
                     yield missing(self.check, self.tests.parts[part].name, said)
+
+    def _always_bad(self, matrix: Matrix, bad: Sequence[int]) -> tuple[str, str] | None:
+        """The two parts of a pair that was bad each time, both ways, and that all bad tests are of; there may be too few
+        others to tell which of the two it is.
+        """
+        pairs = {frozenset((matrix.sources[test], matrix.targets[test])) for test in bad}
+        if len(pairs) != 1:
+            return None
+        [pair] = pairs
+        ends = zip(matrix.sources, matrix.targets, strict=True)
+        tests = sum(pair == {a, b} for a, b in ends)
+        one, other = sorted(pair)
+        names = self.tests.parts[one].name, self.tests.parts[other].name
+        return names if len(bad) == tests >= 2 * MEASURED_AGAIN else None
 
     def _has_peers(self, matrix: Matrix, part: int) -> bool:
         """Whether there is a second part that it ought to have been measured with."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from checks import profiles
+from checks.busy import Loads, machines_of
 from checks.culprit.account import Account, missing
 from checks.culprit.account import Reading as Reading
 from checks.culprit.decode import decode
@@ -68,7 +69,8 @@ def judge(
         if check not in policy.checks or not mine:
             continue
         tests = table(report, mine, switches_of(report))
-        account = Account(check, tests, _readings(check, tests, policy, _share(report, facts)))
+        readings = _readings(check, tests, policy, _share(report, facts))
+        account = Account(check, tests, readings, Loads(mine, machines_of(report.nodes)))
         for subject, why in sorted(tests.faults.items()):
             yield missing(check, subject, why)
         yield from _unmeasured(check, tests, report, policy, account.blamed)

@@ -66,6 +66,11 @@ def unexplained(matrix: Matrix, bad: int) -> str:
     return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests are bad, and no part explains them"
 
 
+def one_pair(matrix: Matrix, bad: int) -> str:
+    """A pair that is bad each time, where there is too little else to tell which end it is."""
+    return f"{matrix.what} {matrix.span.value}: all {bad} tests of this pair are bad, and those of the others are not"
+
+
 def hiccups(matrix: Matrix, bad: int) -> str:
     """Tests that were good when they were measured again, and are many."""
     tests = len(matrix.values)

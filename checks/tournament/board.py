@@ -94,6 +94,10 @@ class Board:
             lambda: str(self._store.compare_set(self._prefix + key, "", opinion).decode()), self.answer_s
         )
 
+    def add(self, key: str, number: int) -> int | None:
+        """Add to a sum that all ranks share; the sum so far."""
+        return self._ask(lambda: int(self._store.add(self._prefix + key, number)), self.answer_s)
+
     def close(self) -> None:
         """End the thread, once everything is posted."""
         self._calls.put(None)

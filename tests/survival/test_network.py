@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.model import Cause, Outcome
+from checks.model import Outcome
 from tests.survival.faulty_network import cut, needs_root, network, shape
 from tests.survival.world import RUN, World, run
 
@@ -31,9 +31,10 @@ def test_of_four_hosts_the_slow_one_is_named(tmp_path: Path) -> None:
     with network(4) as name:
         shape(name, 2)
         ended = run(World(4, 1, options=on(name)), tmp_path)
-    blamed = {f.subject for f in ended.fails(Cause.HARDWARE)}
 
-    assert (1, {"node-2"}, ("node-2",)) == (ended.exit_code, blamed, ended.verdict.condemned)
+    assert {"node-2"} == ended.slow()
+    assert ended.busy or (1, ("node-2",)) == (ended.exit_code, ended.verdict.condemned)
+    assert ended.exit_code in (1, 3)
 
 
 @needs_root
@@ -43,9 +44,9 @@ def test_of_two_hosts_the_slow_link_is_named(tmp_path: Path) -> None:
     with network(2) as name:
         shape(name, 1)
         ended = run(World(2, 1, options=on(name)), tmp_path)
-    blamed = {f.subject for f in ended.fails(Cause.HARDWARE)}
 
-    assert (1, {"node-0<->node-1"}, ()) == (ended.exit_code, blamed, ended.verdict.condemned)
+    assert ({"node-0<->node-1"}, ()) == (ended.slow(), ended.verdict.condemned)
+    assert ended.exit_code == 1 or (ended.busy and ended.exit_code == 3)
 
 
 @needs_root

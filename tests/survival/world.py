@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks.busy import Contention
 from checks.facts.shipped import builtin
 from checks.merge import merge
 from checks.model import Answer, Cause, Declared, Finding, Level, Profile, Report, Verdict
@@ -77,6 +78,18 @@ class Ended:
     def exit_code(self) -> int:
         """What `prelaunch gate` would exit with."""
         return EXIT_CODES[self.verdict.answer]
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work on this machine used the CPUs during a check: then slow parts are named, and not condemned."""
+        seen = (Contention.of(row.metrics) for row in self.report.observations)
+        return any(one is not None and one.busy for one in seen)
+
+    def slow(self) -> set[str]:
+        """Whom the FAILs about speed name: as HARDWARE, or as EVIDENCE where the machine was busy with other work."""
+        causes = (Cause.HARDWARE, Cause.EVIDENCE) if self.busy else (Cause.HARDWARE,)
+        checks = ("network.pairs", "collective.pairs")
+        return {f.subject for f in self.fails() if f.cause in causes and f.check in checks}
 
     def fails(self, cause: Cause | None = None) -> list[Finding]:
         """The FAIL findings, of one cause if asked."""
