@@ -13,8 +13,8 @@ SAGEMAKER = r"arn:aws:sagemaker:@REGION@:@ACCOUNT@:"
 JOB = SAGEMAKER + r"training-job/.+"
 TRAINING_PLAN = SAGEMAKER + r"training-plan/.+"
 RESERVED = SAGEMAKER + r"reserved-capacity/.+"
-BUCKET, OBJECT = r"arn:aws:s3:::@BUCKET@", r"arn:aws:s3:::@BUCKET@/.+"
-REPOSITORY = r"arn:aws:ecr:@REGION@:@ACCOUNT@:repository/.+"
+BUCKET, OBJECT = r"arn:aws:s3:::@(DATA_)?BUCKET@", r"arn:aws:s3:::@(DATA_)?BUCKET@/.+"
+REPOSITORY = r"arn:aws:ecr:(@REGION@:@ACCOUNT@|\*:\d{12}):repository/.+"
 ROLE = r"arn:aws:iam::@ACCOUNT@:role/.+"
 GROUP = r"arn:aws:logs:@REGION@:@ACCOUNT@:log-group:[^:]+(:\*)?"
 STREAM = r"arn:aws:logs:@REGION@:@ACCOUNT@:log-group:[^:]+:log-stream:.+"
@@ -45,9 +45,13 @@ ACTIONS = {
         JOB,
         TRAINING_PLAN,
         RESERVED,
-        keys="sagemaker:InstanceTypes sagemaker:KeepAlivePeriod sagemaker:MaxRuntimeInSeconds sagemaker:VpcSubnets",
+        keys="aws:RequestTag/${TagKey} aws:TagKeys sagemaker:InstanceTypes sagemaker:InterContainerTrafficEncryption "
+        "sagemaker:KeepAlivePeriod sagemaker:MaxRuntimeInSeconds sagemaker:NetworkIsolation sagemaker:OutputKmsKey "
+        "sagemaker:VolumeKmsKey sagemaker:VpcSecurityGroupIds sagemaker:VpcSubnets",
     ),
-    "sagemaker:AddTags": _on(JOB, TRAINING_PLAN, RESERVED, keys="aws:TagKeys sagemaker:TaggingAction"),
+    "sagemaker:AddTags": _on(
+        JOB, TRAINING_PLAN, RESERVED, keys="aws:RequestTag/${TagKey} aws:TagKeys sagemaker:TaggingAction"
+    ),
     "sagemaker:DescribeTrainingJob": _on(JOB),
     "sagemaker:StopTrainingJob": _on(JOB),
     "sagemaker:UpdateTrainingJob": _on(JOB, keys="sagemaker:InstanceTypes sagemaker:KeepAlivePeriod"),

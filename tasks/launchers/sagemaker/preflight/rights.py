@@ -7,20 +7,20 @@ bucket's or repository's own policy: a role that these alone would let in is "no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.launchers.base import Line
+from tasks.launchers.sagemaker.places import bucket_of, key_of
 from tasks.launchers.sagemaker.preflight import image as ecr
 from tasks.launchers.sagemaker.preflight.asked import Asked, Role
+from tasks.launchers.sagemaker.preflight.channels import sources
 from tasks.launchers.sagemaker.preflight.looking import Clients, Unseen, ask, ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.trust import SERVICE, lets_in
 
+Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
 TRUST, PASS, JOBS, INSIDE = "role", "role passable", "right to start jobs", "role's own rights"
 ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
-PASSED_TO = [
-    {"ContextKeyName": "iam:PassedToService", "ContextKeyValues": [SERVICE], "ContextKeyType": "string"}
-]
 
 
 def trust(asked: Asked, clients: Clients) -> tuple[Line, ...]:
@@ -32,7 +32,8 @@ def passable(asked: Asked, clients: Clients) -> tuple[Line, ...]:
     """Whether the caller may hand the roles to SageMaker (iam:PassRole)."""
     who = _principal(clients)
     arns = [role.arn for role in asked.roles]
-    denied = _denied(clients, who, ("iam:PassRole",), arns, PASSED_TO)
+    passed_to = [_entry("iam:PassedToService", "string", SERVICE)]
+    denied = _denied(clients, who, ("iam:PassRole",), arns, passed_to)
     if not denied:
         return (ok(PASS, f"{who} may pass {', '.join(role.name for role in asked.roles)} to SageMaker"),)
     said = f"{who} may not pass it to SageMaker: {_listed(denied)}"
@@ -44,15 +45,81 @@ def passable(asked: Asked, clients: Clients) -> tuple[Line, ...]:
 def starts_jobs(asked: Asked, clients: Clients) -> tuple[Line, ...]:
     """Whether the caller may create, watch and end jobs of these names, and let a pool go."""
     who = _principal(clients)
-    account = asked.roles[0].account
-    arns = [f"{_arn('sagemaker', asked.region, account)}:training-job/{job.lower()}" for job in asked.jobs]
-    actions = ["CreateTrainingJob", "AddTags", "DescribeTrainingJob", "StopTrainingJob"]
-    actions += ["UpdateTrainingJob"] if asked.pooled else []
-    denied = _denied(clients, who, [f"sagemaker:{action}" for action in actions], arns, [])
+    wanted = _wanted(asked)
+    denied = [
+        line for actions, arns, context in wanted for line in _denied(clients, who, actions, arns, context)
+    ]
     if not denied:
-        return (ok(JOBS, f"{who} may {', '.join(actions)}"),)
+        names = dict.fromkeys(action.partition(":")[2] for actions, _, _ in wanted for action in actions)
+        return (ok(JOBS, f"{who} may {', '.join(names)}"),)
     files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if asked.pooled else "")
-    return (wrong(JOBS, _listed(denied), f"Attach deployments/iam/{files}."),)
+    kinds = ", ".join(fleet.kind for fleet in asked.fleets)
+    return (
+        wrong(JOBS, _listed(denied), f"Attach deployments/iam/{files}, whose INSTANCE_TYPES hold {kinds}."),
+    )
+
+
+def context_of(body: Mapping[str, Any]) -> list[Entry]:
+    """What CreateTrainingJob tells IAM of a request, in its condition keys (Service Authorization Reference). Pure."""
+    resources, vpc = body.get("ResourceConfig", {}), body.get("VpcConfig", {})
+    groups = resources.get("InstanceGroups") or [resources]
+    said = (
+        (
+            "sagemaker:InstanceTypes",
+            "stringList",
+            [one["InstanceType"] for one in groups if "InstanceType" in one],
+        ),
+        ("sagemaker:KeepAlivePeriod", "numeric", resources.get("KeepAlivePeriodInSeconds")),
+        (
+            "sagemaker:MaxRuntimeInSeconds",
+            "numeric",
+            body.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
+        ),
+        ("sagemaker:VolumeKmsKey", "string", resources.get("VolumeKmsKeyId")),
+        ("sagemaker:OutputKmsKey", "string", body.get("OutputDataConfig", {}).get("KmsKeyId")),
+        ("sagemaker:VpcSubnets", "stringList", vpc.get("Subnets")),
+        ("sagemaker:VpcSecurityGroupIds", "stringList", vpc.get("SecurityGroupIds")),
+        ("sagemaker:NetworkIsolation", "boolean", bool(body.get("EnableNetworkIsolation"))),
+        (
+            "sagemaker:InterContainerTrafficEncryption",
+            "boolean",
+            bool(body.get("EnableInterContainerTrafficEncryption")),
+        ),
+    )
+    return [_entry(key, kind, value) for key, kind, value in said if value not in (None, [])] + _tags(body)
+
+
+def _wanted(asked: Asked) -> list[tuple[list[str], list[str], list[Entry]]]:
+    """(actions, resources, context) of each question. AddTags and UpdateTrainingJob are asked of with their own keys."""
+    account = asked.roles[0].account
+    named = f"{_arn('sagemaker', asked.region, account)}:training-job/"
+    arns = [f"{named}{job.lower()}" for job in asked.jobs]
+    tagging = _entry("sagemaker:TaggingAction", "string", "CreateTrainingJob")
+    wanted = [
+        (["sagemaker:CreateTrainingJob"], [f"{named}{body['TrainingJobName'].lower()}"], context_of(body))
+        for body in asked.bodies
+    ]
+    wanted.append((["sagemaker:AddTags"], arns, [tagging, *_tags(asked.bodies[0])]))
+    wanted.append((["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], arns, []))
+    if asked.pooled:
+        letting_go = [_entry("sagemaker:KeepAlivePeriod", "numeric", 0)]
+        wanted.append((["sagemaker:UpdateTrainingJob"], arns, letting_go))
+    return wanted
+
+
+def _tags(body: Mapping[str, Any]) -> list[Entry]:
+    tags = {row["Key"]: row["Value"] for row in body.get("Tags", ())}
+    if not tags:
+        return []
+    each = [_entry(f"aws:RequestTag/{key}", "string", value) for key, value in tags.items()]
+    return [_entry("aws:TagKeys", "stringList", list(tags)), *each]
+
+
+def _entry(key: str, kind: str, value: object) -> Entry:
+    """A ContextEntry; IAM takes every value as text."""
+    values = value if isinstance(value, list) else [value]
+    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    return {"ContextKeyName": key, "ContextKeyValues": texts, "ContextKeyType": kind}
 
 
 def inside(asked: Asked, clients: Clients) -> tuple[Line, ...]:
@@ -80,21 +147,38 @@ def _trust(role: Role, clients: Clients) -> Line:
 
 
 def _inside(role: Role, asked: Asked, clients: Clients) -> Line:
-    objects = f"arn:{_partition(asked.region)}:s3:::{asked.bucket}/{asked.prefix}".rstrip("/")
-    job = asked.jobs[0]
-    wanted = [
-        ("s3:GetObject", f"{objects}/{job}/in/bundle.json"),
-        ("s3:PutObject", f"{objects}/output/{job}"),
+    denied = [
+        line
+        for action, arn, context in _needed(asked)
+        for line in _denied(clients, role.arn, (action,), (arn,), context)
     ]
-    wanted += [] if asked.isolated else [("s3:PutObject", f"{objects}/{job}/reports/nodes")]
-    wanted += [("ecr:BatchGetImage", arn) for arn in _repositories(asked)]
-    denied = [line for action, arn in wanted for line in _denied(clients, role.arn, (action,), (arn,), [])]
     if not denied:
         return ok(INSIDE, f"{role.name} may read its inputs, write reports and output, and pull the image")
-    remedy = "Attach deployments/iam/execution-role.json, unless the bucket's or repository's own policy lets it in."
+    files = "execution-role.json" + (
+        ", and execution-role-data.json for the training's own channels" if sources(asked) else ""
+    )
+    remedy = f"Attach deployments/iam/{files}, unless the bucket's or repository's own policy lets it in."
     if any(decision == "explicitDeny" for _, decision in denied):
         return wrong(INSIDE, f"{role.name}: {_listed(denied)}", "Remove the Deny statement.")
     return unseen(INSIDE, f"its own policies do not let {role.name}: {_listed(denied)}", remedy)
+
+
+def _needed(asked: Asked) -> list[tuple[str, str, list[Entry]]]:
+    """(action, resource, context) of what a job does by its execution role: its inputs, the training's own, reports, the image."""
+    partition, job = _partition(asked.region), asked.jobs[0]
+    places = [f"{asked.root}/{job}/in/", *dict.fromkeys(sources(asked).values())]
+    needed: list[tuple[str, str, list[Entry]]] = []
+    for url in places:
+        bucket = f"arn:{partition}:s3:::{bucket_of(url)}"
+        needed.append(("s3:ListBucket", bucket, [_entry("s3:prefix", "string", key_of(url))]))
+        needed.append(
+            ("s3:GetObject", f"{bucket}/{key_of(url)}" + ("bundle.json" if url == places[0] else ""), [])
+        )
+    objects = f"arn:{partition}:s3:::{asked.bucket}/{asked.prefix}".rstrip("/")
+    needed.append(("s3:PutObject", f"{objects}/output/{job}", []))
+    if not asked.isolated:
+        needed.append(("s3:PutObject", f"{objects}/{job}/reports/nodes", []))
+    return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(asked)]
 
 
 def _repositories(asked: Asked) -> Iterable[str]:
@@ -107,7 +191,7 @@ def _repositories(asked: Asked) -> Iterable[str]:
 
 
 def _denied(
-    clients: Clients, who: str, actions: Iterable[str], arns: Iterable[str], context: list[Any]
+    clients: Clients, who: str, actions: Iterable[str], arns: Iterable[str], context: Sequence[Entry]
 ) -> list[tuple[str, str]]:
     """(action, decision) of what would be refused. A key that the simulation lacks is no refusal, but not seen."""
     answer = ask(
@@ -116,7 +200,7 @@ def _denied(
         PolicySourceArn=who,
         ActionNames=list(actions),
         ResourceArns=list(arns),
-        ContextEntries=context,
+        ContextEntries=list(context),
     )
     refused = [one for one in answer["EvaluationResults"] if one["EvalDecision"] != "allowed"]
     missing = sorted({key for one in refused for key in one.get("MissingContextValues", ())})

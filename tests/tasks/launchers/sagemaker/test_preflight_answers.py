@@ -243,7 +243,8 @@ def test_a_session_is_asked_for_by_its_role() -> None:
 
 def test_jobs_that_may_not_be_started() -> None:
     """For a pool the one that releases it is asked for as well."""
-    made = answered(sts=[CALLER], iam=[_decided("allowed", "allowed", "allowed", "allowed", "explicitDeny")])
+    fine = _decided("allowed"), _decided("allowed"), _decided("allowed", "allowed")
+    made = answered(sts=[CALLER], iam=[*fine, _decided("explicitDeny")])
 
     found = starts_jobs(asked(), made)
 
@@ -265,9 +266,9 @@ def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
     """So it is not seen; only an explicit Deny is wrong."""
     allowed = _decided("allowed")
 
-    quiet = inside(asked(), answered(iam=[_decided("implicitDeny"), allowed, allowed, allowed]))
-    denied = inside(asked(), answered(iam=[_decided("explicitDeny"), allowed, allowed, allowed]))
-    fine = inside(asked(), answered(iam=[allowed] * 4))
+    quiet = inside(asked(), answered(iam=[_decided("implicitDeny"), *[allowed] * 4]))
+    denied = inside(asked(), answered(iam=[_decided("explicitDeny"), *[allowed] * 4]))
+    fine = inside(asked(), answered(iam=[allowed] * 5))
 
     assert [Look.UNSEEN, Look.WRONG, Look.OK] == [line.look for line in (*quiet, *denied, *fine)]
 

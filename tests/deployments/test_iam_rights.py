@@ -1,0 +1,194 @@
+"""The shipped policies, filled in as the page on setting up an account does it, let the shipped gates run: and no more."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.jobs import planned_jobs
+from tasks.launchers.base import Look
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.sagemaker.places import bucket_of, key_of
+from tasks.launchers.sagemaker.preflight.asked import Asked, asked_of
+from tasks.launchers.sagemaker.preflight.channels import sources
+from tasks.launchers.sagemaker.preflight.rights import context_of, inside, starts_jobs
+from tasks.request import GateRequest
+from tasks.setting import open_setting
+from tests.deployments.iam_actions import ACTIONS
+from tests.deployments.iam_weighing import simulated, weigh
+from tests.house.tree import ROOT
+
+GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
+PAGE = (ROOT / "docs/sagemaker.md").read_text()
+PINS = (ROOT / "container" / "pins.toml").read_text()
+
+gates = pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+
+
+@lru_cache
+def filled() -> Mapping[str, Any]:
+    """Every policy by its name, filled in by the page's own commands."""
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    names = next(block for block in blocks if "export ACCOUNT" in block)
+    fill = next(block for block in blocks if "sed -e" in block)
+    show = "for file in filled/*.json; do printf '%s ' $(basename $file); tr -d '\\n' <$file; echo; done"
+    script = f'set -euo pipefail; work=$(mktemp -d); cd "$work"; ln -s {ROOT}/deployments .\n{names}{fill}{show}; rm -r "$work"'
+    done = subprocess.run(("bash", "-c", script), check=True, capture_output=True, text=True)
+    rows = (line.partition(" ") for line in done.stdout.splitlines())
+    return {name.removesuffix(".json"): json.loads(text) for name, _, text in rows}
+
+
+def policies(*names: str) -> Sequence[Any]:
+    """These of them."""
+    return [filled()[name] for name in names]
+
+
+def asked(path: Path) -> Asked:
+    """What a shipped gate asks of the account."""
+    setting = open_setting(GateRequest(gate_file=str(path)))
+    options = getattr(setting.launcher, "options", None)
+    assert isinstance(options, SageMakerOptions)
+    return asked_of(tuple(setting.launcher.plan(job) for job in planned_jobs(setting)), options)
+
+
+def for_the_gate(wanted: Asked) -> Sequence[Any]:
+    """What the page attaches to who runs the gate."""
+    return policies("orchestrator-jobs", *(("orchestrator-pool",) if wanted.pooled else ()))
+
+
+@gates
+def test_who_has_the_policies_may_start_every_shipped_gate(path: Path) -> None:
+    """Seen to be allowed, and not "not seen": no condition of the policies rests on what the simulation was not told."""
+    wanted = asked(path)
+
+    (line,) = starts_jobs(wanted, simulated(for_the_gate(wanted)))
+
+    assert (Look.OK, "") == (line.look, line.remedy)
+
+
+def test_a_type_that_the_policy_does_not_list_is_wrong() -> None:
+    """Found before the start, and not by CreateTrainingJob's refusal."""
+    wanted = asked(GATES[0])
+    listed = json.loads(json.dumps(for_the_gate(wanted)).replace("ml.m5.large", "ml.m5.xlarge"))
+
+    (line,) = starts_jobs(wanted, simulated(listed))
+
+    assert (Look.WRONG, True) == (line.look, "INSTANCE_TYPES" in line.remedy)
+
+
+def test_a_pool_needs_the_policy_for_pools() -> None:
+    """orchestrator-jobs alone starts no job that keeps its machines."""
+    wanted = asked(next(path for path in GATES if path.stem == "sagemaker-p5"))
+
+    (line,) = starts_jobs(wanted, simulated(policies("orchestrator-jobs")))
+
+    assert (Look.WRONG, True) == (line.look, "orchestrator-pool.json" in line.remedy)
+
+
+def test_the_types_of_all_shipped_gates_are_listed_together() -> None:
+    """One policy serves gates of several types."""
+    kinds = {fleet.kind for path in GATES for fleet in asked(path).fleets}
+    statements = [
+        row for name in ("orchestrator-jobs", "orchestrator-pool") for row in filled()[name]["Statement"]
+    ]
+    lists = [
+        row["Condition"]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"] for row in statements[::4]
+    ]
+
+    assert len(lists) == 2 and all(kinds <= set(one) for one in lists)
+
+
+@gates
+def test_the_keys_that_the_simulation_is_told_are_those_of_the_action(path: Path) -> None:
+    """A key that CreateTrainingJob does not carry would make the simulation weigh another request."""
+    known = ACTIONS["sagemaker:CreateTrainingJob"].keys
+    told = {
+        re.sub("(?<=^aws:RequestTag/).*", "${TagKey}", str(row["ContextKeyName"]))
+        for body in asked(path).bodies
+        for row in context_of(body)
+    }
+
+    assert {"sagemaker:InstanceTypes", "sagemaker:MaxRuntimeInSeconds"} <= told <= known
+
+
+@gates
+def test_the_execution_role_may_do_what_every_shipped_gate_needs(path: Path) -> None:
+    """Its inputs, reports and output, and the training's own channels."""
+    mine = policies("execution-role", "execution-role-data")
+    image = json.loads(
+        json.dumps(mine).replace("repository/prelaunch", "repository/*")
+    )  # the training's image is its owner's
+
+    (line,) = inside(asked(path), simulated(image))
+
+    assert (Look.OK, "") == (line.look, line.remedy)
+
+
+@gates
+def test_the_trainings_own_channels_can_be_looked_at(path: Path) -> None:
+    """Outside of the gate's PREFIX as well: by who runs the gate, with the policy of the preflight."""
+    refused = [
+        url
+        for url in sources(asked(path)).values()
+        if _lists(("orchestrator-reports", "orchestrator-preflight"), url) != "allowed"
+    ]
+
+    assert [] == refused
+
+
+@gates
+def test_checkpoints_can_be_kept_where_the_gate_file_says(path: Path) -> None:
+    """Written, and read again by a start after an interruption."""
+    wanted = [body["CheckpointConfig"]["S3Uri"] for body in asked(path).bodies if "CheckpointConfig" in body]
+    mine = policies("execution-role", "execution-role-data")
+    decisions = {
+        weigh(mine, action, f"arn:aws:s3:::{url.removeprefix('s3://')}step-1", {})[0]
+        for url in wanted
+        for action in ("s3:GetObject", "s3:PutObject")
+    }
+
+    assert decisions <= {"allowed"}
+    assert {"allowed"} >= {_lists(("execution-role-data",), url) for url in wanted}
+
+
+def test_nobody_lists_a_whole_bucket() -> None:
+    """Each right to list is bound to prefixes: other people's data in the bucket stay theirs."""
+    statements = [
+        (name, row)
+        for name, policy in filled().items()
+        for row in policy["Statement"]
+        if "s3:ListBucket" in row["Action"]
+    ]
+    unbound = [
+        name
+        for name, row in statements
+        if not row.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
+    ]
+    others = [
+        name for name, _ in statements if _lists((name,), "s3://prelaunch-123456789012/payroll/") == "allowed"
+    ]
+
+    assert ([], [], True) == (unbound, others, len(statements) >= 5)
+
+
+def test_who_builds_the_image_may_pull_the_base_of_aws() -> None:
+    """The pinned base is in a registry of AWS's own account, which wants a login and rights in one's own account."""
+    found = re.search(r'"(\d+)\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/([^":]+)', PINS)
+    assert found
+    arn = f"arn:aws:ecr:{found[2]}:{found[1]}:repository/{found[3]}"
+    pulls = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+
+    assert ["allowed"] * 3 == [weigh(policies("ecr-push"), action, arn, {})[0] for action in pulls]
+    assert "implicitDeny" == weigh(policies("ecr-push"), "ecr:PutImage", arn, {})[0]
+
+
+def _lists(names: Sequence[str], url: str) -> str:
+    bucket = f"arn:aws:s3:::{bucket_of(url)}"
+    return weigh(policies(*names), "s3:ListBucket", bucket, {"s3:prefix": [key_of(url)]})[0]
