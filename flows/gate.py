@@ -29,15 +29,15 @@ from tasks.events import emit_cancelled, emit_rejected, emit_started
 from tasks.gated import again, follow_start, next_start
 from tasks.handing import hand_out
 from tasks.judge import judge
-from tasks.launch import follow_training, launch
+from tasks.launch import Launched, follow_training, launch
 from tasks.launchers.base import NoCapacity
 from tasks.outcome import Judged, Outcome
 from tasks.page import look_who_hears
-from tasks.patience import wait_for_machines
+from tasks.patience import wait_for_machines, wait_for_training
 from tasks.placing import held
 from tasks.provision import provision, provision_gated
 from tasks.publish import Published, publish
-from tasks.request import GateRequest
+from tasks.request import GateRequest, Wait
 from tasks.session import REJECTIONS, Session, end_run, open_session
 from tasks.starts import Starts
 from tasks.stop import StopAsked
@@ -104,13 +104,23 @@ async def _run(session: Session, request: GateRequest) -> Outcome:
                 continue
             if not may_launch(session, judged, answer):
                 return refused(session, judged, published, answer)
-            if await held(session, judged):
-                job = await launch(session, judged)
-                seen = await follow_training(session, judged, job, request.wait)
+            seen = await _train(session, judged, request.wait)
+            if seen is not None:
                 return launched(session, judged, published, answer, seen)
             published = None
     except SESSION_ERRORS as error:
         return failed(session, error, published)
+
+
+async def _train(session: Session, judged: Judged, wait: Wait) -> Launched | None:
+    """The training, once it has machines; None where those that passed are gone, and the checks begin again."""
+    while await held(session, judged):
+        try:
+            job = await launch(session, judged)
+            return await follow_training(session, judged, job, wait)
+        except NoCapacity as error:
+            await wait_for_training(session, error)
+    return None
 
 
 async def _verdict(session: Session) -> tuple[Judged, Published]:
@@ -126,6 +136,7 @@ async def _check(session: Session) -> Judged:
         try:
             job = await provision(session)
             report = await collect(session, await watch(session, job))
+            session.waiting_since = None
             return await judge(session, report)
         except NoCapacity as error:
             await wait_for_machines(session, error)

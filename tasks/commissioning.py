@@ -107,7 +107,7 @@ def result_of(outcome: Outcome) -> Result:
     if outcome.ending is Ending.NO_CAPACITY:
         return Result.NO_CAPACITY
     decision = outcome.decision
-    if decision is None or decision is Decision.CANNOT_TELL:
+    if decision in (None, Decision.CANNOT_TELL, Decision.NOT_LAUNCHED):
         return Result.CANNOT_TELL
     if decision is Decision.REFUSED:
         return Result.REFUSED

@@ -64,7 +64,7 @@ def cost_of(report: Report, verdict: Verdict, terms: Terms = NOTHING_SAID) -> Co
         _check_hours(report),
         terms.checkpoint_write_hours,
     )
-    return cost(verdict, job, _price(declared.instance_type, terms), builtin_failures())
+    return cost(verdict, job, price_for(declared.instance_type, terms), builtin_failures())
 
 
 def terms_of(gate: Gate, file: str, here: Path) -> Terms:
@@ -111,7 +111,8 @@ def read_prices(path: Path) -> tuple[Price, ...]:
         raise TermsError(str(path), "", f"it is not valid TOML ({error})"[:300]) from error
 
 
-def _price(instance_type: str, terms: Terms) -> Price | None:
+def price_for(instance_type: str, terms: Terms) -> Price | None:
+    """What a node costs under the terms; None where nobody said, and no table has it."""
     if terms.usd_per_node_hour is not None:
         said = Provenance("declared for this job", "as declared", "undated", Kind.DOCUMENTED)
         return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, said)

@@ -19,13 +19,13 @@ from tasks.ask import asks
 from tasks.events import emit_end
 from tasks.gatefile import Mode
 from tasks.launch import Launched
-from tasks.launchers.base import JobState, LaunchError, LaunchRejected
+from tasks.launchers.base import JobState, LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
 from tasks.lease import LeaseError, LeaseHeld
 from tasks.looking import LookedWrong
 from tasks.outcome import Decision, Ending, Judged, Outcome, refusal
 from tasks.page import note, page, wanted
 from tasks.paging import title_of
-from tasks.placing import PoolLost
+from tasks.placing import PoolLost, kept_so_far
 from tasks.progress import tell_end
 from tasks.publish import Published
 from tasks.question import Answer as PersonsAnswer
@@ -40,6 +40,7 @@ from tasks.threads import to_end
 LOG = get_logger("prelaunch")
 SESSION_ERRORS = (LaunchError, StoreError, LeaseError)
 FAILED_NAMES = {
+    Decision.NOT_LAUNCHED: "NotLaunched",
     Decision.REFUSED: "Refused",
     Decision.CANNOT_TELL: "CannotTell",
     Decision.AWAITING: "Awaiting",
@@ -113,6 +114,7 @@ def launched(
     overridden = answer is not None and answer.override
     decision = Decision.OVERRIDDEN if overridden else Decision.LAUNCHED
     decision = Decision.OBSERVED if observed else decision
+    decision = decision if seen.ran else Decision.NOT_LAUNCHED
     reason = headline(judged.verdict, name)
     if judged.reused:
         reason += f" (PASS of {judged.reused} reused)"
@@ -141,17 +143,28 @@ def failed(session: Session, error: Exception, published: Published | None) -> O
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if isinstance(error, LookedWrong):
         return _outcome(session, Ending.REJECTED, None, None, published, reason)
-    if judged is not None and published is not None and isinstance(error, PoolLost):
-        said = f"the verdict was {judged.verdict.answer.value}, but nothing was launched: {reason}"
-        return _outcome(session, Ending.JOB_FAILED, Decision.REFUSED, judged, published, said)
     if judged is not None and published is not None and not _may_have_launched(session, judged):
         said = f"{headline(judged.verdict, session.setting.gate.name)} (then: {reason})"
         return _outcome(session, Ending.VERDICT, refusal(judged.verdict.answer), judged, published, said)
     if judged is not None and published is not None:
-        said = f"the verdict was {judged.verdict.answer.value}, but training could not be launched: {reason}"
-        return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+        return _not_launched(session, error, judged, published)
     ending = Ending.REJECTED if isinstance(error, LaunchRejected) else Ending.NO_CAPACITY
     return _outcome(session, ending, None, None, published, reason)
+
+
+def _not_launched(session: Session, error: Exception, judged: Judged, published: Published) -> Outcome:
+    """After a go: the engine had no machines for the training, or refused it. A training that ran before was launched."""
+    verdict = f"the verdict was {judged.verdict.answer.value}"
+    if session.trained:
+        said = f"{verdict} and the training ran, but it could not be followed to its end: {error}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+    # A pool that is lost while the training waits for machines expired: nobody took it away.
+    waited = isinstance(error, PoolLost) and session.waiting_since is not None
+    if not (waited or isinstance(error, NoCapacity | QuotaExceeded)):
+        said = f"{verdict}, but the training could not be launched: {error}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, judged, published, said)
+    said = f"{verdict}, but the training got no machines: {error} {kept_so_far(session)}".rstrip()
+    return _outcome(session, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, judged, published, said)
 
 
 def broken(session: Session, error: Exception) -> Outcome:
@@ -206,12 +219,10 @@ def state_of(outcome: Outcome, name: str) -> State[Any]:
     LOG.error(said)
     if outcome.decision is Decision.REFUSED:
         return Failed(name="Refused", message=said, data=NotLaunched(said))
-    other = {
-        Ending.JOB_FAILED: "TrainingFailed",
-        Ending.NO_CAPACITY: "NoCapacity",
-        Ending.REJECTED: "Rejected",
-    }
-    word = other.get(outcome.ending) or FAILED_NAMES.get(
+    named = {Ending.NO_CAPACITY: "NoCapacity", Ending.REJECTED: "Rejected"}
+    if outcome.decision is not Decision.NOT_LAUNCHED:
+        named[Ending.JOB_FAILED] = "TrainingFailed"
+    word = named.get(outcome.ending) or FAILED_NAMES.get(
         outcome.decision or Decision.CANNOT_TELL, "CannotTell"
     )
     return Failed(name=word, message=said, data=NotLaunched(said))

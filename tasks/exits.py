@@ -15,8 +15,8 @@ class Exit(IntEnum):
     NO_GO = 1
     REJECTED = 2
     CANNOT_TELL = 3
-    JOB_FAILED = 4
-    NO_CAPACITY = 5
+    JOB_FAILED = 4  # after a go: the engine refused the training, or it failed
+    NO_CAPACITY = 5  # for the checks, or, after a go, for the training
     INTERRUPTED = 130
     TERMINATED = 143
 

@@ -127,6 +127,7 @@ async def _counted(session: Session, judged: Judged, starts: Starts) -> bool:
     """Another start began after a go: whether that was one too many. Training that was interrupted just goes on."""
     begun = session.folder / session.checking / judged.report.attempt / "started"
     trained = len(list(begun.glob("*"))) >= session.setting.declared.nodes
+    session.trained = session.trained or trained
     if trained or not starts.no_go(session.setting.gate.training.max_attempts):
         return False
     await to_end(session.setting.launcher.cancel, session.checking)

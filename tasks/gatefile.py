@@ -78,6 +78,10 @@ class DeclaredTable(Table):
 class Cluster(Table):
     """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`.
 
+    That is for the checks, and after a go for the training, each time from when machines were first lacking. Machines that
+    are kept for the training (POOLED) are kept meanwhile for as long as the launcher's options say, and no longer; they are
+    paid for. When they are gone, the checks begin again, once.
+
     `topology` is a file that says which switches each node hangs under: what `aws ec2 describe-instance-topology` or
     `scontrol show topology` prints, topology.conf, or CSV (node,switch[,switch...], nearest first). Nodes are found by
     name, host name or EC2 instance id. `topology_names` is a regular expression with one group over names of nodes

@@ -38,6 +38,12 @@ class Keeper:
             self._held = leases.next_attempt(self._store, self._held)
             return self._held.lease
 
+    def next_training(self) -> Lease:
+        """Give the training a new name, and leave the checks' job as it is. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.next_training(self._store, self._held)
+            return self._held.lease
+
     def ask(self, asking: Asking | None) -> None:
         """Park the cluster for a question, or (None) no longer. Raises LeaseLost, StoreError."""
         with self._lock:

@@ -18,7 +18,7 @@ from tasks.judge import judged
 from tasks.launchers.base import JobState, JobStatus, LaunchError
 from tasks.lease import CHECK, TRAIN
 from tasks.outcome import Judged, Training
-from tasks.placing import PoolProof, confirmed, handed_over
+from tasks.placing import PoolProof, confirmed, handed_over, kept_now, pool_waits
 from tasks.progress import Progress, tell
 from tasks.provision import submit
 from tasks.raw import keep_logs
@@ -26,7 +26,7 @@ from tasks.render.clean import one_line
 from tasks.reuse import proven
 from tasks.session import Session
 from tasks.threads import to_end
-from tasks.troubles import keep_story
+from tasks.troubles import keep_story, never_ran, require_machines
 from tasks.watch import GRACE_S, Watched, checks_limit_s, fetch, fetch_last, follow
 
 TAIL_BYTES = 16384
@@ -35,10 +35,14 @@ TORCHRUN = "torch/distributed/elastic"
 
 @dataclass(frozen=True)
 class Launched:
-    """The training job, and the verdict of the nodes themselves where they had to check again in place."""
+    """The training job, and the verdict of the nodes themselves where they had to check again in place.
+
+    `ran` is False where the engine ended the job before anything ran.
+    """
 
     training: Training
     rechecked: Judged | None = None
+    ran: bool = True
 
 
 @task(cache_policy=NO_CACHE, task_run_name="launch training of {session.gate_id}")
@@ -54,7 +58,10 @@ async def launch(session: Session, verdict: Judged) -> str:
 
 @task(cache_policy=NO_CACHE, task_run_name="wait until training is {wait}")
 async def follow_training(session: Session, verdict: Judged, job: str, wait: str) -> Launched:
-    """Wait as asked: "verdict" not at all, "started" until it runs, "finished" until it ended."""
+    """Wait as asked: "verdict" not at all, "started" until it runs, "finished" until it ended.
+
+    Raises NoCapacity and QuotaExceeded where it got no machines: nothing of it is left then.
+    """
     if wait == "verdict":
         handed_over(session, job)
         return Launched(Training(job, JobState.PENDING))
@@ -62,8 +69,12 @@ async def follow_training(session: Session, verdict: Judged, job: str, wait: str
     proof, start = PoolProof(session, job), Start(session, job)
 
     async def look(status: JobStatus) -> None:
-        tell(Progress("training", f"{status.state.value} {status.detail}".strip()))
-        await proof.look(status)
+        session.trained = session.trained or status.state is JobState.RUNNING
+        waits = status.state is JobState.PENDING and await to_end(pool_waits, session)
+        kept = kept_now(session) if waits else ""
+        tell(Progress("training", " ".join(filter(None, (status.state.value, status.detail, kept)))))
+        if not never_ran(Watched(job, status, ran=session.trained)):
+            await proof.look(status)
 
     def enough(status: JobStatus) -> bool:
         return wait == "started" and proof.settled and start.seen(status)
@@ -73,6 +84,10 @@ async def follow_training(session: Session, verdict: Judged, job: str, wait: str
         session.let_go(job)
         confirmed(session, verdict, session.folder / job / watched.status.attempt)
         return Launched(Training(job, JobState.RUNNING, start.said))
+    if never_ran(watched):
+        require_machines(watched)
+        await to_end(keep_story, session, job, watched.status)
+        return Launched(Training(job, watched.status.state, watched.late or watched.status.detail), ran=False)
     return await to_end(ended, session, verdict, watched)
 
 

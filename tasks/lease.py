@@ -70,7 +70,8 @@ class Lease:
     """Who gates a cluster. `digest` is that of the gate file; `adopted` says that its jobs may exist already.
 
     `asking` is the question of a run that may come back for the answer; `rechecks` counts how often a person had the
-    checks run again. Times are Unix seconds of the owner's clock.
+    checks run again, `trainings` how often the training of this attempt was submitted: each time but the last there were no
+    machines for it. Times are Unix seconds of the owner's clock.
     """
 
     schema_version: Version
@@ -87,10 +88,12 @@ class Lease:
     expires_at: float
     asking: Asking | None = None
     rechecks: int = 0
+    trainings: int = 1
 
     def job(self, stage: str) -> str:
-        """The name of this attempt's job: "<gate id>-check-1"."""
-        return f"{self.gate_id}-{stage}-{self.attempt}"
+        """The name of this attempt's job: "<gate id>-check-1", or "<gate id>-train-1-2" for its second training."""
+        again = f"-{self.trainings}" if stage == TRAIN and self.trainings > 1 else ""
+        return f"{self.gate_id}-{stage}-{self.attempt}{again}"
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -211,7 +214,13 @@ def renew(store: Store, held: Held, now: float) -> Held:
 
 def next_attempt(store: Store, held: Held) -> Held:
     """The same gate, with new names for its jobs. Raises LeaseLost."""
-    lease = dataclasses.replace(held.lease, attempt=held.lease.attempt + 1, adopted=False)
+    lease = dataclasses.replace(held.lease, attempt=held.lease.attempt + 1, trainings=1, adopted=False)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def next_training(store: Store, held: Held) -> Held:
+    """The same attempt, with a new name for its training: the one before got no machines. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, trainings=held.lease.trainings + 1)
     return _kept(_swap(store, held.data, lease), held)
 
 

@@ -12,9 +12,13 @@ from tasks.render.beside import NOTHING_BESIDE, Beside
 
 
 class Decision(StrEnum):
-    """What was done. PASSED: go, and nothing was to be launched. OVERRIDDEN: launched against a FAIL, on somebody's word."""
+    """What was done. PASSED: go, and nothing was to be launched. OVERRIDDEN: launched against a FAIL, on somebody's word.
+
+    NOT_LAUNCHED: it was to be launched, and no training ran: the engine refused it, or had no machines for it.
+    """
 
     LAUNCHED = "launched"
+    NOT_LAUNCHED = "not_launched"
     PASSED = "passed"
     OVERRIDDEN = "overridden"
     REFUSED = "refused"

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tasks import reuse
+from tasks.costing import price_for
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
 from tasks.lease import CHECK, TRAIN
 from tasks.left import left
@@ -90,6 +91,49 @@ class PoolProof:
         self.session.proof.append(proof)
         self.session.let_go(self.check)
         self.settled = True
+
+
+def pool_waits(session: Session) -> bool:
+    """Whether the machines that passed still wait for the training. They are released once the gate file's time is up."""
+    check, keeps_s = session.keeper.lease.job(CHECK), session.setting.launcher.keeps_s
+    since_s = session.kept_s(check)
+    if since_s is None:
+        return False
+    if keeps_s is not None and since_s > keeps_s:
+        session.release()
+        return False
+    return _asked(session, check).keeping in (Keeping.READY, Keeping.COMING)
+
+
+def kept_now(session: Session) -> str:
+    """What the machines cost that wait for the training, and for how long they do; "" where none wait."""
+    since_s, keeps_s = session.kept_s(session.keeper.lease.job(CHECK)), session.setting.launcher.keeps_s
+    if since_s is None:
+        return ""
+    most = "" if keeps_s is None else f", for {max(0.0, keeps_s - since_s) / 60:.0f} more minutes at most"
+    return f"{_nodes(session)} are kept meanwhile: {_usd(session, 1.0)} an hour{most}."
+
+
+def kept_so_far(session: Session) -> str:
+    """What they have cost by now; "" where none wait."""
+    since_s = session.kept_s(session.keeper.lease.job(CHECK))
+    if since_s is None:
+        return ""
+    said = _usd(session, since_s / 3600)
+    return f"{_nodes(session)} were kept for it for {since_s / 60:.1f} minutes ({said})."
+
+
+def _nodes(session: Session) -> str:
+    nodes = session.setting.declared.nodes
+    return f"{nodes} node{'s' if nodes > 1 else ''}"
+
+
+def _usd(session: Session, hours: float) -> str:
+    declared = session.setting.declared
+    price = price_for(declared.instance_type, session.setting.terms)
+    if price is None:
+        return f"at a price of {declared.instance_type} that is not known"
+    return f"{declared.nodes * hours * price.usd_per_node_hour:,.0f} USD"
 
 
 def handed_over(session: Session, job: str) -> None:

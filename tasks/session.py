@@ -40,7 +40,8 @@ class Session:
 
     A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one; `proof` is what
     was seen of the placement; `unreleased` says which machines may still be paid for. Without `launches` nothing follows
-    a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines. `answer` is
+    a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines, None once it had
+    some. `trained` says that the training was seen to run. `answer` is
     a person's; `asked` the question that the run comes back with, None for a run that begins. One that is `parked` leaves
     everything as it is, for the process in which the run comes back.
     """
@@ -57,13 +58,14 @@ class Session:
         self._patient = setting.store if isinstance(setting.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []
+        self.trained = False
         self.announcement: UUID | None = None
         lease = keeper.lease
         self.answer: Answer | None = None
         self.asked = lease.asking
         self.parked = False
         self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.asked is None else ())
-        self._kept: dict[str, None] = {}
+        self._kept: dict[str, float] = {}
         if self.asked is not None:
             self.ended(lease.job(CHECK))
 
@@ -111,12 +113,17 @@ class Session:
         """This job ended; where its engine keeps machines, they are let go with the gate, unless somebody gets them."""
         self._jobs.pop(job, None)
         if self.setting.launcher.placement is Placement.POOLED:
-            self._kept[job] = None
+            self._kept.setdefault(job, time.monotonic())
 
     def let_go(self, job: str) -> None:
         """Nothing of this job is left, or it shall outlive the gate."""
         self._jobs.pop(job, None)
         self._kept.pop(job, None)
+
+    def kept_s(self, job: str) -> float | None:
+        """For how long the machines of an ended job have been kept by now, as far as this process knows; None: they are not."""
+        since = self._kept.get(job)
+        return None if since is None else time.monotonic() - since
 
     def end_now(self, job: str) -> None:
         """End a job whose time is up. One that cannot be ended is said: what it wrote is judged all the same."""
@@ -148,6 +155,16 @@ class Session:
         self.judged = None
         self.proof.clear()
         return self.keeper.next_attempt()
+
+    def train_again(self) -> Lease:
+        """End what is left of a training that got no machines, and give the next one a new name. The checks' pool stays.
+
+        Raises LaunchError, LeaseLost, StoreError.
+        """
+        job = self.keeper.lease.job(TRAIN)
+        self.setting.launcher.cancel(job)
+        self.let_go(job)
+        return self.keeper.next_training()
 
     def release(self) -> None:
         """Let the machines go that are kept for a training which does not come. What may still be kept is said."""

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 from checks.model import unreachable
 from checks.report import dump_plain
-from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchRejected, NoCapacity, Trouble
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobState,
+    JobStatus,
+    LaunchRejected,
+    NoCapacity,
+    QuotaExceeded,
+    Trouble,
+)
 from tasks.progress import Progress, tell
 from tasks.session import Session
 from tasks.store.base import StoreError
@@ -18,6 +26,7 @@ SAID = {
     Trouble.ENDED: " by itself",
     Trouble.CONFIGURATION: " because of what was asked for",
     Trouble.NO_CAPACITY: " for want of machines",
+    Trouble.QUOTA: " because of a quota of the account",
     Trouble.SERVICE: " because the engine failed",
     Trouble.STOPPED: " because somebody stopped it",
     Trouble.MAX_RUNTIME: " because its time was up",
@@ -27,7 +36,7 @@ SAID = {
 def require_reports(watched: Watched) -> None:
     """Raise what the engine's word means where no node reported; return where nobody can tell.
 
-    Raises LaunchRejected, NoCapacity, EngineUnavailable.
+    Raises LaunchRejected, QuotaExceeded, NoCapacity, EngineUnavailable.
     """
     status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
     if watched.late and status.state is JobState.PENDING:
@@ -39,12 +48,33 @@ def require_reports(watched: Watched) -> None:
             raise LaunchRejected(f"{said}. Nothing was judged: mend the gate file, or what it names.")
         case Trouble.NO_CAPACITY:
             raise NoCapacity(f"{said}. Try later, or set capacity_wait_minutes in [cluster] to wait.")
+        case Trouble.QUOTA:
+            raise QuotaExceeded(f"{said}. Nothing was judged: have the quota raised.")
         case Trouble.SERVICE:
             raise EngineUnavailable(f"{said}. Nothing was judged: run the gate again.")
         case Trouble.NONE | Trouble.ENDED | Trouble.STOPPED | Trouble.MAX_RUNTIME:
             return
         case _:
             unreachable(status.trouble)
+
+
+def require_machines(watched: Watched) -> None:
+    """Raise where a training never got machines. Raises NoCapacity, QuotaExceeded."""
+    status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
+    if watched.late and status.state is JobState.PENDING:
+        raise NoCapacity(f"{said} ({status.detail}).")
+    if status.trouble is Trouble.NO_CAPACITY:
+        raise NoCapacity(f"{said}.")
+    if status.trouble is Trouble.QUOTA:
+        raise QuotaExceeded(f"{said}. Have the quota raised.")
+
+
+def never_ran(watched: Watched) -> bool:
+    """Whether the engine ended the job before its containers ran, as far as anybody can tell."""
+    status = watched.status
+    if watched.ran or status.attempt or status.exit_codes:
+        return False
+    return bool(watched.late) or status.trouble not in (Trouble.NONE, Trouble.ENDED, Trouble.MAX_RUNTIME)
 
 
 def ending_of(status: JobStatus) -> str:

@@ -39,11 +39,15 @@ LONGEST_LOOK_S, LEAST_LOOK_S = 60.0, 0.5
 
 @dataclass(frozen=True)
 class Watched:
-    """The end of a job, or of one start of it. `late` says why it was ended from here, "" where it ended by itself."""
+    """The end of a job, or of one start of it. `late` says why it was ended from here, "" where it ended by itself.
+
+    `ran` says that it was seen to run.
+    """
 
     job: str
     status: JobStatus
     late: str = ""
+    ran: bool = False
 
 
 @dataclass
@@ -159,30 +163,30 @@ async def follow(
     """
     launcher = session.setting.launcher
     begun = last = time.monotonic()
-    times, stop = Times(), StopWatch()
+    times, stop, ran = Times(), StopWatch(), False
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await guard(session, stop)
         status = await _state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
         times.add(status.state, now - last)
+        ran = ran or status.state is JobState.RUNNING
         last = now
         await look(status)
         if status.state.final or enough(status):
             if status.state.final:
                 session.ended(job)
-            return Watched(job, status)
+            return Watched(job, status, ran=ran)
         if clock is not None and time.monotonic() >= clock.gives_up_at:
             if ends:
                 session.end_soon(job)
-            return Watched(
-                job, status, f"its checks were given up at their deadline of {clock.deadline_s:g} s"
-            )
+            late = f"its checks were given up at their deadline of {clock.deadline_s:g} s"
+            return Watched(job, status, late, ran)
         late = _late(times, limit_s, launcher, status)
         if late:
             if ends:
                 await to_end(session.end_now, job)
-            return Watched(job, status, late)
+            return Watched(job, status, late, ran)
         pause = pause_s(launcher.poll_s, now - begun)
         until = clock.gives_up_at if clock is not None else math.inf
         await asyncio.sleep(min(pause, max(until - time.monotonic(), 0.0)))

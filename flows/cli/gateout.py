@@ -66,7 +66,7 @@ def _empty(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) 
 def _after(outcome: Outcome) -> list[str]:
     """What comes below the verdict: the decision, the training, the report."""
     training, decision = outcome.training, outcome.decision
-    lines = [f"Decision: {decision.value}"] if decision else []
+    lines = [f"Decision: {decision.value.replace('_', ' ')}"] if decision else []
     if outcome.judged and outcome.judged.reused:
         lines.append(f"Reused:   the PASS of {outcome.judged.reused}, confirmed on the machines themselves")
     if (answer := outcome.answer) is not None:

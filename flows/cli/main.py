@@ -47,7 +47,8 @@ VERBS = {
 }
 EXIT_CODES = (
     "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, "
-    "4 launch or training failed after a go, 5 no capacity or a service error, 130 and 143 interrupted"
+    "4 launch or training failed after a go, 5 no machines (for the checks, or after a go for the training) or a service "
+    "error, 130 and 143 interrupted"
 )
 
 

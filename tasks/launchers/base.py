@@ -2,6 +2,7 @@
 
 LaunchError                 the engine refused or failed; carries the remedy
 |- LaunchRejected           the request is wrong: nothing was started
+|  `- QuotaExceeded         the account may not have so many machines, or not for so long: waiting does not help
 |- NoCapacity               the engine has no machines now; try later
 `- EngineUnavailable        the engine did not answer; nothing is known
 """
@@ -21,6 +22,10 @@ class LaunchError(Exception):
 
 class LaunchRejected(LaunchError):
     """The request is wrong; nothing was started."""
+
+
+class QuotaExceeded(LaunchRejected):
+    """The account's own limit is below what was asked for; nothing was started, and waiting does not raise it."""
 
 
 class NoCapacity(LaunchError):
@@ -77,6 +82,7 @@ class Trouble(Enum):
     ENDED = "ended"  # its containers ended badly: judge by the report, without one nobody can tell
     CONFIGURATION = "configuration"  # the request is wrong, seen only after it was taken
     NO_CAPACITY = "no_capacity"
+    QUOTA = "quota"  # the account may not have so many machines: waiting does not help
     SERVICE = "service"  # the engine itself failed
     STOPPED = "stopped"  # by somebody
     MAX_RUNTIME = "max_runtime"

@@ -51,8 +51,9 @@ class Engine:
     """The dials, and what was asked of it. `parts` are what the nodes of each start play, the last one for all that follow.
 
     `pools` say what becomes of each check job's machines: ready, coming, gone, or the name of a thief. `endings` are for
-    jobs that end without any report. `refusals` are raised by `submit`. The next look at a job in
-    `silent` is not answered. `hook` is called with each verb and job.
+    jobs that end without any report. `refusals` are raised by `submit`. `train_refusals` and `train_endings` are the same for
+    trainings alone: one that ends so never ran, and one that is PENDING stays so. The next look at a job in `silent` is not
+    answered. `hook` is called with each verb and job.
     """
 
     placement: Placement = Placement.POOLED
@@ -66,6 +67,8 @@ class Engine:
     training: str = "healthy"
     endings: list[JobStatus] = field(default_factory=list)
     refusals: list[LaunchError] = field(default_factory=list)
+    train_refusals: list[LaunchError] = field(default_factory=list)
+    train_endings: list[JobStatus] = field(default_factory=list)
     lines: tuple[Line, ...] = ()
     silent: list[str] = field(default_factory=list)
     repairs: bool = False
@@ -95,6 +98,8 @@ class Engine:
             return JobHandle(job.name, True)
         if self.refusals:
             raise self.refusals.pop(0)
+        if self.train_refusals and job.work is Work.CONFIRM:
+            raise self.train_refusals.pop(0)
         self.jobs[job.name], self.last[job.name] = job, JobStatus(JobState.PENDING, "Starting", "", {})
         self.steps[job.name] = {Work.CHECK: self._check, Work.GATE: self._gate}.get(job.work, self._train)(
             job
@@ -207,6 +212,13 @@ class Engine:
         yield self._final(job, JobStatus(JobState.SUCCEEDED, "Completed", "t1", codes, history=("Starting",)))
 
     def _train(self, job: JobSpec) -> Iterator[JobStatus]:
+        if self.train_endings:
+            status = self.train_endings.pop(0)
+            yield JobStatus(JobState.PENDING, "Starting", "", {})
+            while not status.state.final:
+                yield status
+            yield self._final(job, status)
+            return
         yield JobStatus(JobState.RUNNING, "Training", "r1", {})
         while self.training == "hang":
             yield JobStatus(JobState.RUNNING, "Training", "r1", {})

@@ -70,7 +70,7 @@ def test_a_pool_that_is_lost_twice_is_a_refusal_that_names_the_thief(tmp_path: P
 
     state, outcome = gate_it(fake_gate(tmp_path))
 
-    assert ("Refused", 4, Decision.REFUSED) == (state.name, outcome.code, outcome.decision)
+    assert ("NotLaunched", 4, Decision.NOT_LAUNCHED) == (state.name, outcome.code, outcome.decision)
     assert 2 == engine.count("submit")
     assert "taken by their-job" in page(tmp_path, outcome)
 

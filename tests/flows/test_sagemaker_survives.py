@@ -65,6 +65,43 @@ def test_no_capacity_condemns_nobody(tmp_path: Path, account: Account, code: str
         assert nothing_left(cloud)
 
 
+def test_a_training_without_capacity_is_waited_for(tmp_path: Path, account: Account) -> None:
+    """The checks passed, and SageMaker has no machines for the training: it is submitted again, under another name."""
+    dials = {"next_capacity_errors": 1, "meant": "-train-"}
+    with account(part="healthy", dials=dials) as cloud:
+        path = cloud_gate(tmp_path, cloud, "none", cluster="capacity_wait_minutes = 2.0")
+        _, outcome = gate_there(path)
+
+        assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+        states = {name: job["TrainingJobStatus"] for name, job in cloud.jobs().items()}
+        ended = {"check-1": "Completed", "train-1": "Failed", "train-1-2": "Completed"}
+        assert {f"{outcome.gate_id}-{name}": state for name, state in ended.items()} == states
+        assert nothing_left(cloud)
+
+
+@pytest.mark.parametrize(
+    ("dials", "said"),
+    [
+        pytest.param(
+            {"next_capacity_errors": 9},
+            "InsufficientCapacityError: Unable to provision",
+            marks=pytest.mark.long,
+        ),
+        ({"quotas": {"ml.m5.large": 0}}, "'ml.m5.large for training job usage' is 0 Instances"),
+    ],
+)
+def test_a_training_that_gets_no_machines_is_not_launched(
+    tmp_path: Path, account: Account, dials: dict[str, Any], said: str
+) -> None:
+    """After a go: exit code 5. The machines that were checked are let go, and nothing runs."""
+    with account(part="healthy", dials={**dials, "meant": "-train-"}) as cloud:
+        _, outcome = gate_there(cloud_gate(tmp_path, cloud, "none" if "quotas" not in dials else "pooled"))
+
+        assert (Decision.NOT_LAUNCHED, 5) == (outcome.decision, outcome.code), outcome.reason
+        assert outcome.judged is not None and said in outcome.reason
+        assert nothing_left(cloud)
+
+
 def test_a_host_that_dies_is_named_and_nobody_is_condemned(tmp_path: Path, account: Account) -> None:
     """There is no report from it: cannot tell."""
     with account(part="slow") as cloud:

@@ -17,7 +17,7 @@ REASONS: Mapping[str, Trouble] = {
     "CapacityError": Trouble.NO_CAPACITY,
     "InsufficientCapacityError": Trouble.NO_CAPACITY,
     "InternalServerError": Trouble.SERVICE,
-    "ResourceLimitExceeded": Trouble.CONFIGURATION,
+    "ResourceLimitExceeded": Trouble.QUOTA,
     "ValidationException": Trouble.CONFIGURATION,
 }
 

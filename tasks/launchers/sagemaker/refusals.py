@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 
-from tasks.launchers.base import LaunchError, LaunchRejected, NoCapacity
+from tasks.launchers.base import LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
 from tasks.redact import redact
 
 # What botocore 1.44.5 itself takes for throttling or a passing fault (botocore.retries.standard), and S3's own words
@@ -111,14 +111,14 @@ def _grant(refusal: Refused) -> str:
 def _quota(refusal: Refused) -> LaunchError:
     found = QUOTA.search(refusal.said)
     if found is None:
-        return LaunchRejected(f"{refusal}. Ask AWS Service Quotas for more, or end what uses it up.")
+        return QuotaExceeded(f"{refusal}. Ask AWS Service Quotas for more, or end what uses it up.")
     quota, limit, used, asked = found["quota"], int(found["limit"]), int(found["used"]), int(found["asked"])
     if asked <= limit and used:
         return NoCapacity(
             f"{refusal}. {used} of {limit} of quota {quota!r} are in use by other jobs of this account: try again when "
             "they have ended."
         )
-    return LaunchRejected(
+    return QuotaExceeded(
         f"{refusal}. Ask for at least {used + asked} of quota {quota!r}: aws service-quotas "
         "request-service-quota-increase --service-code sagemaker."
     )

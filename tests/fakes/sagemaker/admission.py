@@ -96,5 +96,5 @@ def _quotas(job: Job, others: Sequence[Job], dials: Dials) -> None:
             for other in o.groups
             if other.type == group.type
         )
-        if limit is not None and used + group.count > limit:
+        if limit is not None and used + group.count > limit and dials.meant in job.name:
             raise errors.quota(f"{group.type} for {words}", limit, used, group.count)

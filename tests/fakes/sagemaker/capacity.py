@@ -23,7 +23,7 @@ STOPPED, WAITED = "Stopped", "MaxWaitTimeExceeded"
 def acquire(plane: Plane, job: Job) -> str:
     """ "" when the job has machines, else Stopped, MaxWaitTimeExceeded or the FailureReason."""
     asked = time.time()
-    fails = _next_fails(plane)
+    fails = plane.dials.meant in job.name and _next_fails(plane)
     while fails or not _take(plane, job, asked):
         if job.secondary != "Pending":
             job.move("Pending", RETRYING)

@@ -39,6 +39,8 @@ class Dials:
     capacity_error: str = "InsufficientCapacityError"  # older jobs: "CapacityError"
     quotas: dict[str, int] = dataclasses.field(default_factory=dict)
     spot_quotas: dict[str, int] = dataclasses.field(default_factory=dict)
+    # next_capacity_errors and quotas are for jobs alone whose name holds this; such quotas are not listed.
+    meant: str = ""
     pool_quotas: dict[str, int] = dataclasses.field(default_factory=dict)
     # "Amazon SageMaker AI endpoints and quotas", AWS General Reference: the defaults of one job.
     most_instances: int = 20

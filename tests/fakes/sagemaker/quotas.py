@@ -43,7 +43,7 @@ def answer(dials: Dials, operation: str, request: dict[str, Any]) -> dict[str, A
 
 def _quotas(dials: Dials) -> list[dict[str, Any]]:
     tables = (
-        (dials.quotas, "training job usage"),
+        ({} if dials.meant else dials.quotas, "training job usage"),
         (dials.spot_quotas, "spot training job usage"),
         (dials.pool_quotas, "training warm pool usage"),
     )

@@ -12,7 +12,7 @@ from tasks.launchers.sagemaker.preflight.looking import Clients, ask, ok, wrong
 
 WHAT = "warm pool"
 # A job of a gate: "<gate name>-<stamp>-<four digits>-check-1" (tasks.jobs.new_gate_id).
-OURS = re.compile(r"(?P<gate>[a-z0-9-]+?)-(?:\d{8}-\d{6}-[0-9a-f]{4}|plan)-(?:check|train)-\d+")
+OURS = re.compile(r"(?P<gate>[a-z0-9-]+?)-(?:\d{8}-\d{6}-[0-9a-f]{4}|plan)-(?:check|train)-\d+(?:-\d+)?")
 PAGE = 100
 
 

@@ -1,0 +1,264 @@
+"""A go whose training gets no machines: "not launched" and exit code 5, waited for as the gate file says, and nothing left."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.model import Answer
+from flows.cli.gateout import show
+from tasks.launchers.base import (
+    Hold,
+    JobState,
+    JobStatus,
+    Keeping,
+    LaunchRejected,
+    NoCapacity,
+    Placement,
+    QuotaExceeded,
+    Trouble,
+)
+from tasks.outcome import Decision, Outcome
+from tasks.progress import LISTENER, Progress
+from tests.flows.driving import gate_it, play, request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+
+NONE_NOW = NoCapacity("CapacityError: unable to provision the machines.")
+FAILED = JobStatus(JobState.FAILED, "Failed: CapacityError: unable to provision", "", {}, Trouble.NO_CAPACITY)
+WAITS = "capacity_wait_minutes = 0.1"
+PRICE = "cost.usd_per_node_hour=3600"  # one dollar a second and node, so that seconds show
+
+
+def not_launched(outcome: Outcome) -> tuple[Any, ...]:
+    """What every such end has in common."""
+    answer = outcome.judged.verdict.answer if outcome.judged else None
+    return outcome.decision, outcome.code, answer
+
+
+def expiring(engine: Engine, rounds: int) -> Callable[[str, str], None]:
+    """Each pool of the first `rounds` checks is gone at the third attempt to train on it; afterwards machines are there."""
+
+    def hook(verb: str, job: str) -> None:
+        if verb == "submit" and "-train-" in job and job.endswith("-3"):
+            engine.kept = {name: Hold(Keeping.GONE, "Terminated") for name in engine.kept}
+        if verb == "submit" and job.endswith(f"-check-{rounds + 1}"):
+            engine.train_refusals.clear()
+
+    return hook
+
+
+def test_capacity_that_never_comes_is_not_launched(
+    tmp_path: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict stays a go, the pool is released, and what it cost meanwhile is said."""
+    engine.train_refusals = [NONE_NOW] * 100
+
+    state, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 0.02"), PRICE)
+
+    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
+    assert ("NoCapacity", True) == (state.name, engine.idle)
+    assert "the verdict was go, but the training got no machines: CapacityError" in outcome.reason
+    assert "2 nodes were kept for it for" in outcome.reason and "USD" in outcome.reason
+    assert 2 < engine.count("submit") < 100
+    assert ["check"] == [name.split("-")[-2] for name in engine.jobs]
+    show(argparse.Namespace(format="text", junit=None, summary=None, html=None), "test", outcome)
+    assert "\nDecision: not launched\n" in capsys.readouterr().out
+
+
+def test_capacity_that_comes_after_a_while_is_launched_on_the_same_machines(
+    tmp_path: Path, engine: Engine
+) -> None:
+    """The checks are not repeated, and the pool that was kept goes to the training, under a name of its own."""
+    engine.train_refusals = [NONE_NOW] * 2
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
+
+    check, train = f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1-3"
+    assert (Decision.LAUNCHED, 0, [check, train]) == (outcome.decision, outcome.code, list(engine.jobs))
+    assert check == engine.jobs[train].predecessor
+    assert f"pool of {check} reused by {train}" in str(outcome.placement)
+    assert engine.idle
+
+
+def test_a_job_that_the_engine_took_and_then_had_no_machines_for_is_submitted_again(
+    tmp_path: Path, engine: Engine
+) -> None:
+    """An engine never starts a job that has ended: the next one has another name."""
+    engine.matches, engine.train_endings, engine.training = False, [FAILED], "healthy"
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
+
+    names = [f"{outcome.gate_id}-{stage}" for stage in ("check-1", "train-1", "train-1-2")]
+    assert (Decision.LAUNCHED, 0, names) == (outcome.decision, outcome.code, list(engine.jobs))
+    assert engine.idle
+
+
+@pytest.mark.parametrize(
+    "status", [FAILED, JobStatus(JobState.PENDING, "InProgress/Pending: retrying", "", {})]
+)
+def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engine, status: JobStatus) -> None:
+    """Whether the engine gives it up, or it waits for longer than a job may: it is ended, and its pool released."""
+    engine.matches, engine.train_endings, engine.start_s = False, [status] * 3, 0.3
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
+    assert ("NoCapacity", True) == (state.name, engine.idle)
+    assert status.detail in outcome.reason
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_quota_is_not_waited_for(tmp_path: Path, engine: Engine, late: bool) -> None:
+    """Waiting raises no quota, and the pool costs money: at once exit code 5, with the quota's name."""
+    said = "the account-level service limit 'ml.p5.48xlarge for training job usage' is 0 Instances"
+    if late:
+        engine.train_endings = [replace(FAILED, detail=said, trouble=Trouble.QUOTA)]
+    else:
+        engine.train_refusals = [QuotaExceeded(said)]
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 60"))
+
+    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
+    assert "ml.p5.48xlarge for training job usage" in outcome.reason
+    assert engine.idle and 2 == engine.count("submit")
+
+
+def test_a_training_that_the_engine_refuses_is_not_launched(tmp_path: Path, engine: Engine) -> None:
+    """The request is wrong, so machines are not what it lacks: exit code 4."""
+    engine.train_refusals = [LaunchRejected("the role cannot be assumed.")]
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (Decision.NOT_LAUNCHED, 4, Answer.GO) == not_launched(outcome)
+    assert ("NotLaunched", True) == (state.name, engine.idle)
+    assert "the training could not be launched: the role cannot be assumed" in outcome.reason
+
+
+def test_a_training_that_ended_before_it_ran_is_not_launched(tmp_path: Path, engine: Engine) -> None:
+    """The engine took the request, found it wrong, and started nothing: not launched, and exit code 4."""
+    wrong = replace(FAILED, detail="Failed: ClientError: no such image", trouble=Trouble.CONFIGURATION)
+    engine.train_endings = [wrong]
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (Decision.NOT_LAUNCHED, 4, Answer.GO) == not_launched(outcome)
+    assert "ClientError: no such image" in outcome.reason and engine.idle
+
+
+def test_a_training_that_ran_and_failed_was_launched(tmp_path: Path, engine: Engine) -> None:
+    """Its nodes refused other machines: they are a verdict of their own, and something ran."""
+    engine.training = "hang"
+
+    _, outcome = gate_it(fake_gate(tmp_path, training_minutes=0.01))
+
+    assert (Decision.LAUNCHED, 4, Answer.GO) == not_launched(outcome)
+    assert engine.idle
+
+
+def test_a_pool_that_expires_while_it_waits_means_checking_again(tmp_path: Path, engine: Engine) -> None:
+    """What passed is gone, so that other machines are checked, and the training follows on those."""
+    engine.train_refusals = [NONE_NOW] * 100
+    engine.hook = expiring(engine, rounds=1)
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
+
+    check = f"{outcome.gate_id}-check-2"
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert check in engine.jobs and engine.jobs[list(engine.jobs)[-1]].predecessor == check
+    assert engine.idle
+
+
+def test_a_pool_that_expires_each_time_ends_in_no_capacity(tmp_path: Path, engine: Engine) -> None:
+    """Nobody is told that the machines were stolen: they were kept for as long as the gate file says."""
+    engine.train_refusals = [NONE_NOW] * 100
+    engine.hook = expiring(engine, rounds=2)
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
+
+    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
+    assert "the training got no machines" in outcome.reason and "kept no" in outcome.reason
+    assert engine.idle
+
+
+def test_an_engine_that_keeps_machines_for_longer_is_asked_to_let_them_go(
+    tmp_path: Path, engine: Engine
+) -> None:
+    """The gate file's time counts, not the engine's."""
+    engine.keeps_s, engine.train_refusals = 0.001, [NONE_NOW] * 100
+
+    _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
+
+    released = [job for verb, job in engine.calls if verb == "release"]
+    assert (5, f"{outcome.gate_id}-check-1") == (outcome.code, released[0])
+    assert engine.idle
+
+
+def test_what_the_kept_machines_cost_is_said_while_it_waits(tmp_path: Path, engine: Engine) -> None:
+    """Per hour, and until when at most."""
+    heard: list[str] = []
+
+    class Ear:
+        def progress(self, progress: Progress) -> None:
+            heard.append(progress.detail)
+
+        def ended(self, outcome: Outcome) -> None:
+            pass
+
+    engine.train_refusals = [NONE_NOW]
+
+    async def listen() -> None:
+        from flows.gate import gate
+
+        LISTENER.set(Ear())
+        await gate(request_of(fake_gate(tmp_path, cluster=WAITS), PRICE), return_state=True)
+
+    asyncio.run(listen())
+
+    said = next(line for line in heard if "unable to provision" in line)
+    assert "2 nodes are kept meanwhile: 7,200 USD an hour, for 60 more minutes at most" in said
+
+
+@pytest.mark.parametrize("placement", [Placement.NONE, Placement.POOLED])
+def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(
+    tmp_path: Path, engine: Engine, placement: Placement
+) -> None:
+    """No pool is kept, no job runs, no lease is held."""
+    engine.placement, engine.train_refusals = placement, [NONE_NOW] * 100
+
+    async def cancel() -> None:
+        running = asyncio.create_task(run(request_of(fake_gate(tmp_path, cluster=WAITS))))
+        loop = asyncio.get_running_loop()
+
+        def hook(verb: str, job: str) -> None:
+            if verb == "submit" and job.endswith("-train-1-3"):
+                loop.call_soon_threadsafe(loop.call_later, 0.05, running.cancel)
+
+        engine.hook = hook
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+
+    assert engine.jobs and engine.idle
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_without_a_pool_nothing_is_said_to_be_kept(tmp_path: Path, engine: Engine) -> None:
+    """No machine waits, and none is paid for."""
+    engine.placement, engine.keeps_s, engine.train_refusals = Placement.NONE, None, [NONE_NOW]
+
+    _, outcome = gate_it(fake_gate(tmp_path), PRICE)
+
+    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
+    assert "kept" not in outcome.reason
