@@ -9,6 +9,7 @@ from pathlib import Path
 
 from checks import facts as folder
 from checks.decode import parse_json
+from checks.facts.durations import Devices, builtin_durations, devices_of
 from checks.facts.failures import builtin_failures
 from checks.facts.parts import RooflinePart, of_model
 from checks.facts.prices import builtin_prices
@@ -53,6 +54,7 @@ def told(name: str, facts: Facts) -> tuple[Told, ...]:
         *(_part(instance, part) if part else ()),
         *_expected(name, instance, facts),
         *_prices(name),
+        *_durations(devices_of(instance, instance.gpus)),
         *_lacking(instance, facts),
         *_failures(),
         *(_codes() if instance.gpus else ()),
@@ -118,6 +120,13 @@ def _prices(name: str) -> Iterator[Told]:
         if price.instance_type == name:
             label = f"{price.purchase.value}, on demand, {price.region}"
             yield Told("prices", label, price.usd_per_node_hour, "USD a node and hour", price.provenance)
+
+
+def _durations(devices: Devices) -> Iterator[Told]:
+    for row in builtin_durations():
+        if row.devices is devices:
+            label = f"checks of profile {row.profile.value}{', at least' if row.is_least else ''}"
+            yield Told("how long checks take", label, row.seconds, "s", row.provenance)
 
 
 def _lacking(instance: Instance, facts: Facts) -> Iterator[Told]:

@@ -9,6 +9,8 @@ import shlex
 
 from checks.report import plain
 from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout
+from tasks.forecast import forecast
+from tasks.forecast import lines as forecast_lines
 from tasks.gatefolder import typed
 from tasks.gateread import GateFileError
 from tasks.jobs import hold_for, planned_jobs
@@ -55,16 +57,26 @@ def run(arguments: argparse.Namespace) -> int:
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
+    made = forecast(setting, request.advanced.ask_minutes)
     if arguments.format == "json":
         told = {side.value: plain(who_hears(setting.gate.notify, side, os.environ)) for side in Audience}
         document = {
+            "estimate": plain(made),
             "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
             "told": told,
         }
         write_stdout(json_text({**document, "preflight": plain(lines)} if lines else document))
     else:
         write_stdout(
-            "\n".join([*map(_text, requests), *map(_uploads, plans), *map(_line, lines), _told(setting)])
+            "\n".join(
+                [
+                    *map(_text, requests),
+                    *map(_uploads, plans),
+                    *map(_line, lines),
+                    "".join(f"# {said}\n" for said in forecast_lines(made)),
+                    _told(setting),
+                ]
+            )
         )
     return int(Exit.REJECTED if any(line.look is Look.WRONG for line in lines) else Exit.GO)
 

@@ -268,6 +268,11 @@ class Launcher(Protocol):
     keeps_s: float | None
     delays: Delays
 
+    @property
+    def offers(self) -> Mapping[Placement, float]:
+        """The placements that its options allow, each with the seconds for which machines may be kept idle in it."""
+        ...
+
     def node_names(self, nodes: int) -> tuple[str, ...]:
         """The names the nodes will bear, where the launcher can know them before the start; else ()."""
         ...

@@ -58,6 +58,7 @@ class LocalLauncher:
         self.root = root.absolute()
         self.options = options or LocalOptions()
         self.placement = Placement.IN_JOB if self.options.in_job else Placement.PINNED
+        self.offers = {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return node_names(nodes)

@@ -85,6 +85,10 @@ class Engine:
     answers: list[asked.Answered] = field(default_factory=list)
     steps: dict[str, Iterator[JobStatus]] = field(default_factory=dict)
 
+    @property
+    def offers(self) -> dict[Placement, float]:
+        return {self.placement: self.keeps_s or 0.0}
+
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return tuple(f"node-{index}" for index in range(nodes))
 

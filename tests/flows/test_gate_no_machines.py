@@ -242,7 +242,7 @@ def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(
 
         def hook(verb: str, job: str) -> None:
             if verb == "submit" and job.endswith("-train-1-3"):
-                loop.call_soon_threadsafe(loop.call_later, 0.05, running.cancel)
+                loop.call_soon_threadsafe(lambda: loop.call_later(0.05, running.cancel))
 
         engine.hook = hook
         with pytest.raises(asyncio.CancelledError):

@@ -54,6 +54,7 @@ class SageMakerLauncher:
     def __init__(self, options: SageMakerOptions, limits: Limits | None = None) -> None:
         self.options = options
         self.placement = options.strength
+        self.offers = options.offers
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
         self.keeps_s = float(options.keep_alive_s) if self.placement is Placement.POOLED else None

@@ -82,6 +82,16 @@ class SageMakerOptions:
         """The same word as every launcher's."""
         return Placement(self.placement.value if isinstance(self.placement, Placed) else self.placement)
 
+    @property
+    def offers(self) -> dict[Placement, float]:
+        """The placements that these options allow, with the seconds for which a pool is kept: none for Spot ("Considerations"
+        of "Train using SageMaker-managed warm pools"), and no UltraServer without its name.
+        """
+        kept = {} if self.spot or self.ultraservers else {Placement.POOLED: float(self.keep_alive_s)}
+        pinned = {Placement.PINNED: 0.0} if self.ultraservers else {}
+        anywhere = {} if self.ultraservers else {Placement.NONE: 0.0}
+        return {Placement.IN_JOB: 0.0, **kept, **pinned, **anywhere}
+
 
 def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:

@@ -59,6 +59,7 @@ def _rows(name: str) -> Iterator[object]:
         models = [row["model"] for row in rows if isinstance(row, dict) and "model" in row]
         for row in [table[TYPE]] if key == "instances" else rows:
             of_type = TYPE in row.get("types", [TYPE]) and row.get("instance_type", TYPE) == TYPE
+            of_type &= row.get("devices", "nvidia") == "nvidia"
             if of_type and ("model" not in row or row["model"] == of_model(MODEL, models)):
                 yield row
 

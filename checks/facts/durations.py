@@ -1,0 +1,59 @@
+"""How long the checks of a profile take, as far as it was measured or is documented: for a plan, and for nothing that is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from checks.decode import Range, decode, parse_json
+from checks.facts.provenance import Provenance, resolved
+from checks.facts.table import Instance
+from checks.model import Profile
+
+DURATIONS = Path(__file__).parent / "durations.json"
+
+
+class Devices(str, Enum):
+    """What a node has to check beside itself."""
+
+    NONE = "none"
+    NVIDIA = "nvidia"
+    NEURON = "neuron"
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Seconds of all checks of a profile on one cluster; `is_least` says that parts of them were never measured."""
+
+    profile: Profile
+    devices: Devices
+    seconds: Annotated[float, Range(0.1, 86400)]
+    is_least: bool
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Durations:
+    durations: tuple[Duration, ...]
+
+
+@lru_cache(maxsize=1)
+def builtin_durations() -> tuple[Duration, ...]:
+    """The table of this version."""
+    return decode(_Durations, resolved(parse_json(DURATIONS.read_bytes(), 1 << 20), "durations")).durations
+
+
+def devices_of(instance: Instance | None, gpus_per_node: int) -> Devices:
+    """What a declared node has; an instance type that is not in the table has what was declared."""
+    if instance is not None and instance.neuron_devices:
+        return Devices.NEURON
+    return Devices.NVIDIA if gpus_per_node or (instance is not None and instance.gpus) else Devices.NONE
+
+
+def duration_of(profile: Profile, devices: Devices) -> Duration | None:
+    """The row; None where nobody measured or documents it."""
+    fitting = (row for row in builtin_durations() if (row.profile, row.devices) == (profile, devices))
+    return next(fitting, None)
