@@ -209,6 +209,6 @@ def test_a_plan_needs_neither_credentials_nor_home(gate: str, works: list[str], 
     )
     document = json.loads(done.stdout)
 
-    assert (done.returncode, done.stderr, list(document)) == (0, "", ["requests", "told"])
+    assert (done.returncode, done.stderr, list(document)) == (0, "", ["estimate", "requests", "told"])
     assert [body["AlgorithmSpecification"]["ContainerArguments"][0] for body in document["requests"]] == works
     assert list(tmp_path.iterdir()) == []
