@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from checks import collectives, gpu, hostpairs, network, pairs, system, training
+from checks import collectives, error_counters, gpu, hostpairs, network, pairs, system, training
 from checks.check import CatalogError as CatalogError
 from checks.check import Check, imported
 from checks.compute import gemm, memory, overlap, sdc, training_step, transfer
 from checks.dcgm import diag as dcgm_diag
 from checks.dcgm import health as dcgm_health
 from checks.dcgm import policy as dcgm_policy
+from checks.dcgm import xid_events as dcgm_xid_events
 from checks.efa import counters as efa_counters
 from checks.efa import devices, loopback, pingpong, plugin
 from checks.facts.table import Instance
@@ -26,6 +27,7 @@ from checks.net import mtu, names
 from checks.neuron import collectives as neuron_collectives
 from checks.neuron import devices as neuron_devices
 from checks.neuron import ecc as neuron_ecc
+from checks.neuron import runtime as neuron_runtime
 
 CATALOG: tuple[Check, ...] = (
     system.identity,
@@ -39,10 +41,14 @@ CATALOG: tuple[Check, ...] = (
     hardware.hardware,
     xid.xid,
     sxid.sxid,
+    error_counters.error_counters,
     gpu.inventory,
+    gpu.start_and_end,
     neuron_devices.devices,
     neuron_ecc.ecc,
+    neuron_runtime.runtime,
     dcgm_policy.policy,
+    dcgm_xid_events.xid_events,
     dcgm_diag.diag,
     neuron_collectives.collectives,
     gpu.memory,
@@ -56,6 +62,7 @@ CATALOG: tuple[Check, ...] = (
     gpu.row_remap,
     gpu.retired_pages,
     gpu.recovery_action,
+    gpu.xid_events,
     gpu.clocks,
     gpu.thermal,
     gpu.pcie,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -95,6 +95,7 @@ class Context:
     whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is
     a folder of the node's own. `instance` is the declared type's row, None where the table has none. `before` is
     what the check's own `before` function returned at the start of the run (closing checks), None if it failed.
+    `watched` is what its `watch` recorded, None where it did not watch to the end of the run.
     A group check that measured calls `lose_group` with the reason where none after it can use the group.
     """
 
@@ -111,12 +112,14 @@ class Context:
     place: RankPlace | None = None
     instance: Instance | None = None
     before: Mapping[str, object] | None = None
+    watched: Sequence[Mapping[str, object]] | None = None
     lose_group: Callable[[str], None] = lambda why: None
 
 
 GREATEST_INT = 1 << 63
 Body = Callable[[Context], Measurement | Skipped]
 Before = Callable[[Context], Mapping[str, object]]
+Watch = Callable[[Context], Iterator[Mapping[str, object] | None]]
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ class Check:
     `min_ranks` say from which declared size on it applies, `part` to which nodes. `group` (rank checks): needs the
     process group; `turn`: whether its place among its like is free. Node checks: `uses` names what it needs for itself;
     `serial`: never beside another; `closing`: it runs after the ranks, so that it sees what they caused. A closing check's
-    `before` runs at the start; what it returns (plain JSON) is the context's `before`.
+    `before` runs at the start; what it returns (plain JSON) is the context's `before`. Its `watch` runs in a process of
+    its own from the start of the run until the check begins (checks/watching.py).
     """
 
     name: str
@@ -148,6 +152,7 @@ class Check:
     turn: Turn
     summary: str
     body: Body
+    watch: Watch | None = None
 
     @property
     def path(self) -> str:
@@ -186,6 +191,7 @@ def check(
     closing: bool = False,
     before: Before | None = None,
     turn: Turn = Turn.FREE,
+    watch: Watch | None = None,
 ) -> Callable[[Body], Check]:
     """Make a catalogue line of a function; the first line of its docstring is the summary."""
 
@@ -205,11 +211,12 @@ def check(
             group,
             serial,
             uses,
-            closing or before is not None,
+            closing or before is not None or watch is not None,
             before,
             turn,
             summary,
             body,
+            watch,
         )
 
     return wrap

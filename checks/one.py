@@ -1,4 +1,4 @@
-"""The child of checks.isolate: run one node check, or its first look, and leave the result in a file."""
+"""The child of checks.isolate and checks.watching: run one node check, its first look or its watch; the result is a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from checks import again, place
+from checks import again, place, watching
 from checks.journal import write_whole
 from checks.policy import CheckPolicy
 from checks.processes import die_with_parent
@@ -16,19 +16,23 @@ from checks.report import dump_plain
 
 
 def main(argv: list[str]) -> int:
-    """argv: [--before] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT TIMEOUT_S; PATH is where the check is imported from."""
+    """argv: [--before|--watch] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT TIMEOUT_S; PATH is where the check is imported from."""
     die_with_parent()
-    first_look, argv = argv[0] == "--before", argv[1:] if argv[0] == "--before" else argv
+    how, argv = (argv[0], argv[1:]) if argv[0] in ("--before", "--watch") else ("", argv)
     name, path, bundle, roster, node, scratch, result, timeout_s = argv
     station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), path)
     [found] = station.checks
     if found.name != name:
         raise SystemExit(f"{path} is {found.name}, not {name}")
-    if first_look and found.before is not None:
+    if how == "--watch" and found.watch is not None:
+        watching.watch(found.watch(station.context(found)), Path(result), sys.stdin.buffer)
+    elif how == "--before" and found.before is not None:
         seen = found.before(replace(station.context(found), timeout_s=float(timeout_s)))
         write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
     else:
-        context = station.context(found, before=_before(place.before_path(Path(scratch), name)))
+        before = _before(place.before_path(Path(scratch), name))
+        watched = watching.watched(place.watch_path(Path(scratch), name)) if found.watch else None
+        context = station.context(found, before=before, watched=watched)
         context = replace(context, timeout_s=float(timeout_s))
         line = station.bundle.policy.checks.get(name, CheckPolicy())
         write_whole(Path(result), dump_plain(again.observed(found, context, node, line)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -58,7 +58,11 @@ class Station:
         return self.bundle.timeouts_s.get(check.name, check.timeout_s)
 
     def context(
-        self, check: Check, rank: RankPlace | None = None, before: Mapping[str, object] | None = None
+        self,
+        check: Check,
+        rank: RankPlace | None = None,
+        before: Mapping[str, object] | None = None,
+        watched: Sequence[Mapping[str, object]] | None = None,
     ) -> Context:
         """What the check may know."""
         line = self.bundle.policy.checks.get(check.name, CheckPolicy())
@@ -79,6 +83,7 @@ class Station:
             place=rank,
             instance=builtin().instances.get(self.bundle.declared.instance_type),
             before=before,
+            watched=watched,
         )
 
     def planned(self) -> tuple[Check, ...]:
@@ -90,6 +95,11 @@ class Station:
 def before_path(scratch: Path, check: str) -> Path:
     """Where a closing check's first look lies until its second."""
     return scratch / f"{check}.before.json"
+
+
+def watch_path(scratch: Path, check: str) -> Path:
+    """Where a closing check's watch keeps its records."""
+    return scratch / f"{check}.watch.jsonl"
 
 
 def open_station(

@@ -89,6 +89,7 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.DEEP: {"level": 3, "deadline_s": 2700.0},
     },
     "dcgm.health": {
+        Profile.QUICK: {"watch_s": 60.0},
         Profile.STANDARD: {"watch_s": 60.0},
         Profile.DEEP: {"watch_s": 60.0},
     },

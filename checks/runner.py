@@ -32,6 +32,7 @@ from checks.probe import errored
 from checks.processes import KILL_S, become_subreaper, end_children
 from checks.report import NodeReport
 from checks.say import say
+from checks.watching import Watches
 
 RankStage = Callable[[Station, "Keeper", str], str]
 Tick = Callable[[Observation], None]
@@ -76,10 +77,13 @@ def run_beside(
     """The same, with a responder that the caller keeps open, and another way to run the ranks."""
     journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
     journal.write()
+    keep, watches = Keeper(journal, tick), Watches(station)
     with marked(attempt):
-        keep = Keeper(journal, tick)
         keep(left_out(station))
-        _run_stages(station, keep, responder, stage or rankstage.run_stage)
+        try:
+            _run_stages(station, keep, responder, stage or rankstage.run_stage, watches)
+        finally:
+            watches.stop_all()
     journal.finish(complete=True)
     return journal
 
@@ -98,7 +102,9 @@ def open_responder(station: Station) -> Responder:
     return responder
 
 
-def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: RankStage) -> None:
+def _run_stages(
+    station: Station, keep: Keeper, responder: Responder, stage: RankStage, watches: Watches
+) -> None:
     checks = [check for check in station.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
     policy, profile = station.bundle.policy, station.bundle.profile
@@ -107,7 +113,9 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
     quiet = [check for check in opening if not check.serial and check not in reach]
     serial = [check for check in opening if check.serial and check not in reach]
     run, side_by_side = partial(_isolated, station, keep.opened), partial(_side_by_side, station, keep)
+    watches.start(closing)
     failed = _look_before(station, closing)
+    watches.ready()
     side_by_side([*reach, *quiet], run)
     board, until = Board(station, responder), station.deadline.stage_ends_at
     why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet), until)
@@ -129,7 +137,7 @@ def _run_stages(station: Station, keep: Keeper, responder: Responder, stage: Ran
             ended = f"{rankstage.ALL} could not be run: {error}"
         _log(ended)
         keep(_not_reached(station, keep, ended) if ended.startswith(rankstage.ALL) else [])
-    close = partial(_closed, partial(_isolated, station, keep.opened, closing=True), failed)
+    close = partial(_closed, partial(_isolated, station, keep.opened, closing=True), failed, watches)
     side_by_side([check for check in closing if not check.serial], close, closing=True)
     for check in closing:
         side_by_side([check] if check.serial else [], close, closing=True)
@@ -152,12 +160,16 @@ def _side_by_side(
     schedule.run_all(checks, run, keep, until=late, give_up=give_up)
 
 
-def _closed(run: Callable[[Check], Observation], failed: dict[str, str], check: Check) -> Observation:
-    """A closing check's observation; one that cannot compare says why its first look failed."""
+def _closed(
+    run: Callable[[Check], Observation], failed: dict[str, str], watches: Watches, check: Check
+) -> Observation:
+    """A closing check's observation, after its watch has ended; one that cannot compare says why its first look failed."""
+    watches.stop(check.name)
     row = run(check)
-    if row.outcome is not Outcome.ERRORED or check.name not in failed:
+    why = failed.get(check.name) or watches.failed.get(check.name)
+    if row.outcome is not Outcome.ERRORED or not why:
         return row
-    return replace(row, reason=f"{row.reason} (its first look: {failed[check.name]})"[:1000])
+    return replace(row, reason=f"{row.reason} (its first look: {why})"[:1000])
 
 
 class Keeper:

@@ -27,14 +27,19 @@ class StandIn:
 
 STAND_INS: Mapping[str, StandIn] = {
     "gpu.inventory": StandIn(Part.GPU),
+    "gpu.start_and_end": StandIn(Part.GPU, only=True),
+    "gpu.xid_events": StandIn(Part.GPU, only=True),
     "gpu.recovery_action": StandIn(Part.GPU),
     "gpu.ecc": StandIn(Part.GPU),
     "gpu.row_remap": StandIn(Part.GPU),
     "gpu.nvlink": StandIn(Part.NVLINK),
+    "dcgm.xid_events": StandIn(Part.GPU, only=True),
     "dcgm.health": StandIn(Part.GPU),
     "dcgm.policy": StandIn(Part.GPU),
     "neuron.devices": StandIn(Part.NEURON),
     "neuron.ecc": StandIn(Part.NEURON),
+    "neuron.runtime": StandIn(Part.NEURON, only=True),
+    "system.error_counters": StandIn(Part.ANY, only=True),
 }
 
 # What the stand-ins cannot show, and who says so. The maintainers of DCGM: Xid 79, 119 and 120 do not reach it, for a

@@ -51,16 +51,7 @@ def ecc(context: Context) -> Measurement | Skipped:
 
 def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
     """The counters under the folder, an element a device, and an account of them. Raises CheckError."""
-    try:
-        found = [
-            int(e.name[6:]) for e in folder.iterdir() if e.name.startswith("neuron") and e.name[6:].isdigit()
-        ]
-    except OSError as error:
-        raise CheckError(f"{folder}: {error.strerror}. Is the Neuron driver loaded?") from error
-    if not found:
-        raise CheckError(f"{folder} holds no Neuron device. Is the Neuron driver loaded?")
-    if max(found) > MOST_DEVICES:
-        raise CheckError(f"{folder} numbers a device {max(found)}: that is no Neuron driver's tree")
+    found = numbers(folder)
     size = max(declared, max(found) + 1)
     read = {name: tuple(value_of(folder / f"neuron{n}", name) for n in range(size)) for name in COUNTERS}
     repairable = tuple(value_of(folder / f"neuron{n}", REPAIRABLE) for n in range(size))
@@ -75,6 +66,21 @@ def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
     if None in repairable:
         lines.append(f"{REPAIRABLE} is not counted by this driver for every device")
     return metrics, "\n".join(lines)
+
+
+def numbers(folder: Path) -> list[int]:
+    """The numbers of the devices in sysfs. Raises CheckError where there is none."""
+    try:
+        found = [
+            int(e.name[6:]) for e in folder.iterdir() if e.name.startswith("neuron") and e.name[6:].isdigit()
+        ]
+    except OSError as error:
+        raise CheckError(f"{folder}: {error.strerror}. Is the Neuron driver loaded?") from error
+    if not found:
+        raise CheckError(f"{folder} holds no Neuron device. Is the Neuron driver loaded?")
+    if max(found) > MOST_DEVICES:
+        raise CheckError(f"{folder} numbers a device {max(found)}: that is no Neuron driver's tree")
+    return sorted(found)
 
 
 def value_of(device: Path, name: str) -> int | None:

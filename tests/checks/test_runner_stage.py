@@ -12,6 +12,7 @@ from checks import runner
 from checks.check import Check
 from checks.deadline import NEVER
 from checks.model import Observation, Outcome, Profile, Scope
+from checks.watching import Watches
 from tests.sample_reports import toy_check
 from tests.survival.world import LOCAL
 
@@ -51,7 +52,7 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
 
     monkeypatch.setattr(runner, "_isolated", isolated)
     responder: Any = SimpleNamespace(close=lambda port: None)
-    runner._run_stages(station, cast("Any", Kept()), responder, stage)
+    runner._run_stages(station, cast("Any", Kept()), responder, stage, Watches(station))
 
     assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome
     assert "Cannot allocate memory" in kept["toy.rank", "node-0/rank-1"].reason

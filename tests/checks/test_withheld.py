@@ -150,7 +150,7 @@ def test_no_policy_makes_a_stand_in_optional(kind: str, name: str) -> None:
     assert Answer.CANNOT_TELL is judged(replace(bare, observations=rest), without).answer
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_report_whose_declaration_was_edited_cannot_pass(kind: str) -> None:
     """Readable made withheld: what stands in was not planned, so that nobody can tell. The other way round too."""
     readable = unread(expected_report(kind, NODES[kind], Profile.QUICK))

@@ -5,7 +5,7 @@ JSON object: of the file that the environment's FAKE_NVML names, or set with `tu
 
     {"gpus": 8, "spec": {...}, "answers": {"5/nvmlDeviceGetRemappedRows": [0, 1, 1, 0]}}
 
-"spec" is a model of tests/fakes/gpu_models.py. An answer's key is GPU/call, with
+"spec" is a model of tests/fakes/gpu_models.py, "events" are Xids of registered GPUs ([[5, 79]]). An answer's key is GPU/call, with
 ":argument" for each further argument; GPU and call may be "*". A value of
 {"error": CODE} is raised, {"hang": SECONDS} waits first. Field values are "field:ID" or "field:ID:SCOPE".
 """
@@ -25,15 +25,11 @@ NVML_TEMPERATURE_THRESHOLD_GPU_MAX = 3
 NVML_CLOCK_SM = 1
 NVML_FEATURE_ENABLED = 1
 NVML_NVLINK_MAX_LINKS = 36
-NVML_NVLINK_ERROR_DL_REPLAY = 0
-NVML_NVLINK_ERROR_DL_RECOVERY = 1
-NVML_NVLINK_ERROR_DL_CRC_FLIT = 2
-NVML_NVLINK_ERROR_DL_CRC_DATA = 3
+NVML_NVLINK_ERROR_DL_REPLAY, NVML_NVLINK_ERROR_DL_RECOVERY = 0, 1
+NVML_NVLINK_ERROR_DL_CRC_FLIT, NVML_NVLINK_ERROR_DL_CRC_DATA = 2, 3
 NVML_VALUE_TYPE_UNSIGNED_LONG_LONG = 3
-nvmlMemory_v2 = 0x02000028
-nvmlGpuFabricInfo_v2 = 0x02000024
-nvmlGpuFabricInfo_v3 = 0x03000028
-nvmlEccSramErrorStatus_v1 = 0x01000068
+nvmlMemory_v2, nvmlEccSramErrorStatus_v1 = 0x02000028, 0x01000068
+nvmlGpuFabricInfo_v2, nvmlGpuFabricInfo_v3 = 0x02000024, 0x03000028
 
 WORDS = {
     1: "Uninitialized", 2: "Invalid Argument", 3: "Not Supported", 4: "Insufficient Permissions", 9: "Driver Not Loaded",
@@ -62,11 +58,8 @@ class NVMLError(Exception):
 
 class c_nvmlGpuFabricInfo_t(ctypes.Structure):
     _fields_ = (
-        ("clusterUuid", ctypes.c_uint8 * 16),
-        ("status", ctypes.c_uint),
-        ("cliqueId", ctypes.c_uint32),
-        ("state", ctypes.c_uint),
-    )
+        ("clusterUuid", ctypes.c_uint8 * 16), ("status", ctypes.c_uint), ("cliqueId", ctypes.c_uint32), ("state", ctypes.c_uint),
+    )  # fmt: skip
 
 
 class c_nvmlGpuFabricInfo_v2_t(ctypes.Structure):
@@ -83,19 +76,16 @@ class c_nvmlGpuFabricInfo_v3_t(ctypes.Structure):
         super().__init__(version=nvmlGpuFabricInfo_v3)
 
 
+SRAM = [f"{when}{kind}" for when in ("aggregate", "volatile") for kind in ("UncParity", "UncSecDed", "Cor")]
+OVER = "bThresholdExceeded"
+SRAM += [f"aggregateUncBucket{place}" for place in ("L2", "Sm", "Pcie", "Mcu", "Other")]
+
+
 class c_nvmlEccSramErrorStatus_v1_t(ctypes.Structure):
     _fields_ = (
         ("version", ctypes.c_uint),
-        *(
-            (f"{when}{kind}", ctypes.c_ulonglong)
-            for when in ("aggregate", "volatile")
-            for kind in ("UncParity", "UncSecDed", "Cor")
-        ),
-        *(
-            (f"aggregateUncBucket{place}", ctypes.c_ulonglong)
-            for place in ("L2", "Sm", "Pcie", "Mcu", "Other")
-        ),
-        ("bThresholdExceeded", ctypes.c_uint),
+        *((name, ctypes.c_ulonglong) for name in SRAM),
+        (OVER, ctypes.c_uint),
     )
 
     def __init__(self) -> None:
@@ -113,7 +103,6 @@ def turn(**dials: Any) -> None:
 
 
 def busy(on: bool) -> None:
-    """Whether the GPUs work."""
     _dials["busy"] = on
 
 
@@ -124,9 +113,12 @@ def _dial(name: str, default: Any) -> Any:
     return _dials.get(name, default)
 
 
+def _load(busy: Any, idle: Any) -> Any:
+    return busy if _dial("busy", False) else idle
+
+
 def _model() -> dict[str, Any]:
-    found: dict[str, Any] = _dial("spec", {})
-    return found
+    return dict(_dial("spec", {}))
 
 
 def _said(gpu: int | str, call: str, default: Any) -> Any:
@@ -168,21 +160,15 @@ def _call(name: str, healthy: Callable[[], Any]) -> Callable[[int], Any]:
 
 nvmlDeviceGetName = _call("nvmlDeviceGetName", lambda: _model()["name"])
 nvmlDeviceGetVbiosVersion = _call("nvmlDeviceGetVbiosVersion", lambda: _model()["vbios"])
-nvmlDeviceGetMarginTemperature = _call(
-    "nvmlDeviceGetMarginTemperature", lambda: _needs("margin", _model().get("margin"))
-)
-nvmlDeviceGetPowerUsage = _call(
-    "nvmlDeviceGetPowerUsage", lambda: 652_300 if _dial("busy", False) else 69_800
-)
+MARGIN = "nvmlDeviceGetMarginTemperature"
+nvmlDeviceGetMarginTemperature = _call(MARGIN, lambda: _needs("margin", _model().get("margin")))
+nvmlDeviceGetPowerUsage = _call("nvmlDeviceGetPowerUsage", lambda: _load(652_300, 69_800))
 nvmlDeviceGetEnforcedPowerLimit = _call("nvmlDeviceGetEnforcedPowerLimit", lambda: _model()["watts"] * 1000)
-nvmlDeviceGetPowerManagementDefaultLimit = _call(
-    "nvmlDeviceGetPowerManagementDefaultLimit", lambda: _model()["watts"] * 1000
-)
-nvmlDeviceGetCurrentClocksEventReasons = _call(
-    "nvmlDeviceGetCurrentClocksEventReasons", lambda: 0x4 if _dial("busy", False) else 0x1
-)
+LIMIT = "nvmlDeviceGetPowerManagementDefaultLimit"
+nvmlDeviceGetPowerManagementDefaultLimit = _call(LIMIT, lambda: _model()["watts"] * 1000)
+nvmlDeviceGetCurrentClocksEventReasons = _call("nvmlDeviceGetCurrentClocksEventReasons", lambda: _load(4, 1))
 OLDER = "nvmlDeviceGetCurrentClocksThrottleReasons"
-nvmlDeviceGetCurrentClocksThrottleReasons = _call(OLDER, lambda: 0x4 if _dial("busy", False) else 0x1)
+nvmlDeviceGetCurrentClocksThrottleReasons = _call(OLDER, lambda: _load(4, 1))
 nvmlDeviceGetCurrPcieLinkWidth = _call("nvmlDeviceGetCurrPcieLinkWidth", lambda: _model()["width"])
 nvmlDeviceGetEccMode = _call("nvmlDeviceGetEccMode", lambda: [1, 1])
 nvmlDeviceGetRepairStatus = _call("nvmlDeviceGetRepairStatus", lambda: _needs("repair", [0, 0]))
@@ -218,8 +204,7 @@ def nvmlDeviceGetCount() -> Any:
 
 
 def nvmlDeviceGetHandleByIndex(index: int) -> int:
-    _said(index, "nvmlDeviceGetHandleByIndex", index)
-    return index
+    return int(_said(index, "nvmlDeviceGetHandleByIndex", index))
 
 
 def uuid_of(gpu: int) -> str:
@@ -230,6 +215,23 @@ def uuid_of(gpu: int) -> str:
 def pci_of(gpu: int) -> str:
     """The PCI address of the healthy node's GPU, as NVML prints it."""
     return f"00000000:{0x53 + 0x11 * gpu:02X}:00.0"
+
+
+def nvmlEventSetCreate() -> list[int]:
+    return list(_said("node", "nvmlEventSetCreate", []))
+
+
+def nvmlDeviceRegisterEvents(gpu: int, kinds: int, events: list[int]) -> None:
+    events.append(_said(gpu, "nvmlDeviceRegisterEvents", gpu))
+
+
+def nvmlEventSetWait_v2(events: list[int], timeout_ms: int) -> Any:
+    for event in _said("node", "nvmlEventSetWait_v2", _dial("events", [])):
+        if event[0] in events:
+            _dials["events"].remove(event)
+            return SimpleNamespace(device=event[0], eventType=8, eventData=event[1])
+    time.sleep(min(timeout_ms, 20) / 1000)
+    raise NVMLError(10)
 
 
 def nvmlDeviceGetPciInfo(gpu: int) -> Any:
@@ -248,9 +250,7 @@ def nvmlDeviceGetMemoryInfo(gpu: int, version: int | None = None) -> Any:
 
 
 def nvmlDeviceGetUtilizationRates(gpu: int) -> Any:
-    return SimpleNamespace(
-        gpu=_said(gpu, "nvmlDeviceGetUtilizationRates", 99 if _dial("busy", False) else 0), memory=0
-    )
+    return SimpleNamespace(gpu=_said(gpu, "nvmlDeviceGetUtilizationRates", _load(99, 0)), memory=0)
 
 
 def _listing(call: str) -> Callable[[int], Any]:
@@ -265,12 +265,12 @@ nvmlDeviceGetGraphicsRunningProcesses = _listing("nvmlDeviceGetGraphicsRunningPr
 nvmlDeviceGetMPSComputeRunningProcesses = _listing("nvmlDeviceGetMPSComputeRunningProcesses")
 
 
-def nvmlDeviceGetTemperatureV(gpu: int, sensor: int) -> Any:
-    return _said(gpu, "nvmlDeviceGetTemperatureV", 61 if _dial("busy", False) else 31)
+def nvmlDeviceGetTemperatureV(gpu: int, sensor: int, call: str = "nvmlDeviceGetTemperatureV") -> Any:
+    return _said(gpu, call, _load(61, 31))
 
 
 def nvmlDeviceGetTemperature(gpu: int, sensor: int) -> Any:
-    return _said(gpu, "nvmlDeviceGetTemperature", 61 if _dial("busy", False) else 31)
+    return nvmlDeviceGetTemperatureV(gpu, sensor, "nvmlDeviceGetTemperature")
 
 
 def nvmlDeviceGetTemperatureThreshold(gpu: int, threshold: int) -> Any:
@@ -278,8 +278,7 @@ def nvmlDeviceGetTemperatureThreshold(gpu: int, threshold: int) -> Any:
 
 
 def nvmlDeviceGetClockInfo(gpu: int, clock: int) -> Any:
-    share = 0.84 if _dial("busy", False) else 0.17
-    return _said(gpu, f"nvmlDeviceGetClockInfo:{clock}", int(_model()["sm"] * share))
+    return _said(gpu, f"nvmlDeviceGetClockInfo:{clock}", int(_model()["sm"] * _load(0.84, 0.17)))
 
 
 def nvmlDeviceGetMaxClockInfo(gpu: int, clock: int) -> Any:
@@ -287,14 +286,11 @@ def nvmlDeviceGetMaxClockInfo(gpu: int, clock: int) -> Any:
 
 
 def nvmlDeviceGetViolationStatus(gpu: int, policy: int) -> Any:
-    time_ns = _said(gpu, f"nvmlDeviceGetViolationStatus:{policy}", 0)
-    return SimpleNamespace(referenceTime=0, violationTime=time_ns)
+    return SimpleNamespace(violationTime=_said(gpu, f"nvmlDeviceGetViolationStatus:{policy}", 0))
 
 
 def nvmlDeviceGetCurrPcieLinkGeneration(gpu: int) -> Any:
-    return _said(
-        gpu, "nvmlDeviceGetCurrPcieLinkGeneration", _model()["generation"] if _dial("busy", False) else 1
-    )
+    return _said(gpu, "nvmlDeviceGetCurrPcieLinkGeneration", _load(_model()["generation"], 1))
 
 
 def nvmlDeviceGetPcieReplayCounter(gpu: int) -> Any:
@@ -303,8 +299,8 @@ def nvmlDeviceGetPcieReplayCounter(gpu: int) -> Any:
 
 
 def nvmlDeviceGetMemoryErrorCounter(gpu: int, uncorrected: int, aggregate: int, location: int) -> Any:
-    default: Any = 0 if location in (2, 7) else {"error": 3}
-    return _said(gpu, f"nvmlDeviceGetMemoryErrorCounter:{uncorrected}:{aggregate}:{location}", default)
+    call = f"nvmlDeviceGetMemoryErrorCounter:{uncorrected}:{aggregate}:{location}"
+    return _said(gpu, call, 0 if location in (2, 7) else {"error": 3})
 
 
 def nvmlDeviceGetTotalEccErrors(gpu: int, uncorrected: int, aggregate: int) -> Any:
@@ -330,8 +326,9 @@ def nvmlDeviceGetRowRemapperHistogram(gpu: int) -> Any:
 
 
 def nvmlDeviceGetRetiredPages(gpu: int, cause: int) -> Any:
-    default = {"error": 3} if _model().get("remap") else []
-    return list(_said(gpu, f"nvmlDeviceGetRetiredPages:{cause}", default))
+    return list(
+        _said(gpu, f"nvmlDeviceGetRetiredPages:{cause}", {"error": 3} if _model().get("remap") else [])
+    )
 
 
 def nvmlDeviceGetRetiredPagesPendingStatus(gpu: int) -> Any:
@@ -340,8 +337,8 @@ def nvmlDeviceGetRetiredPagesPendingStatus(gpu: int) -> Any:
 
 
 def nvmlDeviceGetNvLinkState(gpu: int, link: int) -> Any:
-    links = _model()["links"]
-    return _said(gpu, f"nvmlDeviceGetNvLinkState:{link}", 1 if link < links else {"error": 2 if links else 3})
+    up, none = link < _model()["links"], 2 if _model()["links"] else 3
+    return _said(gpu, f"nvmlDeviceGetNvLinkState:{link}", 1 if up else {"error": none})
 
 
 def nvmlDeviceGetNvLinkErrorCounter(gpu: int, link: int, counter: int) -> Any:
@@ -350,8 +347,11 @@ def nvmlDeviceGetNvLinkErrorCounter(gpu: int, link: int, counter: int) -> Any:
 
 
 def nvmlDeviceGetGpuFabricInfoV(gpu: int, info: Any) -> int:
-    version = 3 if isinstance(info._obj, c_nvmlGpuFabricInfo_v3_t) else 2
-    _said(gpu, f"nvmlDeviceGetGpuFabricInfoV:{version}", None)
+    _said(
+        gpu,
+        f"nvmlDeviceGetGpuFabricInfoV:{3 if isinstance(info._obj, c_nvmlGpuFabricInfo_v3_t) else 2}",
+        None,
+    )
     return _fill(gpu, info._obj)
 
 
@@ -396,5 +396,5 @@ def _fields() -> dict[int, Any]:
     links = {4: (161, 162, 163), 5: (206, 207, 208, 211, 215)}.get(generation, ())
     found: dict[int, Any] = {**dict.fromkeys(links, 0), **dict.fromkeys((230, 269, 270, 271), 0)}
     if _model().get("hbm"):
-        found[82] = 58 if _dial("busy", False) else 37
+        found[82] = _load(58, 37)
     return found

@@ -13,28 +13,38 @@ from checks.decode import DecodeError
 from checks.facts.shipped import builtin
 from checks.learn import Case as Learnt
 from checks.learn import learn
-from checks.model import Cause, Level, Verdict
+from checks.model import Cause, KernelLog, Level, Verdict
 from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Policy, Rule, check_sense
 from checks.report import dump, load
 from checks.verdict import decide, unreadable
 from tasks.policies import default_policy
 from tests.catalogue_reports import expected_report
+from tests.checks.test_withheld import unread
 from tests.properties.spoils import Document, bad
 
 # The second GPU type is one of whose collectives nothing is known.
+READABLE, WITHHELD = KernelLog.READABLE, KernelLog.WITHHELD
 KINDS = (
-    ("cpu", 1),
-    ("cpu", 3),
-    ("p5.48xlarge", 1),
-    ("p5.48xlarge", 2),
-    ("g5.12xlarge", 2),
-    ("trn1.32xlarge", 2),
+    ("cpu", 1, READABLE),
+    ("cpu", 3, READABLE),
+    ("p5.48xlarge", 1, READABLE),
+    ("p5.48xlarge", 2, READABLE),
+    ("g5.12xlarge", 2, READABLE),
+    ("trn1.32xlarge", 2, READABLE),
+)
+# On an engine that withholds the kernel's log, so that its checks are skipped.
+CONFINED = (
+    ("cpu", 2, WITHHELD),
+    ("p5.48xlarge", 1, WITHHELD),
+    ("g5.12xlarge", 2, WITHHELD),
+    ("trn1.32xlarge", 2, WITHHELD),
 )
 
 
 @cache
-def _healthy(kind: str, nodes: int) -> bytes:
-    return dump(expected_report(kind, nodes))
+def _healthy(kind: str, nodes: int, log: KernelLog) -> bytes:
+    report = expected_report(kind, nodes, kernel_log=log)
+    return dump(unread(report) if log is WITHHELD else report)
 
 
 @cache
@@ -100,11 +110,11 @@ class Case:
 
 
 @st.composite
-def faulty(draw: st.DrawFn) -> Case:
+def faulty(draw: st.DrawFn, kinds: tuple[tuple[str, int, KernelLog], ...] | None = None) -> Case:
     """A report of a shipped catalogue, with none, one or two values out of bounds, and which checks are optional."""
-    kind, nodes = draw(st.sampled_from(KINDS))
-    document: Document = json.loads(_healthy(kind, nodes))
-    checks = sorted(document["checks"])
+    kind, nodes, log = draw(st.sampled_from((*KINDS, *CONFINED) if kinds is None else kinds))
+    document: Document = json.loads(_healthy(kind, nodes, log))
+    checks = sorted(name for name, check in document["checks"].items() if check["metrics"])
     for name in draw(st.lists(st.sampled_from(checks), max_size=2)):
         metrics = document["checks"][name]["metrics"]
         metric = draw(st.sampled_from(sorted(metrics)))

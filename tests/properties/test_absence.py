@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from checks import withheld
 from checks.facts.shipped import builtin
 from checks.lists import FAMILIES, GPUS
-from checks.model import Level
-from tests.properties.shipped import Case, faulty, says_so
+from checks.model import Answer, KernelLog, Level
+from tests.properties.shipped import CONFINED, Case, faulty, says_so
 from tests.properties.spoils import (
     ROW_SPOILS,
     RULED_SPOILS,
@@ -42,6 +44,7 @@ def _row_taken(draw: st.DrawFn) -> Case:
     # A skip that the policy accepts is an answer, which leaves a WARN; nothing else is.
     assume(spoil is not skipped or not case.policy.checks[name].accept_skips)
     spoil(after["checks"][name], draw(st.integers(0, len(after["checks"][name]["subjects"]) - 1)))
+    assume(after != case.before)
     return case.spoilt(name, spoil.__name__, after)
 
 
@@ -61,7 +64,7 @@ def test_an_observation_that_is_lost_is_missed(case: Case) -> None:
 def _value_taken(draw: st.DrawFn) -> Case:
     case = draw(faulty())
     after = _copied(case.before)
-    name = draw(st.sampled_from(sorted(after["checks"])))
+    name = draw(st.sampled_from(sorted(name for name, one in after["checks"].items() if one["metrics"])))
     planned = next(line for line in after["plan"] if line["check"] == name)
     line = case.policy.checks[name]
     metric = draw(st.sampled_from(sorted(planned["metrics"])))
@@ -125,11 +128,48 @@ def _lose(document: Document, lines: Any, name: str, index: int, part: str) -> N
         document["plan"] = [line for line in document["plan"] if line["check"] != name]
     elif part == "metric":
         planned = [m for line in document["plan"] if line["check"] == name for m in line["metrics"]]
-        del document["checks"][name]["metrics"][sorted(planned)[index % len(planned)]]
+        document["checks"][name]["metrics"].pop(sorted(planned)[index % len(planned)], None)
     elif name.startswith(FAMILIES) and any(rule.each == GPUS for rule in lines[name].rules):
         for column in document["checks"][name]["metrics"].values():
             if isinstance(column[0], list) and len(column[0]) > 1:
                 column[0] = column[0][:-1]
+
+
+@FAST
+@given(
+    faulty(CONFINED),
+    st.sets(st.sampled_from(sorted(withheld.STAND_INS)), min_size=1),
+    st.sampled_from([*ROW_SPOILS, None]),
+)
+def test_what_stands_in_for_a_withheld_log_is_never_missed_in_silence(
+    case: Case, names: set[str], spoil: Callable[[Document, int], None] | None
+) -> None:
+    """Any of it lost on one node, or left out of the plan and of the report: never a go, whatever the policy requires."""
+    after = _copied(case.before)
+    for name in names & after["checks"].keys():
+        if spoil is None:
+            del after["checks"][name]
+            after["plan"] = [line for line in after["plan"] if line["check"] != name]
+        else:
+            spoil(after["checks"][name], 0)
+    assume(after != case.before)
+    now = case.judged(after)
+
+    assert says_so(now)
+    assert (Level.FAIL, False) == (now.level, now.answer is Answer.GO)
+
+
+@FAST
+@given(faulty(), st.sampled_from(list(KernelLog)))
+def test_a_declaration_that_was_edited_is_never_the_better_one(case: Case, log: KernelLog) -> None:
+    """Withheld made readable, or readable withheld: at least as bad as it was."""
+    after = _copied(case.before)
+    after["declared"]["kernel_log"] = log.value
+    assume(after != case.before)
+    was, now = case.judged(case.before), case.judged(after)
+
+    assert says_so(now)
+    assert now.level.rank >= was.level.rank
 
 
 def test_each_way_of_losing_changes_a_report() -> None:
