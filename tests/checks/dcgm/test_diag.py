@@ -212,7 +212,7 @@ def test_an_unknown_version_is_refused(version: str) -> None:
         (Problem("x", 55), "memory", Meaning.INTERNAL),
         (Problem("x", 82), "software", Meaning.INTERNAL),
         (Problem("x", 96), "software", Meaning.INTERNAL),
-        (Problem("x", 56), "memory", Meaning.SOFTWARE),
+        (Problem("x", 56), "memory", Meaning.INTERNAL),
         (Problem("x", 81), "memory", Meaning.HARDWARE),
         (Problem("x", 95), "eud", Meaning.HARDWARE),
         (Problem("x", 101), "software", Meaning.SOFTWARE),
@@ -286,7 +286,7 @@ def test_every_error_of_the_table_has_a_known_severity() -> None:
 
 def test_a_pass_with_a_recorded_error_is_no_pass() -> None:
     """The memory test may pass although it could not allocate the memory."""
-    assert [1] == found("diag_4_r2_alloc_pass.json", Meaning.SOFTWARE)
+    assert [1] == found("diag_4_r2_alloc_pass.json", Meaning.INTERNAL)
 
 
 def test_a_deployment_test_that_names_a_gpu_blames_it() -> None:
