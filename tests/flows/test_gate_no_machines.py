@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 NONE_NOW = NoCapacity("CapacityError: unable to provision the machines.")
 FAILED = JobStatus(JobState.FAILED, "Failed: CapacityError: unable to provision", "", {}, Trouble.NO_CAPACITY)
-WAITS = "capacity_wait_minutes = 0.1"
+WAITS = "capacity_wait_minutes = 5"
 PRICE = "cost.usd_per_node_hour=3600"  # one dollar a second and node, so that seconds show
 
 
@@ -105,7 +105,11 @@ def test_a_job_that_the_engine_took_and_then_had_no_machines_for_is_submitted_ag
 
 
 @pytest.mark.parametrize(
-    "status", [FAILED, JobStatus(JobState.PENDING, "InProgress/Pending: retrying", "", {})]
+    "status",
+    [
+        pytest.param(FAILED, marks=pytest.mark.long),
+        JobStatus(JobState.PENDING, "InProgress/Pending: retrying", "", {}),
+    ],
 )
 def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engine, status: JobStatus) -> None:
     """Whether the engine gives it up, or it waits for longer than a job may: it is ended, and its pool released."""
@@ -118,7 +122,7 @@ def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engin
     assert status.detail in outcome.reason
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_quota_is_not_waited_for(tmp_path: Path, engine: Engine, late: bool) -> None:
     """Waiting raises no quota, and the pool costs money: at once exit code 5, with the quota's name."""
     said = "the account-level service limit 'ml.p5.48xlarge for training job usage' is 0 Instances"
@@ -145,6 +149,7 @@ def test_a_training_that_the_engine_refuses_is_not_launched(tmp_path: Path, engi
     assert "the training could not be launched: the role cannot be assumed" in outcome.reason
 
 
+@pytest.mark.long
 def test_a_training_that_ended_before_it_ran_is_not_launched(tmp_path: Path, engine: Engine) -> None:
     """The engine took the request, found it wrong, and started nothing: not launched, and exit code 4."""
     wrong = replace(FAILED, detail="Failed: ClientError: no such image", trouble=Trouble.CONFIGURATION)
@@ -156,6 +161,7 @@ def test_a_training_that_ended_before_it_ran_is_not_launched(tmp_path: Path, eng
     assert "ClientError: no such image" in outcome.reason and engine.idle
 
 
+@pytest.mark.long
 def test_a_training_that_ran_and_failed_was_launched(tmp_path: Path, engine: Engine) -> None:
     """Its nodes refused other machines: they are a verdict of their own, and something ran."""
     engine.training = "hang"
@@ -179,6 +185,7 @@ def test_a_pool_that_expires_while_it_waits_means_checking_again(tmp_path: Path,
     assert engine.idle
 
 
+@pytest.mark.long
 def test_a_pool_that_expires_each_time_ends_in_no_capacity(tmp_path: Path, engine: Engine) -> None:
     """Nobody is told that the machines were stolen: they were kept for as long as the gate file says."""
     engine.train_refusals = [NONE_NOW] * 100
@@ -191,6 +198,7 @@ def test_a_pool_that_expires_each_time_ends_in_no_capacity(tmp_path: Path, engin
     assert engine.idle
 
 
+@pytest.mark.long
 def test_an_engine_that_keeps_machines_for_longer_is_asked_to_let_them_go(
     tmp_path: Path, engine: Engine
 ) -> None:
@@ -204,6 +212,7 @@ def test_an_engine_that_keeps_machines_for_longer_is_asked_to_let_them_go(
     assert engine.idle
 
 
+@pytest.mark.long
 def test_what_the_kept_machines_cost_is_said_while_it_waits(tmp_path: Path, engine: Engine) -> None:
     """Per hour, and until when at most."""
     heard: list[str] = []
@@ -229,7 +238,9 @@ def test_what_the_kept_machines_cost_is_said_while_it_waits(tmp_path: Path, engi
     assert "2 nodes are kept meanwhile: 7,200 USD an hour, for 60 more minutes at most" in said
 
 
-@pytest.mark.parametrize("placement", [Placement.NONE, Placement.POOLED])
+@pytest.mark.parametrize(
+    "placement", [pytest.param(Placement.NONE, marks=pytest.mark.long), Placement.POOLED]
+)
 def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(
     tmp_path: Path, engine: Engine, placement: Placement
 ) -> None:
@@ -254,6 +265,7 @@ def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 
+@pytest.mark.long
 def test_without_a_pool_nothing_is_said_to_be_kept(tmp_path: Path, engine: Engine) -> None:
     """No machine waits, and none is paid for."""
     engine.placement, engine.keeps_s, engine.train_refusals = Placement.NONE, None, [NONE_NOW]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from checks.model import Cause
-from tasks.launchers.base import JobState, JobStatus, NoCapacity, Trouble
-from tasks.troubles import require_reports
+from tasks.costing import NOTHING_SAID, Terms
+from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, NoCapacity, QuotaExceeded, Trouble
+from tasks.placing import kept_now, kept_so_far, pool_waits
+from tasks.troubles import never_ran, require_machines, require_reports
 from tasks.watch import Times, Watched, pause_s
 from tests.flows.driving import gate_it, play
 from tests.flows.fake_engine import Engine
@@ -69,6 +73,85 @@ def test_a_job_that_never_ran_found_no_machines() -> None:
 
     with pytest.raises(NoCapacity, match="retrying"):
         require_reports(Watched("j", waiting, "it did not run within 60 s and has been ended"))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error"), [(Trouble.NO_CAPACITY, NoCapacity), (Trouble.QUOTA, QuotaExceeded)]
+)
+def test_a_training_without_machines_raises_what_it_lacks(trouble: Trouble, error: type[Exception]) -> None:
+    """In the engine's words: capacity is waited for, a quota is not."""
+    with pytest.raises(error, match="the engine's words"):
+        require_machines(Watched("j", dataclasses.replace(FAILED, trouble=trouble)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"trouble": Trouble.CONFIGURATION}, True),
+        ({"trouble": Trouble.SERVICE}, True),
+        ({"trouble": Trouble.STOPPED}, True),
+        ({"trouble": Trouble.ENDED}, False),
+        ({"trouble": Trouble.MAX_RUNTIME}, False),
+        ({"trouble": Trouble.CONFIGURATION, "attempt": "t1"}, False),
+        ({"trouble": Trouble.CONFIGURATION, "exit_codes": {"node-0": 1}}, False),
+    ],
+)
+def test_what_never_ran(changes: dict[str, Any], expected: bool) -> None:
+    """A node that spoke, an exit code, or an end of its own say that it ran; so does having seen it run."""
+    status = dataclasses.replace(FAILED, **changes)
+
+    assert (expected, False) == (never_ran(Watched("j", status)), never_ran(Watched("j", status, ran=True)))
+
+
+class Kept:
+    """A session whose check job's machines have been kept for half an hour of one."""
+
+    def __init__(
+        self, terms: Terms, since_s: float | None = 1800.0, keeping: Keeping = Keeping.READY
+    ) -> None:
+        self.released = 0
+        launcher = SimpleNamespace(keeps_s=3600.0, hold=lambda name: Hold(keeping))
+        declared = SimpleNamespace(nodes=4, instance_type="p5.48xlarge")
+        self.setting = SimpleNamespace(launcher=launcher, declared=declared, terms=terms)
+        self.keeper = SimpleNamespace(lease=SimpleNamespace(job=lambda stage: f"g-{stage}-1"))
+        self.kept_s = lambda job: since_s
+
+    def release(self) -> None:
+        """Count it."""
+        self.released += 1
+
+
+def test_what_kept_machines_cost_is_said() -> None:
+    """An hour's price while the gate waits, and what it was at the end; without a price that it is not known."""
+    priced: Any = Kept(Terms(usd_per_node_hour=63.296))
+    unpriced: Any = Kept(dataclasses.replace(NOTHING_SAID, prices=()))
+    unpriced.setting.declared.instance_type = "somebodys.own"
+    none: Any = Kept(NOTHING_SAID, since_s=None)
+
+    assert "4 nodes are kept meanwhile: 253 USD an hour, for 30 more minutes at most." == kept_now(priced)
+    assert "4 nodes were kept for it for 30.0 minutes (127 USD)." == kept_so_far(priced)
+    assert "at a price of somebodys.own that is not known" in kept_so_far(unpriced)
+    assert ("", "") == (kept_now(none), kept_so_far(none))
+
+
+@pytest.mark.parametrize(
+    ("since_s", "keeping", "waits", "released"),
+    [
+        (1800.0, Keeping.READY, True, 0),
+        (1800.0, Keeping.COMING, True, 0),
+        (1800.0, Keeping.GONE, False, 0),
+        (1800.0, Keeping.TAKEN, False, 0),
+        (3601.0, Keeping.READY, False, 1),
+        (None, Keeping.READY, False, 0),
+    ],
+)
+def test_a_pool_waits_as_long_as_the_gate_file_says(
+    since_s: float | None, keeping: Keeping, waits: bool, released: int
+) -> None:
+    """Then it is let go, whatever the engine would still keep."""
+    session: Any = Kept(NOTHING_SAID, since_s, keeping)
+
+    assert (waits, released) == (pool_waits(session), session.released)
 
 
 def test_times_are_counted_by_state() -> None:

@@ -65,6 +65,7 @@ def test_no_capacity_condemns_nobody(tmp_path: Path, account: Account, code: str
         assert nothing_left(cloud)
 
 
+@pytest.mark.long
 def test_a_training_without_capacity_is_waited_for(tmp_path: Path, account: Account) -> None:
     """The checks passed, and SageMaker has no machines for the training: it is submitted again, under another name."""
     dials = {"next_capacity_errors": 1, "meant": "-train-"}
@@ -79,14 +80,11 @@ def test_a_training_without_capacity_is_waited_for(tmp_path: Path, account: Acco
         assert nothing_left(cloud)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dials", "said"),
     [
-        pytest.param(
-            {"next_capacity_errors": 9},
-            "InsufficientCapacityError: Unable to provision",
-            marks=pytest.mark.long,
-        ),
+        ({"next_capacity_errors": 9}, "InsufficientCapacityError: Unable to provision"),
         ({"quotas": {"ml.m5.large": 0}}, "'ml.m5.large for training job usage' is 0 Instances"),
     ],
 )

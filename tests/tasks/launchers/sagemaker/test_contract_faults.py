@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.base import JobSpec, JobState, JobStatus, Keeping, LaunchRejected, Trouble, Work
+from tasks.launchers.base import (
+    JobSpec,
+    JobState,
+    JobStatus,
+    Keeping,
+    LaunchRejected,
+    QuotaExceeded,
+    Trouble,
+    Work,
+)
 from tasks.launchers.sagemaker.calls import Clients, Limits
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
 from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
@@ -140,7 +149,7 @@ def test_a_quota_of_nothing_names_the_quota(scene: Scene) -> None:
     """Nothing was started."""
     scene.cloud.dial("quotas", {TYPE: 0})
     job = scene.job()
-    with pytest.raises(LaunchRejected, match=f"quota '{TYPE} for training job usage'"):
+    with pytest.raises(QuotaExceeded, match=f"quota '{TYPE} for training job usage'"):
         scene.submit(job)
 
     assert job.name not in scene.cloud.jobs()

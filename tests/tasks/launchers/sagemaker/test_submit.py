@@ -18,6 +18,7 @@ from tasks.launchers.base import (
     LaunchError,
     LaunchRejected,
     NoCapacity,
+    QuotaExceeded,
 )
 from tests.tasks.launchers.sagemaker.stubbed import JOB, QUOTA, Stubbed, a_plan, described, ended, stubbed
 
@@ -174,7 +175,7 @@ def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) ->
         (
             "ResourceLimitExceeded",
             QUOTA.format(limit=0, used=0, asked=2),
-            LaunchRejected,
+            QuotaExceeded,
             "Ask for at least 2 of quota 'ml.p5.48xlarge for training job usage'",
         ),
         (
@@ -183,7 +184,7 @@ def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) ->
             NoCapacity,
             "4 of 4 of quota .* are in use by other jobs",
         ),
-        ("ResourceLimitExceeded", "too many", LaunchRejected, "Service Quotas"),
+        ("ResourceLimitExceeded", "too many", QuotaExceeded, "Service Quotas"),
         ("CapacityError", "Unable to provision", NoCapacity, "Try again later"),
         ("ValidationException", "Could not assume role arn:x", LaunchRejected, "Could not assume role"),
         (
