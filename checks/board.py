@@ -70,7 +70,7 @@ class Board:
     def put(self, key: str, value: str, deadline: float) -> str:
         """Leave a note, trying until the deadline: the first node may still be starting. Returns why not, or ""."""
         if self.station.node_rank == 0:
-            return self.responder.put(key, value).value
+            return self._word(key, self.responder.put(key, value).value)
         while True:
             try:
                 said = ask(self.first, self.access, Op.PUT, _patience_s(deadline), key=key, value=value)
@@ -79,7 +79,10 @@ class Board:
                     time.sleep(RETRY_S)
                     continue
                 return f"{self.station.node} does not reach {self.first.name}: {error}"
-            return "" if said.get("ok") is True else str(said.get("why"))
+            return "" if said.get("ok") is True else self._word(key, str(said.get("why")))
+
+    def _word(self, key: str, why: str) -> str:
+        return f"{self.first.name} did not take the note {key} of {self.station.node}: {why}" if why else ""
 
     def get(self, key: str, deadline: float) -> str | None:
         """A note, waited for until the deadline; None where there is none or the first node does not answer."""

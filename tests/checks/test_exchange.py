@@ -8,11 +8,10 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from checks import admission, exchange, exchangekey
+from checks import admission, exchange
 from checks.authentication import GREETING_BYTES, MARK, NONCE_BYTES, OPENING_BYTES, Op, Session, nonce_of
 from checks.exchange import ExchangeError, Put, Responder, ask, connection
 from checks.exchangekey import Access, Secret
@@ -367,33 +366,3 @@ def test_an_answer_that_is_too_long_is_not_read() -> None:
         threading.Thread(target=boast, daemon=True).start()
         with pytest.raises(ExchangeError, match="claims to have"):
             ask(Member("node-1", "127.0.0.1", server.getsockname()[1]), ME, Op.HELLO, 2)
-
-
-def test_a_key_file_is_its_owners_alone(tmp_path: Path) -> None:
-    """And is never written over."""
-    path = tmp_path / exchangekey.FILE
-    exchangekey.write(path, exchangekey.make())
-
-    assert 0o600 == path.stat().st_mode & 0o777
-    with pytest.raises(FileExistsError):
-        exchangekey.write(path, exchangekey.make())
-
-
-@pytest.mark.parametrize("content", [b"", b"ab" * 31, b"ab" * 33, b"xy" * 32, b"ab" * 32 + b"\nmore"])
-def test_what_is_no_key_is_refused_without_being_repeated(tmp_path: Path, content: bytes) -> None:
-    """A message goes into logs."""
-    path = tmp_path / exchangekey.FILE
-    path.write_bytes(content)
-    with pytest.raises(exchangekey.NoKey) as raised:
-        exchangekey.load(path, 2)
-
-    assert "no key of 64 hexadecimal digits" in str(raised.value)
-    assert not content or content.decode() not in str(raised.value)
-
-
-def test_a_key_is_never_printed() -> None:
-    """Nor what is derived from it."""
-    secret = exchangekey.parse(exchangekey.make(), "a test")
-    said = f"{secret} {secret.access(exchangekey.Service.AGENT, 'g', 'n')}"
-
-    assert secret.data.hex() not in said and repr(secret.data) not in said

@@ -46,6 +46,7 @@ def test_every_host_runs_the_words_and_knows_who_it_is(tmp_path: Path) -> None:
     assert said[0]["attempt"] == said[1]["attempt"] == ended[0].record["attempt"]
     assert said[0]["roster"] == said[1]["roster"]
     assert [str(each.root / "input" / "data" / "prelaunch") for each in ended] == [one["job"] for one in said]
+    assert not any((Path(one["job"]) / "exchange.key").exists() for one in said)
 
 
 @pytest.mark.parametrize(

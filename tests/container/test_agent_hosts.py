@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from checks import exchangekey
 from checks.exchange import Put
 from checks.roster import Member
 from container.agent.roll import Desk, Life, NotOnTheRoll, answer, dump_life, keep, read_roll
@@ -47,6 +48,37 @@ def test_two_hosts_share_one_token_and_one_report(tmp_path: Path) -> None:
     assert not (second.out / "health_check_metrics.json").exists()
     assert rosters[0] == rosters[1]
     assert list(HOSTS) == [member["address"] for member in rosters[0]["members"]]
+
+
+def test_several_hosts_without_a_key_are_refused(tmp_path: Path) -> None:
+    """Before anything is checked; SageMaker shows the reason."""
+    fake_python(tmp_path)
+    root = make_root(tmp_path, make_bundle(nodes=2), HOSTS, HOSTS[0])
+    (root / "input" / "data" / "prelaunch" / "exchange.key").unlink()
+    with Agent(root, "check", python=tmp_path / "python") as agent:
+        ended = agent.wait()
+
+    assert (2, False) == (ended.code, (ended.out / "rosters").exists())
+    assert "2 nodes speak with each other, and the key of their exchange cannot be read" in ended.failure
+
+
+def test_hosts_with_different_keys_do_not_meet(tmp_path: Path) -> None:
+    """Each reports under a token of its own, and nobody can tell."""
+    fake_python(tmp_path)
+    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "3"}
+    stranger = make_root(tmp_path, make_bundle(nodes=2), HOSTS, HOSTS[1])
+    (stranger / "input" / "data" / "prelaunch" / "exchange.key").write_bytes(exchangekey.make())
+    python = tmp_path / "python"
+    with (
+        Agent(stranger, "check", python=python, environment=given) as second,
+        start(tmp_path, HOSTS[0], **given) as first,
+    ):
+        ended = first.wait(), second.wait()
+
+    assert [3, 3] == [each.code for each in ended]
+    assert ended[0].record["attempt"] != ended[1].record["attempt"]
+    (path,) = ended[1].out.rglob("health_check_metrics.json")
+    assert "it has another key, or serves another gate" in path.read_text()
 
 
 def test_one_bad_host_is_a_no_go_for_both(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checks import exchangekey
 from tasks.launchers import local_start
 from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected
 from tasks.launchers.local import LocalLauncher, LocalOptions
@@ -59,6 +62,11 @@ def until_final(launcher: LocalLauncher, name: str = "start-1") -> JobState:
         assert time.monotonic() < deadline, status
         time.sleep(0.02)
     return status.state
+
+
+def keys(launcher: LocalLauncher, name: str) -> list[Path]:
+    """The files of the exchange's key that a job has now."""
+    return sorted((launcher.root / "jobs" / name / "nodes").glob(f"*/{exchangekey.FILE}"))
 
 
 @pytest.fixture
@@ -251,3 +259,36 @@ def fill(folder: Path, free_bytes: int) -> None:
                 file.write(b"x" * 4096)
         except OSError as error:
             assert error.errno == errno.ENOSPC
+
+
+def test_each_job_has_a_key_that_its_nodes_share(launcher: LocalLauncher) -> None:
+    """In a file of each node that the owner alone reads, and in nothing else; an adopted job keeps it."""
+    waiting = "import time; time.sleep(60)"
+    first = launcher.plan(replace(job(waiting), nodes=2))
+    launcher.submit(first)
+    launcher.submit(launcher.plan(job(waiting, "start-2")))
+    mine = keys(launcher, "start-1")
+    made = {path.read_bytes() for path in mine}
+    assert launcher.submit(first).adopted
+
+    assert (2, 1, {0o600}) == (len(mine), len(made), {path.stat().st_mode & 0o777 for path in mine})
+    assert made == {path.read_bytes() for path in keys(launcher, "start-1")}
+    (key,) = made
+    assert [key] != [path.read_bytes() for path in keys(launcher, "start-2")]
+    others = [path for path in launcher.root.rglob("*") if path.is_file() and path.name != exchangekey.FILE]
+    assert [] == [path for path in others if key.strip() in path.read_bytes()]
+    assert key.decode().strip() not in str(first)
+
+
+@pytest.mark.parametrize("end", ["by itself", "cancelled", "killed"])
+def test_no_key_outlives_its_job(launcher: LocalLauncher, end: str) -> None:
+    """However it ends."""
+    launcher.submit(launcher.plan(job("pass" if end == "by itself" else "import time; time.sleep(60)")))
+    if end == "cancelled":
+        launcher.cancel("start-1")
+    if end == "killed":
+        for pid in shepherds(launcher.root):
+            os.kill(pid, signal.SIGKILL)
+    until_final(launcher)
+
+    assert [] == keys(launcher, "start-1")
