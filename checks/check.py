@@ -117,6 +117,8 @@ class Context:
 
 
 GREATEST_INT = 1 << 63
+# The Python module behind an entry of `needs`.
+MODULES: Mapping[str, str] = {"NVML": "pynvml", "torch": "torch"}
 Body = Callable[[Context], Measurement | Skipped]
 Before = Callable[[Context], Mapping[str, object]]
 Watch = Callable[[Context], Iterator[Mapping[str, object] | None]]
@@ -126,6 +128,7 @@ Watch = Callable[[Context], Iterator[Mapping[str, object] | None]]
 class Check:
     """One line of the catalogue. `metrics` must all be in every measurement, or it counts as ERRORED.
 
+    `needs` lists what the node must have, with commas; an entry that begins with a word of MODULES is a module.
     `cost` is "instant" (< 1 s), "seconds" or "minutes". `profiles` are those that plan it. `min_nodes` and
     `min_ranks` say from which declared size on it applies, `part` to which nodes. `group` (rank checks): needs the
     process group; `turn`: whether its place among its like is free. Node checks: `uses` names what it needs for itself;
@@ -158,6 +161,12 @@ class Check:
     def path(self) -> str:
         """Where it can be imported from, "package.module:attribute", as its function's own name tells."""
         return f"{self.body.__module__}:{self.body.__qualname__}"
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The Python modules that the check imports on a node: those of the entries of `needs`, by their first word."""
+        entries = (entry.split() for entry in self.needs.split(","))
+        return tuple(MODULES[words[0]] for words in entries if words and words[0] in MODULES)
 
     def skip_for(self, declared: Declared, profile: Profile, instance: Instance | None = None) -> Skip | None:
         """Why the check is not to run, as far as the declaration tells; None if it must."""

@@ -11,7 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks import catalog
+from checks import catalog, libraries
 from checks.check import Check
 from checks.model import Profile
 from checks.say import say
@@ -71,6 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.set_defaults(verb=_list)
+    modules = verbs.add_parser(
+        "modules", help="import each Python module that the checks need, and name what is missing"
+    )
+    modules.set_defaults(verb=_modules)
     running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
     running.add_argument(
         "--bundle", type=Path, help="the gate's bundle; otherwise --profile and --instance-type"
@@ -129,6 +133,18 @@ def _list(arguments: argparse.Namespace) -> int:
     for check in catalog.CATALOG:
         print(_line(check, width))
     return EXIT_OK
+
+
+def _modules(arguments: argparse.Namespace) -> int:
+    """What the image's build runs: it fails where a module is missing or cannot be imported."""
+    missing = []
+    for name in libraries.needed(catalog.CATALOG):
+        try:
+            print(f"{name}: {libraries.load(name).__file__}")
+        except Exception as error:  # noqa: BLE001 - an extension module raises anything, and each is named
+            missing.append(name)
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+    return EXIT_REJECTED if missing else EXIT_OK
 
 
 def _line(check: Check, width: int) -> str:

@@ -9,12 +9,12 @@ An error about one field leaves that field unread; an error about one GPU leaves
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from checks import libraries
 from checks.check import CheckError
 from checks.gpu import fields, health_mask
 from checks.gpu.fields import NotPlausible
@@ -47,9 +47,9 @@ class NvmlError(CheckError):
 
 @contextmanager
 def session() -> Iterator[Any]:
-    """pynvml, initialised, and let go at the end. Raises NvmlMissing, NvmlError."""
+    """The module pynvml, initialised, and let go at the end. Raises NvmlMissing, NvmlError."""
     try:
-        nvml = importlib.import_module("pynvml")
+        nvml: Any = libraries.load("pynvml")
     except ImportError as error:
         raise NvmlMissing(f"pynvml: {error}. Install nvidia-ml-py.") from error
     try:

@@ -97,6 +97,14 @@ def test_the_entrypoint_is_process_1_itself() -> None:
     assert "tini" not in DOCKERFILE
 
 
+def test_the_image_imports_what_its_checks_need_before_it_is_one() -> None:
+    """The catalogue says which modules these are: the list stands nowhere else."""
+    image = DOCKERFILE.partition("\nFROM tools AS image\n")[2]
+
+    assert "RUN python3 -m container.agent checks modules " in image
+    assert "import pynvml" not in DOCKERFILE and "import torch" not in DOCKERFILE
+
+
 def test_the_agents_libraries_are_those_of_this_repository() -> None:
     """One boto3, here and in the image, by version."""
     wanted = re.findall(
@@ -104,7 +112,7 @@ def test_the_agents_libraries_are_those_of_this_repository() -> None:
     )
     pinned = (ROOT / "constraints.txt").read_text().splitlines()
 
-    assert "boto3" in dict(wanted)
+    assert {"boto3", "nvidia-ml-py"} <= set(dict(wanted))
     assert [] == [f"{name}=={version}" for name, version in wanted if f"{name}=={version}" not in pinned]
 
 

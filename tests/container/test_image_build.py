@@ -134,6 +134,15 @@ def test_the_checks_are_listed_in_the_image(builder: Builder, container: str) ->
     assert (0, "") == (found.returncode, found.stdout)
 
 
+def test_a_module_that_checks_need_and_the_image_lacks_is_named(builder: Builder, container: str) -> None:
+    """What the build of the target `image` runs, and fails by; Debian's Python has neither of them."""
+    words = (*entrypoint(builder, container), "checks", "modules")
+    done = builder("buildah", "run", container, "--", *words)
+
+    assert 0 != done.returncode
+    assert all(f"{name}: ModuleNotFoundError" in done.stdout + done.stderr for name in ("pynvml", "torch"))
+
+
 def test_train_leaves_a_whole_report(builder: Builder, container: str, tmp_path: Path) -> None:
     """Node checks measure without PyTorch; what needs it is said to be missing, so that nobody can tell."""
     channel = tmp_path / "input" / "data" / "prelaunch"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,8 +17,9 @@ import pytest
 
 from checks import catalog
 from checks.facts.shipped import builtin
+from tasks.launchers.base import LaunchError
 from tasks.launchers.sagemaker import uploads
-from tasks.launchers.sagemaker.uploads import code_archive, packed, start_script
+from tasks.launchers.sagemaker.uploads import code_archive, packed, start_script, vendored
 
 DIGESTS = """
 import checks, json, sys
@@ -78,7 +80,7 @@ def test_the_archive_is_small_and_the_same_again(tmp_path: Path) -> None:
     (tmp_path / "checks" / "__pycache__" / "left.py").write_text("")
     (tmp_path / "checks" / "gate.py~").write_text("")
 
-    assert (packed(tmp_path) == code_archive(), len(code_archive()) < 2 << 20) == (True, True)
+    assert (packed(tmp_path, vendored()) == code_archive(), len(code_archive()) < 2 << 20) == (True, True)
 
 
 def test_the_archive_holds_what_a_node_runs_and_nothing_else() -> None:
@@ -89,8 +91,11 @@ def test_the_archive_holds_what_a_node_runs_and_nothing_else() -> None:
 
     assert names == sorted(names)
     assert {member.mtime for member in members} | {member.uid for member in members} == {0}
-    assert {name.split("/")[0] for name in names} == {"checks", "container"}
+    assert {name.split("/")[0] for name in names} == {"checks", "container", "lib"}
     assert [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]] == []
+    assert ["METADATA", "pynvml.py"] == sorted(
+        name.split("/")[-1] for name in names if name.startswith("lib/")
+    )
     assert {"checks/__main__.py", "container/__init__.py", "container/agent/__main__.py"} <= set(names)
 
 
@@ -190,3 +195,49 @@ def test_shellcheck_finds_nothing() -> None:
     done = subprocess.run((str(linter), str(script)), capture_output=True, text=True, check=False)
 
     assert (0, "") == (done.returncode, done.stdout)
+
+
+def test_the_module_that_images_lack_is_the_pinned_one() -> None:
+    """One version in the channel, in the image and in this repository, with its licence."""
+    root = uploads.ROOT
+    (pinned,) = re.findall(r"^nvidia-ml-py==(\S+)$", (root / "constraints.txt").read_text(), re.MULTILINE)
+    (about,) = [data.decode() for name, data in vendored().items() if name.endswith("METADATA")]
+
+    assert f"\nVersion: {pinned}\n" in about and "BSD" in about
+    assert f"nvidia-ml-py=={pinned} --hash=" in (root / "container" / "requirements.txt").read_text()
+
+
+@pytest.mark.parametrize("image", ["", "nvmlInit = None\n"], ids=["no pynvml", "an old pynvml"])
+def test_the_channel_brings_pynvml_to_an_image_without_a_usable_one(tmp_path: Path, image: str) -> None:
+    """The checks find it, in a process of the image's own Python; a training does not."""
+    with tarfile.open(fileobj=io.BytesIO(code_archive())) as archive:
+        archive.extractall(tmp_path / "code", filter="data")
+    (tmp_path / "image").mkdir()
+    if image:
+        (tmp_path / "image" / "pynvml.py").write_text(image)
+    asked = "from checks import libraries; found = libraries.load('pynvml'); found.nvmlDeviceGetRepairStatus; print(found.__file__)"
+    path = f"{tmp_path / 'code'}:{tmp_path / 'image'}"
+    done, training = (
+        subprocess.run(
+            (sys.executable, "-S", "-c", words),
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        for words in (asked, "import pynvml; pynvml.nvmlDeviceGetRepairStatus")
+    )
+
+    assert (0, str(tmp_path / "code" / "lib" / "pynvml.py")) == (done.returncode, done.stdout.strip()), (
+        done.stderr
+    )
+    assert training.returncode
+
+
+def test_an_installation_without_the_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes would only say so after they were paid for."""
+    monkeypatch.setattr(uploads, "VENDORED", "no-such-distribution")
+    with pytest.raises(LaunchError, match="is not installed here"):
+        vendored()

@@ -1,0 +1,95 @@
+"""The Python modules that checks need are told by the catalogue, and a build that lacks one fails."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from checks import catalog, gpu, libraries
+from checks.check import MODULES
+
+CHECKS = Path(libraries.__file__).parent
+
+
+def imported(path: Path) -> set[str]:
+    """What the file imports at any depth, neither ours nor of the standard library."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("import_module", "libraries.load")
+        ):
+            found |= {
+                arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+            }
+    tops = {name.partition(".")[0] for name in found}
+    return {name for name in tops if name not in sys.stdlib_module_names and name != "checks"}
+
+
+def test_every_module_that_the_checks_import_is_one_that_the_catalogue_can_name() -> None:
+    """A new one has to get its word, or no build would look for it."""
+    assert set(MODULES.values()) == set().union(*map(imported, CHECKS.rglob("*.py")))
+
+
+def test_a_check_whose_file_imports_a_module_says_that_it_needs_it() -> None:
+    """`needs` is what the build goes by."""
+    wrong = {
+        check.name: (module, check.needs)
+        for check in catalog.CATALOG
+        for module in imported(Path(inspect.getfile(check.body)))
+        if module not in check.modules
+    }
+
+    assert {} == wrong
+
+
+def test_the_catalogue_names_the_modules() -> None:
+    """By the first word of an entry: what stands behind it is for people."""
+    assert ("pynvml", "torch") == libraries.needed(catalog.CATALOG)
+    assert (("pynvml",), ("pynvml",)) == (gpu.fabric.modules, gpu.inventory.modules)
+    assert {"pynvml", "torch"} == set(gpu.clocks.modules)
+
+
+def test_a_module_that_is_missing_fails_the_build_and_is_named(tmp_path: Path) -> None:
+    """`python3 -m checks modules`, as the Dockerfile runs it, with a Python that has no site-packages."""
+    words = (sys.executable, "-S", "-m", "checks", "modules")
+    done = subprocess.run(words, cwd=CHECKS.parent, capture_output=True, text=True, check=False, timeout=60)
+
+    assert 2 == done.returncode
+    assert "pynvml: ModuleNotFoundError" in done.stderr and "torch: ModuleNotFoundError" in done.stderr
+
+
+def test_a_module_that_breaks_while_it_is_imported_fails_the_build(tmp_path: Path) -> None:
+    """As torch does whose libraries do not fit."""
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')\n")
+    (tmp_path / "pynvml.py").write_text("nvmlDeviceGetRepairStatus = None\n")
+    done = subprocess.run(
+        (sys.executable, "-S", "-m", "checks", "modules"),
+        cwd=CHECKS.parent,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (2, True) == (done.returncode, "libcudart.so.13" in done.stderr)
+    assert str(tmp_path / "pynvml.py") in done.stdout
+
+
+def test_the_images_own_module_is_used_where_it_is_new_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours is for images without one, or with one of years ago."""
+    own = ModuleType("pynvml")
+    own.nvmlDeviceGetRepairStatus = lambda handle: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pynvml", own)
+
+    assert own is libraries.load("pynvml")
