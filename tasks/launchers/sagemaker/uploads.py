@@ -11,7 +11,6 @@ import gzip
 import io
 import tarfile
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 
 from tasks.launchers.base import LaunchError
@@ -62,6 +61,8 @@ def sources(root: Path) -> Iterator[Path]:
 
 def vendored() -> dict[str, bytes]:
     """The installed nvidia-ml-py by its name in the archive. Raises LaunchError where it is not whole."""
+    from importlib import metadata
+
     try:
         found = metadata.distribution(VENDORED)
     except metadata.PackageNotFoundError as error:
