@@ -76,6 +76,7 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> Sound:
             sound[planned.check] = _sound(planned, rows.by_subject(), subjects[planned.scope])
             findings += _about_rows(planned, rows, subjects[planned.scope] - accepted, line, absent)
             findings += lists.judge(planned, sound[planned.check], report.declared, line)
+            findings += _about_source(sound[planned.check])
         else:
             findings += _about_subjects(planned, rows, frozenset(), line)
     for check, rows in observed.items():
@@ -220,6 +221,16 @@ def _about_withheld(
         neuron = bool(instance and instance.neuron_devices)
         said = withheld.said(len(unread), declared, measured, neuron)
         yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, said, source=withheld.SOURCE)
+
+
+def _about_source(rows: Rows) -> Iterator[Finding]:
+    """A log that a variable put in place of the machine's own says nothing of the machine, whatever the policy says."""
+    for place, own in enumerate(rows.column(withheld.OWN_SOURCE)):
+        if own is False:
+            row = rows[place]
+            said = f"the kernel's log was read from {row.metrics.get('source')} and not from this machine"
+            said += f": {withheld.FILE_VARIABLE} is set"
+            yield _missing(row.check, row.subject, said, f"Unset {withheld.FILE_VARIABLE} on this node.")
 
 
 def _about_subjects(

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from checks.model import Declared, KernelLog, Part, Skip
 
+# The variable that put a file in place of a node's log, and the metric that says whether the log is the machine's own.
+FILE_VARIABLE = "PRELAUNCH_KERNEL_LOG"
+OWN_SOURCE = "own_source"
 READERS = ("kernel.hardware", "kernel.xid", "kernel.sxid")
 # What a container without the log says. A check that ends in any other way is missing evidence as everywhere.
 ACCEPTED = (Skip.NOT_PERMITTED, Skip.TOOL_MISSING)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.facts.table import Instance
-from checks.host.settings import SHM, Fault, Harm, World, lint, parse_file
+from checks.host.settings import SHM, Fault, Harm, World, lint, listed, parse_file
 from checks.model import Scope
 
 INTERFACES = Path("/sys/class/net")
@@ -34,12 +34,13 @@ def environment_lint(context: Context) -> Measurement:
     """Finds settings that cripple or mislead a run: of NCCL, libfabric and PyTorch, /dev/shm, and the shell's limits.
 
     NCCL's own files (/etc/nccl.conf, ~/.nccl.conf) count where the environment does not set the variable. `crippling`
-    and `misleading` hold 1 or 0 for each of `settings`, which is one text "none" where nothing was found. Only the values
-    of variables that are known to harm are shown.
+    and `misleading` hold 1 or 0 for each of `settings`, which is one text "none" where nothing was found. `variables` names
+    those that are set and may change what is measured (checks.host.settings.FAMILIES), or is "none"; the evidence shows
+    their values, unless one may be a secret.
     """
     variables, files = settings(os.environ, Path.home())
     world = world_of(context, variables)
-    return measured(lint(variables, world), files, world)
+    return measured(lint(variables, world), files, world, listed(variables))
 
 
 def settings(environ: Mapping[str, str], home: Path) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -109,13 +110,18 @@ def kernel_version(release: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def measured(faults: tuple[Fault, ...], files: tuple[str, ...], world: World) -> Measurement:
-    """One number a harmful setting."""
+def measured(
+    faults: tuple[Fault, ...], files: tuple[str, ...], world: World, variables: Mapping[str, str]
+) -> Measurement:
+    """One number a harmful setting; `variables` are those to be listed."""
     named = tuple(fault.setting for fault in faults) or (NONE,)
     columns = {harm.value: tuple(int(fault.harm is harm) for fault in faults) or (0,) for harm in Harm}
     said = [f"{fault.setting} ({fault.harm.value}): {fault.why}" for fault in faults]
     looked = f"looked at: the environment{''.join(f', {path}' for path in files)}; /dev/shm {world.shm_bytes} bytes"
-    return Measurement({"settings": named, **columns}, "\n".join([*said, looked]))
+    names = tuple(variables) or (NONE,)
+    shown = ", ".join(f"{name}={value}" if value else name for name, value in variables.items())
+    evidence = [*said, looked, f"set: {shown or NONE}"]
+    return Measurement({"settings": named, **columns, "variables": names}, "\n".join(evidence))
 
 
 def _missing(name: str, value: str) -> bool:

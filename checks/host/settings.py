@@ -1,7 +1,8 @@
 """Settings of NCCL, libfabric, PyTorch and the shell that are known to cripple a run or to mislead about it (pure).
 
 Sources: the NCCL user guide (environment variables, troubleshooting), aws-ofi-nccl and the AWS EFA documentation, PyTorch's
-documentation of ProcessGroupNCCL's variables, the CUDA programming guide.
+documentation of ProcessGroupNCCL's variables, the CUDA programming guide (environment variables, MPS), nccl-tests (README,
+src/common.cu), libfabric's fi_efa(7), DCGM's source (NVML injection).
 """
 
 from __future__ import annotations
@@ -151,6 +152,18 @@ def _old_fork_support(value: str, world: World) -> bool:
     return world.kernel >= (5, 15) and not _off(value, world)
 
 
+def _hides_a_gpu(value: str, world: World) -> bool:
+    return value.strip().lower() in ("", "none", "void") or _not_enough_gpus(value, world)
+
+
+def _named(value: str, world: World) -> bool:
+    return value.strip().lower() not in ("", "all")
+
+
+def _not_efa(value: str, world: World) -> bool:
+    return value.strip().lower() not in ("", "efa") and world.efa is True
+
+
 C, M = Harm.CRIPPLING, Harm.MISLEADING
 KNOWN: tuple[Known, ...] = (
     Known("NCCL_P2P_DISABLE", _both(_on, _many_gpus), C, "GPUs of a node do not use NVLink or PCIe between them"),
@@ -184,7 +197,21 @@ KNOWN: tuple[Known, ...] = (
     Known("RDMAV_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs"),
     Known("CUDA_LAUNCH_BLOCKING", _on, C, "every kernel waits for the one before: nothing overlaps"),
     Known("CUDA_VISIBLE_DEVICES", _not_enough_gpus, C, "fewer GPUs are visible than are declared"),
-    Known("NVIDIA_VISIBLE_DEVICES", _both(_is("", "none", "void"), _gpus), C, "no GPU is given to this container"),
+    Known("NVIDIA_VISIBLE_DEVICES", _both(_hides_a_gpu, _gpus), C, "fewer GPUs are given to this container than are declared"),
+    Known("NEURON_RT_VISIBLE_CORES", _any, M, "cores that it does not name are not measured"),
+    Known("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", _below(100), C, "programs get a part of each GPU: what is measured is not the GPU"),
+    Known("NVIDIA_TF32_OVERRIDE", _off, M, "no product is computed in TF32: another speed than the training's is measured"),
+    Known("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", _on, M, "products in float32 are computed in TF32: faster, and less exact"),
+    Known("PYTORCH_NO_CUDA_MEMORY_CACHING", _on, M, "PyTorch asks the driver for each tensor: slow"),
+    Known("NCCL_TESTS_SPLIT", _any, C, "nccl-tests measures within groups of ranks, and nothing between them"),
+    Known("NCCL_TESTS_SPLIT_MASK", _any, C, "nccl-tests measures within groups of ranks, and nothing between them"),
+    Known("NCCL_TESTS_MIN_BW", _any, M, "nccl-tests fails by this bandwidth, whatever the policy says"),
+    Known("NCCL_HOSTID", _any, M, "NCCL takes this for the host's identity: one node may look like two, two like one"),
+    Known("OFI_NCCL_FORCE_NUM_RAILS", _efa, M, "aws-ofi-nccl uses this many EFA devices: the others are not measured"),
+    Known("FI_EFA_IFACE", _both(_named, _efa), C, "libfabric sees only these EFA devices"),
+    Known("NVML_INJECTION_MODE", _any, C, "DCGM asks an invented NVML instead of the GPUs"),
+    Known("PRELAUNCH_KERNEL_LOG", _any, C, "the kernel's log is read from this file instead of from the machine"),
+    Known("PRELAUNCH_FABRIC_PROVIDER", _not_efa, C, "the fabric's checks measure this provider instead of EFA"),
     Known("TORCH_NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
     Known("NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
     Known("TORCH_NCCL_ASYNC_ERROR_HANDLING", _off, M, "a collective that fails hangs for ever"),
@@ -192,6 +219,52 @@ KNOWN: tuple[Known, ...] = (
     Known("TORCH_NCCL_ENABLE_MONITORING", _off, M, "nobody ends a rank whose watchdog hangs"),
     Known("TORCH_DISTRIBUTED_DEBUG", _is("detail"), M, "every collective is compared between ranks first: slow"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variables that may change what is measured, by the beginning of their names; those that are set are listed in a report.
+    `values`: whether their values may be shown.
+    """
+
+    begins: str
+    values: bool
+    why: str
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family("PRELAUNCH_", False, "they steer this program; some hold tokens, or where a key lies"),
+    Family("NCCL_", True, "they choose what NCCL uses between GPUs and nodes, and where it writes its log"),
+    Family("GLOO_", True, "they choose the interface of PyTorch's collectives on CPUs"),
+    Family("OFI_NCCL_", True, "they choose what aws-ofi-nccl uses of EFA"),
+    Family("FI_", True, "they choose libfabric's provider and devices"),
+    Family("RDMAV_", True, "they change how libibverbs treats fork and huge pages"),
+    Family(
+        "NVIDIA_", True, "they choose which GPUs and libraries a container gets, and how precise products are"
+    ),
+    Family("CUDA_", True, "they choose which GPUs a program sees, in which order, and how it waits for them"),
+    Family("CUBLAS_", True, "they choose how cuBLAS computes products"),
+    Family("PYTORCH_", True, "they change how PyTorch allocates memory and finds its devices"),
+    Family("TORCH_", True, "they change how PyTorch computes, and watches its collectives"),
+    Family("DCGM_", True, "they choose where DCGM lies and what it tests"),
+    Family("__DCGM_", True, "DCGM's own switches for its tests"),
+    Family("NVML_", True, "they put another library in NVML's place"),
+    Family("NEURON_", True, "they choose which Neuron cores a program sees, and how it compiles"),
+    Family("LD_PRELOAD", True, "what it names replaces functions of every program that is started"),
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|URL|URI", re.IGNORECASE)
+
+
+def listed(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of FAMILIES that are set, by name; "" for a value that may be a secret."""
+    found = {}
+    for name in sorted(variables):
+        family = next((one for one in FAMILIES if name.startswith(one.begins)), None)
+        if family is not None:
+            shown = family.values and not _SECRET.search(name)
+            found[name] = _shown(variables[name]) if shown else ""
+    return found
+
 
 # Bytes. A connection over shared memory takes about 10 MB; NVIDIA's guide wants at least 1 GiB for a container.
 SHM_FAIL, SHM_WARN = 256 << 20, 1 << 30

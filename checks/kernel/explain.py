@@ -40,7 +40,7 @@ _WITHIN = re.compile(r".(?:NVRM: Xid \(|nvidia-nvswitch\d+: SXid \()")
 _MARKS = (b"kernel: ", b"NVRM: ", b"nvidia-nvswitch", b",-;")
 _RECORD = re.compile(rb"^(?:[ \t\0]|\x1b\[[0-9;]*[mK])*\d{1,9},(\d{1,20}),\d{1,20},[^;\n]*;", re.MULTILINE)
 # Facts that only a log that is read now has, and a count that takes more than a search: see kernel.xid.
-TIMELESS = ("covers_s", "earlier_boot", "window_s", "older_events", "source", "lines_read")
+TIMELESS = ("covers_s", "earlier_boot", "window_s", "older_events", "source", "lines_read", source.OWN_SOURCE)
 # What may hide a needle: /dev/kmsg writes some letters as \x4e, journalctl and grep colour words, a crash leaves zeros.
 _HIDING = (b"\\x", b"\x1b", b"\0")
 NEEDLES = tuple(

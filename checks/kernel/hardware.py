@@ -154,7 +154,7 @@ def _lost(line: Line, named: str) -> Iterator[Event]:
     Scope.NODE,
     timeout_s=30,
     metrics=("covers_s", "records_lost", "earlier_boot", *KINDS),
-    needs=f"{source.KMSG}, journalctl, a kernel log file, or ${source.FILE_VARIABLE}",
+    needs=f"{source.KMSG}, journalctl or a kernel log file",
     closing=True,
 )
 def hardware(context: Context) -> Measurement | Skipped:

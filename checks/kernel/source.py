@@ -18,15 +18,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from checks import tool
+from checks import tool, withheld
 from checks.check import CheckError, Context, Skipped
 from checks.kernel.events import Event, Find
 from checks.kernel.lines import Line, Now, read_line, read_record
 from checks.model import Skip, Value
 
 KMSG = "/dev/kmsg"
+JOURNAL = "journalctl"
 FILES = ("/var/log/messages", "/var/log/syslog", "/var/log/kern.log")
-FILE_VARIABLE = "PRELAUNCH_KERNEL_LOG"
+FILE_VARIABLE, OWN_SOURCE = withheld.FILE_VARIABLE, withheld.OWN_SOURCE
 WINDOW_S = 86400.0
 TAIL_BYTES = 16 << 20
 BESIDE_BYTES = 2 << 20
@@ -55,7 +56,7 @@ class Unusable(Exception):
 class Log:
     """What a source told. `covers_s` says how far back it goes; `records_lost` counts gaps between its first and last
     record. Events are in their order: those of `this_boot`, or without a time, however old they are; and those of the last
-    `window_s` seconds before it.
+    `window_s` seconds before it. `own` is False where a variable put a file in place of this machine's log.
     """
 
     source: str
@@ -66,6 +67,7 @@ class Log:
     this_boot: tuple[Event, ...]
     earlier_boot: tuple[Event, ...]
     notes: tuple[str, ...]
+    own: bool = True
 
     @property
     def recent(self) -> tuple[Event, ...]:
@@ -81,6 +83,7 @@ class Log:
         """What every check of the kernel's log says of it."""
         return {
             "source": self.source,
+            OWN_SOURCE: self.own,
             "lines_read": self.lines_read,
             "window_s": self.window_s,
             "covers_s": self.covers_s,
@@ -184,14 +187,14 @@ def tells_of_loss(line: Line) -> bool:
 
 def read(context: Context, find: Find) -> Log | Skipped:
     """The kernel's log as this node can read it. Raises CheckError: a source that was asked for by name cannot be used, or
-    the ring has no end.
+    the ring has no end. A file that the environment names is read, and evidence.py says that it is not this machine's log.
     """
     now = Now(time.monotonic(), time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
     window_s = context.options.get("window_s", WINDOW_S)
     named = os.environ.get(FILE_VARIABLE, "")
     if named:
         try:
-            return read_file(Path(named), Reader(find, now, window_s), vouched=True)
+            return replace(read_file(Path(named), Reader(find, now, window_s), vouched=True), own=False)
         except Unusable as reason:
             raise CheckError(f"{reason}. Correct or unset {FILE_VARIABLE}.") from reason
     files = tuple(Path(path) for path in FILES)
@@ -260,7 +263,7 @@ def records(descriptor: int, now: Now, deadline: float) -> Iterator[Line]:
 
 def read_journal(reader: Reader, deadline_s: float) -> Log:
     """What journald kept of this boot's kernel, the newest lines. Raises Unusable."""
-    argv = ("journalctl", "-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
+    argv = (JOURNAL, "-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
     try:
         said = tool.run(argv, deadline_s)
     except tool.ToolMissing as error:

@@ -101,7 +101,7 @@ def _is_detail(event: Event) -> bool:
     Scope.NODE,
     timeout_s=30,
     metrics=("covers_s", "records_lost", "earlier_boot", *(severity.value for severity in COUNTED)),
-    needs=f"{source.KMSG}, journalctl, a kernel log file, or ${source.FILE_VARIABLE}",
+    needs=f"{source.KMSG}, journalctl or a kernel log file",
     closing=True,
 )
 def sxid(context: Context) -> Measurement | Skipped:

@@ -71,7 +71,7 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
         "incidents",
         *(need.value for need in COUNTED),
     ),
-    needs=f"{source.KMSG}, journalctl, a kernel log file, or ${source.FILE_VARIABLE}",
+    needs=f"{source.KMSG}, journalctl or a kernel log file",
     closing=True,
 )
 def xid(context: Context) -> Measurement | Skipped:

@@ -43,6 +43,8 @@ def ecc(context: Context) -> Measurement | Skipped:
     size = len(_tuple(metrics, "devices"))
     metrics["kernel_errors"] = by_device(events, size)
     metrics["kernel_log_read"] = not isinstance(log, Skipped)
+    if isinstance(log, source.Log):
+        metrics |= {"source": log.source, source.OWN_SOURCE: log.own}
     heard = (
         log.detail if isinstance(log, Skipped) else f"{log.source}: {log.lines_read} lines\n{account(events)}"
     )

@@ -284,6 +284,20 @@ def test_what_the_gate_file_leaves_out_is_a_warning_at_least(
     assert all("left out by the gate file" in finding.message for finding in verdict.findings)
 
 
+@pytest.mark.parametrize(("own", "answer"), [(True, Answer.GO), (False, Answer.CANNOT_TELL)])
+def test_a_log_that_is_not_the_machines_own_is_no_evidence(own: bool, answer: Answer) -> None:
+    """A variable put a file in its place: the finding names both, whatever the policy's line says."""
+
+    def named(row: Observation) -> Observation:
+        return replace(row, metrics={**row.metrics, "source": "/tmp/well.log", "own_source": own})
+
+    verdict = verdict_of(with_row(healthy(), "system.clock", "node-0", named))
+    said = [finding.message for finding in verdict.findings]
+
+    assert answer is verdict.answer
+    assert own or any("/tmp/well.log" in text and "PRELAUNCH_KERNEL_LOG" in text for text in said)
+
+
 def test_a_check_that_the_policy_does_not_know_is_no_pass() -> None:
     """Nothing says what it must show."""
     policy = replace(POLICY, checks={k: v for k, v in POLICY.checks.items() if k != "compute.gemm"})

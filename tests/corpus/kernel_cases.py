@@ -53,14 +53,11 @@ def told(check: Check, *messages: str) -> Observe:
 
 
 def text_of(check: Check, write: Callable[[], str]) -> Observe:
-    """The check over a named file."""
+    """The check on a node whose only kernel log is this file."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        path = tmp_path / "messages"
-        path.write_text(write(), encoding="utf-8")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(source.FILE_VARIABLE, str(path))
-            return observed(check, context(check, tmp_path))
+        (tmp_path / "messages").write_text(write(), encoding="utf-8")
+        return sources(check, None, [])(tmp_path)
 
     return observe
 

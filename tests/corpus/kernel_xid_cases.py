@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
+import pytest
+
 from checks.check import Check
+from checks.kernel import source
 from checks.kernel.hardware import hardware
 from checks.kernel.sxid import sxid
 from checks.kernel.xid import xid
 from checks.model import Level, Observation
-from tests.corpus.case import Case, Sort
+from tests.corpus.case import Case, Sort, context, observed
 from tests.corpus.kernel_cases import (
     OFF_BUS,
     SXID_FATAL,
@@ -60,7 +63,24 @@ def _old(check: Check, *messages: str) -> Observe:
     return since_two_days
 
 
+def _replaced(check: Check) -> Observe:
+    """The check where a variable of the environment names a file, in which all is well, in place of the node's log."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        path = tmp_path / "anything"
+        path.write_text(journal_form(()), encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(source.FILE_VARIABLE, str(path))
+            return observed(check, context(check, tmp_path))
+
+    return observe
+
+
 CASES = [
+    *(
+        Case(check.name, Sort.UNMEASURABLE, "another file in place of the log", _replaced(check))
+        for check in (xid, sxid, hardware)
+    ),
     *(
         Case(
             check.name,

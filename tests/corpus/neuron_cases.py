@@ -70,11 +70,9 @@ def node(
         with ExitStack() as stack:
             for module in (devices, ecc):
                 stack.enter_context(mock.patch.object(module, "ROOT", root))
-            if log:
-                stack.enter_context(mock.patch.dict("os.environ", {source.FILE_VARIABLE: str(path)}))
-            else:
-                stack.enter_context(mock.patch.object(source, "KMSG", str(tmp_path / "none")))
-                stack.enter_context(mock.patch.object(source, "FILES", ()))
+            stack.enter_context(mock.patch.object(source, "KMSG", str(tmp_path / "none")))
+            stack.enter_context(mock.patch.object(source, "FILES", (str(path),) if log else ()))
+            stack.enter_context(mock.patch.object(source, "JOURNAL", "no-such-journalctl"))
             stack.enter_context(on_path(folder, alone=not tools or not log))
             return observed(check, context(check, tmp_path, instance_type, options=options))
 

@@ -18,7 +18,7 @@ from checks.host.environment import (
     measured,
     settings,
 )
-from checks.host.settings import KNOWN, Harm, World, lint, parse_file
+from checks.host.settings import FAMILIES, KNOWN, Harm, World, lint, listed, parse_file
 from tests.sample_reports import MADE_UP
 
 WORLD = World(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
@@ -163,9 +163,14 @@ def test_the_kernels_version() -> None:
 
 def test_nothing_found_is_still_a_measurement() -> None:
     """An empty list would be none."""
-    result = measured((), (), WORLD)
+    result = measured((), (), WORLD, {})
 
-    assert result.metrics == {"settings": ("none",), "crippling": (0,), "misleading": (0,)}
+    assert result.metrics == {
+        "settings": ("none",),
+        "crippling": (0,),
+        "misleading": (0,),
+        "variables": ("none",),
+    }
     assert fault_of(environment_lint, result.metrics) == ""
     assert {harm.value for harm in Harm} < set(environment.environment_lint.metrics)
 
@@ -187,3 +192,63 @@ def test_memlock_does_not_bind_who_may_lock(
     (tmp_path / "uid_map").write_text(f"         {mapped}\n")
 
     assert expected is may_lock(tmp_path / "status", tmp_path / "uid_map")
+
+
+def test_what_is_set_is_listed_and_no_secret_is_shown() -> None:
+    """Names always; values where they are harmless."""
+    secret = "hunter2"
+    found = listed(
+        {
+            "NCCL_DEBUG": "INFO",
+            "NVIDIA_VISIBLE_DEVICES": "all",
+            "NVIDIA_API_KEY": secret,
+            "PRELAUNCH_POOL_TOKEN": secret,
+            "PRELAUNCH_NODE": "node-0",
+            "LD_PRELOAD": "/lib/x.so",
+            "HOME": "/root",
+            "CUDA_VISIBLE_DEVICES": "x" * 500,
+        }
+    )
+    evidence = measured((), (), WORLD, found).evidence
+
+    assert list(found) == [
+        "CUDA_VISIBLE_DEVICES",
+        "LD_PRELOAD",
+        "NCCL_DEBUG",
+        "NVIDIA_API_KEY",
+        "NVIDIA_VISIBLE_DEVICES",
+        "PRELAUNCH_NODE",
+        "PRELAUNCH_POOL_TOKEN",
+    ]
+    assert "NCCL_DEBUG=INFO, NVIDIA_API_KEY, NVIDIA_VISIBLE_DEVICES=all, PRELAUNCH_NODE, " in evidence
+    assert secret not in evidence
+    assert max(map(len, found.values())) < 100
+
+
+def test_every_variable_that_harms_is_listed_when_it_is_set() -> None:
+    """A finding names a variable that the report's list names as well; every family says why it is one."""
+    names = {known.name for known in KNOWN}
+
+    assert set(listed(dict.fromkeys(names, "1"))) == names
+    assert all(len(family.why.split()) > 3 for family in FAMILIES)
+    assert all(len(known.why.split()) > 3 for known in KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("value", "gpus", "found"),
+    [
+        ("all", 8, False),
+        ("0,1", 8, True),
+        ("", 8, True),
+        ("void", 8, True),
+        ("0,1,2,3,4,5,6,7", 8, False),
+        ("void", 0, False),
+    ],
+)
+def test_a_container_that_gets_fewer_gpus_than_declared(value: str, gpus: int, found: bool) -> None:
+    """NVIDIA's container runtime hides the others from every tool, NVML included."""
+    world = replace(WORLD, gpus=gpus)
+
+    assert found == any(
+        "NVIDIA_VISIBLE_DEVICES" in fault.setting for fault in lint({"NVIDIA_VISIBLE_DEVICES": value}, world)
+    )
