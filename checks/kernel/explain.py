@@ -23,7 +23,7 @@ from checks.kernel import hardware, source, sxid, xid
 from checks.kernel.events import Find
 from checks.kernel.lines import Line, Now, read_line
 from checks.kernel.shown import UPTIME_S, Shown
-from checks.kernel.text import Raw, Text, blocks, lines_with, matcher_of, of_bytes, whole_lines
+from checks.kernel.text import LINE_BYTES, Raw, Text, blocks, lines_with, matcher_of, of_bytes, whole_lines
 from checks.model import Value
 
 LOOKED_AT = 5000
@@ -31,8 +31,8 @@ EDGE_BYTES = 64 << 10
 SAMPLES = 64
 SAMPLE_BYTES = 2 << 10
 NAMED = 4
-# More than any node's log holds; what a line takes in memory bounds it.
-MOST_LINES = 100_000
+# Each takes some 50 us, so that a second is spent on them; whoever has more has seen enough to look at the machine.
+MOST_LINES = 20_000
 _DRIVER = re.compile(r"NVRM: \w|nvidia-nvswitch\d+: ")
 # A serial console mixes what two processors print at once; a finder looks at a line's beginning alone.
 _WITHIN = re.compile(r".(?:NVRM: Xid \(|nvidia-nvswitch\d+: SXid \()")
@@ -75,7 +75,7 @@ def detect(text: str) -> bool:
         _speaks(line)
         for part in (lines[:LOOKED_AT], later)
         for raw in part
-        if (line := read_line(raw, now)) is not None
+        if (line := read_line(raw[:LINE_BYTES], now)) is not None
     )
 
 
@@ -133,6 +133,7 @@ class _Explainer:
             names = ", ".join(list(self.shown.hosts)[:NAMED])
             said = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
             self._doubt("hosts", f"it holds {said}: explain each machine's by itself")
+        kept = [replace(line, record=None) for line in kept]  # their numbers have gaps by design
         parts = tuple(self._part(family, kept) for family in FAMILIES)
         covers_s = self.shown.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
@@ -208,7 +209,7 @@ class _Explainer:
 
     def _part(self, family: _Family, kept: list[Line]) -> Part:
         reader = source.Reader(family.find, self.now, math.inf)
-        reader.take(replace(line, record=None) for line in kept)  # their numbers have gaps by design
+        reader.take(kept)
         reader.lost += self.lost
         log = reader.log("text")
         measured = family.measured(log)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from checks.explain.reading import Asked, Broken, NotRecognised, Part
 from checks.kernel import explain
+from checks.kernel.lines import Line, Now, read_line
+from checks.model import Level
+from tasks.explaining import explained_text
 from tests.checks.kernel.world import RECORDINGS, XID
 
 
@@ -95,6 +100,43 @@ def test_more_faults_than_can_be_held_are_said(monkeypatch: pytest.MonkeyPatch) 
     assert any(
         "more than 10 lines may tell of faults: what follows line 11" in said for said in reading.unread
     )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [XID, "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 28", "EDAC MC0: 1 UE memory"],
+)
+def test_the_work_on_a_log_of_faults_alone_is_bounded(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as many lines are no more lines that are taken apart; what was left out is said, and nobody can tell."""
+    taken = []
+
+    def counting(raw: str, now: Now) -> Line | None:
+        taken.append(raw)
+        return read_line(raw, now)
+
+    monkeypatch.setattr(explain, "read_line", counting)
+    monkeypatch.setattr(explain, "MOST_LINES", 2000)
+    counts = []
+    for lines in (4000, 40_000):
+        taken.clear()
+        text = "[ 0.0] Linux version 6.1\n" + "".join(f"[ {at}.0] {fault}\n" for at in range(90, lines))
+        reading = explain.read(text, Asked())
+        counts.append(len(taken))
+        assert any("more than 2000 lines may tell of faults" in said for said in reading.unread)
+
+    places = (2 * explain.EDGE_BYTES + explain.SAMPLES * explain.SAMPLE_BYTES) // 20
+    assert max(counts) <= 2000 + 1 + places
+
+
+@pytest.mark.parametrize("letters", ["a", "NVRM: Xid ", "[ 1.0] "])
+def test_a_line_of_megabytes_is_explained_in_seconds(letters: str) -> None:
+    """It is recognised by its beginning, and nothing takes it apart for each of its letters."""
+    text = f"[ 0.0] Linux version 6.1\n[ 90.0] {letters * (6_000_000 // len(letters))}\n"
+    begun = time.process_time()
+    found = explained_text("-", "a long line", text.encode(), None, None, Asked())
+
+    assert found.verdict.level is not Level.PASS
+    assert time.process_time() - begun < 6
 
 
 def test_messages_that_were_dropped_count_in_a_plain_log_too() -> None:
