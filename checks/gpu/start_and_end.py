@@ -33,7 +33,7 @@ def start_and_end(context: Context) -> Measurement | Skipped:
 
     `missing`, declared minus answering, at each of `when`: start, end. `exchanged` counts UUIDs that only one of the two
     looks shows. `action_at_start` and `action_at_end` are NVML_GPU_RECOVERY_ACTION_* for each of `gpus`: 0 is nothing,
-    -1 where the driver has no such field; None where it was not read.
+    None where it was not read, as before driver 565.
     """
     earlier = context.before.get("gpus") if context.before else None
     if not isinstance(earlier, list) or not all(isinstance(row, dict) for row in earlier):

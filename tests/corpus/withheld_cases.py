@@ -191,7 +191,7 @@ def _of_nvml() -> Iterator[Case]:
     case, action = _cases(ENDS), "field:230"
     yield case(HEALTHY, "eight at both ends", ends({}))
     yield case(
-        HEALTHY, "a driver that offers no action", ends({f"*/{action}": error(3)}, {f"*/{action}": error(3)})
+        BLIND, "a driver that offers no action", ends({f"*/{action}": error(3)}, {f"*/{action}": error(3)})
     )
     yield case(FAULTY, "one is gone at the end", ends({}, {}, (8, 7)), "end is 1")
     yield case(FAULTY, "one is lost at the end", ends({}, {"5/*": error(LOST)}), "end is 1")
