@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from checks import drivers, gpu
 from checks.decode import DecodeError
+from checks.explain.reading import Asked
 from checks.facts import drivers as table
 from checks.facts.drivers import DriverTable, Reader, version_of
 from checks.facts.shipped import builtin
@@ -18,12 +20,14 @@ from checks.gpu import explain, nvml, smi
 from checks.model import Cause, Finding, Level, Observation, Value, Verdict
 from checks.policy import CheckPolicy, Policy, Rule, load
 from checks.verdict import decide
+from tasks.explaining import explained_text
 from tasks.policies import default_policy
 from tests.checks.gpu.healthy_drivers import DRIVERS, NODE, changed, observations, report_of
 from tests.corpus.gpu_machines import TYPES
 
 NOTHING = (None,) * 8
 OLD = "550.163.01"
+H100 = Path(__file__).parents[2] / "recordings" / "gpu" / "h100_healthy.xml"
 IGNORED = ("report", "facts")
 
 
@@ -220,3 +224,27 @@ def test_the_oldest_row_bounds_what_is_known() -> None:
     assert found.unknown_to((450,), "gpu.ecc", Reader.NVML)
     assert not found.unknown_to((615, 1), "gpu.fabric", Reader.NVML)
     assert not found.unknown_to(None, "gpu.fabric", Reader.NVML)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_nvidia_smis_document_of_every_branch_has_one_warning_at_most(driver: str) -> None:
+    """An H100's, constructed: the elements that came later are taken out of that of 580."""
+    later = {"channel_repair_pending": (580,), "tpc_repair_pending": (580,), "gpu_recovery_action": (565,)}
+    text = H100.read_text(encoding="utf-8").replace("580.105.08", driver)
+    for element, first in later.items():
+        if (version_of(driver) or ()) < first:
+            text, taken = re.subn(rf"\s*<{element}>[^<]*</{element}>", "", text)
+            assert taken
+    verdict = explained_text("-", "input", text.encode(), None, None, Asked()).verdict
+
+    expected = [] if driver.startswith("580") else [(Level.WARN, Cause.EVIDENCE, drivers.NVML)]
+    assert expected == said(verdict)
+
+
+@pytest.mark.parametrize("element", ["channel_repair_pending", "gpu_recovery_action"])
+def test_an_element_that_its_driver_prints_and_that_is_gone_was_cut(element: str) -> None:
+    """The same document of 580 without it."""
+    text = re.sub(rf"\s*<{element}>[^<]*</{element}>", "", H100.read_text(encoding="utf-8"))
+    verdict = explained_text("-", "input", text.encode(), None, None, Asked()).verdict
+
+    assert Level.FAIL is verdict.level
