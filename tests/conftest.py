@@ -34,6 +34,7 @@ PACKAGES = {
     "ip": "iproute2",
     "mpirun": "openmpi-bin",
     "nft": "nftables",
+    "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "stress-ng": "stress-ng",
     "tc": "iproute2",

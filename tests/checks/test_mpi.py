@@ -128,6 +128,43 @@ def test_one_host_needs_no_ssh(tmp_path: Path) -> None:
     assert ([0], 2) == (codes, len(list(tmp_path.glob("?.json"))))
 
 
+def pretended(folder: Path) -> str:
+    """A PATH on which Open MPI and OpenSSH are fakes: keys are real, nobody is connected, and mpirun ends with 5."""
+    tools = {"mpirun": "exit 5", "orted": "exit 0", "ssh": "exit 0", "sshd": "exec sleep 600"}
+    for name, script in tools.items():
+        path = folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    return f"{folder / 'bin'}:{os.environ['PATH']}"
+
+
+@pytest.mark.needs("ssh-keygen")
+def test_hosts_meet_under_the_key_that_they_were_handed(tmp_path: Path) -> None:
+    """Public keys, and mpirun's exit code, travel between them; nothing but the descriptor brings the key."""
+    path = pretended(tmp_path)
+    with hosts(tmp_path, roster(), ("true",), {0: path, 1: path}) as started:
+        codes = [process.wait(60) for process in started]
+
+    assert [5, 5] == codes
+
+
+def test_hosts_without_a_key_do_not_meet(tmp_path: Path) -> None:
+    """Started by hand, not behind a gate."""
+    (tmp_path / "roster.json").write_bytes(dump_plain(roster()))
+    counts = ("--nodes", "2", "--node-rank", "0", "--ranks-per-node", "1")
+    ended = subprocess.run(
+        (sys.executable, "-m", "checks.mpi", *counts, "--", "true"),
+        cwd=ROOT,
+        env={**os.environ, "PRELAUNCH_ROSTER": str(tmp_path / "roster.json")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    assert (2, True) == (ended.returncode, "Start this behind `python -m checks gate`" in ended.stderr)
+
+
 def test_an_image_without_the_tools_is_refused_everywhere(tmp_path: Path) -> None:
     """Before anything starts, with what to add."""
     with hosts(tmp_path, roster(), ("true",), {0: "/nowhere", 1: "/nowhere"}) as started:
