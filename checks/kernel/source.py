@@ -9,6 +9,8 @@ Unusable            a source that says nothing of the kernel
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 import time
@@ -33,6 +35,11 @@ TAIL_BYTES = 16 << 20
 BESIDE_BYTES = 2 << 20
 LINE_BYTES = 16 << 10
 JOURNAL_LINES = 3000
+# For `journalctl --grep`, since a boot's journal may be longer than that: what the lines hold that time alone does not answer.
+OPEN = (
+    "NVRM|nvidia-nvswitch|GPU reset executed|Hardware Error|EDAC|Uncorrect|BUG|Oops|Internal error|general protection"
+    "|Kernel panic|Memory failure|NEURON_HW_ERR|Linux version"
+)
 START = "Linux version "
 # The kernel gives one record a read, at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
 RECORD_BYTES = 16 << 10
@@ -205,12 +212,17 @@ def first_usable(
     kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
 ) -> Log | Skipped:
     """The log of the first source that speaks for the kernel, or why none does. A ring is read together with the log
-    files, since some tools that announce faults (SageMaker HyperPod's) write only there.
+    files, since some tools that announce faults (SageMaker HyperPod's) write only there; and, where its first records were
+    overwritten, with the journal.
     """
     refusals: list[Unusable] = []
     files = tuple(files)
     try:
-        ring = read_ring(kmsg, Reader(find, now, window_s), deadline_s)
+        reader = Reader(find, now, window_s)
+        ring = read_ring(kmsg, reader, deadline_s)
+        if reader.first_record:
+            with contextlib.suppress(Unusable):
+                ring = _joined(ring, read_journal(Reader(find, now, window_s), deadline_s / 2))
         return _with_files(ring, files, find, now)
     except Unusable as reason:
         refusals.append(reason)
@@ -262,25 +274,50 @@ def records(descriptor: int, now: Now, deadline: float) -> Iterator[Line]:
 
 
 def read_journal(reader: Reader, deadline_s: float) -> Log:
-    """What journald kept of this boot's kernel, the newest lines. Raises Unusable."""
-    argv = (JOURNAL, "-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
+    """What journald kept of this boot's kernel: the newest lines, and older ones that tell of faults. Raises Unusable.
+
+    Its stamps are those of the wall clock, which may have been wrong; that all lines are of this boot is journald's word.
+    """
+    reader.now = replace(reader.now, boot_s=math.inf)
+    deadline = time.monotonic() + deadline_s
     try:
-        said = tool.run(argv, deadline_s)
+        said = tool.run(_journal(), deadline_s)
     except tool.ToolMissing as error:
-        raise Unusable("journalctl is not installed", Skip.TOOL_MISSING) from error
+        raise Unusable(f"{JOURNAL} is not installed", Skip.TOOL_MISSING) from error
     except tool.ToolError as error:
         raise Unusable(str(error)) from error
     if not said.whole or said.code:
-        raise Unusable(f"journalctl gives no whole answer: {said.account()[:300]}")
+        raise Unusable(f"{JOURNAL} gives no whole answer: {said.account()[:300]}")
     texts = said.stdout.splitlines()
     if len(texts) >= JOURNAL_LINES:
-        reader.notes.append(f"only the journal's last {JOURNAL_LINES} lines were read")
+        texts = _with_open_faults(texts, reader, deadline - time.monotonic())
     for text in texts:
         reader.lost += missed(text)
     reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
     if not reader.tagged:
         raise Unusable(f"the journal holds no line of the kernel's: {said.stderr.strip()[:200]}")
     return reader.log("journal")
+
+
+def _journal(*more: str) -> tuple[str, ...]:
+    words = ("-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
+    return (JOURNAL, *words, *more)
+
+
+def _with_open_faults(texts: list[str], reader: Reader, deadline_s: float) -> list[str]:
+    """The newest lines, and before them the older ones of this boot that may tell of a fault which is still open."""
+    try:
+        said = tool.run(_journal(f"--grep={OPEN}", "--case-sensitive=yes"), max(deadline_s, 0.1))
+    except CheckError:
+        said = None
+    if said is None or not said.whole or said.code:
+        reader.notes.append(f"only the journal's last {JOURNAL_LINES} lines were read")
+        return texts
+    reader.notes.append(
+        f"before the journal's last {JOURNAL_LINES} lines only those that tell of faults were read"
+    )
+    newest = set(texts)
+    return [*(text for text in said.stdout.splitlines() if text not in newest), *texts]
 
 
 def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:
@@ -316,17 +353,20 @@ def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
             more = read_file(path, Reader(find, now, ring.window_s), vouched=False, most=BESIDE_BYTES)
         except Unusable:
             continue
-        ring = Log(
-            f"{ring.source}, {path}",
-            ring.window_s,
-            ring.lines_read + more.lines_read,
-            ring.covers_s,
-            ring.records_lost,
-            _by_time((*ring.this_boot, *_beyond(ring.recent, more.recent), *_beyond(ring.older, more.older))),
-            _by_time((*ring.earlier_boot, *_beyond(ring.earlier_boot, more.earlier_boot))),
-            ring.notes,
-        )
+        ring = _joined(ring, more)
     return ring
+
+
+def _joined(ring: Log, more: Log) -> Log:
+    """What another source tells beyond the ring."""
+    this_boot = (*ring.this_boot, *_beyond(ring.recent, more.recent), *_beyond(ring.older, more.older))
+    return replace(
+        ring,
+        source=f"{ring.source}, {more.source}",
+        lines_read=ring.lines_read + more.lines_read,
+        this_boot=_by_time(this_boot),
+        earlier_boot=_by_time((*ring.earlier_boot, *_beyond(ring.earlier_boot, more.earlier_boot))),
+    )
 
 
 def _by_time(events: Iterable[Event]) -> tuple[Event, ...]:

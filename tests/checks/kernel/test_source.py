@@ -192,6 +192,43 @@ def test_the_journal_stands_in_for_the_ring(tmp_path: Path) -> None:
     assert (log.source, log.lines_read, len(log.recent)) == ("journal", 2, 1)
 
 
+OLD_FAULT = f"2025-02-22T10:26:40.000001+0000 host kernel: {XID}\n"
+
+
+@pytest.mark.parametrize(
+    ("searched", "found"), [(Reply(OLD_FAULT, "--grep="), 1), (Reply(OLD_FAULT, "--grep=", code=1), 0)]
+)
+def test_an_old_fault_is_found_before_the_journals_newest_lines(
+    tmp_path: Path, searched: Reply, found: int
+) -> None:
+    """A boot's journal may be longer than what is read of it: it is searched, and where that fails it is said."""
+    install(tmp_path, "journalctl", [searched, Reply(JOURNAL * source.JOURNAL_LINES)])
+    with on_path(tmp_path):
+        log = read_journal(reader(), 5.0)
+
+    assert found == len(log.older)
+    assert ("only those that tell of faults" in log.notes[0]) == bool(found)
+    assert found or log.notes == (f"only the journal's last {source.JOURNAL_LINES} lines were read",)
+
+
+@pytest.mark.parametrize(("first", "found"), [(0, 0), (5, 1)])
+def test_what_the_ring_lost_is_read_from_the_journal(tmp_path: Path, first: int, found: int) -> None:
+    """Its first records are overwritten, and with them a fault of yesterday; a whole ring needs no journal."""
+    ring = tmp_path / "kmsg"
+    os.mkfifo(ring)
+    writer = os.open(ring, os.O_RDWR)
+    os.write(writer, f"6,{first},9000000000,-;all well\n".encode())
+    install(tmp_path, "journalctl", [Reply(OLD_FAULT + JOURNAL, "-k --boot")])
+    try:
+        log = usable(ring, [], tmp_path)
+    finally:
+        os.close(writer)
+
+    assert isinstance(log, Log)
+    assert (found, 0) == (len(log.older), len(log.recent))
+    assert log.source == (f"{ring}, journal" if found else str(ring))
+
+
 def test_messages_that_the_journal_missed_are_lost(tmp_path: Path) -> None:
     """journald writes how many of the kernel's messages it could not keep."""
     missed = "2025-02-23T16:26:00.000001+0000 host systemd-journald[88]: Missed 12 kernel messages\n"
