@@ -81,8 +81,11 @@ def detect(text: str) -> bool:
 
 def read(text: str, asked: Asked) -> Reading:
     """What the text tells. Raises NotRecognised, and Broken where the kernel says nothing."""
-    whole = of_bytes(text.encode("utf-8", "surrogateescape"))
-    return _Explainer(whole, _now()).read(lines_with(whole, matcher_of(NEEDLES)))
+    data = text.encode("utf-8", "surrogateescape")
+    whole = of_bytes(data)
+    explainer = _Explainer(whole, _now())
+    explainer.doubt_length(data)
+    return explainer.read(lines_with(whole, matcher_of(NEEDLES)))
 
 
 def read_large(text: Text, found: Iterable[Raw]) -> tuple[Reading, bytes]:
@@ -145,6 +148,13 @@ class _Explainer:
             left_out=left_out,
         )
 
+    def doubt_length(self, data: bytes) -> None:
+        """A line that is longer than any of the kernel's was made of several, or is none: its form tells nothing."""
+        lengths = map(len, data.split(b"\n"))
+        number = next((number for number, length in enumerate(lengths, 1) if length > LINE_BYTES), None)
+        if number is not None:
+            self._doubt("long", _too_long(number))
+
     def _put_in_order(self, kept: list[Line]) -> tuple[str, ...]:
         """Turns a text round that begins with its newest line, and drops the starts of the kernel that answer nothing, because
         the text's own order is in doubt. Returns what that leaves unknown.
@@ -179,9 +189,7 @@ class _Explainer:
         if b"\0" in raw.data:
             self._doubt("zero", f"line {raw.number} holds a zero byte: what stood there is lost")
         if not raw.whole and lines:
-            self._doubt(
-                "long", f"line {raw.number} is longer than any of the kernel's: it was not read to its end"
-            )
+            self._doubt("long", _too_long(raw.number))
         if any(_WITHIN.search(line.message) for line in lines):
             said = "an Xid within it, as where two lines ran into each other: it is not counted"
             self._doubt("within", f"line {raw.number} holds {said}")
@@ -256,6 +264,10 @@ def _gaps(text: Text) -> int:
                 following = number + 1
         last = numbers[-1]
     return lost
+
+
+def _too_long(number: int) -> str:
+    return f"line {number} is longer than any of the kernel's: it was not read to its end"
 
 
 def _starts(line: Line) -> bool:

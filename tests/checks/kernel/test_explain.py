@@ -87,9 +87,10 @@ def test_zeros_in_a_log_hide_no_fault() -> None:
 
 def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
     """What stands beyond its first 64 KiB was not looked at."""
-    reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000} I/O\n", Asked())
+    for said in (" I/O", ""):
+        reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", Asked())
 
-    assert ["line 2 is longer than any of the kernel's: it was not read to its end"] == list(reading.unread)
+        assert "line 2 is longer than any of the kernel's: it was not read to its end" in reading.unread
 
 
 def test_more_faults_than_can_be_held_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
