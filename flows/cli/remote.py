@@ -133,7 +133,8 @@ def _write_files(
 def _after(document: Mapping[str, object]) -> list[str]:
     """What comes below the verdict: decision, training, report."""
     training = document.get("training")
-    lines = [f"Decision: {document.get('decision')}"] if document.get("decision") else []
+    decision = str(document.get("decision") or "").replace("_", " ")
+    lines = [f"Decision: {decision}"] if decision else []
     if isinstance(training, Mapping) and training.get("job_id"):
         lines.append(f"Training: {training['job_id']} {training.get('state')}")
     if document.get("html"):
