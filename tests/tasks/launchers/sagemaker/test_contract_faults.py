@@ -227,7 +227,10 @@ def test_a_lost_answer_starts_one_job(scene: Scene, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         made = SageMakerLauncher(scene.options, LIMITS)
         plan = made.plan(job)
-        proxy.faults = ["ok"] * (1 + len(plan.uploads)) + ["lost"]
+        before = 2 + len(
+            plan.uploads
+        )  # the look for a job of this name, the key of its exchange, and the uploads
+        proxy.faults = ["ok"] * before + ["lost"]
         handle = made.submit(plan)
         monkeypatch.undo()
     status = until_final(scene.launcher(), job.name, SECONDS)
