@@ -59,7 +59,7 @@ def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
     argv = leashed(torchrun(station, ("-m", "checks.ranks", *_arguments(station))))
-    environment = {**os.environ, **interface_environment(station.roster.interface), **RESOLVER}
+    environment = {**os.environ, **rank_environment(station.roster.interface)}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
@@ -71,6 +71,11 @@ def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):  # state D is not waited for
             child.wait(min(AFTER_END_S, station.deadline.end_s or AFTER_END_S))
         output.text(0.5)
+
+
+def rank_environment(interface: str) -> dict[str, str]:
+    """What the gate's own ranks get, and the training does not: a resolver that is silent costs them a second."""
+    return {**interface_environment(interface), **RESOLVER}
 
 
 def interface_environment(interface: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ from tasks.outcome import Decision, Ending, Judged, Outcome, refusal
 from tasks.page import note, page, wanted
 from tasks.paging import title_of
 from tasks.placing import PoolLost, kept_so_far
-from tasks.progress import tell_end
+from tasks.progress import Progress, tell, tell_end
 from tasks.publish import Published
 from tasks.question import Answer as PersonsAnswer
 from tasks.question import Via
@@ -177,6 +177,8 @@ def broken(session: Session, error: Exception) -> Outcome:
 
 async def end(session: Session, outcome: Outcome) -> State[Any]:
     """Release what is kept, page whoever has to hear, keep the outcome, tell the command line, and name the state."""
+    if outcome.report is None:  # what was published has been told
+        tell(Progress("verdict", outcome.reason))
     await to_end(session.release)
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)

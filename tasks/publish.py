@@ -21,6 +21,7 @@ from tasks.entering import enter, keep_record
 from tasks.kept import verdict_key
 from tasks.outcome import Judged
 from tasks.pastgates import This, past_of
+from tasks.progress import Progress, tell
 from tasks.render.beside import Beside
 from tasks.render.clean import one_line
 from tasks.render.document import verdict_json
@@ -98,6 +99,9 @@ def store(session: Session, judged: Judged) -> Kept:
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
+    tell(
+        Progress("verdict", headline(judged.verdict, name))
+    )  # what follows is for people, and takes its time
     record = keep_record(session, judged)
     shown = replace(judged.beside, past=_past(session, judged))
     page = html(judged.report, judged.verdict, name, shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import math
 import shutil
@@ -264,7 +263,6 @@ def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) 
     require_names((request.gate_file,))
     require_own_places(request.advanced)
     setting = open_setting(request)
-    setting = dataclasses.replace(setting, store=PatientStore(setting.store))
     setting.store.probe()
     if (back := _come_back(setting, request, flow_run_id)) is not None:
         return Session(setting, Keeper(setting.store, back), request.launch)

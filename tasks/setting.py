@@ -36,6 +36,7 @@ from tasks.request import GateRequest
 from tasks.store.base import Store, StoreError
 from tasks.store.index import FILE, Index, IndexFailed
 from tasks.store.opening import absolute, is_remote, open_store
+from tasks.store.patient import PatientStore
 from tasks.topologies import topology_of
 
 WORK = ".prelaunch"
@@ -161,7 +162,7 @@ def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, In
     try:
         address = absolute(override or gate.store.path)
         local = Path(gate.store.work or (WORK if is_remote(address) else address)).expanduser().absolute()
-        store = open_store(address)
+        store = PatientStore(open_store(address))
     except StoreError as error:
         where = ("store", "") if override else (file, "store.path")
         raise GateFileError(*where, str(error).rstrip(".")) from error

@@ -18,6 +18,7 @@ from checks import report as reports
 from checks.alone import EXIT_CODES
 from checks.authentication import Op
 from checks.bundle import Bundle
+from checks.deadline import ANSWER_S
 from checks.exchange import ExchangeError, ask
 from checks.exchangekey import Access
 from checks.facts.shipped import builtin
@@ -77,7 +78,7 @@ class Settlement:
 
     def __init__(self, attempt: Attempt, whole: Callable[[], None] = lambda: None) -> None:
         self._attempt, self._whole = attempt, whole
-        self._begun = now()
+        self._begun, self._begun_at = now(), time.monotonic()
         self._ended = threading.Event()
         self._hurry = threading.Event()
         self._last_words = ""
@@ -126,7 +127,10 @@ class Settlement:
 
     @property
     def _patience_s(self) -> float:
-        return self._attempt.bundle.network_s + self._attempt.bundle.stage_s
+        """How long the others are waited for: no longer than the checks' deadline, and the time to start them, leave."""
+        bundle = self._attempt.bundle
+        left_s = self._begun_at + bundle.deadline_s + ANSWER_S - time.monotonic()
+        return min(bundle.network_s + bundle.stage_s, max(left_s, LINGER_S))
 
     def _deliver(self, note: str) -> None:
         attempt = self._attempt

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from checks import bundle as bundles
 from checks import exchangekey
 from checks.bundle import Bundle
+from checks.deadline import ANSWER_S
 from checks.decode import DecodeError
 from checks.journal import write_whole
 from container.agent import hostengine, pool, start, supervise
@@ -23,6 +24,7 @@ from container.agent.start import Scene
 
 EXIT_NO_GO, EXIT_REJECTED, EXIT_CANNOT_TELL = 1, 2, 3
 EXIT_NOT_FOUND = 127  # as a shell says it
+START_S = 10.0  # Python starts within them on a busy host; the checks' own clock begins then
 SETTLE_S = 15.0  # how long reports may take to come together after a signal, of SageMaker's 120 s
 
 
@@ -68,7 +70,8 @@ def check(scene: Scene, attempt: Attempt, bundle: Bundle, whole: Callable[[], No
     answers = Answers(source, scene.gate_id, attempt.folder, attempt.node)
     try:
         patience_s = scene.settings.patience_s
-        code = supervise.run(start.arguments(scene), environment, signals, patience_s, scene.scratch)
+        overdue = _overdue(attempt, time.monotonic() + bundle.deadline_s + ANSWER_S + START_S)
+        code = supervise.run(start.arguments(scene), environment, signals, patience_s, scene.scratch, overdue)
     except OSError as error:
         settlement.finish(f"its checks could not be started: {error}")
         return Ended(EXIT_CANNOT_TELL, f"cannot_tell: the checks could not be started: {error}")
@@ -88,6 +91,13 @@ def check(scene: Scene, attempt: Attempt, bundle: Bundle, whole: Callable[[], No
     rejected = code == EXIT_REJECTED
     worst = EXIT_REJECTED if rejected else EXIT_NO_GO if answer.code == EXIT_NO_GO else EXIT_CANNOT_TELL
     return Ended(worst, f"the checks ended with exit code {code}; {answer.said}")
+
+
+def _overdue(attempt: Attempt, answer_by: float) -> Callable[[], bool]:
+    """Whether the checks stand still: their deadline is long over, and there is neither a verdict nor a command that runs."""
+    node, folder = attempt.node, attempt.folder
+    answers = (folder / "verdicts" / f"{node}.json", folder / "started" / node, folder / "failure" / node)
+    return lambda: time.monotonic() > answer_by and not any(path.exists() for path in answers)
 
 
 def _pool_token(scene: Scene) -> str:

@@ -88,7 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _run(arguments, setting, held.lease.gate_id)
     finally:
-        leases.release(setting.store, held)  # only if no flow has taken it over
+        try:
+            leases.release(setting.store, held)  # only if no flow has taken it over
+        except StoreError as error:
+            write_stderr(f"prelaunch: the lease could not be given back, it expires by itself: {error}")
 
 
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:

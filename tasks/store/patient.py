@@ -15,6 +15,8 @@ from checks.deadline import limited
 from tasks.store.base import Store, StoreUnreachable
 
 R = TypeVar("R")
+_hung: dict[str, int] = {}  # by place: how many calls of this process still wait for that store
+_lock = threading.Lock()
 LIMIT_S = 120.0  # longer than the deadlines of the stores themselves
 LEAST_S, HUNG_S = 1.0, 0.2
 
@@ -25,8 +27,7 @@ class PatientStore:
     def __init__(self, store: Store, limit_s: float = LIMIT_S) -> None:
         self.store, self.limit_s = store, limit_s
         self.answer_by: float | None = None
-        self._hung = 0
-        self._lock = threading.Lock()
+        self._key = store.place("store")
 
     def place(self, key: str) -> str:
         return self.store.place(key)
@@ -62,23 +63,23 @@ class PatientStore:
             try:
                 return call()
             finally:
-                with self._lock:
+                with _lock:
                     ended.set()
-                    self._hung -= late[0]
+                    _hung[self._key] = _hung.get(self._key, 0) - late[0]
 
         late = [0]
         try:
             return limited(seconds, counted)
         except TimeoutError as error:
-            with self._lock:
+            with _lock:
                 if not ended.is_set():
                     late[0] = 1
-                    self._hung += 1
+                    _hung[self._key] = _hung.get(self._key, 0) + 1
             said = f"the store does not answer: {what} within {seconds:.1f} s. Look whether its mount or service hangs."
             raise StoreUnreachable(said) from error
 
     def _patience_s(self) -> float:
-        if self._hung:
+        if _hung.get(self._key):
             return HUNG_S
         if self.answer_by is None:
             return self.limit_s

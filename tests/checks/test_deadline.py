@@ -18,6 +18,7 @@ from checks.facts.shipped import builtin
 from checks.model import Declared, Observation, Outcome, Profile, Scope
 from checks.probe import errored
 from checks.profiles import DEADLINE_S, options
+from checks.rankstage import interface_environment, rank_environment
 from tasks.gatefile import Checks
 from tests.sample_reports import toy_check
 
@@ -142,3 +143,9 @@ def test_bundles_that_say_no_deadline_are_still_read() -> None:
     old = bundles.dump(made).replace(b'"deadline_s":120.0,', b"")
 
     assert (120.0, 86400.0) == (made.deadline_s, bundles.load(old).deadline_s)
+
+
+def test_a_silent_resolver_costs_the_gate_s_own_ranks_a_second() -> None:
+    """And what a training is started with is the user's."""
+    assert "timeout:1 attempts:1" == rank_environment("eth0")["RES_OPTIONS"]
+    assert rank_environment("eth0").keys() - {"RES_OPTIONS"} == interface_environment("eth0").keys()

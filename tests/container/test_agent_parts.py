@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,3 +123,20 @@ def test_a_mirror_that_cannot_write_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     assert "a: " in Mirror(tmp_path / "source", str(tmp_path / "file" / "x")).close(10.0)
+
+
+def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
+    """A runner that was stopped answers no signal, and nobody asked for its end: its agent does, once it is late."""
+    code = (
+        "import os, time\n"
+        "from container.agent import supervise\n"
+        "from container.agent.signals import Signals\n"
+        "begun = time.monotonic()\n"
+        "late = lambda: time.monotonic() - begun > 0.5\n"
+        "stopped = ('sh', '-c', 'kill -STOP $$; sleep 60')\n"
+        "print(supervise.run(stopped, os.environ, Signals(), 30.0, overdue=late), time.monotonic() - begun < 20)\n"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root, timeout=60)
+
+    assert "137 True\n" == done.stdout, done.stderr

@@ -194,7 +194,7 @@ def resolved(answers: Answers, members: Sequence[Member] = MEMBERS, hangs: str =
 
     def told(name: str) -> list[str]:
         if name == hangs:
-            threading.Event().wait(1.0)
+            threading.Event().wait(1.2)
         answer = answers.get(name, socket.EAI_NONAME)
         if isinstance(answer, int):
             raise socket.gaierror(answer, "as told")
@@ -220,6 +220,13 @@ def _names(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
 SHARED = (MEMBERS[0], replace(MEMBERS[1], address="10.0.0.11"))
 NAMES = [
     _names(HEALTHY, "both ways", resolved(GOOD)),
+    _names(
+        FAULTY,
+        "torch's own question about an address is not answered",
+        resolved(GOOD, hangs="::ffff:10.0.0.12"),
+        level=WARN,
+        names="mapped_s",
+    ),
     _names(HEALTHY, "addresses without names", resolved({k: v for k, v in GOOD.items() if k[0] == "a"})),
     _names(
         FAULTY,
