@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""The product with a few of its checks: `few_checks.py -m checks run ...` on a node, `few_checks.py gate ...` for the command.
+
+The catalogue is a part of the real one, so that a gate of several hosts costs seconds. What stands in for something else: of
+the ranks there is one a node, started without torchrun, in whose place of torch there is nothing; its one check adds numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+
+from checks.check import Context, Measurement, check
+from checks.model import Scope
+
+NAMES = (
+    "system.identity",
+    "system.resources",
+    "mounts.responsive",
+    "network.names",
+    "network.reachability",
+    "network.pairs",
+    "network.mtu",
+    "network.counters",
+)
+ADDS = "tests.survival.few_checks:adds"
+
+
+@check("site.adds", Scope.RANK, timeout_s=10, metrics=("total",))
+def adds(context: Context) -> Measurement:
+    """Adds numbers."""
+    return Measurement({"total": sum(range(100))})
+
+
+def choose() -> None:
+    """From here on the catalogue of this process is the small one, and its ranks do without torchrun."""
+    from checks import catalog, rankstage
+
+    catalog.CATALOG = tuple(check for check in catalog.CATALOG if check.name in NAMES)
+    rankstage.torchrun = lambda station, command: (
+        sys.executable, __file__, "rank", str(station.node_rank), str(station.bundle.declared.nodes), *command[2:]
+    )  # fmt: skip
+
+
+def rank(node_rank: str, ranks: str, arguments: list[str]) -> int:
+    """The one rank of a node."""
+    choose()
+    from checks import ranks as module
+
+    os.environ.update(RANK=node_rank, LOCAL_RANK="0", WORLD_SIZE=ranks)
+    sys.modules["torch"] = sys.modules["torch.distributed"] = ModuleType("nothing")
+    return module.main(arguments)
+
+
+def main() -> int:
+    """A node's `-m checks run`, the gate's command, or the real interpreter for everything else."""
+    if sys.argv[1:4] == ["-m", "checks", "run"]:
+        choose()
+        from checks.commands import main as node
+
+        return node(sys.argv[3:])
+    if sys.argv[1:2] == ["rank"]:
+        return rank(sys.argv[2], sys.argv[3], sys.argv[4:])
+    if sys.argv[1:2] == ["gate"]:
+        choose()
+        from flows.cli.main import main as command
+
+        return command(sys.argv[1:])
+    return os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

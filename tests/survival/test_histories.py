@@ -1,0 +1,82 @@
+"""Whatever happens to nodes, links, disks, mounts, the store or the engine: an answer in time, no wrong GO, and nothing is left.
+
+`python -m tests.survival.histories SEED` plays one history again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.prefect_backend import prefect_backend, template_dir
+from tests.survival.faulty_network import needs_root
+from tests.survival.histories import Fault, History, Kind, Played, history, play
+
+__all__ = ["prefect_backend", "template_dir"]
+pytestmark = [
+    needs_root,
+    pytest.mark.root,
+    pytest.mark.alone,
+    pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse: no mount can be made to hang"),
+    pytest.mark.needs("unshare", "nsenter", "ip", "tc", "mount"),
+    pytest.mark.usefixtures("prefect_backend"),
+]
+BESIDE = 3
+FIRST, MANY = range(10), range(1000, 1200)
+
+
+def played(seeds: Iterable[int]) -> list[Played]:
+    """Each with its seed and what came of it in the output; no namespace is left."""
+    before = _namespaces()
+    environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
+    with ThreadPoolExecutor(BESIDE) as pool:
+        found = list(pool.map(lambda seed: play(history(seed), environment), seeds))
+    for one in found:
+        print(one, *one.faults(), sep="\n    ")
+    assert _namespaces() <= before
+    return found
+
+
+def _namespaces() -> set[str]:
+    """Those of histories: other tests may make and remove their own meanwhile."""
+    folder = Path("/run/netns")
+    return (
+        {path.name for path in folder.iterdir() if path.name.startswith("plt")} if folder.is_dir() else set()
+    )
+
+
+def wrong(found: Iterable[Played]) -> dict[str, list[str]]:
+    """What is wrong with each, and what the command said of it."""
+    return {str(one): [*faults, *one.lines[-12:]] for one in found if (faults := list(one.faults()))}
+
+
+def test_a_gate_to_which_nothing_happens_goes() -> None:
+    """Else no GO would ever be wrong. Its deadline is one that a busy machine can keep."""
+    environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
+    one = play(History(-1, 2, (Fault(Kind.NOTHING, 0, 0.0),)), environment, deadline_s=60.0)
+    print(one)
+
+    assert (0, []) == (one.code, list(one.faults())), one.lines
+
+
+@pytest.mark.timeout(300)
+def test_ten_histories() -> None:
+    """One of each of the first kinds of faults, over 2 to 4 hosts."""
+    assert {} == wrong(played(FIRST))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_two_hundred_histories() -> None:
+    """Every kind at least fourteen times, alone and beside another one."""
+    assert {} == wrong(played(MANY))
+
+
+def test_a_history_follows_from_its_seed() -> None:
+    """What was printed can be played again."""
+    assert [history(seed) for seed in MANY] == [history(seed) for seed in MANY]
+    assert set(Kind) == {fault.kind for seed in MANY for fault in history(seed).faults}
