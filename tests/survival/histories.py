@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -22,15 +21,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
 from checks.deadline import ANSWER_S
 from tests.survival import few_checks, hung_mount
+from tests.survival.faults import DEADLINE_S, Fault, History, Kind, history
 from tests.survival.faulty_network import cut, network, shape
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 10.0
 BUSY_S = 5.0  # this machine plays up to four hosts, the gate and a server on two CPUs, for several histories at a time
 END_S = 45.0  # after the verdict: jobs are ended, the lease is given back
 SETTLE_S = 5.0
@@ -38,63 +36,6 @@ SABOTAGE = "prelaunch_sabotage:hangs"
 MARK = "TEST_HISTORY_OF_FAULTS"  # the launcher hands no PRELAUNCH_ variable of its own to the nodes
 SHIPPED = ROOT / "checks" / "policies" / "local.json"
 MUTE = "import socket, time; s = socket.socket(2, 2); s.bind(('0.0.0.0', 53)); print('ready', flush=True); time.sleep(600)"
-
-
-class Kind(Enum):
-    """What happens to whom."""
-
-    NOTHING = "nothing happens"
-    KILL = "a node's runner is killed"
-    STOP = "a node's runner is stopped"
-    STOP_ALL = "every process of a node is stopped"
-    CUT = "a host's cable is pulled"
-    SLOW = "a host's link is held to 1 Mbit/s"
-    FULL_DISK = "the disk that the jobs write to is full"
-    RESOLVER = "a host's resolver is silent"
-    HUNG_STORE = "the gate's store does not answer"
-    HUNG_MOUNT = "a mount of a node does not answer"
-    HUNG_SCRATCH = (
-        "the folder that a node's checks write to does not answer, and SIGKILL does not end who asks"
-    )
-    STUBBORN = "a check of every node hangs and ignores SIGTERM"
-    STOP_ENGINE = "the engine's own process is stopped"
-    KILL_ENGINE = "the engine's own processes are killed"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """`after_s` counts from the first report that a node has begun."""
-
-    kind: Kind
-    node: int
-    after_s: float
-
-
-@dataclass(frozen=True)
-class History:
-    """What is played: it follows from the seed alone."""
-
-    seed: int
-    nodes: int
-    faults: tuple[Fault, ...]
-
-    def __str__(self) -> str:
-        said = "; ".join(f"node-{f.node} after {f.after_s:.1f} s: {f.kind.value}" for f in self.faults)
-        return f"seed {self.seed}, {self.nodes} nodes: {said}"
-
-
-def history(seed: int) -> History:
-    """One or two faults; each kind comes once in every run of seeds that is as long as there are kinds."""
-    chance = random.Random(seed)
-    kinds, nodes = list(Kind), chance.choice((2, 2, 3, 4))
-    chosen = [kinds[seed % len(kinds)]]
-    if chance.random() < 0.3:
-        chosen.append(chance.choice(kinds))
-    faults = tuple(
-        Fault(kind, chance.randrange(nodes), chance.choice((0.0, chance.uniform(0, 0.6 * DEADLINE_S))))
-        for kind in chosen
-    )
-    return History(seed, nodes, faults)
 
 
 @dataclass
