@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks.deadline import ANSWER_S
-from tests.survival import few_checks, hung_mount
+from tests.survival import few_checks, hung_mount, proc
 from tests.survival.faults import DEADLINE_S, Fault, History, Kind, history
 from tests.survival.faulty_network import cut, network, shape
 
@@ -154,10 +154,10 @@ class Stage:
         until = time.monotonic() + SETTLE_S
         while (left := self._processes()) and time.monotonic() < until:
             time.sleep(0.1)
-        self.played.left += [f"process {pid}: {_command(pid)}" for pid in left]
+        self.played.left += [f"process {pid}: {proc.command(pid)}" for pid in left]
         self.played.left += [f"mount {line}" for line in _mounts() if str(self.folder) in line]
         for pid in left:
-            _signal(pid, signal.SIGKILL)
+            proc.send(pid, signal.SIGKILL)
 
     def _gate(self) -> Path:
         policy = json.loads(SHIPPED.read_text())
@@ -248,9 +248,9 @@ work = "{self.folder}/work"
         done: dict[Kind, Callable[[], object]] = {
             Kind.NOTHING: lambda: None,
             Kind.STUBBORN: lambda: None,
-            Kind.KILL: lambda: _signal(self._runner(node), signal.SIGKILL),
-            Kind.STOP: lambda: _signal(self._runner(node), signal.SIGSTOP),
-            Kind.STOP_ALL: lambda: [_signal(pid, signal.SIGSTOP) for pid in self._of_node(node)],
+            Kind.KILL: lambda: proc.send(self._runner(node), signal.SIGKILL),
+            Kind.STOP: lambda: proc.send(self._runner(node), signal.SIGSTOP),
+            Kind.STOP_ALL: lambda: [proc.send(pid, signal.SIGSTOP) for pid in self._of_node(node)],
             Kind.CUT: lambda: cut(self.network, fault.node),
             Kind.SLOW: lambda: shape(self.network, fault.node, "1mbit"),
             Kind.FULL_DISK: self._fill,
@@ -258,8 +258,8 @@ work = "{self.folder}/work"
             Kind.HUNG_STORE: lambda: self._hang(self.gate.pid, self.folder / "store"),
             Kind.HUNG_MOUNT: lambda: self._hang(self._runner(node), self._own(node)),
             Kind.HUNG_SCRATCH: lambda: self._hang(self._runner(node), self._scratch(node), "deaf"),
-            Kind.STOP_ENGINE: lambda: _signal(self._keepers()[1], signal.SIGSTOP),
-            Kind.KILL_ENGINE: lambda: [_signal(pid, signal.SIGKILL) for pid in self._keepers()],
+            Kind.STOP_ENGINE: lambda: proc.send(self._keepers()[1], signal.SIGSTOP),
+            Kind.KILL_ENGINE: lambda: [proc.send(pid, signal.SIGKILL) for pid in self._keepers()],
         }
         done[fault.kind]()
         seen = self._measured(node)
@@ -352,51 +352,20 @@ work = "{self.folder}/work"
 
     def _runner(self, node: str) -> int:
         """The process that runs the node's checks: the first of its session."""
-        [found] = (pid for pid in self._of_node(node) if os.getsid(pid) == pid and b"run" in _words(pid))
+        [found] = (pid for pid in self._of_node(node) if os.getsid(pid) == pid and b"run" in proc.words(pid))
         return found
 
     def _of_node(self, node: str) -> list[int]:
         wanted = {f"{MARK}={self.mark}".encode(), f"PRELAUNCH_NODE={node}".encode()}
-        return [pid for pid in _pids() if wanted <= set(_environment(pid))]
+        return [pid for pid in proc.pids() if wanted <= set(proc.environment(pid))]
 
     def _processes(self) -> list[int]:
         mark = f"{MARK}={self.mark}".encode()
-        return [pid for pid in _pids() if mark in _environment(pid)]
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _words(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _command(pid: int) -> str:
-    return b" ".join(_words(pid)).decode("utf-8", "replace")[:200]
+        return [pid for pid in proc.pids() if mark in proc.environment(pid)]
 
 
 def _mounts() -> list[str]:
     return Path("/proc/self/mounts").read_text().splitlines()
-
-
-def _signal(pid: int, number: signal.Signals) -> bool:
-    """Whether there was such a process."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _seconds(value: float | None) -> str:
