@@ -81,9 +81,9 @@ def _policy(on_warn: str) -> str:
 
 def _line(check: Check) -> str:
     name = check.name
-    # A comparison that needs more peers than there are holds nothing, whatever was measured.
-    bounds = 'over = "peers", warn_below = 0.5, min_peers = 1000'
-    rules = f'rules = [{{ metric = "{check.metrics[0]}", {bounds}, source = "a test" }}]\n'
+    # Of two hosts each lists the other: its peers are no value that all share.
+    metric = next(metric for metric in check.metrics if metric != "peers")
+    rules = f'rules = [{{ metric = "{metric}", over = "cluster", same = true, source = "a test" }}]\n'
     if name == "collective.all_reduce":
         bounds = "warn_above = 0.5, fail_above = 1.5"
         rules = f'rules = [{{ metric = "wrong_elements", {bounds}, source = "a test" }}]\n'
