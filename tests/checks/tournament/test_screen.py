@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from checks.tournament import screen
+import pytest
+
+from checks.tournament import screen, stages
 from checks.tournament.duel import Sizes
 from checks.tournament.record import Trial, metrics, table
 from checks.tournament.segments import resent
@@ -185,3 +188,23 @@ def test_the_row_has_an_entry_a_test_and_the_account_names_the_worst_first() -> 
     assert (row["peers"], row["bandwidth_gbps"]) == ((1, 2, 3), (9.0, 1.0, None))
     assert [line.split(":")[0].split()[-1] for line in table(0, made, []).splitlines()[2:]] == ["3", "2", "1"]
     assert "retransmits" not in metrics(made, 3, 0, with_retransmits=False)
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "stages_played"), [((0,), 1), ((5, 0), 2), ((5, 2, 1), 3), ((5, 5), 2), ((5, 6), 2)]
+)
+def test_doubt_is_measured_again_while_it_shrinks(
+    monkeypatch: pytest.MonkeyPatch, doubtful: tuple[int, ...], stages_played: int
+) -> None:
+    """A pair that chance slowed twice is looked at once more; a fabric that is bad as a whole is not, for ever."""
+    played: list[str] = []
+
+    def stage(player: object, name: str, choose: object, times: int) -> int:
+        played.append(name)
+        return doubtful[len(played) - 1]
+
+    monkeypatch.setattr(stages, "_stage", stage)
+    player: Any = None
+
+    assert doubtful[0] == stages.confirm(player, 2, 3, screen.Bounds(0.7, 0.0, 0.0))
+    assert stages_played == len(played) == len({*played})
