@@ -105,8 +105,9 @@ class Rule:
     measurement of a collective is known it is held to a floor, and that is a WARN ("no baseline") unless `accept_floor`.
     `uniform` demands that all elements of an array are alike. `fact` names a column of the instance table that each
     value must reach (within the fraction `tolerance`): less is the rule's level, more is a WARN about the
-    declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE. `each` names an array of texts
-    that label the elements ("GPU 3"). `min_version` is the oldest driver that will do ("570", "550.163.01"), compared
+    declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE, unless `accept_unknown`.
+    `each` names an array of texts that label the elements ("GPU 3").
+    `min_version` is the oldest driver that will do ("570", "550.163.01"), compared
     number by number; what is no version is not measured. `needs_cpu`: the value is a speed or a time of something that the
     host's CPU takes part in, so that what is slow is measured again, and is no proof while other work used the CPU
     (checks/busy.py). `action` is what its finding calls for; without one the cause tells
@@ -130,6 +131,7 @@ class Rule:
     expect: Expect | None = None
     at: str = ""
     accept_floor: bool = False
+    accept_unknown: bool = False
     needs_cpu: bool = False
     deviations: Annotated[float, Range(0, 100)] = 0.0
     min_peers: Annotated[int, Range(2, 1_000_000)] = 4
@@ -286,6 +288,8 @@ def _require_comparison(rule: Rule, bounded: bool, path: str) -> None:
         raise DecodeError('"expect" and over = "expected" belong together', f"{path}.expect")
     if rule.at and rule.over is not Over.EXPECTED:
         raise DecodeError('"at" is read with over = "expected" alone', f"{path}.at")
+    if rule.accept_unknown and not rule.fact:
+        raise DecodeError('"accept_unknown" is read with "fact" alone', f"{path}.accept_unknown")
     if rule.accept_floor and rule.expect is not Expect.COLLECTIVE:
         raise DecodeError('"accept_floor" is read with expect = "collective" alone', f"{path}.accept_floor")
     if rule.deviations and rule.over is not Over.FLEET:

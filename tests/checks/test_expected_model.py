@@ -269,4 +269,4 @@ def test_transfers_leave_room_for_a_shared_uplink() -> None:
     host = expected_transfer(FACTS, "A100-SXM4-40GB", "h2d")
 
     assert host is not None and host.low < host.value / 2
-    assert expected_transfer(FACTS, "A10G", "h2d") is None
+    assert expected_transfer(FACTS, "L4", "h2d") is None

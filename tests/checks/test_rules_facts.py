@@ -49,6 +49,14 @@ def test_a_fact_that_the_table_lacks_is_said() -> None:
         assert (finding.level.value, finding.cause) == ("WARN", Cause.EVIDENCE)
 
 
+def test_a_policy_may_accept_that_the_table_lacks_a_fact() -> None:
+    """Only of a type that the table has: without one nothing was compared."""
+    rule = Rule("m", "table", fact="pcie_width", accept_unknown=True)
+
+    assert [] == _found(rule, (16, 16, 16), Known(H100))
+    assert ["WARN"] == [finding.level.value for finding in _found(rule, (16, 16, 16), Known())]
+
+
 def test_a_tolerance_is_a_fraction_of_the_fact() -> None:
     """Within three percent on either side is the same memory."""
     rule = Rule("m", "table", fact="gpu_memory_mib", tolerance=0.03)

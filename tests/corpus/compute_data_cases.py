@@ -273,7 +273,7 @@ TRANSFER = [
         transfer.transfer, "faster than PCIe", all_links(80.0, 390.0), "the benchmark is wrong",
         instance_type=P5, cause=Cause.EVIDENCE,
     ),
-    blind(transfer.transfer, "nothing is known of the model", all_links(12.0, 20.0), instance_type="g5.48xlarge"),
+    blind(transfer.transfer, "nothing is known of the model", all_links(12.0, 20.0), instance_type="g6.48xlarge"),
     faulty(
         transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"rank-2 GPU 6: p2p_gbps is 0.3077 {PEER}",
         instance_type=P5,
