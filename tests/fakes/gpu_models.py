@@ -21,6 +21,15 @@ MODELS: dict[str, dict[str, Any]] = {
         "generation": 4, "width": 16, "sm": 1410, "watts": 400, "max_c": 85, "remap": True, "mig": True,
         "hbm": True, "sram": True, "nvlink": 3,
     },
+    "H200": {
+        "name": "NVIDIA H200", "vbios": "96.00.CE.00.01", "total": 143771, "reserved": 626, "links": 18,
+        "generation": 5, "width": 16, "sm": 1980, "watts": 700, "margin": 43, "remap": True, "mig": True,
+        "repair": True, "fabric": 3, "mask": 0, "summary": 0, "hbm": True, "sram": True, "nvlink": 4,
+    },
+    "A10G": {
+        "name": "NVIDIA A10G", "vbios": "94.02.75.00.01", "total": 23028, "reserved": 295, "links": 0,
+        "generation": 4, "width": 8, "sm": 1710, "watts": 300, "max_c": 88, "remap": True, "sram": True,
+    },
     "T4": {
         "name": "Tesla T4", "vbios": "90.04.A7.00.01", "total": 15360, "reserved": 448, "links": 0,
         "generation": 3, "width": 8, "sm": 1590, "watts": 70, "max_c": 85,

@@ -208,8 +208,8 @@ def nvmlDeviceGetHandleByIndex(index: int) -> int:
 
 
 def uuid_of(gpu: int) -> str:
-    """The UUID of the healthy node's GPU."""
-    return f"GPU-7c1d{gpu:04x}-59aa-4e02-8d11-3f0c5be2a{gpu:03x}"
+    """The UUID of the healthy node's GPU; the dial "node" tells nodes apart."""
+    return f"GPU-7c1d{gpu:04x}-59aa-4e{2 + _dial('node', 0):02x}-8d11-3f0c5be2a{gpu:03x}"
 
 
 def pci_of(gpu: int) -> str:

@@ -70,9 +70,9 @@ def build(config: Config) -> tuple[Plane, Front]:
         plane.endpoint = f"http://{SERVER}:{front.port}"
         plane.credentials = f"http://{CREDENTIALS}:{front.port}"
     if config.bucket:
-        s3.create_bucket(
-            Bucket=config.bucket, CreateBucketConfiguration={"LocationConstraint": config.region}
-        )
+        # S3 takes every region's name for a location but that of its first one.
+        place = {"CreateBucketConfiguration": {"LocationConstraint": config.region}}
+        s3.create_bucket(Bucket=config.bucket, **({} if config.region == "us-east-1" else place))
     account.furnish(_client("iam", behind, config.region), _client("ecr", behind, config.region), table)
     return plane, front
 

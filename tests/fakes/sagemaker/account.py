@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-ROLE = "PrelaunchTraining"
+# The tests' own role, and the one that the shipped gate files name.
+ROLES = ("PrelaunchTraining", "prelaunch-execution")
 TRUST = {
     "Version": "2012-10-17",
     "Statement": [
@@ -25,8 +26,9 @@ MANIFEST = {
 
 
 def furnish(iam: Any, ecr: Any, uris: Iterable[str]) -> None:
-    """Make the role, and each image by its tag, or by the usual tags where the table names none."""
-    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(TRUST))
+    """Make the roles, and each image by its tag, or by the usual tags where the table names none."""
+    for role in ROLES:
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(TRUST))
     for uri in uris:
         registry, _, name = uri.partition("/")
         if REGISTRY in registry:
@@ -39,4 +41,7 @@ def _push(ecr: Any, repository: str, tags: tuple[str, ...]) -> None:
     with contextlib.suppress(ecr.exceptions.RepositoryAlreadyExistsException):
         ecr.create_repository(repositoryName=repository)
     for tag in tags:
-        ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=json.dumps(MANIFEST))
+        with contextlib.suppress(
+            ecr.exceptions.ImageAlreadyExistsException
+        ):  # of another region's registry here
+            ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=json.dumps(MANIFEST))

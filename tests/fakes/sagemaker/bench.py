@@ -243,6 +243,8 @@ def stand_in(
     images: Mapping[str, Mapping[str, Any]] | None = None,
     dials: Mapping[str, Any] | None = None,
     network: str = "loopback",
+    bucket: str = BUCKET,
+    region: str = REGION,
 ) -> Iterator[Cloud]:
     """An account with these machines (type -> count, or a list of them), images and dials. Raises StandInError.
 
@@ -251,7 +253,7 @@ def stand_in(
     home = folder / "sagemaker"
     home.mkdir(parents=True)
     config = {"folder": str(home), "machines": dict(machines), "images": dict(images or {})}
-    config |= {"dials": dict(dials or {}), "network": network, "region": REGION, "bucket": BUCKET}
+    config |= {"dials": dict(dials or {}), "network": network, "region": region, "bucket": bucket}
     (home / "config.json").write_text(json.dumps(config))
     argv = (sys.executable, "-m", "tests.fakes.sagemaker", "--config", str(home / "config.json"))
     clean = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
@@ -265,7 +267,7 @@ def stand_in(
             stderr=log,
         )
     try:
-        yield Cloud(_url(process, home), home)
+        yield Cloud(_url(process, home), home, bucket, region)
     finally:
         _end(process)
 

@@ -1,8 +1,8 @@
 """Becomes one training container: namespaces, its own /opt/ml, the fake machine's identity; then the entrypoint.
 
 A SageMaker training container is an unprivileged Docker container, and nothing in it may be easier to read than there: the default
-capabilities alone, a /dev without /dev/kmsg, no log of the host, /sys and /proc/sys read-only, /dev/shm of 64 MiB (moby,
-oci/defaults.go and oci/caps/defaults.go). Docker's seccomp filter and limits of a cgroup are not imitated.
+capabilities alone, a /dev without /dev/kmsg, no log of the host, /sys and /proc/sys read-only, /dev/shm of 64 MiB unless the
+machine says more (moby, oci/defaults.go and oci/caps/defaults.go). Docker's seccomp filter and limits of a cgroup are not imitated.
 
 Run by path (`python -I -S inside.py SPEC.json`), so that a host starts in milliseconds: the standard library alone. This
 process stays outside and hands on SIGTERM; its child is process 1 of the container, as under Docker. When either parent
@@ -49,7 +49,6 @@ MASKED_FOLDERS = (
     "/run/log",
 )
 READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys")
-SHM_BYTES = 64 << 20
 NOT_STARTED, NOT_FOUND = 125, 127  # `docker run`: "the daemon itself" and "command cannot be found"
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -101,9 +100,13 @@ def _become(spec: dict[str, Any]) -> None:
         _mount("proc", "/proc", "proc", 0)
         if spec["network"]:
             _devices_of_this_network(spec["scratch"])
-        _few_devices(spec["scratch"])
+        _few_devices(spec["scratch"], spec["devices"], spec["shm_bytes"])
         _identity(spec)
-        _take_away()
+        for place, source in spec["mounts"].items():
+            if not os.path.exists(place):
+                _make_place(place, spec["scratch"])
+            _mount(source, place, "", BIND | REC)
+        _take_away(spec["mounts"])
         os.chdir(spec["working_directory"])
     except OSError as error:
         os._exit(_cannot(error))
@@ -123,17 +126,19 @@ def _devices_of_this_network(scratch: str) -> None:
     _mount(kept, "/sys/fs/cgroup", "", BIND | REC)
 
 
-def _few_devices(scratch: str) -> None:
-    """/dev as Docker makes it: without /dev/kmsg, disks and the host's other devices."""
+def _few_devices(scratch: str, files: list[str], shm_bytes: int) -> None:
+    """/dev as Docker makes it, without /dev/kmsg, disks and the host's other devices; `files` are of a recorded machine's."""
     new = tempfile.mkdtemp(dir=scratch)
     _mount("tmpfs", new, "tmpfs", 0)
     for name in DEVICES:
         _write(os.path.join(new, name), "")
         _mount(f"/dev/{name}", os.path.join(new, name), "", BIND)
+    for name in files:
+        _write(os.path.join(new, name), "")
     for name in ("pts", "shm"):
         os.mkdir(os.path.join(new, name))
     _mount("devpts", os.path.join(new, "pts"), "devpts", 0, "newinstance,ptmxmode=0666")
-    _mount("tmpfs", os.path.join(new, "shm"), "tmpfs", 0, f"size={SHM_BYTES}")
+    _mount("tmpfs", os.path.join(new, "shm"), "tmpfs", 0, f"size={shm_bytes}")
     for name, target in (("fd", "/proc/self/fd"), ("ptmx", "pts/ptmx")):
         os.symlink(target, os.path.join(new, name))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -142,9 +147,9 @@ def _few_devices(scratch: str) -> None:
     os.rmdir(new)
 
 
-def _take_away() -> None:
+def _take_away(kept: dict[str, str]) -> None:
     """What only the host or a privileged container has. The capabilities are gone with the next exec."""
-    for path in filter(os.path.isdir, MASKED_FOLDERS):
+    for path in filter(os.path.isdir, set(MASKED_FOLDERS) - set(kept)):
         _mount("tmpfs", path, "tmpfs", READ_ONLY)
     for path in filter(os.path.exists, MASKED_FILES):
         _mount("/dev/null", path, "", BIND)

@@ -17,7 +17,8 @@ DRIVER = "570.133.20"
 class Machine:
     """`fault` may hold dies_after_s (of training) or dies_at_line (a pattern of its log): the machine is gone then.
 
-    Any fault makes cluster repair replace it. `environment` is for fake tools: containers on this machine get it.
+    Any fault makes cluster repair replace it. `environment` is for fake tools: containers on this machine get it. `devices` are
+    files in its /dev, `mounts` folders that are laid over its containers' (place -> folder here): recordings of /sys and /opt.
     """
 
     id: str
@@ -28,6 +29,9 @@ class Machine:
     ultraserver: str = ""
     fault: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    mounts: dict[str, str] = field(default_factory=dict)
+    shm_bytes: int = 64 << 20  # Docker's default; AWS publishes no size of its own
     owner: str = ""  # a job's name
 
     def reboot(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 NEWNET = 0x40000000  # linux/sched.h
 CREDENTIALS = "169.254.170.2"  # where containers on AWS ask for them; SDKs accept it without TLS
 SERVER = "10.79.0.1"
+MTU = "9001"  # AWS, network MTU of EC2 instances: jumbo frames within a VPC
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -73,11 +74,11 @@ class Namespaces:
 
         def plug_in() -> None:
             _ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", _path(host))
-            _ip("link", "set", port, "master", "br0", "up")
+            _ip("link", "set", port, "mtu", MTU, "master", "br0", "up")
 
         def attach() -> None:
             _ip("addr", "add", f"{address}/16", "dev", "eth0")
-            _ip("link", "set", "eth0", "up")
+            _ip("link", "set", "eth0", "mtu", MTU, "up")
             if not isolated:
                 _ip("route", "add", CREDENTIALS, "dev", "eth0")
 
