@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.worlds import table
+
 CASE, MUTATIONS = "corpus", "mutations"
 
 
@@ -36,12 +38,13 @@ def counted(reports: Iterable[pytest.TestReport]) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print it."""
+    """Print it, and the table of the healthy worlds."""
     ran = [
         report
         for outcome in ("passed", "failed")
         for report in terminalreporter.stats.get(outcome, [])
         if isinstance(report, pytest.TestReport) and report.when == "call"
     ]
-    if line := counted(ran):
-        terminalreporter.write_line(line)
+    for line in (counted(ran), *table.printed(ran)):
+        if line:
+            terminalreporter.write_line(line)

@@ -1,0 +1,287 @@
+"""A shipped gate file's nodes (two at most) as containers that stay, for many faults one after another, and the verdict on them.
+
+The gate file, its policy and its bundle are the shipped ones; how long some loads last is lowered by the policy's own options.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from checks import bundle as bundles
+from checks import exchangekey
+from checks.check import Check
+from checks.decode import decode
+from checks.journal import Journal, now
+from checks.merge import merge
+from checks.model import KernelLog, Observation, Scope, Verdict
+from checks.report import NodeReport, dump_plain
+from checks.roster import Member, Roster
+from checks.verdict import decide
+from tasks.setting import Setting, open_setting
+from tests.fakes.sagemaker.host import INSIDE
+from tests.fakes.sagemaker.images import SYSTEM
+from tests.flows.driving import request_of
+from tests.worlds import machine
+from tests.worlds.flow import Shipped
+from tests.worlds.library.torch.distributed._store import Server
+from tests.worlds.machine import ROOT, Faults
+from tests.worlds.node import ATTEMPT
+
+OPTIONS: Mapping[str, Mapping[str, float]] = {
+    **{name: {"seconds": 0.05} for name in ("gpu.clocks", "gpu.thermal", "gpu.pcie")},
+    **{name: {"seconds": 0.0001} for name in ("compute.sdc", "compute.transfer", "compute.memory_bandwidth")},
+    "compute.gemm": {"seconds": 0.001, "warmup_s": 0.0},
+    **{name: {"budget_s": 60.0} for name in ("nccl.pairs", "collective.pairs")},
+    "dcgm.policy": {"listen_s": 0.2},
+    "dcgm.health": {"watch_s": 55.0},
+}
+BOOT = "7f1c9f3e-0000-4000-8000-00000000000{}"
+
+
+@dataclass
+class Node:
+    """One container and what it says first."""
+
+    name: str
+    folder: Path
+    process: subprocess.Popen[str]
+    first: NodeReport
+
+    def send(self, **asked: Any) -> None:
+        """A line for it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> list[Observation]:
+        """Its answer."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError((self.folder / "log").read_text(errors="replace")[-3000:])
+        return [decode(Observation, row) for row in json.loads(line)]
+
+
+Rows = dict[tuple[str, str], Observation]
+
+
+@dataclass
+class Cluster:
+    """The nodes and the bundle that they hold; `rows` are the healthy observations, once they were made."""
+
+    gate: Shipped
+    setting: Setting
+    bundle: bundles.Bundle
+    nodes: list[Node]
+    rows: Rows
+
+    def observe(self, checks: Sequence[str] = (), faults: Faults | None = None) -> Rows:
+        """What these checks (all of them, if none are named) see, of node 0 with the faults and of the others without."""
+        planned = [check for check in self._plan() if not checks or check.name in checks]
+        own = [check.name for check in planned if check.scope is Scope.NODE]
+        closing = [check.name for check in planned if check.scope is Scope.NODE and check.closing]
+        opening = [name for name in own if name not in closing]
+        of_ranks = [check.name for check in planned if check.scope is Scope.RANK]
+        wrong = faults or Faults()
+        # What no peer takes part in is looked at where the fault is, and only there.
+        some = self.nodes if not checks or any(check.group for check in planned) else self.nodes[:1]
+        found: list[Observation] = []
+        self._look(some, own, found, do="before")
+        if faults is not None:
+            self._break(wrong)
+        try:
+            self._look(some, opening, found, environment=dict(wrong.environment))
+            if of_ranks:
+                server, port = _store()
+                self._look(some, of_ranks, found, do="ranks", port=port)
+                server.close()
+            self._look(some, closing, found, environment=dict(wrong.environment))
+        finally:
+            if faults is not None:
+                self._break(Faults())
+        return {(row.check, row.subject): row for row in found}
+
+    def verdict(self, rows: Rows) -> Verdict:
+        """What the judge says of the healthy observations with these in their place."""
+        every = {**self.rows, **rows}
+        files = {}
+        for node in self.nodes:
+            journal = Journal(node.folder / "reports" / f"{node.name}.json", node.first)
+            journal.add(row for (_, subject), row in every.items() if subject.split("/")[0] == node.name)
+            journal.finish(complete=True)
+            files[node.name] = journal.path.read_bytes()
+        report = merge(self.bundle, ATTEMPT, files, now())
+        return decide(report, self.bundle.policy, self.setting.facts)
+
+    def _look(
+        self,
+        nodes: Sequence[Node],
+        checks: Sequence[str],
+        found: list[Observation],
+        do: str = "node",
+        **more: Any,
+    ) -> None:
+        """The nodes at once; what more is said of an environment is for the first alone."""
+        for node in nodes if checks else ():
+            own = more if node is self.nodes[0] else {**more, "environment": {}}
+            node.send(do=do, checks=list(checks), **own)
+        for node in nodes if checks else ():
+            found += node.receive()
+
+    def _plan(self) -> list[Check]:
+        checks, plan = bundles.plan_of(self.bundle)
+        wanted = {line.check for line in plan if line.skip is None}
+        return [check for check in checks if check.name in wanted]
+
+    def _break(self, faults: Faults) -> None:
+        """The machine's files as they are with these faults; the folders that are mounted stay."""
+        folder = self.nodes[0].folder
+        fresh = folder.parent / "fresh"
+        machine.make(fresh, self.gate.instance_type, 0, len(self.nodes), faults)
+        for path in sorted(fresh.rglob("*")):
+            place = folder / path.relative_to(fresh)
+            if path.is_file() and not path.is_symlink():
+                data = path.read_bytes().replace(str(fresh).encode(), str(folder).encode())
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not place.exists() or place.read_bytes() != data:
+                    place.write_bytes(data)
+                    place.chmod(path.stat().st_mode)
+        shutil.rmtree(fresh)
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Cluster]:
+    """The gate's nodes, healthy and not yet looked at."""
+    count = min(gate.nodes, 2)
+    words = [
+        f"checks.profile={profile}",
+        *([f"cluster.declared.nodes={count}"] if count != gate.nodes else []),
+    ]
+    setting = open_setting(request_of(gate.path, *words))
+    made = setting.bundle("world")
+    lines = {
+        name: replace(line, options={**line.options, **OPTIONS.get(name, {})})
+        for name, line in made.policy.checks.items()
+    }
+    # What a device would take counts as time that passed, beside the hours of a busy test machine.
+    made = dataclasses.replace(made, deadline_s=3600.0, policy=dataclasses.replace(made.policy, checks=lines))
+    names = made.declared.node_names or tuple(f"algo-{index + 1}" for index in range(count))
+    ports = [_free() for _ in range(count + 1)]
+    addresses = [f"127.{ports[0] >> 8}.{ports[0] & 255}.{index + 1}" for index in range(count)]
+    roster = Roster(tuple(map(Member, names, addresses, ports)), ports[-1], "lo")
+    key = exchangekey.make()
+    nodes: list[Node] = []
+    try:
+        for index, name in enumerate(names):
+            nodes.append(_start(folder, gate, index, count, name, made, roster, key))
+        yield Cluster(gate, setting, made, nodes, {})
+    finally:
+        for node in nodes:
+            node.process.kill()
+            node.process.wait()
+            for pipe in (node.process.stdin, node.process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def _start(
+    folder: Path,
+    gate: Shipped,
+    index: int,
+    count: int,
+    name: str,
+    bundle: bundles.Bundle,
+    roster: Roster,
+    key: bytes,
+) -> Node:
+    home = folder / f"node-{index}"
+    made = machine.make(home, gate.instance_type, index, count)
+    (home / "bundle.json").write_bytes(bundles.dump(bundle))
+    (home / "roster.json").write_bytes(dump_plain(roster))
+    exchangekey.write(home / exchangekey.FILE, key)
+    for place in ("opt_ml", "scratch", "work"):
+        (home / place).mkdir()
+    hosts = "".join(f"{member.address} {member.name}\n" for member in roster.members)
+    (home / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+    python = str(Path(sys.executable).parent)
+    environment = {
+        "PATH": os.pathsep.join((str(home / "tools"), python, SYSTEM)),
+        "PYTHONPATH": os.pathsep.join((made.search, str(ROOT))),
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        **{key: os.environ[key] for key in ("PYTEST_SESSION_MARK",) if key in os.environ},
+        **made.environment,
+    }
+    argv = ["python3", "-m", "tests.worlds.node"]
+    argv += [str(home / "bundle.json"), str(home / "roster.json"), name, str(home / "work")]
+    spec = {
+        "host": name,
+        "network": "",
+        "opt_ml": str(home / "opt_ml"),
+        "hosts": str(home / "hosts"),
+        "scratch": str(home / "scratch"),
+        "cache": "",
+        "boot_id": BOOT.format(index),
+        "command": argv,
+        "environment": environment,
+        "working_directory": str(ROOT),
+        **{name: made.row[name] for name in ("gpus", "driver", "devices", "mounts", "shm_bytes")},
+    }
+    if bundle.declared.kernel_log is KernelLog.READABLE:
+        spec["mounts"] = {**made.row["mounts"], "/var/log": str(_kernel_log(home))}
+    (home / "container.json").write_text(json.dumps(spec))
+    with open(home / "log", "wb") as log:
+        process = subprocess.Popen(
+            (sys.executable, "-I", "-S", "-B", str(INSIDE), str(home / "container.json"), str(os.getpid())),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise AssertionError((home / "log").read_text(errors="replace")[-3000:])
+    return Node(name, home, process, decode(NodeReport, json.loads(line)))
+
+
+def _kernel_log(home: Path) -> Path:
+    """A log of the kernel in the form that rsyslog writes, an hour long: of a machine whose log can be read."""
+    folder = home / "var_log"
+    folder.mkdir()
+    words = (
+        "Linux version 6.1.119 (a fake)",
+        "Command line: BOOT_IMAGE=/boot/vmlinuz",
+        "x86/fpu: Supporting XSAVE",
+        "ena: up",
+    )
+    begun = datetime.now(UTC) - timedelta(minutes=30)
+    lines = [
+        f"{(begun + timedelta(minutes=at)).isoformat()} host kernel: {text}\n"
+        for at, text in enumerate(words)
+    ]
+    (folder / "kern.log").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def _free() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _store() -> tuple[Server, int]:
+    port = _free()
+    return Server("0.0.0.0", port), port

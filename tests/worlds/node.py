@@ -1,0 +1,164 @@
+"""One node of a world, inside its container: runs checks in forks of a process that has imported them, as asked line by line.
+
+`python -m tests.worlds.node BUNDLE ROSTER NODE SCRATCH` answers each line of its standard input with one line: the observations of
+the node's own checks (checks.one.main, as the runner starts it), or of its ranks' (checks.ranks.Session).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch.distributed  # noqa: F401 - the fake: each fork has it
+
+from checks import one, place, rankfiles, ranks, runner, schedule
+from checks.check import Check, RankPlace
+from checks.decode import decode, parse_json
+from checks.model import Observation, Scope
+from checks.place import Station
+from checks.probe import errored
+from checks.report import dump_plain
+from checks.watching import Watches
+from container.agent import hostengine
+
+ATTEMPT = "world"
+OLDER_S = 60.0
+
+
+def main(argv: list[str]) -> int:
+    """Until the input ends."""
+    bundle, roster, node, scratch = argv
+    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch))
+    responder = runner.open_responder(station)
+    hostengine.ensure(station.bundle.declared.gpus_per_node)
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    watches = Watches(station)
+    print(dump_plain(runner.first_report(station, ATTEMPT)).decode().replace("\n", " "), file=out, flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        os.environ.update(asked.get("environment", {}))
+        # The deadline counts from here: a container is asked many times.
+        station = place.open_station(
+            Path(bundle), Path(roster), node, Path(scratch), begun_at=time.monotonic()
+        )
+        rows = _ranks(station, asked) if asked["do"] == "ranks" else _checks(station, argv, asked, watches)
+        for name in asked.get("environment", {}):
+            os.environ.pop(name)
+        print(json.dumps([json.loads(dump_plain(row)) for row in rows]), file=out, flush=True)
+    watches.stop_all()
+    responder.close()
+    return 0
+
+
+def _checks(
+    station: Station, argv: Sequence[str], asked: dict[str, Any], watches: Watches
+) -> list[Observation]:
+    """The observations of the node's checks that are asked for; "before": their first looks."""
+    first = asked["do"] == "before"
+    wanted = [check for check in _planned(station, Scope.NODE) if check.name in asked["checks"]]
+    if first:
+        watches.start([check for check in wanted if check.closing])
+        wanted = [check for check in wanted if check.before is not None]
+    rows: list[Observation] = []
+
+    def run(check: Check) -> Observation:
+        if first:
+            path = place.before_path(station.scratch, check.name)
+            path.unlink(missing_ok=True)
+            _forked(
+                lambda: one.main(
+                    ["--before", check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"]
+                )
+            )
+            _make_older(path)
+            return errored(check.name, station.node, "a first look", 0.0)
+        watches.stop(check.name)
+        path = station.scratch / f"{check.name}.json"
+        path.unlink(missing_ok=True)
+        _forked(lambda: one.main([check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"]))
+        if not path.exists():
+            return errored(check.name, station.node, "its process left no result", 0.0)
+        return decode(Observation, parse_json(path.read_bytes(), 8 << 20))
+
+    schedule.run_all([check for check in wanted if not check.serial], run, rows.extend, 3)
+    for check in wanted:
+        if check.serial:
+            rows.append(run(check))
+    if first:
+        watches.ready()
+    return [] if first else rows
+
+
+def _make_older(path: Path) -> None:
+    """A first look that was a minute ago: DCGM's watches need so long, and a hundred worlds do not wait for it."""
+    if path.exists():
+        seen = json.loads(path.read_bytes())
+        if "at_s" in seen:
+            path.write_text(json.dumps({**seen, "at_s": seen["at_s"] - OLDER_S}))
+
+
+def _ranks(station: Station, asked: dict[str, Any]) -> list[Observation]:
+    """The observations of all ranks of the node, of the rank checks that are asked for."""
+    folder = station.scratch / "ranks"
+    shutil.rmtree(folder, ignore_errors=True)
+    plan = tuple(line for line in station.plan if line.check in asked["checks"])
+    chosen, declared = replace(station, plan=plan), station.bundle.declared
+    per_node, first = declared.ranks_per_node, station.node_rank * declared.ranks_per_node
+    children = []
+    for local in range(per_node):
+        told = {
+            "RANK": first + local,
+            "LOCAL_RANK": local,
+            "WORLD_SIZE": declared.ranks,
+            "LOCAL_WORLD_SIZE": per_node,
+            "MASTER_ADDR": station.roster.members[0].address,
+            "MASTER_PORT": asked["port"],
+        }
+        children.append(_fork(lambda told=told: _rank(chosen, told)))
+    for child in children:
+        os.waitpid(child, 0)
+    found = rankfiles.read(folder, range(first, first + per_node))
+    return [row for state in found.values() for row in state.rows]
+
+
+def _rank(station: Station, told: dict[str, Any]) -> int:
+    os.environ.update({name: str(value) for name, value in told.items()})
+    rank = ranks.rank_place(station.bundle.declared.gpus_per_node)
+    assert isinstance(rank, RankPlace)
+    file = ranks.RankFile(station.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
+    ranks.Session(station, rank, file).run()
+    return 0
+
+
+def _planned(station: Station, scope: Scope) -> list[Check]:
+    return [check for check in station.planned() if check.scope is scope]
+
+
+def _forked(run: Any) -> None:
+    os.waitpid(_fork(run), 0)
+
+
+def _fork(run: Any) -> int:
+    """A child that runs it and ends."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        code = run()
+    finally:
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
