@@ -78,7 +78,12 @@ def measurement(
             "names": len(members),
             "unresolved": sum(row.why == "ok" and not row.addresses for row in rows),
             "unanswered": sum(row.why != "ok" for row in rows),
-            "elsewhere": sum(bool(row.addresses) and m.address not in row.addresses for m, row in pairs),
+            # A node alone may be in its roster as 127.0.0.1: nobody else looks for it.
+            "elsewhere": sum(
+                bool(row.addresses) and m.address not in row.addresses
+                for m, row in pairs
+                if len(members) > 1 or not m.address.startswith("127.")
+            ),
             "reverse_elsewhere": sum(
                 bool(row.reverse) and m.address not in row.reverse_addresses for m, row in pairs
             ),

@@ -61,6 +61,17 @@ def test_one_of_several_addresses_is_enough() -> None:
     assert 0 == found["elsewhere"]
 
 
+def test_a_node_alone_may_be_listed_by_loopback() -> None:
+    """Nobody else looks for it: /etc/hosts may give its name the address of an interface."""
+    alone = Member("algo-1", "127.0.0.1", 1)
+    found = measurement([alone], [Answer(("10.1.0.1",))], 4.0).metrics
+    beside = measurement(
+        [alone, MEMBERS[1]], [Answer(("10.1.0.1",)), Answer((MEMBERS[1].address,))], 4.0
+    ).metrics
+
+    assert (0, 1) == (found["elsewhere"], beside["elsewhere"])
+
+
 def test_what_is_wrong_stands_first_in_the_evidence() -> None:
     """Of thousands of lines the first 4 KiB are shown."""
     answers = [Answer((member.address,)) for member in MEMBERS[:3]]
