@@ -20,8 +20,11 @@ from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Rea
 from checks.explain.several import NEEDLES as OTHERS
 from checks.explain.several import begun_in
 from checks.kernel import hardware, source, sxid, xid
-from checks.kernel.events import Find
+from checks.kernel.answers import Since
+from checks.kernel.company import Company, in_order
+from checks.kernel.events import Event, Find
 from checks.kernel.lines import Line, Now, read_line
+from checks.kernel.marks import Mark
 from checks.kernel.shown import UPTIME_S, Shown
 from checks.kernel.text import LINE_BYTES, Raw, Text, blocks, lines_with, matcher_of, of_bytes, whole_lines
 from checks.model import Value
@@ -57,10 +60,11 @@ class _Family:
     check: Check
     find: Find
     measured: Callable[[source.Log], Measurement]
+    decides_restarts: bool = False  # by itself: what a restart of the machine answers
 
 
 FAMILIES = (
-    _Family(xid.xid, xid.find, lambda log: xid.measured(log, ())),
+    _Family(xid.xid, xid.find, lambda log: xid.measured(log, ()), decides_restarts=True),
     _Family(sxid.sxid, sxid.find, sxid.measured),
     _Family(hardware.hardware, hardware.find, hardware.measured),
 )
@@ -220,9 +224,13 @@ class _Explainer:
         reader.take(kept)
         reader.lost += self.lost
         log = reader.log("text")
+        if not family.decides_restarts:
+            log = boots_apart(log, kept, self.shown.newest_first)
         measured = family.measured(log)
         metrics: dict[str, Value] = {
-            name: value for name, value in measured.metrics.items() if name not in TIMELESS
+            name: value
+            for name, value in measured.metrics.items()
+            if name not in TIMELESS or (name == "earlier_boot" and value)
         }
         if self.shown.first_record is None and not log.records_lost:
             del metrics["records_lost"]  # only /dev/kmsg numbers its records
@@ -238,6 +246,24 @@ class _Explainer:
 
     def _doubt(self, about: str, said: str) -> None:
         self.doubts.setdefault(about, said)
+
+
+def boots_apart(log: source.Log, kept: Iterable[Line], newest_first: bool) -> source.Log:
+    """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
+    by a restart is a fault of an earlier boot for the other checks too.
+    """
+    starts = [event for event in xid.find(kept) if event.kind == Mark.BOOT.value]
+    if not starts:
+        return log
+    together = [*log.this_boot, *starts]
+    together.sort(key=lambda event: event.line.number, reverse=newest_first)
+    ordered = in_order(together)
+    company = Company(ordered)
+    closed = {id(seen.event) for seen in ordered if company.since(seen) is Since.REBOOTED}
+    this_boot, earlier = list[Event](), list[Event]()
+    for event in log.this_boot:
+        (earlier if id(event) in closed else this_boot).append(event)
+    return replace(log, this_boot=tuple(this_boot), earlier_boot=(*log.earlier_boot, *earlier))
 
 
 def _places(size: int) -> list[tuple[int, int]]:

@@ -179,14 +179,17 @@ def measured(log: source.Log) -> Measurement:
     old = sum(source.is_old(event, log.window_s) for event in seen)
     for event in seen:
         tally[event.kind] += event.count
+    before = [event for event in log.earlier_boot if event.kind in GRAVE]
     metrics: dict[str, Value] = {
         **log.metrics(),
-        "earlier_boot": sum(event.kind in GRAVE for event in log.earlier_boot),
+        "earlier_boot": len(before),
         **{kind: tally[kind] for kind in KINDS},
     }
     lines = {
         kind: text for kind in KINDS if (text := lines_of(event for event in seen if event.kind == kind))
     }
+    if before:
+        lines["earlier_boot"] = lines_of(before)
     told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
     evidence = [f"source: {log.source}", *log.notes, *told]
     return Measurement(metrics, "\n".join(filter(None, evidence)), lines)

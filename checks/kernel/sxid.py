@@ -124,9 +124,10 @@ def measured(log: source.Log) -> Measurement:
         if event.kind in STAYS_OPEN or not source.is_old(event, log.window_s)
     ]
     old = sum(source.is_old(event, log.window_s) for event in seen)
+    before = [event for event in incidents(log.earlier_boot) if event.kind == Severity.FATAL.value]
     metrics: dict[str, Value] = {
         **log.metrics(),
-        "earlier_boot": sum(event.kind == Severity.FATAL.value for event in incidents(log.earlier_boot)),
+        "earlier_boot": len(before),
         **{severity.value: sum(event.kind == severity.value for event in seen) for severity in Severity},
     }
     lines = {
@@ -134,6 +135,8 @@ def measured(log: source.Log) -> Measurement:
         for severity in COUNTED
         if (text := lines_of(event for event in seen if event.kind == severity.value))
     }
+    if before:
+        lines["earlier_boot"] = lines_of(before)
     told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
     evidence = [f"source: {log.source}", *log.notes, *told]
     return Measurement(metrics, "\n".join(filter(None, evidence)), lines)
