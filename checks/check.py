@@ -119,6 +119,18 @@ class Context:
 GREATEST_INT = 1 << 63
 # The Python module behind an entry of `needs`.
 MODULES: Mapping[str, str] = {"NVML": "pynvml", "torch": "torch"}
+# The program behind an entry of `needs`: what has to be on the PATH.
+PROGRAMS: Mapping[str, str] = {
+    "dcgmi": "dcgmi",
+    "fi_info": "fi_info",
+    "fi_pingpong": "fi_pingpong",
+    "fio": "fio",
+    "nccl-tests": "all_reduce_perf",
+    "nccom-test": "nccom-test",
+    "neuron-ls": "neuron-ls",
+    "nv-hostengine": "nv-hostengine",
+    "stress-ng": "stress-ng",
+}
 Body = Callable[[Context], Measurement | Skipped]
 Before = Callable[[Context], Mapping[str, object]]
 Watch = Callable[[Context], Iterator[Mapping[str, object] | None]]
@@ -128,7 +140,8 @@ Watch = Callable[[Context], Iterator[Mapping[str, object] | None]]
 class Check:
     """One line of the catalogue. `metrics` must all be in every measurement, or it counts as ERRORED.
 
-    `needs` lists what the node must have, with commas; an entry that begins with a word of MODULES is a module.
+    `needs` lists what the node must have, with commas; an entry that begins with a word of MODULES is a module, with a word
+    of PROGRAMS a program.
     `cost` is "instant" (< 1 s), "seconds" or "minutes". `profiles` are those that plan it. `min_nodes` and
     `min_ranks` say from which declared size on it applies, `part` to which nodes. `group` (rank checks): needs the
     process group; `turn`: whether its place among its like is free. Node checks: `uses` names what it needs for itself;
@@ -165,8 +178,16 @@ class Check:
     @property
     def modules(self) -> tuple[str, ...]:
         """The Python modules that the check imports on a node: those of the entries of `needs`, by their first word."""
-        entries = (entry.split() for entry in self.needs.split(","))
-        return tuple(MODULES[words[0]] for words in entries if words and words[0] in MODULES)
+        return tuple(MODULES[word] for word in self._needed if word in MODULES)
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs of others that the check runs, or asks: those of the entries of `needs`, by their first word."""
+        return tuple(PROGRAMS[word] for word in self._needed if word in PROGRAMS)
+
+    @property
+    def _needed(self) -> tuple[str, ...]:
+        return tuple(entry.split()[0] for entry in self.needs.split(",") if entry.strip())
 
     def skip_for(self, declared: Declared, profile: Profile, instance: Instance | None = None) -> Skip | None:
         """Why the check is not to run, as far as the declaration tells; None if it must."""

@@ -1,4 +1,4 @@
-"""Python modules that checks import on a node beside the standard library, and the copies that came with the checks."""
+"""What checks need of an image: other programs, and Python modules beside the standard library, of which some come with them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ from checks.check import Check
 FOLDERS = tuple(dict.fromkeys((Path(__file__).parents[1] / "lib", Path("/opt/prelaunch/lib"))))
 # What the newest call that a check makes is called: an older module would leave values unread that the driver has.
 NEWEST = {"pynvml": "nvmlDeviceGetRepairStatus"}
+# Modules that come with the checks, in our image and in an input channel (tasks/launchers/sagemaker/uploads.py).
+BROUGHT = frozenset({"pynvml"})
+
+
+def tools(check: Check) -> tuple[str, ...]:
+    """What the image itself must have for this check, beside Python: programs on its PATH, and modules that do not come along."""
+    return tuple(sorted({*check.programs, *check.modules} - BROUGHT))
 
 
 def needed(checks: Iterable[Check]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ METRICS = ("gpus_missing", "tests_missing", "not_passed", *(meaning.value for me
     Scope.NODE,
     timeout_s=LONGEST_S + 60,
     metrics=METRICS,
-    needs="dcgmi",
+    needs="dcgmi, nv-hostengine",
     cost="minutes",
     part=Part.GPU,
     serial=True,

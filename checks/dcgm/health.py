@@ -35,7 +35,7 @@ def set_watches(context: Context) -> Mapping[str, object]:
     Scope.NODE,
     timeout_s=180,
     metrics=("gpus_missing", "watches_off", "watched_s", "failures", "driver_failures", "warnings"),
-    needs="dcgmi and a running nv-hostengine",
+    needs="dcgmi, nv-hostengine",
     cost="seconds",
     profiles=(Profile.STANDARD, Profile.DEEP),
     part=Part.GPU,

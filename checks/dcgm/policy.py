@@ -42,7 +42,7 @@ class SetPolicy:
     Scope.NODE,
     timeout_s=90,
     metrics=("action", "validation", "violations"),
-    needs="dcgmi and a running nv-hostengine",
+    needs="dcgmi, nv-hostengine",
     cost="seconds",
     part=Part.GPU,
 )

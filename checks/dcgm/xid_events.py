@@ -111,7 +111,7 @@ def parse_row(line: str) -> tuple[int, int] | None:
     Scope.NODE,
     timeout_s=20,
     metrics=(*(need.value for need in codes.COUNTED), "earlier", "gpus"),
-    needs="dcgmi and a running nv-hostengine",
+    needs="dcgmi, nv-hostengine",
     part=Part.GPU,
     closing=True,
     watch=watch,

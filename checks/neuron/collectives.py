@@ -20,7 +20,7 @@ GREATEST_BYTES = 64 << 20
     Scope.NODE,
     timeout_s=1800,
     metrics=("cores_used", "rows_missing", "failures", "wrong_results", "busbw_gbps"),
-    needs="nccom-test and neuron-ls",
+    needs="nccom-test, neuron-ls",
     cost="minutes",
     profiles=(Profile.STANDARD, Profile.DEEP),
     part=Part.NEURON,

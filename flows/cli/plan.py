@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
         setting = open_setting(request)
         plans = plans_of(setting, request.advanced.ask_minutes)
-        lines = () if arguments.offline else setting.launcher.preflight(plans)
+        unlooked = tuple(dict.fromkeys(line for plan in plans for line in plan.unlooked))
+        lines = unlooked if arguments.offline else setting.launcher.preflight(plans)
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]

@@ -196,12 +196,14 @@ class ApiCall:
 class Plan:
     """What `submit` would start. Pure: the same JobSpec gives the same Plan.
 
-    `uploads` are what is written before: address -> bytes.
+    `uploads` are what is written before: address -> bytes. `unlooked` are what nobody knows of this plan before somebody
+    looks, each with what may come of it.
     """
 
     job: JobSpec
     requests: tuple[Request | ApiCall, ...]
     uploads: Mapping[str, bytes] = field(default_factory=dict)
+    unlooked: tuple[Line, ...] = ()
 
     @property
     def processes(self) -> tuple[Request, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from checks import catalog, gpu, libraries
-from checks.check import MODULES
+from checks.check import MODULES, PROGRAMS, Check
 
 CHECKS = Path(libraries.__file__).parent
 
@@ -50,6 +51,79 @@ def test_a_check_whose_file_imports_a_module_says_that_it_needs_it() -> None:
     }
 
     assert {} == wrong
+
+
+# Of every Linux, or of the driver, which the container gets from its host.
+OF_THE_SYSTEM = {"grep", "journalctl", "nvidia-smi", "timeout"}
+RUNNERS = ("tool.find", "tool.run", "find", "run")
+
+
+def started(path: Path) -> set[str]:
+    """The programs that the file starts or looks for by a name that stands in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in RUNNERS and node.args:
+            first = node.args[0].elts[0] if isinstance(node.args[0], ast.Tuple) else node.args[0]
+            if isinstance(first, ast.Constant) and re.fullmatch("[a-z][a-z0-9_-]+", str(first.value)):
+                found.add(str(first.value))
+    return found
+
+
+def named(path: Path) -> set[str]:
+    """The programs of the catalogue that the file has as whole words of its code."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    declared = {
+        id(keyword.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "needs"
+    }
+    words = {
+        str(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in declared
+    }
+    return words & set(PROGRAMS.values())
+
+
+def of_family(check: Check) -> set[str]:
+    """The programs that the check's own file names, and the files of its package that it imports."""
+    path = Path(inspect.getfile(check.body))
+    text = path.read_text(encoding="utf-8")
+    beside = [one for one in path.parent.glob("*.py") if f"{one.stem}" in text and path.parent != CHECKS]
+    return set().union(*map(named, {path, *beside}))
+
+
+def test_every_program_that_the_checks_run_is_one_that_the_catalogue_can_name() -> None:
+    """A new one has to get its word, or nobody would be told that an image lacks it."""
+    found = set().union(*map(started, CHECKS.rglob("*.py")))
+
+    assert {"dcgmi", "fi_info", "neuron-ls"} <= found
+    assert set() == found - set(PROGRAMS.values()) - OF_THE_SYSTEM
+
+
+def test_a_check_names_the_programs_that_it_runs() -> None:
+    """`needs` is what people are told about an image of their own; dcgmi asks the host engine for everything."""
+    wrong = {
+        check.name: (check.programs, of_family(check))
+        for check in catalog.CATALOG
+        if set(check.programs) - {"nv-hostengine"} - of_family(check)
+        or ("dcgmi" in check.programs) != ("nv-hostengine" in check.programs)
+        or named(Path(inspect.getfile(check.body))) - set(check.programs)
+    }
+
+    assert {} == wrong
+    assert set(PROGRAMS.values()) == {name for check in catalog.CATALOG for name in check.programs}
+
+
+def test_what_an_image_must_have_is_without_what_comes_along() -> None:
+    """nvidia-ml-py is in the input channel; PyTorch is not."""
+    by_name = {check.name: libraries.tools(check) for check in catalog.CATALOG}
+
+    assert ("dcgmi", "nv-hostengine") == by_name["dcgm.diag"]
+    assert (("torch",), ()) == (by_name["gpu.clocks"], by_name["gpu.ecc"])
+    assert (("all_reduce_perf",), ("torch",)) == (by_name["nccl.tests"], by_name["nccl.all_reduce"])
 
 
 def test_the_catalogue_names_the_modules() -> None:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
-from tasks.launchers.sagemaker import machines
+from tasks.launchers.sagemaker import images, machines
 from tasks.launchers.sagemaker.entry import PYTHON, Entry, entry_of, environment_of, found_first
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.places import CHANNEL, Places, places_of
@@ -142,10 +142,9 @@ def _of_trainer(job: JobSpec, options: SageMakerOptions, where: Places) -> Plan:
     from tasks.launchers.sagemaker.trainer_overlay import overlay
 
     taken = request_of(job.trainer, where, options)
-    specification = taken.body.get("AlgorithmSpecification")
-    image = specification.get("TrainingImage") if isinstance(specification, Mapping) else ""
     behind = words_of(taken.body)
-    entry = entry_of(dataclasses.replace(job, behind=behind, image=str(image or "")), options, where)
+    own = dataclasses.replace(job, behind=behind, image=images.image_of(taken.body))
+    entry = entry_of(own, options, where)
     ours = _body(job, options, where, entry)
     body = overlay(taken.body, ours)
     return _plan(job, options, body, {**taken.uploads, **_uploads(where, entry)})
@@ -157,4 +156,6 @@ def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[
     require_own_folders(body)
     if said := objections(body):
         raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(said)}")
-    return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads)
+    checked = images.checked_in(job, images.image_of(body))
+    unlooked = tuple(images.unlabelled(one, "nobody looked inside") for one in checked)
+    return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unlooked)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
+
+from tests.fakes.sagemaker import registry
+from tests.fakes.sagemaker.images import Image
 
 # The tests' own role, and the one that the shipped gate files name.
 ROLES = ("PrelaunchTraining", "prelaunch-execution")
@@ -17,26 +20,20 @@ TRUST = {
 }
 TAGS = ("latest", "test")
 REGISTRY = ".dkr.ecr."
-MANIFEST = {
-    "schemaVersion": 2,
-    "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-    "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "size": 7023},
-    "layers": [],
-}
 
 
-def furnish(iam: Any, ecr: Any, uris: Iterable[str]) -> None:
-    """Make the roles, and each image by its tag, or by the usual tags where the table names none."""
+def furnish(iam: Any, ecr: Any, images: Mapping[str, Image]) -> None:
+    """Make the roles, and push each image by its tag, or by the usual tags where the table names none."""
     for role in ROLES:
         iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(TRUST))
-    for uri in uris:
-        registry, _, name = uri.partition("/")
-        if REGISTRY in registry:
+    for uri, image in images.items():
+        host, _, name = uri.partition("/")
+        if REGISTRY in host:
             repository, _, tag = name.partition(":")
-            _push(ecr, repository, (tag,) if tag else TAGS)
+            _push(ecr, repository, (tag,) if tag else TAGS, registry.manifest(image))
 
 
-def _push(ecr: Any, repository: str, tags: tuple[str, ...]) -> None:
+def _push(ecr: Any, repository: str, tags: tuple[str, ...], manifest: str) -> None:
     """The same image under each tag. A repository that is there already is as good."""
     with contextlib.suppress(ecr.exceptions.RepositoryAlreadyExistsException):
         ecr.create_repository(repositoryName=repository)
@@ -44,4 +41,4 @@ def _push(ecr: Any, repository: str, tags: tuple[str, ...]) -> None:
         with contextlib.suppress(
             ecr.exceptions.ImageAlreadyExistsException
         ):  # of another region's registry here
-            ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=json.dumps(MANIFEST))
+            ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=manifest)

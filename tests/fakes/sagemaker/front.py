@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tests.fakes.sagemaker import control, faults, permissions, quotas
+from tests.fakes.sagemaker import control, faults, permissions, quotas, registry
 from tests.fakes.sagemaker.errors import ApiError
 from tests.fakes.sagemaker.faults import Broken, Faults
 from tests.fakes.sagemaker.plane import OPERATIONS, Plane
@@ -66,6 +66,14 @@ class Handler(BaseHTTPRequestHandler):
         elif quotas.knows(service, operation, body):
             answer = quotas.answer(self.server.plane.dials, operation, json.loads(body or b"{}"))
             status = self._answer(200 if "__type" not in answer else 400, json.dumps(answer).encode(), JSON)
+        elif registry.knows(service, operation):
+            answer = registry.answer(
+                self.server.plane.images.values(), f"http://{self.headers['Host']}", json.loads(body)
+            )
+            status = self._answer(200 if "__type" not in answer else 400, json.dumps(answer).encode(), JSON)
+        elif path.startswith(registry.FOLDER):
+            data = registry.download(self.server.plane.images.values(), path)
+            status = self._answer(404 if data is None else 200, data or b"", {})
         elif permissions.knows(body):
             said = permissions.answer(self.server.plane.dials, body)
             status = self._answer(200, said, {"Content-Type": "text/xml"})

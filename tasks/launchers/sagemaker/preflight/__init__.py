@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.launchers.base import Line, Plan
+from tasks.launchers.sagemaker.images import WHAT
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.account import credentials
 from tasks.launchers.sagemaker.preflight.asked import asked_of
@@ -10,7 +11,7 @@ from tasks.launchers.sagemaker.preflight.bucket import prefix, region
 from tasks.launchers.sagemaker.preflight.capacity import plan, types
 from tasks.launchers.sagemaker.preflight.channels import channels, sources
 from tasks.launchers.sagemaker.preflight.groups import groups
-from tasks.launchers.sagemaker.preflight.image import images
+from tasks.launchers.sagemaker.preflight.image import images, tools
 from tasks.launchers.sagemaker.preflight.keys import keys
 from tasks.launchers.sagemaker.preflight.looking import Clients, Probe, look_at, ok
 from tasks.launchers.sagemaker.preflight.pools import pools
@@ -23,6 +24,7 @@ PROBES = (
     Probe("credentials", credentials),
     Probe("instance type", types),
     Probe("image", images, lambda asked: bool(asked.images)),
+    Probe(WHAT, tools, lambda asked: bool(asked.checked)),
     Probe("S3 prefix", prefix),
     Probe("S3 region", region),
     Probe("input channel", channels, lambda asked: bool(sources(asked))),

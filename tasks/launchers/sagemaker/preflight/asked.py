@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from checks.facts.shipped import builtin
 from tasks.launchers.base import Plan
+from tasks.launchers.sagemaker import images
+from tasks.launchers.sagemaker.images import Checked
 from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
 from tasks.launchers.sagemaker.places import bucket_of, key_of
 
@@ -49,7 +51,8 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Asked:
-    """All that is asked; empty where nothing of the kind is. `bodies` are the requests, in their order.
+    """All that is asked; empty where nothing of the kind is. `bodies` are the requests, in their order; `checked` are the images
+    in which checks run.
 
     `efa` says that machines of a type with EFA devices (facts) are to talk to each other; `nodes` is the most machines of
     one job, and `run_s` the longest time that one may run.
@@ -60,6 +63,7 @@ class Asked:
     jobs: tuple[str, ...]
     roles: tuple[Role, ...]
     images: tuple[str, ...]
+    checked: tuple[Checked, ...]
     fleets: tuple[Fleet, ...]
     networks: tuple[Network, ...]
     keys: tuple[str, ...]
@@ -97,7 +101,13 @@ def asked_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Asked:
         root=options.prefix.rstrip("/"),
         jobs=_each(body["TrainingJobName"] for body in bodies),
         roles=_each(_role(body["RoleArn"]) for body in bodies),
-        images=_each(_images(bodies)),
+        images=_each(image for body in bodies if (image := images.image_of(body))),
+        checked=images.together(
+            one
+            for plan in plans
+            for call in plan.calls
+            for one in images.checked_in(plan.job, images.image_of(call.body))
+        ),
         fleets=_fleets(sizes, any(body.get("EnableManagedSpotTraining") for body in bodies), pooled),
         networks=_each(_networks(bodies)),
         keys=_each(key for body in bodies for key in _keys(body)),
@@ -137,11 +147,6 @@ def _fleets(sizes: list[tuple[str, int]], spot: bool, pooled: bool) -> tuple[Fle
 def _role(arn: str) -> Role:
     found = ROLE.fullmatch(arn)
     return Role(arn, found["account"] if found else "", found["name"] if found else "")
-
-
-def _images(bodies: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    images = (body.get("AlgorithmSpecification", {}).get("TrainingImage", "") for body in bodies)
-    return (image for image in images if image)
 
 
 def _networks(bodies: Iterable[Mapping[str, Any]]) -> Iterator[Network]:

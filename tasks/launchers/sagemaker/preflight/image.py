@@ -1,11 +1,17 @@
-"""Whether the containers' images are in ECR."""
+"""Whether the containers' images are in ECR, and whether the labels of those in which checks run name the checks' tools."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tasks.launchers.base import Line
+from tasks.launchers.sagemaker.images import LABEL, Checked, labelled, unlabelled
 from tasks.launchers.sagemaker.preflight.asked import Asked
 from tasks.launchers.sagemaker.preflight.looking import Clients, Unseen, ask, ok, unseen, wrong
 
@@ -16,6 +22,17 @@ ECR = re.compile(
     r"(?P<repository>[a-z0-9._/-]+?)(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 GB = 10**9
+# OCI image specification 1.1 and Docker's manifests of version 2, schema 2.
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+PLATFORM = {"os": "linux", "architecture": "amd64"}
+CONFIG_BYTES, DOWNLOAD_S = 1 << 20, 5.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,77 @@ def images(asked: Asked, clients: Clients) -> tuple[Line, ...]:
     """A line for each image."""
     account = asked.roles[0].account if asked.roles else ""
     return tuple(_image(uri, account, asked.region, clients) for uri in asked.images)
+
+
+def tools(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each image in which checks run: what its label says of the tools that they need."""
+    account = asked.roles[0].account if asked.roles else ""
+    return tuple(_tools(one, account, asked.region, clients) for one in asked.checked)
+
+
+def _tools(checked: Checked, account: str, region: str, clients: Clients) -> Line:
+    image = parse(checked.image)
+    if image is None or (image.account, image.region) != (account, region):
+        return unlabelled(checked, f"nobody looked inside, it is not in ECR of {account} in {region}")
+    try:
+        label = _labels(image, clients).get(LABEL)
+    except Unseen as error:
+        return unlabelled(checked, f"nobody looked inside ({error.line(WHAT).said})")
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        return unlabelled(checked, f"its configuration could not be read ({type(error).__name__})")
+    if not isinstance(label, str):
+        return unlabelled(checked, f"it has no label {LABEL}, so nobody knows what is inside")
+    return labelled(checked, label)
+
+
+def _labels(image: Image, clients: Clients) -> Mapping[str, Any]:
+    """The labels in the image's configuration. Raises Unseen, OSError, and whatever a document of another form raises."""
+    manifest = _manifest(image, image.id, clients)
+    if "manifests" in manifest:
+        rows = [row for row in manifest["manifests"] if PLATFORM.items() <= row.get("platform", {}).items()]
+        manifest = _manifest(image, {"imageDigest": rows[0]["digest"]} if rows else {}, clients)
+    digest = str(manifest["config"]["digest"])
+    where = ask(
+        clients.ecr,
+        "get_download_url_for_layer",
+        registryId=image.account,
+        repositoryName=image.repository,
+        layerDigest=digest,
+    )
+    data = _downloaded(str(where["downloadUrl"]))
+    if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+        raise ValueError("the configuration has another digest than the manifest says")
+    labels = json.loads(data).get("config", {}).get("Labels") or {}
+    return dict(labels)
+
+
+def _manifest(image: Image, which: Mapping[str, str], clients: Clients) -> Mapping[str, Any]:
+    if not which:
+        raise ValueError("the image has nothing for linux/amd64")
+    answer = ask(
+        clients.ecr,
+        "batch_get_image",
+        registryId=image.account,
+        repositoryName=image.repository,
+        imageIds=[dict(which)],
+        acceptedMediaTypes=[*INDEXES, *MANIFESTS],
+    )
+    if not answer.get("images"):
+        failures = answer.get("failures") or [{}]
+        raise Unseen("ecr:BatchGetImage", str(failures[0].get("failureCode", "")), "there is no such image")
+    manifest: Mapping[str, Any] = json.loads(answer["images"][0]["imageManifest"])
+    return manifest
+
+
+def _downloaded(url: str) -> bytes:
+    """A layer from the address that ECR signed. Raises OSError, and ValueError for what is no address or too long."""
+    if not url.startswith(("https://", "http://")):
+        raise ValueError("ECR named no address")
+    with urllib.request.urlopen(url, timeout=DOWNLOAD_S) as answer:  # noqa: S310 - the scheme was looked at
+        data = bytes(answer.read(CONFIG_BYTES + 1))
+    if len(data) > CONFIG_BYTES:
+        raise ValueError("the configuration is longer than any image's")
+    return data
 
 
 def _image(uri: str, account: str, region: str, clients: Clients) -> Line:

@@ -209,6 +209,8 @@ def test_a_plan_needs_neither_credentials_nor_home(gate: str, works: list[str], 
     )
     document = json.loads(done.stdout)
 
-    assert (done.returncode, done.stderr, list(document)) == (0, "", ["estimate", "requests", "told"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ["estimate", "preflight", "requests", "told"] == list(document)
+    assert ["unseen"] * len(works) == [line["look"] for line in document["preflight"]]
     assert [body["AlgorithmSpecification"]["ContainerArguments"][0] for body in document["requests"]] == works
     assert list(tmp_path.iterdir()) == []
