@@ -37,6 +37,7 @@ misused() {
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 target=image base=aws base_image="" engine="" region="${AWS_REGION:-}" account="" pins="$here/pins.toml"
 push=yes record=no dry=no
+platform=linux/amd64 # of every machine with NVIDIA GPUs that the gate files name, whatever this one is
 words=()
 
 parse() {
@@ -107,7 +108,7 @@ image_section() { if [[ "$target" == checks ]]; then echo image.checks; else ech
 
 artefacts() {
     [[ "$target" == checks ]] && return
-    echo efa ofi_nccl nccl_tests dcgm_core dcgm_cuda
+    echo efa gdrcopy nccl_tests dcgm_core dcgm_cuda
     if [[ "$base" == scratch ]]; then echo torch; fi
 }
 
@@ -141,11 +142,12 @@ find_engine() {
 
 build() {
     local reference="$1" section
-    local arguments=(--file "$here/Dockerfile" --target "$target" --tag "$reference"
+    local arguments=(--platform "$platform" --file "$here/Dockerfile" --target "$target" --tag "$reference"
         --build-arg "BASE=$base" --build-arg "BASE_IMAGE=$(base_reference)")
     for section in $(artefacts); do
         arguments+=(--build-arg "${section^^}_URL=$(pin "$section" url)"
-            --build-arg "${section^^}_SHA256=$(pin "$section" sha256)")
+            --build-arg "${section^^}_SHA256=$(pin "$section" sha256)"
+            --build-arg "${section^^}_VERSION=$(pin "$section" version)")
     done
     case "$engine" in
     docker) run env DOCKER_BUILDKIT=1 docker build "${arguments[@]}" "$(dirname "$here")" ;;
@@ -232,7 +234,7 @@ record_digest() {
     reference="$(pin "$1" name):$(pin "$1" tag)"
     find_engine
     log_in_to_base
-    run "$engine" pull "$reference" >&2 || return 1
+    run "$engine" pull --platform "$platform" "$reference" >&2 || return 1
     local asking=("$engine" image inspect --format '{{index .RepoDigests 0}}' "$reference")
     [[ "$engine" != buildah ]] || asking=(buildah inspect --type image --format '{{.FromImageDigest}}' "$reference")
     if [[ "$dry" == yes ]]; then show "${asking[@]}" && return; fi

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from container.agent import fetch, life, sagemaker, settings
+from container.agent import compat, fetch, life, sagemaker, settings
 from container.agent.settings import Settings, SettingsError, Verb
 from container.agent.signals import Signals
 
@@ -19,16 +19,23 @@ COMMAND_BYTES = 1 << 20
 def main(argv: Sequence[str]) -> int:
     """Run the checks, or the checks and then a command; returns the exit code. A report is left in any case."""
     if argv and argv[0] == "checks":
+        _compatible()
         os.execv(sys.executable, (sys.executable, "-m", "checks", *argv[1:]))
     arguments = _parser().parse_args(argv)
     signals = Signals()
     signals.install()
+    _compatible()
     try:
         made = read(arguments)
     except SettingsError as error:
         life.reject(Path(arguments.root), str(error))
         return EXIT_REJECTED
     return life.live(made, signals)
+
+
+def _compatible() -> None:
+    if said := compat.prepare():
+        print(f"prelaunch: {said}", file=sys.stderr)
 
 
 def read(arguments: argparse.Namespace) -> Settings:

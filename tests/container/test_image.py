@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -78,6 +79,64 @@ def test_every_pin_is_a_checksum_or_empty() -> None:
     }
     assert {} == {name: text for name, text in sums.items() if not re.fullmatch(r"([0-9a-f]{64})?", text)}
     assert {} == {name: table for name, table in ARTEFACTS.items() if table["version"] not in table["url"]}
+
+
+def test_every_pin_says_where_and_when_it_was_read() -> None:
+    """A version without a source is nobody's."""
+    tables = {**ARTEFACTS, **PINS["image"]}
+
+    assert {} == {name: one for name, one in tables.items() if not one["source"].strip()}
+    assert {} == {
+        name: one for name, one in tables.items() if not re.fullmatch(r"20\d\d-\d\d-\d\d", one["read"])
+    }
+
+
+def test_one_dcgm() -> None:
+    """Its two packages are of one version, which the facts of the checks cover."""
+    known = json.loads((ROOT / "checks" / "facts" / "dcgm.json").read_text())
+
+    assert ARTEFACTS["dcgm_core"]["version"] == ARTEFACTS["dcgm_cuda"]["version"]
+    assert ARTEFACTS["dcgm_core"]["version"].startswith("4.6.") and "v4.6.0" in json.dumps(known)
+
+
+def test_the_plugin_is_the_one_that_the_installer_brings() -> None:
+    """Nothing builds another one, or removes it."""
+    steps = [line for line in DOCKERFILE.splitlines() if not line.startswith("#")]
+
+    assert [] == [
+        line for line in steps if "purge" in line or "autogen" in line or "rm -rf /opt/amazon" in line
+    ]
+    assert "ofi_nccl" not in ARTEFACTS
+
+
+@pytest.mark.parametrize(
+    ("held", "pinned", "code"),
+    [
+        ("", "1.50.0", 1),
+        ("1.9.0", "1.50.0", 1),
+        ("1.50.0", "1.50.0", 0),
+        ("1.51.0", "1.50.0", 0),
+        ("1.100.0", "1.50.0", 0),
+        ("2.5", "2.5", 0),
+        ("2.4", "2.5", 1),
+        ("4.7.0-2", "4.6.0-1", 0),
+        ("4.6.0-1", "4.6.0-1", 0),
+        ("4.5.2-1", "4.6.0-1", 1),
+    ],
+)
+def test_what_the_base_holds_is_not_downgraded(held: str, pinned: str, code: int) -> None:
+    """The same version or a newer one stays; what is older or absent is installed."""
+    words = (CONTAINER / "held.sh", "thing", held, pinned)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert (code, "", True) == (done.returncode, done.stdout, pinned in done.stderr)
+
+
+def test_every_install_step_first_looks_at_what_the_base_holds() -> None:
+    """Each artefact of the AWS base that is installed beside it."""
+    steps = re.findall(r"if ! \S*held\.sh (\w+)", DOCKERFILE)
+
+    assert ["efa", "gdrcopy", "dcgm"] == steps
 
 
 def test_every_pin_is_checked_and_used_by_the_build() -> None:
@@ -161,7 +220,8 @@ def test_a_dry_run_prints_the_commands_and_runs_none(tmp_path: Path) -> None:
 
     assert (0, False) == (done.returncode, (tmp_path / "bin" / "calls").exists())
     assert (
-        build.startswith("env DOCKER_BUILDKIT=1 docker build ") and f"--tag {registry}/prelaunch:7" in build
+        build.startswith("env DOCKER_BUILDKIT=1 docker build --platform linux/amd64 ")
+        and f"--tag {registry}/prelaunch:7" in build
     )
     assert all(
         f"--build-arg {name.upper()}_SHA256={table['sha256']} " in build for name, table in ARTEFACTS.items()
@@ -221,7 +281,7 @@ def test_record_fills_what_is_empty_and_nothing_else(tmp_path: Path) -> None:
     """The checksum is that of what was downloaded; what cannot be had stays empty and is exit code 1."""
     (tmp_path / "file").write_bytes(b"dcgm")
     pins = tmp_path / "pins.toml"
-    sections = dict.fromkeys(("efa", "ofi_nccl", "nccl_tests"), ("f" * 64, f"file://{tmp_path}/none"))
+    sections = dict.fromkeys(("efa", "gdrcopy", "nccl_tests"), ("f" * 64, f"file://{tmp_path}/none"))
     sections |= {"dcgm_core": ("", f"file://{tmp_path}/file"), "dcgm_cuda": ("", f"file://{tmp_path}/none")}
     text = [f'[{name}]\nurl = "{url}"\nsha256 = "{pin}"\n' for name, (pin, url) in sections.items()]
     pins.write_text("# why\n" + "\n".join(text))
@@ -243,6 +303,9 @@ def test_record_takes_the_bases_digest_from_the_engine(tmp_path: Path) -> None:
     words = ("--record", "--engine", "podman", "--target", "checks", "--pins", str(pins))
     done = create_image(*words, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
+    calls = (tmp_path / "bin" / "calls").read_text()
+
+    assert "podman pull --platform linux/amd64 docker.io/library/python:3\n" in calls
     assert (0, digest) == (done.returncode, tomllib.loads(pins.read_text())["image"]["checks"]["digest"])
 
 

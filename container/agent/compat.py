@@ -1,0 +1,46 @@
+"""CUDA's compatibility libraries in images of AWS: a script of theirs puts them first where the host's driver is older.
+
+AWS's own entrypoints run it (aws/deep-learning-containers, pytorch/training/docker/build_artifacts/start_cuda_compat.sh). Ours
+stands in their place, in our image and in any other that the code channel enters, so it has to do the same.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+SCRIPT = Path("/usr/local/bin/start_cuda_compat.sh")
+VARIABLE = "LD_LIBRARY_PATH"
+DEADLINE_S = 30.0  # it asks nvidia-smi, which hangs on some broken drivers
+# The script exports the variable, so it has to be sourced, and by bash: it stands on bash's echo. What it prints is no answer.
+SOURCED = f'. "$1" >&2; printf %s "${{{VARIABLE}-}}"'
+
+
+def prepare(script: Path | None = None, deadline_s: float = DEADLINE_S) -> str:
+    """Set LD_LIBRARY_PATH of this process, and so of all that it starts, as the image's script says.
+
+    Returns what was done, or why nothing was; "" for an image without the script. Raises nothing: whether CUDA works is
+    for the checks to see.
+    """
+    script = script or SCRIPT
+    if not script.is_file():
+        return ""
+    argv = ("bash", "-c", SOURCED, "bash", str(script))
+    try:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    except OSError as error:
+        return f"{script} could not be sourced: {error.strerror}"
+    try:
+        path, _ = process.communicate(timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return f"{script} did not end within {deadline_s:g} s; {VARIABLE} stays as it was"
+    if process.returncode:
+        return f"{script} ended with exit code {process.returncode}; {VARIABLE} stays as it was"
+    if not path or path == os.environ.get(VARIABLE):
+        return f"{script} changed nothing"
+    os.environ[VARIABLE] = path
+    return f"{script} set {VARIABLE} to {path}"

@@ -1,0 +1,99 @@
+"""AWS's script for CUDA's compatibility libraries, which the agent sources in the place of AWS's own entrypoint."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from container.agent import cli, compat, life
+from container.agent.signals import Signals
+
+BEFORE = "/opt/amazon/efa/lib"
+
+
+@pytest.fixture(autouse=True)
+def before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the image sets."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", BEFORE)
+
+
+def script(folder: Path, text: str) -> Path:
+    """The image's script."""
+    path = folder / "start_cuda_compat.sh"
+    path.write_text(text)
+    return path
+
+
+def test_what_the_script_exports_is_what_everything_after_it_gets(tmp_path: Path) -> None:
+    """It prints the path as well, which is no part of the answer."""
+    path = script(
+        tmp_path, "export LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH\necho $LD_LIBRARY_PATH\n"
+    )
+
+    assert f"/usr/local/cuda/compat:{BEFORE}" in compat.prepare(path)
+    assert f"/usr/local/cuda/compat:{BEFORE}" == os.environ["LD_LIBRARY_PATH"]
+
+
+def test_it_is_bash_that_reads_it(tmp_path: Path) -> None:
+    """AWS's script compares versions with `echo -e`, which prints "-e" in other shells."""
+    compare = 'if [ "$(echo -e "535\\n580" | sort -V | head -n1)" = 535 ]; then export LD_LIBRARY_PATH=/compat; fi\n'
+
+    compat.prepare(script(tmp_path, compare))
+
+    assert "/compat" == os.environ["LD_LIBRARY_PATH"]
+
+
+def test_an_image_without_the_script_stays_as_it_is(tmp_path: Path) -> None:
+    """Nothing is said either."""
+    assert ("", BEFORE) == (compat.prepare(tmp_path / "none"), os.environ["LD_LIBRARY_PATH"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo Skip CUDA compat libs setup as newer Nvidia driver is installed\n", "changed nothing"),
+        ("unset LD_LIBRARY_PATH\n", "changed nothing"),
+        ("export LD_LIBRARY_PATH=/broken\nexit 3\n", "exit code 3"),
+    ],
+    ids=["newer driver", "nothing left", "failed"],
+)
+def test_what_sets_nothing_changes_nothing(tmp_path: Path, text: str, said: str) -> None:
+    """And says so."""
+    assert said in compat.prepare(script(tmp_path, text))
+    assert BEFORE == os.environ["LD_LIBRARY_PATH"]
+
+
+def test_a_script_that_hangs_is_ended(tmp_path: Path) -> None:
+    """nvidia-smi does on some broken drivers; the job goes on, and its checks see the driver."""
+    began = time.monotonic()
+
+    said = compat.prepare(script(tmp_path, "sleep 600\n"), deadline_s=0.3)
+
+    assert "did not end within 0.3 s" in said and time.monotonic() - began < 20
+    assert BEFORE == os.environ["LD_LIBRARY_PATH"]
+
+
+@pytest.mark.parametrize("verb", ["checks", "train"])
+def test_the_agent_sources_it_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """Whichever way it was started: the code channel's start script becomes this agent too."""
+    seen: list[str] = []
+
+    def note(*_: object) -> int:
+        seen.append(os.environ["LD_LIBRARY_PATH"])
+        return 0
+
+    monkeypatch.setattr(compat, "SCRIPT", script(tmp_path, "export LD_LIBRARY_PATH=/compat\n"))
+    monkeypatch.setattr(os, "execv", note)
+    monkeypatch.setattr(life, "live", note)
+    monkeypatch.setattr(cli, "read", lambda _: None)
+    monkeypatch.setattr(Signals, "install", lambda _: None)
+
+    cli.main([verb])
+
+    assert "/compat" == seen[0]
+    assert "set LD_LIBRARY_PATH to /compat" in capsys.readouterr().err
