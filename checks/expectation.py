@@ -25,6 +25,9 @@ FLOOR_SHARE = 0.04
 # Each rank's part of a message must be as large, or latency sets the time and not the links: judgement, after nccl-tests
 # of 8 MiB over 8 ranks (SuperBench), which reach a third of the links' rate.
 FLOOR_BYTES_A_RANK = 1 << 20
+# What a smaller message may take beside its transfer, for each of two steps a rank (a ring's all_reduce): judgement, many
+# times the 20 to 40 us that a step between nodes takes.
+FLOOR_STEP_S = 100e-6
 ALL_REDUCE, RAILS, PEER = "all_reduce", "all_reduce_of_rails", "p2p"
 # NVLink between nodes: NVL72 racks (NVIDIA, GB200 NVL72).
 RACK_MODELS = ("GB200", "GB300")
@@ -104,15 +107,21 @@ def floor_busbw(
     collective: str,
     size_bytes: float,
     transport: str,
+    largest: bool = False,
 ) -> Expected | None:
     """The bus bandwidth (10^9 bytes/s) below which links of this type are not used; None where the tables do not tell.
 
-    It is FLOOR_SHARE of what the links can carry, and holds for messages of which each rank has FLOOR_BYTES_A_RANK.
+    It is FLOOR_SHARE of what the links can carry, and holds for messages of which each rank has FLOOR_BYTES_A_RANK. For a
+    smaller one it is less by FLOOR_STEP_S, and asked only where nothing larger was measured (`largest`).
     """
     possible = _possible_busbw(facts, instance_type, nodes, ranks, collective, transport)
-    if possible is None or size_bytes < ranks * FLOOR_BYTES_A_RANK:
+    small = size_bytes < ranks * FLOOR_BYTES_A_RANK
+    if possible is None or (small and not largest):
         return None
     least = FLOOR_SHARE * possible
+    if small:
+        factor = FACTORS.get(collective, FACTORS[ALL_REDUCE])(ranks)
+        least = 1 / (1 / least + 2 * ranks * FLOOR_STEP_S * 1e9 / (factor * size_bytes))
     origin = Provenance(
         f"the links of {instance_type} by the tables of checks/facts (instances.json, parts.json)",
         f"{FLOOR_SHARE:g} of the {possible:.4g} GB/s that they can carry, as no measurement is published",

@@ -19,7 +19,7 @@ from checks.expectation import Expected
 from checks.known import Known
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
 from checks.policy import Expect, Rule
-from checks.questions import Question, questions
+from checks.questions import TOO_SMALL, Question, questions
 from checks.screen import parts_of, span
 
 NO_BASELINE = "no baseline: "
@@ -267,7 +267,7 @@ def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[Question]]) -> Ite
     floor = sorted(
         {q.about for plan in plans for q in plan if q.expected is not None and q.expected.is_floor}
     )
-    floor = [] if rule.accept_floor else floor
+    floor = [about for about in floor if TOO_SMALL in about or not rule.accept_floor]
     for about, held in ((nothing, "to nothing"), (floor, "only to the least that its links must carry")):
         if about:
             said = f"{NO_BASELINE}{rule.metric} is held {held}: {_listed(about)}"

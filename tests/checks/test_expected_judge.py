@@ -197,6 +197,20 @@ def test_a_fiftieth_of_the_links_rate_fails_though_nobody_measured(
     assert Level.FAIL in [one.level for one in found]
 
 
+@pytest.mark.parametrize("check", ["nccl.all_reduce", "nccl.alltoall", "nccl.sendrecv", "nccl.inter_node"])
+@pytest.mark.parametrize("nodes", [2, 16, 64])
+def test_a_network_too_slow_for_large_messages_is_held_to_a_floor(check: str, nodes: int) -> None:
+    """At 0.3 GB/s between p5 a sweep leaves out what is larger than 64 MiB: slower must not mean held to nothing."""
+    slow, fine = (
+        judged(check, COLLECTIVE, [swept(1.0, (MIB, 64 * MIB), (rate, rate))] * 8 * nodes, known(P5, nodes))
+        for rate in (0.25, 30.0)
+    )
+
+    assert Level.FAIL in [one.level for one in slow]
+    assert "at 64 MiB" in slow[0].message and "the least that its links must carry" in slow[0].message
+    assert [(Level.WARN, True)] == [(one.level, "no message of 128 MiB" in one.message) for one in fine]
+
+
 def test_small_messages_are_not_compared_and_that_is_said() -> None:
     """They show latency."""
     (found,) = judged("nccl.all_reduce", COLLECTIVE, [swept(0.1, (1024, 64 * MIB))] * 16)

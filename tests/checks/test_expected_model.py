@@ -216,6 +216,16 @@ def test_every_measured_rate_lies_well_above_the_floor(row: object, kind: str) -
             assert gbps > 3 * floor.value
 
 
+@pytest.mark.parametrize(("row", "kind"), CURVES, ids=lambda of: str(of)[:40])
+def test_every_measured_rate_of_a_small_message_lies_above_its_floor(row: object, kind: str) -> None:
+    """As if the sweep had ended with it: latency must not make a healthy machine a slow one."""
+    known = next(curve for curve in FACTS.expected.collectives if curve is row)
+    for size, gbps in known.points:
+        asked = (kind, known.nodes, known.ranks, known.collective, size, known.transport)
+        floor = floor_busbw(FACTS, *asked, largest=True)
+        assert floor is None or gbps > floor.value
+
+
 def test_two_nodes_may_exceed_the_wire_and_not_twice_the_wire() -> None:
     """487 was measured where a node's network has 400 (10^9 bytes/s): half of the data stays in NVLink."""
     most = most_busbw(FACTS, P5, 2, 16, "all_reduce", EFA)
