@@ -84,6 +84,11 @@ def neuron_files(tree: Path, instance: Instance) -> dict[Path, Path]:
         folder.mkdir(parents=True)
         for name in ("mem_ecc_uncorrected", "sram_ecc_uncorrected", "mem_ecc_repairable_uncorrected"):
             (folder / name).write_text("0\n")
+        for core in range(instance.neuron_cores_per_device or 0):
+            for name in ("hw_error", "timeout"):
+                status = tree / "neuron" / f"neuron{index}" / f"neuron_core{core}" / "stats" / "status" / name
+                status.mkdir(parents=True)
+                (status / "total").write_text("0\n")
     return {Path("/sys/devices/virtual/neuron_device"): tree / "neuron"}
 
 
