@@ -195,7 +195,7 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
 
 def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
     """The policy's line; of a check that stands in for the kernel log nothing may be missing, whatever the line says."""
-    line = policy.checks.get(check, CheckPolicy())
+    line = policy.checks.get(check, CheckPolicy()).on(declared)
     return replace(line, required=True, accept_skips=()) if withheld.required(check, declared) else line
 
 

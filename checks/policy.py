@@ -6,13 +6,13 @@ Policies are TOML for people; what travels to nodes is the same table as JSON.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated
 
 from checks.decode import DecodeError, Range, Text, decode
 from checks.facts.drivers import version_of
-from checks.model import Action, Cause, Part, Profile, Scope, Skip
+from checks.model import Action, Cause, Declared, Part, Profile, Scope, Skip
 
 Number = Annotated[float, Range(-1e18, 1e18)]
 Ratio = Annotated[float, Range(0, 1)]
@@ -165,6 +165,13 @@ class CheckPolicy:
     def may_be_left_out(self) -> bool:
         """Whether a gate file may leave the check out: it is optional, or the policy puts up with nodes that lack its tool."""
         return not self.required or bool({Skip.TOOL_MISSING, Skip.GATE_FILE} & {*self.accept_skips})
+
+    def on(self, declared: Declared) -> CheckPolicy:
+        """The line without the skips that the declared machines contradict: of several nodes none is alone."""
+        false = {Skip.ONE_RANK_DECLARED} if declared.ranks_per_node > 1 else set[Skip]()
+        false |= {Skip.ONE_NODE_DECLARED} if declared.nodes > 1 else set()
+        kept = tuple(skip for skip in self.accept_skips if skip not in false)
+        return self if kept == self.accept_skips else replace(self, accept_skips=kept)
 
     def accepts(self, skip: Skip | None) -> bool:
         """Whether an observation that was skipped for this reason is a WARN, and no FAIL."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.facts.shipped import builtin
 from checks.model import (
     CLUSTER,
     Answer,
@@ -24,6 +25,9 @@ from checks.model import (
     Verdict,
 )
 from checks.policy import CheckPolicy
+from checks.verdict import decide
+from tasks.policies import default_policy
+from tests.catalogue_reports import expected_report
 from tests.sample_reports import (
     POLICY,
     findings_of,
@@ -368,3 +372,21 @@ def test_scope_in_the_plan_cannot_be_narrowed() -> None:
     plan = tuple(replace(p, scope=Scope.NODE) if p.check == "compute.gemm" else p for p in report.plan)
 
     assert verdict_of(replace(report, plan=plan)).answer is Answer.CANNOT_TELL
+
+
+@pytest.mark.parametrize("check", ["nccl.intra_node", "nccl.tests"])
+@pytest.mark.parametrize(("kind", "refused"), [("p5.48xlarge", True), ("g5.xlarge", False)])
+def test_a_rank_that_claims_to_be_alone_is_held_to_the_declaration(
+    check: str, kind: str, refused: bool
+) -> None:
+    """Of eight GPUs a node none has no neighbour, though the policy accepts the skip for machines with one."""
+    report = expected_report(kind, 2)
+    rows = tuple(
+        replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.ONE_RANK_DECLARED, reason="it says so")
+        if row.check == check
+        else row
+        for row in report.observations
+    )
+    verdict = decide(replace(report, observations=rows), default_policy(kind)[1], builtin())
+
+    assert refused is any(one.check == check and one.level is Level.FAIL for one in verdict.findings)
