@@ -44,7 +44,7 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
         leashed(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
-        yield from _changes(_lines(child, argv), context.declared.gpus_per_node)
+        yield from changes(_lines(child, argv), context.declared.gpus_per_node)
     finally:
         if child.stdout is not None:
             child.stdout.close()
@@ -75,7 +75,7 @@ def _lines(child: subprocess.Popen[bytes], argv: Sequence[str]) -> Iterator[str]
             yield line.decode("utf-8", "replace")
 
 
-def _changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | None]:
+def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | None]:
     """What each GPU's row shows at first, all in one record, and every other value later."""
     last: dict[int, int] = {}
     for line in lines:

@@ -33,6 +33,7 @@ def test_the_command_works_where_the_container_did(tmp_path: Path, monkeypatch: 
         roster=Roster((Member("a", "127.0.0.1", 1),), 2, "lo"),
         node="a",
         node_rank=0,
+        key_path=tmp_path / "exchange.key",
     )
     gate.start(cast(Station, station), "x", Path("out"), ("true",), gate.Go(None))
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from checks import error_counters
 from checks.check import CheckError
-from checks.dcgm import diag, health, health_report, policy
+from checks.dcgm import diag, health, health_report, policy, xid_events
 from checks.dcgm.diagnosis import DiagnosisError
 from checks.host import cpu, disk, memory, stress
 from checks.model import Level, Observation, Outcome, Value, worst
@@ -96,6 +97,23 @@ def violated(text: str) -> Metrics:
     return {"conditions": "x", "action": "None", "validation": "None", "violations": heard}
 
 
+def last_xids(text: str) -> Metrics:
+    changes = [record for record in xid_events.changes(iter(text.splitlines()), 8) if record]
+    if not changes:
+        raise CheckError("not every GPU was printed")
+    return xid_events.measured(changes[0], changes[1:]).metrics
+
+
+def counted(text: str) -> Metrics:
+    """A device's corrected errors, which stood at the same number when the run began."""
+    try:
+        total = error_counters.parse(text)
+    except ValueError:
+        total = None
+    file = "aer_dev_correctable"
+    return error_counters.compared({"0000:10:1c.0": {file: 2}}, {"0000:10:1c.0": {file: total}}).metrics
+
+
 WELL, WRONG = Level.PASS, Level.FAIL
 LINE = {
     r"^stress-ng: info: .*setting to": "what was asked for",
@@ -108,6 +126,7 @@ LATENCY = {r'^"99\.000000"': "the latency is judged of the random reads"}
 HEADING = {r"^Health monitor systems report$": "words around the document"}
 COUNTED = {r"": "the count alone is read; gpu.inventory looks at each GPU"}
 STREAM = {r"": "what is listened to for a while has no end, and what is said later is not heard"}
+TOTALLED = {r"^(?!TOTAL_ERR_COR)": "the kernel adds the kinds up in the last line, which is read"}
 REPLAYED = [
     Replayed("host/stress_cpu.txt", "cpu.stress", "cpu", WELL, stressed("cpu", 0), LINE),
     Replayed("host/stress_cpu_wrong.txt", "cpu.stress", "cpu", WRONG, stressed("cpu", 2)),
@@ -129,6 +148,20 @@ REPLAYED = [
     ),
     Replayed("dcgm/discovery_seven.txt", "dcgm.health", "p5.48xlarge", WRONG, discovered),
     Replayed("dcgm/violations.txt", "dcgm.policy", "p5.48xlarge", Level.WARN, violated, STREAM),
+    *(
+        Replayed(f"dcgm/dmon_xid_{name}.txt", "dcgm.xid_events", "p5.48xlarge", level, last_xids, STREAM)
+        for name, level in (
+            ("ok", WELL),
+            ("na", WELL),
+            ("79", WRONG),
+            ("31_then_48", WRONG),
+            ("earlier", Level.WARN),
+            ("seven", WRONG),
+        )
+    ),
+    Replayed(
+        "system/aer_dev_correctable.txt", "system.error_counters", "p5.48xlarge", WELL, counted, TOTALLED
+    ),
     Replayed("neuron/nccom_allr.txt", "neuron.collectives", "trn1.32xlarge", WELL, ran_alone),
     Replayed("neuron/nccom_allr_failure.txt", "neuron.collectives", "trn1.32xlarge", WRONG, ran_alone),
     Replayed("neuron/nccom_allr_slow.txt", "neuron.collectives", "trn1.32xlarge", WRONG, ran_alone),

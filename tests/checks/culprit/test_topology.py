@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checks import bundle as bundles
-from checks import runner
+from checks import exchangekey, runner
 from checks.bundle import Bundle
 from checks.culprit.topology import (
     SWITCHES,
@@ -278,6 +278,7 @@ def test_a_nodes_report_opens_with_its_switches(tmp_path: Path) -> None:
         ("roster", dump_plain(roster)),
     ):
         (tmp_path / name).write_bytes(data)
+    (tmp_path / exchangekey.FILE).write_bytes(exchangekey.make())
     found = {}
     for name in names:
         station = open_station(tmp_path / "bundle", tmp_path / "roster", name, tmp_path / "scratch")
