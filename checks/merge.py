@@ -9,7 +9,7 @@ from datetime import datetime
 from checks.bundle import Bundle, plan_of
 from checks.columns import Observations, Rows
 from checks.decode import DecodeError
-from checks.model import Node, Observation, Report
+from checks.model import Node, Observation, Report, Skip
 from checks.report import NodeReport, load_node
 
 
@@ -69,6 +69,9 @@ def _stranger(bundle: Bundle, report: NodeReport) -> str:
     )
     if foreign is not None:
         return f"its report speaks of {foreign.subject:.80}"
+    left_out = {row.check for row in report.observations if row.skip is Skip.GATE_FILE} - {*bundle.skip}
+    if left_out:
+        return f"it left out {min(left_out):.80}, which the gate file does not"
     try:
         datetime.fromisoformat(report.measured_at.replace("Z", "+00:00"))
     except ValueError:

@@ -11,13 +11,14 @@ from checks import bundle as bundles
 from checks.bundle import Bundle
 from checks.facts.shipped import builtin
 from checks.merge import merge
-from checks.model import Declared, KernelLog, Node, Observation, Outcome, Profile, Report
+from checks.model import Declared, KernelLog, Node, Observation, Outcome, Profile, Report, Skip
 from checks.policy import OnWarn, Policy
 from checks.report import NODE_REPORT_BYTES, NodeReport, dump_plain
 from checks.verdict import decide
 
 WHEN = "2026-11-21T08:00:00+00:00"
 POLICY = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
+LEFT_OUT = Observation("system.clock", "node-1", Outcome.SKIPPED, 0.0, {}, Skip.GATE_FILE, "left out")
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
 
 
@@ -69,6 +70,9 @@ def test_whole_reports_become_one(bundle: Bundle) -> None:
         pytest.param(
             lambda r: replace(r, observations=(replace(r.observations[0], subject="node-0"),)),
             id="speaks of a peer",
+        ),
+        pytest.param(
+            lambda r: replace(r, observations=(LEFT_OUT,)), id="left out what the gate file does not"
         ),
     ],
 )
