@@ -19,7 +19,10 @@ def test_what_was_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> 
     planned = {p.check for p in ended.report.plan if p.skip is None}
 
     assert node.complete and planned == {row.check for row in ended.report.observations}
-    assert reasons["sabotage.hangs"] == "given up at the deadline of 8 s: it was still running"
+    said, _, _ = reasons["sabotage.hangs"].partition(
+        " (node-0 was busy: "
+    )  # where other programs used the CPU
+    assert said == "given up at the deadline of 8 s: it was still running"
     assert reasons["training.step"].startswith("given up at the deadline of 8 s: ")
     assert {"kernel.xid", "kernel.hardware"}.isdisjoint(reasons)  # their share of the time was kept
     assert (3, {Cause.EVIDENCE}) == (ended.exit_code, {f.cause for f in ended.fails()})
