@@ -102,6 +102,7 @@ infra_check = false
         text = text.replace(
             "network_s = 5.0", "network_s = 20.0"
         )  # starting torch on two cores takes its time
+        text = text.replace("max_runtime_minutes = 1.0", "max_runtime_minutes = 3.0", 1)
         text = text.replace("ranks_per_node = 2", "ranks_per_node = 1").replace(
             "stage_s = 20.0", "stage_s = 60.0"
         )

@@ -21,7 +21,7 @@ def write_gate(
     policy: str = "",
     on_warn: str = "go",
     profile: str = "quick",
-    checks_minutes: float = 1.0,
+    checks_minutes: float = 0.0,
     training_minutes: float = 1.0,
     fake: bool = True,
     nodes: int = 2,
@@ -32,7 +32,8 @@ def write_gate(
 ) -> Path:
     """A gate file, its policy, and the interpreter that plays the nodes; the store is folder/store.
 
-    `cluster`, `options` and `more` are lines of [cluster], [cluster.options] and [training].
+    Real checks have three minutes by default, fake ones one. `cluster`, `options` and `more` are lines of [cluster],
+    [cluster.options] and [training].
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.toml").write_text(_policy(on_warn), encoding="utf-8")
@@ -57,7 +58,7 @@ ranks_per_node = 2
 profile = "{profile}"
 network_s = 5.0
 stage_s = 20.0
-max_runtime_minutes = {checks_minutes}
+max_runtime_minutes = {checks_minutes or (1.0 if fake else 3.0)}
 [policy]
 file = "policy.toml"
 {policy}
