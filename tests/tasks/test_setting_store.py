@@ -10,6 +10,7 @@ from tasks.gateread import GateFileError, read
 from tasks.request import Advanced, GateRequest
 from tasks.setting import Setting, open_setting
 from tasks.store.folder import FolderStore
+from tasks.store.patient import PatientStore
 from tasks.store.s3 import S3Store
 from tests.flows.gates import write_gate
 
@@ -26,7 +27,7 @@ def test_a_folder_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     setting = opened(tmp_path / "gates", 'path = "kept"')
 
-    assert isinstance(setting.store, FolderStore)
+    assert isinstance(setting.store, PatientStore) and isinstance(setting.store.store, FolderStore)
     assert [str(tmp_path / "kept"), tmp_path / "kept" / "work"] == [setting.address, setting.work]
     assert f"{tmp_path}/kept/clusters/test" == setting.engine.root
     assert f"Index({tmp_path}/kept/index.sqlite)" == repr(setting.index)
@@ -40,7 +41,7 @@ def test_what_is_no_evidence_stays_here_when_the_store_is_in_s3(
     setting = opened(tmp_path, 'path = "s3://bucket/a/"')
     other = opened(tmp_path, 'path = "s3://bucket/a"\nwork = "w"')
 
-    assert isinstance(setting.store, S3Store)
+    assert isinstance(setting.store, PatientStore) and isinstance(setting.store.store, S3Store)
     assert ("s3://bucket/a", "s3://bucket/a/x") == (setting.address, setting.store.place("x"))
     assert [tmp_path / ".prelaunch" / "work", tmp_path / "w" / "work"] == [setting.work, other.work]
     assert f"{tmp_path}/.prelaunch/clusters/test" == setting.engine.root
