@@ -48,13 +48,13 @@ def test_a_row_without_a_provenance_is_refused(table: str) -> None:
 @pytest.mark.parametrize(
     ("table", "keys", "why"),
     [
-        ("gemm", {"tflops": 990}, "above what a H200 can do"),
+        ("gemm", {"model": "H200", "tflops": 990}, "above what a H200 can do"),
         ("memory", {"gbps": 1600}, "above what a A100-SXM4-40GB can do"),
-        ("transfer", {"gbps": 32}, "above what a A100 can do"),
+        ("transfer", {"model": "A100", "gbps": 32}, "above what a A100 can do"),
         ("gemm", {"model": "H9000"}, "no part 'H9000'"),
         ("memory", {"gbps": 137.5}, "no A100-SXM4-40GB could miss"),
         ("memory", {"model": "H200", "gbps": 2.333}, "no H200 could miss"),
-        ("transfer", {"gbps": 0.5}, "no A100 could miss"),
+        ("transfer", {"model": "A100", "gbps": 0.5}, "no A100 could miss"),
     ],
 )
 def test_a_row_that_no_part_reaches_or_misses_is_refused(
