@@ -9,12 +9,12 @@ from typing import Annotated
 from checks import policy
 from checks.check import Check
 from checks.culprit.topology import Topology
-from checks.decode import Range, Text, decode, parse_json
-from checks.facts.shipped import builtin
-from checks.facts.table import Facts
+from checks.documents.decode import Range, Text, decode, parse_json
+from checks.documents.report import Version, dump_plain
+from checks.facts.builtin import builtin
+from checks.facts.instances import Facts
+from checks.facts.profile_options import DEADLINE_S
 from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile
-from checks.profiles import DEADLINE_S
-from checks.report import Version, dump_plain
 
 BUNDLE_BYTES = 1 << 20
 

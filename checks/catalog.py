@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 
-from checks import collectives, error_counters, gpu, hostpairs, network, pairs, system, training
-from checks.check import CatalogError as CatalogError
-from checks.check import Check, imported
-from checks.compute import gemm, memory, overlap, sdc, training_step, transfer
-from checks.dcgm import diag as dcgm_diag
-from checks.dcgm import health as dcgm_health
-from checks.dcgm import policy as dcgm_policy
-from checks.dcgm import xid_events as dcgm_xid_events
-from checks.efa import counters as efa_counters
-from checks.efa import devices, loopback, pingpong, plugin
-from checks.facts.table import Instance
-from checks.host import cpu, disk, environment, mounts
-from checks.host import memory as host_memory
-from checks.kernel import hardware, sxid, xid
+from checks.check import CatalogError, Check, imported
+from checks.facts.instances import Instance
 from checks.model import Declared, Planned, Profile
-from checks.nccl import collectives as nccl
-from checks.nccl import perf, transport
-from checks.net import counters as net_counters
-from checks.net import mtu, names
-from checks.neuron import collectives as neuron_collectives
-from checks.neuron import devices as neuron_devices
-from checks.neuron import ecc as neuron_ecc
-from checks.neuron import runtime as neuron_runtime
+from checks.probes.collectives import collectives, nccl_tests, transport
+from checks.probes.collectives import collectives as nccl
+from checks.probes.compute import (
+    gemm,
+    memory_bandwidth,
+    overlap,
+    sdc,
+    training_smoke,
+    training_step,
+    transfer,
+)
+from checks.probes.dcgm import diag as dcgm_diag
+from checks.probes.dcgm import health as dcgm_health
+from checks.probes.dcgm import policy as dcgm_policy
+from checks.probes.dcgm import xid_events as dcgm_xid_events
+from checks.probes.efa import counters as efa_counters
+from checks.probes.efa import devices, loopback, pingpong, plugin
+from checks.probes.gpu import idle, memory_errors, nvlink, settings, start_and_end, under_load, xid_events
+from checks.probes.gpu import inventory as found
+from checks.probes.host import disk, environment, error_counters, mounts, stress, system
+from checks.probes.host import stress as host_memory
+from checks.probes.kernel import hardware, sxid, xid
+from checks.probes.network import counters as net_counters
+from checks.probes.network import mtu, names, reachability
+from checks.probes.neuron import collectives as neuron_collectives
+from checks.probes.neuron import devices as neuron_devices
+from checks.probes.neuron import ecc as neuron_ecc
+from checks.probes.neuron import runtime as neuron_runtime
+from checks.probes.pairs import pairs
 
 CATALOG: tuple[Check, ...] = (
     system.identity,
@@ -35,15 +47,15 @@ CATALOG: tuple[Check, ...] = (
     system.clock,
     environment.environment_lint,
     mounts.responsive,
-    cpu.cpu_stress,
+    stress.cpu_stress,
     host_memory.memory_stress,
     disk.disk_io,
     hardware.hardware,
     xid.xid,
     sxid.sxid,
     error_counters.error_counters,
-    gpu.inventory,
-    gpu.start_and_end,
+    found.inventory,
+    start_and_end.start_and_end,
     neuron_devices.devices,
     neuron_ecc.ecc,
     neuron_runtime.runtime,
@@ -51,41 +63,41 @@ CATALOG: tuple[Check, ...] = (
     dcgm_xid_events.xid_events,
     dcgm_diag.diag,
     neuron_collectives.collectives,
-    gpu.memory,
-    gpu.utilisation,
-    gpu.processes,
-    gpu.modes,
-    gpu.power,
-    gpu.fabric,
-    gpu.nvlink,
-    gpu.ecc,
-    gpu.row_remap,
-    gpu.retired_pages,
-    gpu.recovery_action,
-    gpu.xid_events,
-    gpu.clocks,
-    gpu.thermal,
-    gpu.pcie,
+    idle.memory,
+    idle.utilisation,
+    idle.processes,
+    settings.modes,
+    settings.power,
+    settings.fabric,
+    nvlink.nvlink,
+    memory_errors.ecc,
+    memory_errors.row_remap,
+    memory_errors.retired_pages,
+    memory_errors.recovery_action,
+    xid_events.xid_events,
+    under_load.clocks,
+    under_load.thermal,
+    under_load.pcie,
     devices.devices,
     plugin.plugin,
     loopback.loopback,
     names.names,
-    network.reachability,
-    hostpairs.pairs,
+    reachability.reachability,
+    reachability.pairs,
     mtu.mtu,
     pingpong.pingpong,
-    perf.tests,
+    nccl_tests.tests,
     gemm.gemm,
     sdc.sdc,
-    memory.memory_bandwidth,
+    memory_bandwidth.memory_bandwidth,
     transfer.transfer,
-    training.smoke,
+    training_smoke.smoke,
     training_step.step,
     # Before any collective: one that hangs or fails says of nobody who is to blame.
     pairs.collective_pairs,
     pairs.nccl_pairs,
-    collectives.all_reduce,
-    collectives.all_gather,
+    collectives.gloo_all_reduce,
+    collectives.gloo_all_gather,
     nccl.intra_node,
     nccl.inter_node,
     nccl.all_reduce,
@@ -94,7 +106,7 @@ CATALOG: tuple[Check, ...] = (
     nccl.alltoall,
     nccl.sendrecv,
     overlap.overlap,
-    training.ddp,
+    training_smoke.ddp,
     transport.transport,
     dcgm_health.health,
     efa_counters.counters,
@@ -102,14 +114,65 @@ CATALOG: tuple[Check, ...] = (
 )
 
 
+# Where version 0.1.0 had the checks of its catalogue: module (below the package checks) -> attribute -> name of the check.
+FORMER_PATHS = Path(__file__).with_name("catalog_0_1_0.json")
+
+
 def with_extra(extra: Sequence[str]) -> tuple[Check, ...]:
     """The catalogue, preceded by a site's own checks ("package.module:attribute"). Raises CatalogError."""
-    made = (*(imported(path) for path in extra), *CATALOG)
+    made = (*(_extra(path) for path in extra), *CATALOG)
     names = [check.name for check in made]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise CatalogError(f"two checks are called {twice!r}. Rename the extra one.")
     return made
+
+
+def _extra(path: str) -> Check:
+    """A site's own check. A path of the catalogue, of today or of version 0.1.0, is refused with where that check is now."""
+    module, _, attribute = path.partition(":")
+    former = _former_checks().get(module, {}).get(attribute)
+    found = former or _imported(path)
+    if any(found is check for check in CATALOG):
+        now = "" if path == found.path else f", which is now at {found.path}"
+        raise CatalogError(
+            f"{path!r} is Prelaunch's own check {found.name}{now}. "
+            "The catalogue contains it already: remove it from [checks] extra."
+        )
+    return found
+
+
+def _imported(path: str) -> Check:
+    """The check at a path. Where it needs a module that version 0.1.0 had, the error says where that module's checks are now."""
+    try:
+        return imported(path)
+    except CatalogError as error:
+        missing = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
+        moved = moved_modules(missing) if missing else {}
+        if not moved:
+            raise
+        places = "; ".join(f"{old} moved to {', '.join(new)}" for old, new in moved.items())
+        raise CatalogError(f"{error}. Import the new module: {places}.") from error
+
+
+def moved_modules(name: str) -> Mapping[str, tuple[str, ...]]:
+    """Where the checks are now that version 0.1.0 had in a module, or in the modules of a package; {} where it had none there."""
+    return {
+        module: tuple(sorted({check.body.__module__ for check in checks.values()}))
+        for module, checks in _former_checks().items()
+        if module == name or module.startswith(f"{name}.")
+    }
+
+
+@lru_cache(maxsize=1)
+def _former_checks() -> Mapping[str, Mapping[str, Check]]:
+    """Today's checks by the module and the attribute that they had in version 0.1.0."""
+    table: Mapping[str, Mapping[str, str]] = json.loads(FORMER_PATHS.read_bytes())
+    own = {check.name: check for check in CATALOG}
+    return {
+        f"checks.{module}": {attribute: own[name] for attribute, name in names.items()}
+        for module, names in table.items()
+    }
 
 
 def plan(

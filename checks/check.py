@@ -20,14 +20,13 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks.facts.table import Instance, lacks
-from checks.model import Declared, Profile, Scope, Skip, Value
-from checks.model import Part as Part
+from checks.facts.instances import Instance, lacks
+from checks.facts.withheld_kernel_log import needless, required
+from checks.model import Declared, Part, Profile, Scope, Skip, Value
 from checks.roster import Roster
-from checks.withheld import needless, required
 
 if TYPE_CHECKING:
-    from checks.exchangekey import Access
+    from checks.exchange.secret_key import Access
 
 
 class CatalogError(Exception):
@@ -91,7 +90,7 @@ class Context:
     """What a check may know: what is declared, who the peers are, and where it runs.
 
     `access` is what it needs to speak with peers.
-    `options` holds the profile's numbers for this check (see checks.profiles). `place` is set for rank checks,
+    `options` holds the profile's numbers for this check (see checks.facts.profile_options). `place` is set for rank checks,
     whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is
     a folder of the node's own. `instance` is the declared type's row, None where the table has none. `before` is
     what the check's own `before` function returned at the start of the run (closing checks), None if it failed.
@@ -147,7 +146,7 @@ class Check:
     process group; `turn`: whether its place among its like is free. Node checks: `uses` names what it needs for itself;
     `serial`: never beside another; `closing`: it runs after the ranks, so that it sees what they caused. A closing check's
     `before` runs at the start; what it returns (plain JSON) is the context's `before`. Its `watch` runs in a process of
-    its own from the start of the run until the check begins (checks/watching.py).
+    its own from the start of the run until the check begins (checks/runner/watchers.py).
     """
 
     name: str
@@ -260,7 +259,7 @@ def imported(path: str) -> Check:
     except Exception as error:  # a site's module may raise anything when it is imported
         raise CatalogError(f"check {path!r} cannot be imported: {error}") from error
     if not isinstance(found, Check):
-        raise CatalogError(f"check {path!r} is no @check. Decorate it with checks.check.check.")
+        raise CatalogError(f"check {path!r} is not a @check function. Decorate it with checks.check.check.")
     return found
 
 
@@ -276,7 +275,7 @@ def fault_of(check: Check, metrics: Mapping[str, object]) -> str:
 
 
 def _fault_of_value(value: object) -> str:
-    """What a report could not hold (see checks.report): the decoder would refuse the whole report for it."""
+    """What a report could not hold (see checks.documents.report): the decoder would refuse the whole report for it."""
     if isinstance(value, tuple):
         if not value:
             return "an empty list"

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from checks.bundle import Bundle, plan_of
-from checks.columns import Observations, Rows
-from checks.decode import DecodeError
+from checks.documents.columns import Observations, Rows
+from checks.documents.decode import DecodeError
+from checks.documents.report import NodeReport, load_node
 from checks.model import Node, Observation, Report, Skip
-from checks.report import NodeReport, load_node
 
 
-def merge(bundle: Bundle, attempt: str, files: Mapping[str, bytes], started_at: str) -> Report:
+def merge(
+    bundle: Bundle,
+    attempt: str,
+    files: Mapping[str, bytes],
+    started_at: str,
+    load: Callable[[bytes], NodeReport] = load_node,
+) -> Report:
     """The report of one attempt from its nodes' files (name -> bytes).
 
-    `started_at` (UTC, ISO 8601) stands for the report's time where no node says one.
+    `started_at` (UTC, ISO 8601) stands for the report's time where no node says one. `load` reads one file, and raises
+    DecodeError; whoever has decoded the files before gives the reader that remembers it.
     """
     nodes: list[NodeReport] = []
     problems: list[str] = []
     for name in sorted(files):
         try:
-            report = load_node(files[name])
+            report = load(files[name])
         except DecodeError as error:
             problems.append(f"{name}: its report cannot be read: {error}"[:500])
             continue
@@ -68,12 +75,12 @@ def _stranger(bundle: Bundle, report: NodeReport) -> str:
         (row for row in report.observations if row.subject.partition("/")[0] != report.node.name), None
     )
     if foreign is not None:
-        return f"its report speaks of {foreign.subject:.80}"
+        return f"its report contains observations of {foreign.subject:.80}"
     left_out = {row.check for row in report.observations if row.skip is Skip.GATE_FILE} - {*bundle.skip}
     if left_out:
-        return f"it left out {min(left_out):.80}, which the gate file does not"
+        return f"it skipped {min(left_out):.80}, which the gate file does not skip"
     try:
         datetime.fromisoformat(report.measured_at.replace("Z", "+00:00"))
     except ValueError:
-        return f"its time {report.measured_at!r:.40} is no ISO 8601 time"
+        return f"its time {report.measured_at!r:.40} is not an ISO 8601 time"
     return ""

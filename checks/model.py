@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, NoReturn
 
-from checks.limits import Range, Text
+from checks.value_types import Range, Text
 
 SCHEMA_VERSION = 1
 CLUSTER = "cluster"
 LINK = "<->"  # between the two ends of a subject that is a link
 EVIDENCE_BYTES = 4096
+FIRST = "first_"  # before the name of a metric: what was measured before it was measured again
 NODE_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 NodeName = Annotated[str, Text(NODE_NAME, 253)]
 
@@ -50,6 +51,45 @@ class Outcome(str, Enum):
     MEASURED = "MEASURED"
     SKIPPED = "SKIPPED"
     ERRORED = "ERRORED"
+
+
+class ErrorKind(str, Enum):
+    """How a check came to be ERRORED. `reason` says the same in words, and no code reads it.
+
+    RAISED: it broke off by an exception that is not its own word. DEADLINE: its own deadline passed. NOT_RUN: its rank
+    did not begin it, for what happened before. NOT_REACHED: no rank of its node came so far. OTHER: all else.
+    """
+
+    RAISED = "raised"
+    DEADLINE = "deadline"
+    NOT_RUN = "not_run"
+    NOT_REACHED = "not_reached"
+    OTHER = "other"
+
+
+class PairOutcome(str, Enum):
+    """How a test of two ranks ended. `failures` says the same in words, and no code reads them.
+
+    NOT_RUN and PEER_LEFT say nothing of the pair: the test did not begin, with PEER_LEFT because the peer takes part in
+    no test any more. NO_ANSWER and CLOSED: the peer itself was silent. FAILED: all else, wrong data among it.
+    """
+
+    OK = "ok"
+    NOT_RUN = "not_run"
+    PEER_LEFT = "peer_left"
+    NO_ANSWER = "no_answer"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+    @property
+    def never_ran(self) -> bool:
+        """Whether the test says nothing of the pair."""
+        return self in (PairOutcome.NOT_RUN, PairOutcome.PEER_LEFT)
+
+    @property
+    def is_silence(self) -> bool:
+        """Whether the peer itself did not answer."""
+        return self in (PairOutcome.NO_ANSWER, PairOutcome.CLOSED)
 
 
 class Cause(str, Enum):
@@ -150,7 +190,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one check saw of one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED.
+    """What one check saw of one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED. `error_kind` is
+    None unless ERRORED; rows of 0.1.0 lack it, and their reason tells it (checks.documents.compatibility).
 
     Evidence longer than 4 KiB is cut, and the whole of it lies beside the report as evidence/<sha256>.gz.
     `started_s` counts from when the node's report was opened: with `seconds` it is the schedule.
@@ -167,6 +208,7 @@ class Observation:
     evidence_truncated: bool = False
     evidence_sha256: str = ""
     started_s: float = 0.0
+    error_kind: ErrorKind | None = None
 
 
 @dataclass(frozen=True)
@@ -217,11 +259,24 @@ class Action(str, Enum):
     CONTACT = "contact"
 
 
+class FindingKind(str, Enum):
+    """What a finding is about, for the code that has to tell it from others. Messages are for people: no code reads them.
+
+    The last two both say that nothing is known to compare with; ONLY_SMALL_MESSAGES, because no message was large enough.
+    """
+
+    NOT_MEASURED = "not_measured"
+    DRIVER_TOO_OLD = "driver_too_old"
+    NO_BASELINE = "no_baseline"
+    ONLY_SMALL_MESSAGES = "only_small_messages"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong or unknown, with what it rests on and what to do.
 
-    `source` says who set the line that it crossed; "" where nothing was compared.
+    `source` says who set the line that it crossed; "" where nothing was compared. `kind` is None for all that no code
+    has to tell from others. `metric` is that of the rule whose line was crossed; "" for all else.
     """
 
     level: Level
@@ -233,6 +288,8 @@ class Finding:
     remedy: str = ""
     action: Action = Action.NONE
     source: str = ""
+    kind: FindingKind | None = None
+    metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -265,6 +322,15 @@ class Answer(str, Enum):
     NO_GO = "no_go"
     CANNOT_TELL = "cannot_tell"
     ASK = "ask"
+
+
+# As people read them.
+ANSWER_WORDS: Mapping[Answer, str] = {
+    Answer.GO: "GO",
+    Answer.NO_GO: "NO-GO",
+    Answer.CANNOT_TELL: "CANNOT TELL",
+    Answer.ASK: "ASK",
+}
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated
 
-from checks.decode import DecodeError, Range, Text, decode
-from checks.facts.drivers import version_of
+from checks.documents.decode import DecodeError, Range, Text, decode
 from checks.model import Action, Cause, Declared, Part, Profile, Scope, Skip
+from checks.value_types import version_of
 
 Number = Annotated[float, Range(-1e18, 1e18)]
 Ratio = Annotated[float, Range(0, 1)]
@@ -52,7 +52,7 @@ class Over(str, Enum):
     EXPECTED = "expected"
 
 
-# What checks/localise.py and checks/culprit condemn machines and links by, whatever the policy's rules are.
+# What checks/judge/reachability.py and checks/culprit condemn machines and links by, whatever the policy's rules are.
 JUDGED_BY_THE_ENGINE = ("network.reachability", "network.pairs", "collective.pairs", "nccl.pairs")
 # What the engine holds pairs to, and between which bounds an option is no excuse: a share of nothing holds nothing.
 SENSIBLE: Mapping[str, Range] = {
@@ -79,7 +79,7 @@ class Expect(str, Enum):
 
 
 class Overlay(str, Enum):
-    """Whose answers to Xids hold (checks/kernel/overlay.py)."""
+    """Whose answers to Xids hold (checks/judge/xid_overlay.py)."""
 
     NVIDIA = "nvidia"
     HYPERPOD = "hyperpod"
@@ -110,8 +110,8 @@ class Rule:
     `min_version` is the oldest driver that will do ("570", "550.163.01"), compared
     number by number; what is no version is not measured. `needs_cpu`: the value is a speed or a time of something that the
     host's CPU takes part in, so that what is slow is measured again, and is no proof while other work used the CPU
-    (checks/busy.py). `action` is what its finding calls for; without one the cause tells
-    (checks.rules.ACTIONS). A metric that the facts list as absent from the declared GPU model may be null.
+    (checks/judge/cpu_contention.py). `action` is what its finding calls for; without one the cause tells
+    (checks.judge.rules.apply.ACTIONS). A metric that the facts list as absent from the declared GPU model may be null.
     """
 
     metric: str
@@ -201,8 +201,11 @@ def _require_rules(policy: Policy) -> None:
     """Refuse a line that holds its check to nothing: whatever such a check measured would pass."""
     for name, line in policy.checks.items():
         if not line.rules and name not in JUDGED_BY_THE_ENGINE:
-            reason = f"the line of {name} has no rules, so that whatever it measures would pass"
-            raise DecodeError(f"{reason}. Add at least one rule, or delete the line", f"checks.{name}.rules")
+            reason = f"the entry of {name} has no rules, so that whatever it measures would pass"
+            raise DecodeError(
+                f"{reason}. Add at least one rule: a policy without the line is refused where the check is planned",
+                f"checks.{name}.rules",
+            )
 
 
 def check_sense(policy: Policy) -> None:
@@ -229,7 +232,7 @@ def can_fail(rule: Rule) -> bool:
 
 def _require_no_excuse(name: str, line: CheckPolicy) -> None:
     """Of an optional check a lost observation is a WARN, so that nothing of it may be worse than one."""
-    lost = "losing the observation would let it off"
+    lost = "a lost observation would be a better result than a bad value"
     if name in JUDGED_BY_THE_ENGINE:
         raise DecodeError(
             f"the engine itself judges {name}: {lost}. Require the check", f"checks.{name}.required"
@@ -247,7 +250,7 @@ def _require_sense(rule: Rule, path: str) -> None:
         (rule.equals is not None, rule.same, rule.uniform, rule.fact != "", bounded, rule.min_version != "")
     )
     if kinds == 0:
-        raise DecodeError("the rule holds the metric to nothing", path)
+        raise DecodeError("the rule has no threshold and no other condition", path)
     if kinds > 1:
         raise DecodeError(
             'of "equals", "same", "uniform", "fact", "min_version" and bounds one would be ignored: write two rules',
@@ -258,7 +261,7 @@ def _require_sense(rule: Rule, path: str) -> None:
     if (rule.uniform or rule.fact or rule.min_version) and rule.over is not Over.SUBJECT:
         raise DecodeError('"uniform", "fact" and "min_version" look at each subject: leave over out', path)
     if rule.min_version and version_of(rule.min_version) is None:
-        raise DecodeError("it is no version of a driver, as 570 or 550.163.01", f"{path}.min_version")
+        raise DecodeError("it is not a driver version such as 570 or 550.163.01", f"{path}.min_version")
     if rule.same and rule.over is not Over.CLUSTER:
         raise DecodeError('"same" compares subjects: set over = "cluster"', path)
     if rule.equals is not None and rule.over is not Over.SUBJECT:
@@ -268,11 +271,11 @@ def _require_sense(rule: Rule, path: str) -> None:
     if rule.level not in ("WARN", "FAIL"):
         raise DecodeError(f"{rule.level!r} is neither WARN nor FAIL", f"{path}.level")
     if not rule.source.strip():
-        raise DecodeError("a threshold without a source", f"{path}.source")
+        raise DecodeError("the threshold has no source", f"{path}.source")
     if rule.warn_below is not None and rule.fail_below is not None and rule.warn_below < rule.fail_below:
-        raise DecodeError("warn_below lies under fail_below", path)
+        raise DecodeError("warn_below is less than fail_below", path)
     if rule.warn_above is not None and rule.fail_above is not None and rule.warn_above > rule.fail_above:
-        raise DecodeError("warn_above lies over fail_above", path)
+        raise DecodeError("warn_above is greater than fail_above", path)
 
 
 def _require_speed(rule: Rule, bounded: bool, path: str) -> None:

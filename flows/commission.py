@@ -9,12 +9,12 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
 from flows.gate import gate
-from tasks.acceptance import CommissionRequest, commission_title, settings_of
-from tasks.commissioning import accept, conclude, end_children, learn_baselines
-from tasks.ending import rejected
-from tasks.request import GateRequest
-from tasks.runs import TAG
-from tasks.session import REJECTIONS
+from tasks.commission import accept_clusters, conclude_commission, end_children, learn_baselines
+from tasks.finish import reject_request
+from tasks.gate.commission import CommissionRequest, commission_title, gate_contexts
+from tasks.gate.session import REJECTIONS
+from tasks.gate_file.request import GateRequest
+from tasks.orchestration.runs import TAG
 
 
 def run_name() -> str:
@@ -41,13 +41,13 @@ async def commission(request: CommissionRequest) -> State[Any]:
         request: Choose the clusters; the rest may stay as it is.
     """
     try:
-        settings = settings_of(request)
+        settings = gate_contexts(request)
     except REJECTIONS as error:
-        return rejected(error)
-    found = await accept(_gate, request, settings)
+        return reject_request(error)
+    found = await accept_clusters(_gate, request, settings)
     if request.learn:
         found = await learn_baselines(found, settings, request.reports)
-    return await conclude(found)
+    return await conclude_commission(found)
 
 
 async def _gate(request: GateRequest) -> State[Any]:

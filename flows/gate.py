@@ -8,43 +8,45 @@ from prefect import flow, runtime
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
-from tasks.agreeing import agree, answered
-from tasks.announce import announce_rejection, announce_start
-from tasks.ask import ask, came_back, recheck
-from tasks.board import board
-from tasks.collect import collect
-from tasks.ending import (
+from tasks.approve import ask_for_approval, load_resumed_verdict, rerun_checks
+from tasks.collect import collect_report, wait_for_checks
+from tasks.expire import close_expired_gate
+from tasks.finish import (
     SESSION_ERRORS,
-    broken,
-    checked,
-    end,
-    failed,
-    launched,
+    checked_outcome,
+    defect_outcome,
+    end_cancelled_gate,
+    failed_outcome,
+    finish_gate,
+    launched_outcome,
     may_launch,
-    refused,
-    rejected,
-    stopped,
+    refused_outcome,
+    reject_request,
 )
-from tasks.events import emit_cancelled, emit_rejected, emit_started
-from tasks.gated import again, follow_start, next_start
-from tasks.handing import hand_out
-from tasks.judge import judge
-from tasks.launch import Launched, follow_training, launch
+from tasks.gate.approval.wait import was_resumed
+from tasks.gate.cancellation import RunCancelled
+from tasks.gate.context import run_title
+from tasks.gate.outcome import JudgedReport, Outcome
+from tasks.gate.session import REJECTIONS, Session, end_run, open_session
+from tasks.gate_file.request import GateRequest, Wait
+from tasks.in_job import (
+    JobStarts,
+    compare_with_nodes,
+    follow_start,
+    hand_answer_to_nodes,
+    next_start,
+    wait_for_restart,
+)
+from tasks.judge import judge_report, remember_verdict, reuse_or_void_pass
+from tasks.launch import LaunchResult, follow_training, launch_training, wait_for_pool
 from tasks.launchers.base import NoCapacity
-from tasks.outcome import Judged, Outcome
-from tasks.page import look_who_hears
-from tasks.patience import wait_for_machines, wait_for_training
-from tasks.placing import held
-from tasks.provision import provision, provision_gated
-from tasks.publish import Published, publish
-from tasks.request import GateRequest, Wait
-from tasks.session import REJECTIONS, Session, end_run, open_session
-from tasks.starts import Starts
-from tasks.stop import StopAsked
-from tasks.title import run_title
-from tasks.verdicts import remember, reusable
-from tasks.waiting import resumed
-from tasks.watch import watch
+from tasks.orchestration.events import emit_cancelled, emit_rejected, emit_started
+from tasks.orchestration.run_state import run_is_final
+from tasks.orchestration.status import publish_rejection, publish_start
+from tasks.page import check_notifiers
+from tasks.paging.live import live_messages
+from tasks.provision import submit_checks, submit_gated_job, wait_for_machines, wait_for_training
+from tasks.publish import PublishedReport, export_report, publish_report
 
 
 def run_name() -> str:
@@ -71,105 +73,111 @@ async def gate(request: GateRequest) -> State[Any]:
         request: Choose the gate file; the rest may stay as it is.
     """
     try:
-        session = open_session(request, str(runtime.flow_run.id), resumed())
+        session = open_session(
+            request,
+            str(runtime.flow_run.id),
+            was_resumed(),
+            on_expired=close_expired_gate,
+            run_over=run_is_final,
+        )
     except REJECTIONS as error:
-        await announce_rejection(str(error))
+        await publish_rejection(str(error))
         emit_rejected(request, str(runtime.flow_run.id), error)
-        return rejected(error)
-    with session, board(session):
+        return reject_request(error)
+    with session, live_messages(session):
         try:
             if session.asked is None:
-                await announce_start(session)
+                await publish_start(session)
                 emit_started(session)
-            await look_who_hears(session)
+            await check_notifiers(session)
             run = _run_in_job if session.in_job else _run
             outcome = await run(session, request)
-        except StopAsked as error:
+        except RunCancelled as error:
             emit_cancelled(session, str(error))
-            return stopped(error)
+            return end_cancelled_gate(error)
         except Exception as error:  # noqa: BLE001 - whatever broke, somebody hears of it as of any other end
-            outcome = broken(session, error)
-        return await end(session, outcome)
+            outcome = defect_outcome(session, error)
+        return await finish_gate(session, outcome)
 
 
 async def _run(session: Session, request: GateRequest) -> Outcome:
     published = None
     try:
         while True:
-            judged, published = await came_back(session) or await _verdict(session)
+            judged, published = await load_resumed_verdict(session) or await _verdict(session)
             if not session.launches:
-                return checked(session, judged, published)
-            answer = await ask(session, judged, request.advanced.ask_minutes)
-            if await recheck(session, answer):
+                return checked_outcome(session, judged, published)
+            answer = await ask_for_approval(session, judged, request.advanced.ask_minutes)
+            if await rerun_checks(session, answer):
                 continue
             if not may_launch(session, judged, answer):
-                return refused(session, judged, published, answer)
+                return refused_outcome(session, judged, published, answer)
             seen = await _train(session, judged, request.wait)
             if seen is not None:
-                return launched(session, judged, published, answer, seen)
+                return launched_outcome(session, judged, published, answer, seen)
             published = None
     except SESSION_ERRORS as error:
-        return failed(session, error, published)
+        return failed_outcome(session, error, published)
 
 
-async def _train(session: Session, judged: Judged, wait: Wait) -> Launched | None:
+async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchResult | None:
     """The training, once it has machines; None where those that passed are gone, and the checks begin again."""
-    while await held(session, judged):
+    while await wait_for_pool(session, judged):
         try:
-            job = await launch(session, judged)
+            job = await launch_training(session, judged)
             return await follow_training(session, judged, job, wait)
         except NoCapacity as error:
             await wait_for_training(session, error)
     return None
 
 
-async def _verdict(session: Session) -> tuple[Judged, Published]:
-    judged = await reusable(session) or await _check(session)
-    published = await publish(session, judged)
-    await remember(session, judged)
-    await hand_out(session, judged)
+async def _verdict(session: Session) -> tuple[JudgedReport, PublishedReport]:
+    judged = await reuse_or_void_pass(session) or await _check(session)
+    published = await publish_report(session, judged)
+    await remember_verdict(session, judged)
+    await export_report(session, judged)
     return judged, published
 
 
-async def _check(session: Session) -> Judged:
+async def _check(session: Session) -> JudgedReport:
     while True:
         try:
-            job = await provision(session)
-            report = await collect(session, await watch(session, job))
+            job = await submit_checks(session)
+            report = await collect_report(session, await wait_for_checks(session, job))
             session.waiting_since = None
-            return await judge(session, report)
+            return await judge_report(session, report)
         except NoCapacity as error:
             await wait_for_machines(session, error)
 
 
 async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
-    published, starts, minutes = None, Starts(), request.advanced.ask_minutes
+    published, starts, minutes = None, JobStarts(), request.advanced.ask_minutes
     try:
         judged = await _first_start(session, starts, minutes)
         while True:
-            published = await publish(session, judged)
-            await hand_out(session, judged)
-            await agree(session, judged, starts)
-            answer = await answered(session, judged, starts, minutes)
-            if await recheck(session, answer):
-                starts = Starts()
+            published = await publish_report(session, judged)
+            await export_report(session, judged)
+            await compare_with_nodes(session, judged, starts)
+            answer = await hand_answer_to_nodes(session, judged, starts, minutes)
+            if await rerun_checks(session, answer):
+                starts = JobStarts()
                 judged = await _first_start(session, starts, minutes)
                 continue
             if may_launch(session, judged, answer):
                 seen = await follow_start(session, judged, starts, request.wait)
                 if seen is not None:
-                    return launched(session, judged, published, answer, seen)
-            elif not await again(session, judged, starts):
-                return refused(session, judged, published, answer, starts.said)
+                    return launched_outcome(session, judged, published, answer, seen)
+            elif not await wait_for_restart(session, judged, starts):
+                return refused_outcome(session, judged, published, answer, starts.said)
             judged = await next_start(session, session.checking, starts)
     except SESSION_ERRORS as error:
-        return failed(session, error, published)
+        return failed_outcome(session, error, published)
 
 
-async def _first_start(session: Session, starts: Starts, minutes: int) -> Judged:
+async def _first_start(session: Session, starts: JobStarts, minutes: int) -> JudgedReport:
     while True:
         try:
-            job = await provision_gated(session, minutes)
+            job = await submit_gated_job(session, minutes)
             return await next_start(session, job, starts)
         except NoCapacity as error:
             await wait_for_machines(session, error)

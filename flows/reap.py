@@ -8,22 +8,23 @@ from prefect import flow, runtime
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed
 
-from tasks.clearing import (
-    Done,
+from tasks.gate.context import GateContext
+from tasks.orchestration.runs import GateRun
+from tasks.reap import (
     NotCleared,
-    concluded,
-    examine,
+    ReapAction,
+    ReapResult,
+    Why,
+    context_of_run,
+    examine_run,
+    final_state,
     gates_about,
+    handle_waiting_run,
     jobs_of,
-    mark,
-    page_crash,
-    page_late,
-    setting_of,
-    woken,
+    mark_ended,
+    notify_crash,
+    notify_late,
 )
-from tasks.reaping import Act, Why
-from tasks.runs import GateRun
-from tasks.setting import Setting
 
 
 def run_name() -> str:
@@ -40,39 +41,43 @@ async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
         flow_run_id: The id of the flow run of a gate or a commissioning.
         why: What made somebody look: no heartbeat, late, crashed, cancelled, a question's deadline, or a person.
     """
-    done: list[Done] = []
+    done: list[ReapResult] = []
     for run in await gates_about(flow_run_id):
         # A commissioning holds no lease of its own; its gates come first.
         busy = run.leads and why == "silent" and any(one.lives for one in done)
-        done.append(Done(run.name, "lives: a gate of it does", acted=False) if busy else await _one(run, why))
-    return concluded(flow_run_id, done)
+        done.append(
+            ReapResult(run.name, "is alive, because one of its gates is", acted=False)
+            if busy
+            else await _one(run, why)
+        )
+    return final_state(flow_run_id, done)
 
 
-async def _one(run: GateRun, why: Why) -> Done:
+async def _one(run: GateRun, why: Why) -> ReapResult:
     try:
-        setting = setting_of(run)
+        setting = context_of_run(run)
     except NotCleared as error:
         if run.state == "Rejected" and run.starts <= 1:
             # Within a moment: its first heartbeat came after its end, which looks like silence.
-            return Done(run.name, "was rejected before it started anything", acted=False)
-        return Done(run.name, str(error), left=str(error))
-    found = await examine(run, setting, why)
-    if found.act is Act.LEAVE:
-        return Done(run.name, found.why, acted=False, lives=found.lives)
-    if found.act is Act.WAKE:
-        return await woken(run, setting, found.why)
-    if found.act is Act.LATE:
-        return Done(run.name, f"{found.why}; {await page_late(run, setting)}")
-    if found.act is Act.CRASH:
+            return ReapResult(run.name, "was rejected before it started anything", acted=False)
+        return ReapResult(run.name, str(error), left=str(error))
+    found = await examine_run(run, setting, why)
+    if found.act is ReapAction.LEAVE:
+        return ReapResult(run.name, found.why, acted=False, lives=found.lives)
+    if found.act is ReapAction.WAKE:
+        return await handle_waiting_run(run, setting, found.why)
+    if found.act is ReapAction.LATE:
+        return ReapResult(run.name, f"{found.why}; {await notify_late(run, setting)}")
+    if found.act is ReapAction.CRASH:
         return await _crashed(run, setting, found.why)
-    cancels = found.act is Act.CANCEL and not await mark(run, Cancelled(message=found.why))
-    done, left = ("it ended meanwhile", "") if cancels else await jobs_of(run, setting, paged=False)
-    return Done(run.name, f"{found.why}; {done}", left=left)
+    cancels = found.act is ReapAction.CANCEL and not await mark_ended(run, Cancelled(message=found.why))
+    done, left = ("it has ended in the meantime", "") if cancels else await jobs_of(run, setting, paged=False)
+    return ReapResult(run.name, f"{found.why}; {done}", left=left)
 
 
-async def _crashed(run: GateRun, setting: Setting, why: str) -> Done:
-    if not await mark(run, Crashed(message=f"This run {why}.")):
-        return Done(run.name, "ended meanwhile", acted=False)
+async def _crashed(run: GateRun, setting: GateContext, why: str) -> ReapResult:
+    if not await mark_ended(run, Crashed(message=f"This run {why}.")):
+        return ReapResult(run.name, "has ended in the meantime", acted=False)
     done, left = await jobs_of(run, setting, paged=not run.leads)
-    told = "its gates tell" if run.leads else await page_crash(run, setting, why, done)
-    return Done(run.name, f"{why}; {done}; {told}", left=left)
+    told = "its gates send the notifications" if run.leads else await notify_crash(run, setting, why, done)
+    return ReapResult(run.name, f"{why}; {done}; {told}", left=left)

@@ -1,27 +1,281 @@
-"""What the nodes wrote -> one report. What is missing is said in it, with the job's last words as proof."""
+"""What the nodes wrote -> one report. What is missing is said in it, with the job's last words as proof.
+
+Follow a job to its end: state by state, with a deadline, telling people how far it is.
+
+The checks' deadline counts on the nodes. From here it is seen to begin with the first report of a node, and where none comes,
+`begins_s` after the engine first said that the job runs. Waiting for machines is no part of it. An engine, or a folder, that
+does not answer is left alone in time: what was fetched before is judged.
+
+What stands behind a report: whole evidence and the nodes' logs, kept in the store beside it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
+import math
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.bundle import Bundle
-from checks.deadline import limited
 from checks.merge import merge
 from checks.model import Report
-from tasks import reports
-from tasks.launchers.base import JobState, JobStatus, LaunchError
-from tasks.raw import keep_evidence, keep_logs
-from tasks.render.clean import one_line
-from tasks.session import Session
-from tasks.threads import to_end
-from tasks.troubles import ending_of, keep_story, require_reports, story
-from tasks.watch import Watched, fetch_last
+from checks.runner.deadline import ANSWER_S, limited
+from tasks.gate.blocking_calls import run_to_end, run_within
+from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.jobs import JobEnd
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
+from tasks.gate.troubles import ending_text, keep_state_history, require_reports, state_history
+from tasks.launchers.base import Delays, JobState, JobStatus, Launcher, LaunchError
+from tasks.orchestration.artifacts import ProgressArtifact
+from tasks.reports import fetched
+from tasks.reports.fetched import NodeReports, ReportCounts
+from tasks.store.base import StoreError
+from tasks.store.layout import evidence_key, log_key
+from tasks.text.inert import one_line
+
+SLOWEST_POLL_S = 5.0
+GRACE_S = 30.0
+# Of the 5 s from the nodes' deadline to the verdict: 3 for what a node wrote last to arrive, 2 to judge and to keep it. Nodes
+# that decide by themselves (IN_JOB) have one more, for their own answer.
+MARGIN_S, GATED_MARGIN_S = 3.0, 4.0
+LONGEST_LOOK_S, LEAST_LOOK_S = 60.0, 0.5
+
+
+@dataclass
+class JobTimes:
+    """For how long a job has waited for its machines in one go, run, and not been heard of; in seconds."""
+
+    waited_s: float = 0.0
+    ran_s: float = 0.0
+    silent_s: float = 0.0
+
+    def add(self, state: JobState, seconds: float) -> None:
+        """It was in that state for so long."""
+        self.waited_s = self.waited_s + seconds if state is JobState.PENDING else 0.0
+        self.ran_s += 0.0 if state is JobState.PENDING else seconds
+        self.silent_s = self.silent_s + seconds if state is JobState.UNKNOWN else 0.0
+
+
+@dataclass
+class CheckDeadline:
+    """When the checks of one start of a job began, and by when they have to be given up, in time.monotonic().
+
+    The nodes' reports are whole at their deadline; `margin_s` later they are looked at for the last time.
+    """
+
+    deadline_s: float
+    delays: Delays
+    margin_s: float = MARGIN_S
+    runs_since: float | None = None
+    begun: float | None = None
+    complete: bool = False
+
+    def see(self, state: JobState, reported: bool, now: float) -> None:
+        """What was seen at a look: the engine's word, and whether a node has begun its report."""
+        if state is JobState.RUNNING and self.runs_since is None:
+            self.runs_since = now
+        if reported and self.begun is None:
+            self.begun = now
+
+    @property
+    def gives_up_at(self) -> float:
+        """When to wait no longer. Once every report is whole (`complete`) the engine only has to say that the job ended."""
+        if self.begun is not None:
+            late_s = self.delays.ends_s if self.complete else self.delays.reports_s
+            return self.begun + self.deadline_s + self.margin_s + late_s
+        if self.runs_since is not None:
+            return self.runs_since + self.delays.begins_s + self.deadline_s + self.margin_s
+        return math.inf
+
+    @property
+    def answer_by(self) -> float:
+        """When the verdict has to be there."""
+        return self.gives_up_at - self.margin_s + ANSWER_S
+
+
+def check_deadline(session: Session, margin_s: float = MARGIN_S) -> CheckDeadline:
+    """For a job whose nodes check, before anything of it was seen."""
+    setting = session.setting
+    return CheckDeadline(setting.gate.checks.whole_deadline_s, setting.launcher.delays, margin_s)
+
+
+@task(cache_policy=NO_CACHE, task_run_name="watch {job}")
+async def wait_for_checks(session: Session, job: str) -> JobEnd:
+    """Wait for the health check; it is ended when it outlives its time."""
+    meter, clock, decoded = (
+        ProgressArtifact(session.setting.gate.cluster.name),
+        check_deadline(session),
+        NodeReports(),
+    )
+    look = poll_action(session, job, meter, clock, decoded)
+    watched = await follow_job(session, job, checks_limit_s(session), look, clock=clock)
+    await meter.finish()
+    return replace(watched, decoded=decoded)
+
+
+def checks_limit_s(session: Session) -> float:
+    """How long checks may run."""
+    return session.setting.gate.checks.max_runtime_minutes * 60 + GRACE_S
+
+
+def poll_action(
+    session: Session, job: str, meter: ProgressArtifact, clock: CheckDeadline, decoded: NodeReports
+) -> Callable[[JobStatus], Awaitable[None]]:
+    """What to do at each look: fetch what was written so far, and tell people how far it is."""
+    bundle = session.setting.bundle(session.gate_id)
+
+    async def look(status: JobStatus) -> None:
+        try:
+            await run_within(_patience_s(clock), fetch_output, session, job)
+        except TimeoutError as error:
+            report_progress(Progress("checks", f"the output of {job} cannot be fetched: {error}"))
+        files = fetched.read_files(session.folder / job, status.attempt)
+        seen = fetched.count_observations(bundle, files, decoded)
+        clock.see(status.state, bool(files), time.monotonic())
+        clock.complete = fetched.all_complete(bundle, files, decoded)
+        session.answer_by = clock.answer_by
+        waits = f"{status.state.value} {status.detail}".strip()
+        said = (
+            progress_sentence(bundle, seen) if seen.nodes or status.state is not JobState.PENDING else waits
+        )
+        report_progress(Progress("checks", said, seen.done, seen.total))
+        await meter.show(100.0 * seen.done / max(seen.total, 1), said)
+
+    return look
+
+
+async def follow_job(
+    session: Session,
+    job: str,
+    limit_s: float,
+    look: Callable[[JobStatus], Awaitable[None]],
+    enough: Callable[[JobStatus], bool] = lambda status: status.state.final,
+    ends: bool = True,
+    clock: CheckDeadline | None = None,
+) -> JobEnd:
+    """Poll until `enough`, or until the time is up: then the job is ended, if it `ends`. Raises LeaseLost, StopAsked.
+
+    `limit_s` is of running: for its machines a job may wait as long as the launcher says. `clock` bounds the checks: where
+    they are given up, the job is ended while its reports are judged.
+    """
+    launcher = session.setting.launcher
+    begun = last = time.monotonic()
+    times, stop, ran = JobTimes(), CancellationWatch(), False
+    status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
+    while True:
+        await raise_if_stopped(session, stop)
+        status = await _state(launcher, job, _patience_s(clock), status)
+        now = time.monotonic()
+        times.add(status.state, now - last)
+        ran = ran or status.state is JobState.RUNNING
+        last = now
+        await look(status)
+        if status.state.final or enough(status):
+            if status.state.final:
+                session.ended(job)
+            return JobEnd(job, status, ran=ran)
+        if clock is not None and time.monotonic() >= clock.gives_up_at:
+            if ends:
+                session.end_soon(job)
+            late = f"its checks were stopped at their deadline of {clock.deadline_s:g} s"
+            return JobEnd(job, status, late, ran)
+        late = _late(times, limit_s, launcher, status)
+        if late:
+            if ends:
+                await run_to_end(session.end_now, job)
+            return JobEnd(job, status, late, ran)
+        pause = poll_pause_s(launcher.poll_s, now - begun)
+        until = clock.gives_up_at if clock is not None else math.inf
+        await asyncio.sleep(min(pause, max(until - time.monotonic(), 0.0)))
+
+
+async def _state(launcher: Launcher, job: str, patience_s: float, last: JobStatus) -> JobStatus:
+    """The job's state; where the engine does not answer in time it is UNKNOWN, of the start that was seen last."""
+    try:
+        return await run_within(patience_s, launcher.state, job)
+    except TimeoutError as error:
+        return JobStatus(
+            JobState.UNKNOWN, f"the engine does not answer: {error}", last.attempt, last.exit_codes
+        )
+
+
+def _patience_s(clock: CheckDeadline | None) -> float:
+    """How long one question to the engine may take."""
+    if clock is None:
+        return LONGEST_LOOK_S
+    return min(LONGEST_LOOK_S, max(clock.gives_up_at - time.monotonic(), LEAST_LOOK_S))
+
+
+def poll_pause_s(poll_s: float, since_s: float) -> float:
+    """How long to wait until the next look: what takes long is asked more seldom."""
+    return min(max(SLOWEST_POLL_S, 3 * poll_s), max(poll_s, since_s / 100))
+
+
+def fetch_output(session: Session, job: str) -> None:
+    """Copy what the job wrote so far. What cannot be copied now may be there the next time."""
+    try:
+        session.setting.launcher.fetch(job, session.folder / job)
+    except LaunchError as error:
+        report_progress(Progress("checks", str(error)))
+
+
+def fetch_final_output(session: Session, job: str) -> Path:
+    """What the job left, into a folder that held nothing before. Raises LaunchError, OSError."""
+    folder, fresh = session.folder / job, session.folder / f"{job}.last"
+    shutil.rmtree(fresh, ignore_errors=True)
+    session.setting.launcher.fetch(job, fresh)
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+    return folder
+
+
+def progress_sentence(bundle: Bundle, seen: ReportCounts) -> str:
+    """ "2 of 2 nodes report, 14 of 27 observations, now compute.gemm"."""
+    nodes = bundle.declared.nodes
+    doing = f", now {seen.doing}" if seen.doing else ""
+    return f"{seen.nodes} of {nodes} nodes report, {seen.done} of {seen.total} observations{doing}"
+
+
+def _late(times: JobTimes, limit_s: float, launcher: Launcher, status: JobStatus) -> str:
+    if times.ran_s > limit_s:
+        return f"it was still {status.state.value} after {limit_s:.0f} s and was ended"
+    if times.waited_s > launcher.start_s:
+        return f"it did not start within {launcher.start_s:.0f} s and was ended"
+    if times.silent_s > launcher.silence_s:
+        return f"the engine reported nothing about it for {launcher.silence_s:.0f} s, so it was ended"
+    return ""
+
+
+LOG_BYTES = 1 << 18
+EVIDENCE_FILES = 10_000
+
+
+def keep_evidence(session: Session, folder: Path) -> None:
+    """Every evidence/<sha256>.gz of an attempt's folder -> gates/<gate id>/evidence. Raises StoreError."""
+    for path in sorted((folder / "evidence").glob("*.gz"))[:EVIDENCE_FILES]:
+        if path.is_file() and not path.is_symlink():
+            session.setting.store.put(evidence_key(session.gate_id, path.name), path.read_bytes())
+
+
+def keep_logs(session: Session, job: str, nodes: Iterable[str]) -> None:
+    """The end of each node's log -> gates/<gate id>/logs/<job>. A log that cannot be kept is said, no more."""
+    try:
+        for node in nodes:
+            text = session.setting.launcher.logs(job, node, LOG_BYTES)
+            key = log_key(session.gate_id, job, node)
+            session.setting.store.put(key, text.encode("utf-8", "replace"))
+    except (LaunchError, StoreError) as error:
+        report_progress(Progress("checks", f"a log could not be stored: {error}"))
+
 
 LOG = logging.getLogger("prelaunch")
 LOGGED_NODES = 8
@@ -30,19 +284,19 @@ STORY_CHARACTERS = 1200
 
 
 @task(cache_policy=NO_CACHE, task_run_name="collect {watched.job}")
-async def collect(session: Session, watched: Watched) -> Report:
+async def collect_report(session: Session, watched: JobEnd) -> Report:
     """The report of the job's current attempt.
 
     Raises LaunchRejected, NoCapacity, EngineUnavailable where no node reported and the engine says why.
     """
-    return await to_end(collected, session, watched)
+    return await run_to_end(merge_reports, session, watched)
 
 
-def collected(session: Session, watched: Watched) -> Report:
+def merge_reports(session: Session, watched: JobEnd) -> Report:
     """Fetch for the last time and merge; what could not be fetched is evidence that is missing."""
-    bundle, started = session.setting.bundle(session.gate_id), iso(session.keeper.lease.taken_at)
+    bundle, started = session.setting.bundle(session.gate_id), iso_time(session.keeper.lease.taken_at)
     try:
-        folder, problems = limited(session.left_s(), lambda: fetch_last(session, watched.job)), []
+        folder, problems = limited(session.left_s(), lambda: fetch_final_output(session, watched.job)), []
     except (LaunchError, OSError) as error:
         folder, problems = (
             session.folder / watched.job,
@@ -50,13 +304,13 @@ def collected(session: Session, watched: Watched) -> Report:
         )
     limit_s = session.left_s() / 2  # what the engine says beside the reports must not cost the verdict
     _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
-    _keep(lambda: keep_logs(session, watched.job, logged(bundle, watched.status)), "the logs", limit_s)
-    _keep(lambda: keep_story(session, watched.job, watched.status), "the engine's words", limit_s)
-    files = reports.read_files(folder, watched.status.attempt)
+    _keep(lambda: keep_logs(session, watched.job, nodes_to_log(bundle, watched.status)), "the logs", limit_s)
+    _keep(lambda: keep_state_history(session, watched.job, watched.status), "the engine's messages", limit_s)
+    files = fetched.read_files(folder, watched.status.attempt)
     if not files and not problems:
         require_reports(watched)
-    report = merge(bundle, watched.status.attempt, files, started)
-    if not reports.complete(bundle, files):
+    report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
+    if not fetched.all_complete(bundle, files, watched.decoded):
         problems += _last_words(bundle, files, watched, session)
     return dataclasses.replace(report, collection=(*report.collection, *problems))
 
@@ -66,33 +320,35 @@ def _keep(keep: Callable[[], object], what: str, limit_s: float) -> None:
     try:
         limited(limit_s, keep)
     except TimeoutError as error:
-        LOG.warning("%s could not be kept: %s", what, error)
+        LOG.warning("%s could not be stored: %s", what, error)
 
 
-def logged(bundle: Bundle, status: JobStatus) -> list[str]:
+def nodes_to_log(bundle: Bundle, status: JobStatus) -> list[str]:
     """The nodes whose logs are worth keeping: those that ended, or all where the engine does not say."""
     return sorted(status.exit_codes) or (list(bundle.declared.node_names) if status.state.final else [])
 
 
-def iso(unix_s: float) -> str:
+def iso_time(unix_s: float) -> str:
     """UTC, ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_s))
 
 
 def _last_words(
-    bundle: Bundle, files: Mapping[str, bytes], watched: Watched, session: Session
+    bundle: Bundle, files: Mapping[str, bytes], watched: JobEnd, session: Session
 ) -> Iterator[str]:
     """Why reports are missing, as far as the launcher can tell: evidence, never a verdict on a machine."""
     status = watched.status
     if watched.late:
         yield one_line(f"job {watched.job}: {watched.late}")
     elif status.state is not JobState.SUCCEEDED or not files:
-        yield one_line(f"job {watched.job} ended {ending_of(status)} without every report: {status.detail}")
-    if said := "; ".join(story(status)):
-        yield one_line(f"what the engine said of {watched.job}: {said}", STORY_CHARACTERS)
-    for node in reports.unfinished(bundle, files)[:LOGGED_NODES]:
+        yield one_line(
+            f"job {watched.job} {ending_text(status)}, and some nodes sent no report: {status.detail}"
+        )
+    if said := "; ".join(state_history(status)):
+        yield one_line(f"states of {watched.job}, reported by the engine: {said}", STORY_CHARACTERS)
+    for node in fetched.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]:
         code = status.exit_codes.get(node)
-        ended = f"its command ended with {code}" if code is not None else "its command did not end"
+        ended = f"its command ended with exit code {code}" if code is not None else "its command did not end"
         tail = one_line(_tail(session, watched.job, node)[-400:], 400)
         yield f"{node}: {ended}; its log ends: {tail or '(empty)'}"
 

@@ -1,29 +1,51 @@
-"""Report -> verdict, by the one pure function."""
+"""Report -> verdict, by the one pure function.
+
+A fresh PASS of the same checks on the same cluster, kept in our own store.
+
+It stands only for machines whose identities are known: the training job confirms them on every node before it
+starts, and checks again in place where they differ. The report is judged anew; nothing is believed but it.
+
+Verdicts of before: whether one may stand for this gate, and whether this one may stand for the next.
+"""
 
 from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.model import Report
-from checks.verdict import decide
-from tasks.costing import cost_of
+from checks.bundle import Pass, PassedNode
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.report import Version, digest, dump_plain, load
+from checks.judge.verdict import decide
+from checks.model import SCHEMA_VERSION, Answer, Level, Report
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.outcome import JudgedReport
+from tasks.gate.predecessor import find_jobs
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
+from tasks.gate_file.cost_terms import cost_of
 from tasks.launchers.base import Placement
-from tasks.outcome import Judged
-from tasks.render.beside import beside
-from tasks.session import Session
+from tasks.render.context import beside
+from tasks.store.layout import pass_key, report_key
 
-NOWHERE = "Placement none: the training may run on other machines; its nodes compare and check again in place"
+NOWHERE = (
+    "Placement none: the training may run on other machines. Its nodes compare themselves with the machines that passed, "
+    "and check again where they differ"
+)
 
 
 @task(cache_policy=NO_CACHE, task_run_name="judge {session.gate_id}")
-async def judge(session: Session, report: Report) -> Judged:
+async def judge_report(session: Session, report: Report) -> JudgedReport:
     """What the report says, under the gate's policy."""
-    session.judged = judged(session, report)
+    session.judged = report_verdict(session, report)
     return session.judged
 
 
-def judged(session: Session, report: Report, report_digest: str = "") -> Judged:
+def report_verdict(session: Session, report: Report, report_digest: str = "") -> JudgedReport:
     """The report with its verdict; `report_digest` is of the bytes that it was loaded from, if it was."""
     setting = session.setting
     verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=report_digest)
@@ -33,4 +55,141 @@ def judged(session: Session, report: Report, report_digest: str = "") -> Judged:
     kept = session.checking if setting.launcher.placement is Placement.POOLED else ""
     launcher = setting.gate.cluster.launcher
     shown = beside(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
-    return Judged(report, verdict, beside=shown)
+    return JudgedReport(report, verdict, beside=shown)
+
+
+# Clocks of nodes and flow may differ a little; a PASS from further ahead is none.
+AHEAD_S = 60.0
+NEEDED = ("host", "boot_id")
+
+
+@dataclass(frozen=True)
+class KeptPass:
+    """Where the last PASS of a cluster lies, and what it depends on. `judged_at` is in Unix seconds."""
+
+    schema_version: Version
+    gate_id: str
+    fingerprint: str
+    report: str
+    judged_at: float
+
+
+def keep_pass(session: Session, judged: JudgedReport, now: float) -> None:
+    """Remember a PASS; anything else makes an older one void. Raises StoreError."""
+    if judged.reused:
+        return
+    if not _stands(session, judged):
+        void_pass(session)
+        return
+    key = report_key(session.gate_id)
+    data = session.setting.store.get(key) or b""
+    kept = KeptPass(SCHEMA_VERSION, session.gate_id, session.setting.fingerprint, digest(data), now)
+    session.setting.store.put(_key(session), dump_plain(kept))
+
+
+def void_pass(session: Session) -> None:
+    """From now on this cluster has no PASS. Raises StoreError."""
+    session.setting.store.delete(_key(session))
+
+
+def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
+    """A PASS that may stand for this gate. Raises StoreError."""
+    minutes = session.setting.gate.policy.reuse_pass_minutes
+    data = session.setting.store.get(_key(session)) if minutes else None
+    kept = _load(data) if data is not None else None
+    if kept is None or kept.fingerprint != session.setting.fingerprint:
+        return None
+    found = session.setting.store.get(report_key(kept.gate_id))
+    if found is None or digest(found) != kept.report:
+        return None
+    try:
+        report = load(found)
+        measured_at = datetime.fromisoformat(report.measured_at.replace("Z", "+00:00")).timestamp()
+    except (DecodeError, ValueError):
+        return None
+    ages = [now - measured_at, now - kept.judged_at]
+    if max(ages) > minutes * 60 or min(ages) < -AHEAD_S:
+        return None
+    again = report_verdict(session, report, kept.report)
+    return replace(again, reused=kept.gate_id) if _stands(session, again) else None
+
+
+def load_own_report(session: Session) -> JudgedReport | None:
+    """The report that this gate itself kept before it launched, as its training runs. Raises StoreError."""
+    data = session.setting.store.get(report_key(session.gate_id))
+    if data is None:
+        return None
+    try:
+        again = report_verdict(session, load(data), digest(data))
+    except DecodeError:
+        return None
+    return replace(again, reused=again.report.gate_id)
+
+
+def proven_pass(judged: JudgedReport) -> Pass:
+    """What the training job is held to."""
+    report = judged.report
+    nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
+    return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(judged.verdict)), report.measured_at, nodes)
+
+
+def _stands(session: Session, judged: JudgedReport) -> bool:
+    verdict, declared = judged.verdict, session.setting.declared
+    whole = verdict.answer is Answer.GO and verdict.level is Level.PASS and verdict.coverage.complete
+    return whole and judged.report.declared == declared and _known(judged.report)
+
+
+def _known(report: Report) -> bool:
+    """Whether every machine can be told from another."""
+    names = {node.name for node in report.nodes}
+    known = all(node.identity.get(key) for node in report.nodes for key in NEEDED)
+    return known and len(names) == report.declared.nodes
+
+
+def _load(data: bytes) -> KeptPass | None:
+    try:
+        return decode(KeptPass, parse_json(data, 1 << 16))
+    except DecodeError:
+        return None
+
+
+def _key(session: Session) -> str:
+    return pass_key(session.setting.gate.cluster.name)
+
+
+@task(cache_policy=NO_CACHE, task_run_name="look for a fresh PASS")
+async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
+    """A verdict that makes checking needless. Where there is none, an older PASS is void from here on."""
+    found = await find_reusable_pass(session)
+    if found is not None:
+        session.judged = found
+        report_progress(
+            Progress("checks", f"PASS of {found.reused} from {found.report.measured_at} reused", 1, 1)
+        )
+    return found
+
+
+@task(cache_policy=NO_CACHE, task_run_name="remember the verdict")
+async def remember_verdict(session: Session, judged: JudgedReport) -> None:
+    """Let a PASS stand for later gates; anything else makes an older one void."""
+    await run_to_end(keep_pass, session, judged, time.time())
+
+
+async def find_reusable_pass(session: Session) -> JudgedReport | None:
+    """What may stand; an adopted gate goes on from where its predecessor was. Who asks for checks alone gets checks."""
+    if not session.launches:
+        return None
+    if session.keeper.lease.adopted:
+        there = await find_jobs(session)
+        if not there.check.absent:
+            return None
+        if not there.train.absent:
+            return await run_to_end(load_own_report, session)
+    return await run_to_end(_fresh, session)
+
+
+def _fresh(session: Session) -> JudgedReport | None:
+    found = find_fresh_pass(session, time.time())
+    if found is None:
+        void_pass(session)
+    return found

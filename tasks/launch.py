@@ -1,7 +1,13 @@
-"""Start the training job on the machines that were proven, and follow it as far as asked."""
+"""Start the training job on the machines that were proven, and follow it as far as asked.
+
+The machines that were checked, held for the training (POOLED), and what was seen of it: the proof of the placement.
+
+PoolLost            they are gone, or somebody else's, for the second time
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from itertools import takewhile
@@ -11,87 +17,285 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.merge import merge
-from tasks import reports
-from tasks.collect import iso, logged
-from tasks.jobs import train_job
-from tasks.judge import judged
-from tasks.launchers.base import JobState, JobStatus, LaunchError
-from tasks.lease import CHECK, TRAIN
-from tasks.outcome import Judged, Training
-from tasks.placing import PoolProof, confirmed, handed_over, kept_now, pool_waits
-from tasks.progress import Progress, tell
-from tasks.provision import submit
-from tasks.raw import keep_logs
-from tasks.render.clean import one_line
-from tasks.reuse import proven
-from tasks.session import Session
-from tasks.threads import to_end
-from tasks.troubles import keep_story, never_ran, require_machines
-from tasks.watch import GRACE_S, Watched, checks_limit_s, fetch, fetch_last, follow
+from tasks import judge
+from tasks.collect import (
+    GRACE_S,
+    checks_limit_s,
+    fetch_final_output,
+    fetch_output,
+    follow_job,
+    iso_time,
+    keep_logs,
+    nodes_to_log,
+)
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.jobs import JobEnd, train_job
+from tasks.gate.lease.lease import CHECK, TRAIN
+from tasks.gate.outcome import JudgedReport, Training
+from tasks.gate.predecessor import find_jobs
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
+from tasks.gate.submission import submit_job
+from tasks.gate.troubles import keep_state_history, never_ran, require_machines
+from tasks.gate_file.cost_terms import price_for
+from tasks.judge import proven_pass, report_verdict
+from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
+from tasks.reports import fetched
+from tasks.store.layout import logs_folder
+from tasks.text.inert import one_line
+
+ROUNDS = 2
+# AWS says that a pool becomes available "some time after" its job completed, and no more than that.
+COMING_S = 600.0
+# How long after the training runs the engine may take to say whose the pool is.
+PROOF_S = 60.0
+IDENTITIES = (("gpu_uuids", "GPU UUIDs"), ("boot_id", "boot id"), ("pool_token", "token"))
+
+
+class PoolLost(LaunchError):
+    """The machines that were checked cannot be had any more; the message says who has them."""
+
+
+async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
+    """Whether the training may be submitted; False: the machines are gone, and the checks begin again.
+
+    Raises PoolLost where that happened before.
+    """
+    if session.setting.launcher.placement is not Placement.POOLED or judged.reused:
+        return True
+    if session.keeper.lease.adopted and not (await find_jobs(session)).train.absent:
+        return True  # it was submitted before its gate died: whatever became of the pool since, it is not begun twice
+    check, train = session.keeper.lease.job(CHECK), session.keeper.lease.job(TRAIN)
+    hold = await _known(session, check)
+    if hold.keeping is Keeping.READY or (hold.keeping is Keeping.TAKEN and hold.by == train):
+        return True
+    said = f"the machines of {check} {_lost(hold)}"
+    if session.rounds >= ROUNDS:
+        raise PoolLost(
+            f"{said}, after {session.rounds} rounds of checks. Give the pool a role_arn or volume_gb that nobody "
+            "else uses, and look at keep_alive_s and the quota for warm pools."
+        )
+    report_progress(Progress("pool", f"{said}: the checks start again"))
+    await run_to_end(_again, session)
+    return False
+
+
+class PoolProof:
+    """Whether the running training has the pool, asked of the engine until it says so or its time is up."""
+
+    def __init__(self, session: Session, job: str) -> None:
+        self.session, self.job = session, job
+        self.check = session.keeper.lease.job(CHECK)
+        pooled = session.setting.launcher.placement is Placement.POOLED
+        self.settled = not pooled or session.judged is None or bool(session.judged.reused)
+        self._since: float | None = None
+
+    async def look(self, status: JobStatus) -> None:
+        """Ask, if it runs or ran."""
+        if not self.settled and (status.state is JobState.RUNNING or status.state.final):
+            await run_to_end(self._ask, status.state.final)
+
+    def _ask(self, last: bool) -> None:
+        self._since = self._since or time.monotonic()
+        hold = _asked(self.session, self.check)
+        late = last or time.monotonic() - self._since > PROOF_S
+        if hold.keeping is Keeping.TAKEN and hold.by == self.job:
+            self._settle(f"pool of {self.check} reused by {self.job}")
+        elif hold.keeping in (Keeping.TAKEN, Keeping.GONE, Keeping.NOTHING):
+            self._settle(f"not the pool's machines ({_lost(hold)}): the nodes check again in place")
+        elif late:
+            # The training runs without it, so it is paid for in vain: the end of the gate releases it.
+            said = "the machines were still kept while the training ran"
+            self.session.proof.append(f"not the pool's machines ({said}): the nodes check again in place")
+            self.settled = True
+            self.session.release()
+
+    def _settle(self, proof: str) -> None:
+        self.session.proof.append(proof)
+        self.session.let_go(self.check)
+        self.settled = True
+
+
+def pool_waits(session: Session) -> bool:
+    """Whether the machines that passed still wait for the training. They are released once the gate file's time is up."""
+    check, keeps_s = session.keeper.lease.job(CHECK), session.setting.launcher.keeps_s
+    since_s = session.kept_s(check)
+    if since_s is None:
+        return False
+    if keeps_s is not None and since_s > keeps_s:
+        session.release()
+        return False
+    return _asked(session, check).keeping in (Keeping.READY, Keeping.COMING)
+
+
+def pool_cost_now(session: Session) -> str:
+    """What the machines cost that wait for the training, and for how long they do; "" where none wait."""
+    since_s, keeps_s = session.kept_s(session.keeper.lease.job(CHECK)), session.setting.launcher.keeps_s
+    if since_s is None:
+        return ""
+    most = "" if keeps_s is None else f", for {max(0.0, keeps_s - since_s) / 60:.0f} more minutes at most"
+    return f"{_nodes(session)} are kept meanwhile, and cost {_usd(session, 1.0)} an hour{most}."
+
+
+def pool_cost_so_far(session: Session) -> str:
+    """What they have cost by now; "" where none wait."""
+    since_s = session.kept_s(session.keeper.lease.job(CHECK))
+    if since_s is None:
+        return ""
+    said = _usd(session, since_s / 3600)
+    return f"{_nodes(session)} were kept for it for {since_s / 60:.1f} minutes ({said})."
+
+
+def _nodes(session: Session) -> str:
+    nodes = session.setting.declared.nodes
+    return f"{nodes} node{'s' if nodes > 1 else ''}"
+
+
+def _usd(session: Session, hours: float) -> str:
+    declared = session.setting.declared
+    price = price_for(declared.instance_type, session.setting.terms)
+    if price is None:
+        return f"the price of {declared.instance_type} is not known"
+    return f"{declared.nodes * hours * price.usd_per_node_hour:,.0f} USD"
+
+
+def hand_over_pool(session: Session, job: str) -> None:
+    """The training outlives the gate before anything was seen of it; its pool must, too."""
+    check = session.keeper.lease.job(CHECK)
+    if session.setting.launcher.placement is Placement.POOLED and not (
+        session.judged and session.judged.reused
+    ):
+        session.proof.append(
+            f"pool of {check} was ready when {job} was submitted; the gate did not wait for proof that {job} got it. The "
+            "nodes compare themselves with the machines that passed, and check again where they differ"
+        )
+    session.let_go(check)
+    session.let_go(job)
+
+
+def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -> None:
+    """What the training's nodes said of themselves, from the folder of its attempt."""
+    nodes = session.setting.declared.nodes
+    started = len(list((folder / "started").glob("*")))
+    checked = any((folder / "verdicts").glob("*.json")) or any((folder / "nodes").glob("*.json"))
+    if session.in_job:
+        if started >= nodes:
+            session.proof.append(f"all {nodes} nodes checked themselves and trained, in one start of one job")
+    elif checked:
+        session.proof.append("not all hosts are the machines that passed, so they checked again")
+    elif started >= nodes:
+        known = [
+            word
+            for key, word in IDENTITIES
+            if judged.report.nodes and all(node.identity.get(key) for node in judged.report.nodes)
+        ]
+        session.proof.append(f"all {nodes} hosts confirmed: {', '.join(known) or 'host'}")
+
+
+async def _known(session: Session, check: str) -> Hold:
+    """What the engine says once it knows; what it does not know in time is lost."""
+    stop, begun = CancellationWatch(), time.monotonic()
+    while True:
+        await raise_if_stopped(session, stop)
+        hold = await run_to_end(_asked, session, check)
+        if hold.keeping is not Keeping.COMING or time.monotonic() - begun > COMING_S:
+            return hold
+        report_progress(Progress("pool", f"waiting for the machines of {check}: {hold.said}"))
+        await asyncio.sleep(session.setting.launcher.poll_s)
+
+
+def _asked(session: Session, check: str) -> Hold:
+    """An engine that does not answer is asked again."""
+    try:
+        return session.setting.launcher.hold(check)
+    except LaunchError as error:
+        return Hold(Keeping.COMING, one_line(str(error)))
+
+
+def _lost(hold: Hold) -> str:
+    said = f" ({hold.said})" if hold.said else ""
+    if hold.keeping is Keeping.TAKEN:
+        return f"were taken by {hold.by or 'another job'}{said}"
+    if hold.keeping is Keeping.COMING:
+        return f"were not ready within {COMING_S:.0f} s{said}"
+    return f"are no longer kept{said}"
+
+
+def _again(session: Session) -> None:
+    """From the start: what passed, passed on machines that are gone. Raises LaunchError, LeaseLost, StoreError."""
+    session.rounds += 1
+    judge.void_pass(session)
+    session.begin_again()
+
 
 TAIL_BYTES = 16384
 TORCHRUN = "torch/distributed/elastic"
 
 
 @dataclass(frozen=True)
-class Launched:
+class LaunchResult:
     """The training job, and the verdict of the nodes themselves where they had to check again in place.
 
     `ran` is False where the engine ended the job before anything ran.
     """
 
     training: Training
-    rechecked: Judged | None = None
+    rechecked: JudgedReport | None = None
     ran: bool = True
 
 
 @task(cache_policy=NO_CACHE, task_run_name="launch training of {session.gate_id}")
-async def launch(session: Session, verdict: Judged) -> str:
+async def launch_training(session: Session, verdict: JudgedReport) -> str:
     """Submit the training job, or adopt the one that a predecessor started; returns its name."""
     name = session.keeper.lease.job(TRAIN)
     before = "" if verdict.reused else session.keeper.lease.job(CHECK)
-    job = train_job(session.setting, session.gate_id, name, proven(verdict), before, session.tags)
-    await to_end(submit, session, job)
-    tell(Progress("training", f"{name} submitted"))
+    job = train_job(session.setting, session.gate_id, name, proven_pass(verdict), before, session.tags)
+    await run_to_end(submit_job, session, job)
+    report_progress(Progress("training", f"{name} submitted"))
     return name
 
 
 @task(cache_policy=NO_CACHE, task_run_name="wait until training is {wait}")
-async def follow_training(session: Session, verdict: Judged, job: str, wait: str) -> Launched:
+async def follow_training(session: Session, verdict: JudgedReport, job: str, wait: str) -> LaunchResult:
     """Wait as asked: "verdict" not at all, "started" until it runs, "finished" until it ended.
 
     Raises NoCapacity and QuotaExceeded where it got no machines: nothing of it is left then.
     """
     if wait == "verdict":
-        handed_over(session, job)
-        return Launched(Training(job, JobState.PENDING))
+        hand_over_pool(session, job)
+        return LaunchResult(Training(job, JobState.PENDING))
     limit = session.setting.gate.training.max_runtime_minutes * 60 + GRACE_S
-    proof, start = PoolProof(session, job), Start(session, job)
+    proof, start = PoolProof(session, job), TrainingStart(session, job)
 
     async def look(status: JobStatus) -> None:
         session.trained = session.trained or status.state is JobState.RUNNING
-        waits = status.state is JobState.PENDING and await to_end(pool_waits, session)
-        kept = kept_now(session) if waits else ""
-        tell(Progress("training", " ".join(filter(None, (status.state.value, status.detail, kept)))))
-        if not never_ran(Watched(job, status, ran=session.trained)):
+        waits = status.state is JobState.PENDING and await run_to_end(pool_waits, session)
+        kept = pool_cost_now(session) if waits else ""
+        report_progress(
+            Progress("training", " ".join(filter(None, (status.state.value, status.detail, kept))))
+        )
+        if not never_ran(JobEnd(job, status, ran=session.trained)):
             await proof.look(status)
 
     def enough(status: JobStatus) -> bool:
         return wait == "started" and proof.settled and start.seen(status)
 
-    watched = await follow(session, job, limit, look, enough)
+    watched = await follow_job(session, job, limit, look, enough)
     if watched.status.state is JobState.RUNNING and not watched.late:
         session.let_go(job)
-        confirmed(session, verdict, session.folder / job / watched.status.attempt)
-        return Launched(Training(job, JobState.RUNNING, start.said))
+        record_confirmations(session, verdict, session.folder / job / watched.status.attempt)
+        return LaunchResult(Training(job, JobState.RUNNING, start.said))
     if never_ran(watched):
         require_machines(watched)
-        await to_end(keep_story, session, job, watched.status)
-        return Launched(Training(job, watched.status.state, watched.late or watched.status.detail), ran=False)
-    return await to_end(ended, session, verdict, watched)
+        await run_to_end(keep_state_history, session, job, watched.status)
+        return LaunchResult(
+            Training(job, watched.status.state, watched.late or watched.status.detail), ran=False
+        )
+    return await run_to_end(training_result, session, verdict, watched)
 
 
-class Start:
+class TrainingStart:
     """Whether every node has confirmed itself and become the command: running alone says less.
 
     Where no node can say so while the job runs (network isolation), it is waited for no longer than checks may take.
@@ -107,50 +311,50 @@ class Start:
         if status.state is not JobState.RUNNING:
             return False
         self._since = self._since or time.monotonic()
-        if started(self.session, self.job, status):
+        if has_started(self.session, self.job, status):
             return True
         if time.monotonic() - self._since < checks_limit_s(self.session):
             return False
-        self.said = "it runs, but not every node has said that it confirmed itself and started"
+        self.said = "it runs, but not every node has reported that it confirmed itself and started"
         return True
 
 
-def started(session: Session, job: str, status: JobStatus) -> bool:
+def has_started(session: Session, job: str, status: JobStatus) -> bool:
     """Whether every node of this start has become the command."""
     if status.state is not JobState.RUNNING or not status.attempt:
         return False
-    fetch(session, job)
+    fetch_output(session, job)
     begun = session.folder / job / status.attempt / "started"
     return len(list(begun.glob("*"))) >= session.setting.declared.nodes
 
 
-def ended(session: Session, verdict: Judged, watched: Watched) -> Launched:
+def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) -> LaunchResult:
     """How the job ended, with its last words, and what its nodes found if they checked again."""
     status = watched.status
     state = JobState.FAILED if watched.late else status.state
     rechecked, reason = None, ""
     try:
-        folder = fetch_last(session, watched.job)
-        confirmed(session, verdict, folder / status.attempt)
+        folder = fetch_final_output(session, watched.job)
+        record_confirmations(session, verdict, folder / status.attempt)
         rechecked, reason = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
     except (LaunchError, OSError) as error:
         reason = str(error)
-    keep_logs(session, watched.job, logged(session.setting.bundle(session.gate_id), status))
-    keep_story(session, watched.job, status)
+    keep_logs(session, watched.job, nodes_to_log(session.setting.bundle(session.gate_id), status))
+    keep_state_history(session, watched.job, status)
     said = watched.late or reason or _last_line(session, watched.job, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:
-        logs = session.setting.store.place(f"gates/{session.gate_id}/logs/{watched.job}")
+        logs = session.setting.store.place(logs_folder(session.gate_id, watched.job))
         said = f"{status.detail}: {said} (logs: {logs})"
-    return Launched(Training(watched.job, state, one_line(said, 500)), rechecked)
+    return LaunchResult(Training(watched.job, state, one_line(said, 500)), rechecked)
 
 
-def _rechecked(session: Session, folder: Path, attempt: str) -> Judged | None:
+def _rechecked(session: Session, folder: Path, attempt: str) -> JudgedReport | None:
     """The verdict on what nodes wrote in the training job: only machines that differ write any."""
-    files = {} if session.in_job else reports.read_files(folder, attempt)
+    files = {} if session.in_job else fetched.read_files(folder, attempt)
     if not files:
         return None
     bundle = session.setting.bundle(session.gate_id)
-    return judged(session, merge(bundle, attempt, files, iso(session.keeper.lease.taken_at)))
+    return report_verdict(session, merge(bundle, attempt, files, iso_time(session.keeper.lease.taken_at)))
 
 
 def _failure(folder: Path, attempt: str) -> str:
@@ -170,11 +374,11 @@ def _last_line(session: Session, job: str, status: JobStatus, state: JobState) -
         log = session.setting.launcher.logs(job, nodes[0], TAIL_BYTES) if nodes else ""
     except LaunchError as error:
         return str(error)
-    said = last_words(log)
+    said = last_log_line(log)
     return f"{nodes[0]}: {said}" if said else ""
 
 
-def last_words(log: str) -> str:
+def last_log_line(log: str) -> str:
     """The line of a log that says most about its end: the command's own last one, before torchrun's account."""
     lines = [line.strip() for line in log.splitlines() if line.strip(" =-_*")]
     own = list(takewhile(lambda line: TORCHRUN not in line, lines))

@@ -1,4 +1,10 @@
-"""Tell people how a gate ended, or that it asks. A page that cannot be made or sent is said, and changes nothing else."""
+"""Tell people how a gate ended, or that it asks. A page that cannot be made or sent is said, and changes nothing else.
+
+Pages about a run itself, to its gate's owner: it died, or nobody began it. Each is sent once a run.
+
+runs/<flow run>/<kind>.json says so. It is claimed before the page and closed after it: who dies in between is followed by
+another, and of two that come at once one pages.
+"""
 
 from __future__ import annotations
 
@@ -6,56 +12,72 @@ import contextlib
 import logging
 import os
 import sys
+import time
 from dataclasses import replace
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
+from checks.documents.decode import DecodeError, parse_json
+from checks.documents.report import dump_plain
+from checks.exit_codes import Exit
 from checks.model import Answer
-from tasks.deliver import Told, deliver, settle
-from tasks.notifiers.base import Asked, Audience, Kind, Page, Severity
-from tasks.outcome import Decision, Judged, Outcome
-from tasks.paging import audience_of, kind_of, page_of, paid_for, question_of, severity_of
-from tasks.picturing import pictured
-from tasks.places import run_links
-from tasks.reachable import look
-from tasks.redact import redact
-from tasks.session import Session
-from tasks.threads import to_end
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.context import GateContext
+from tasks.gate.links import run_links, run_url
+from tasks.gate.outcome import Decision, JudgedReport, Outcome
+from tasks.gate.session import Session
+from tasks.gate_file.people import Notify
+from tasks.notifiers.base import Asked, Audience, Kind, Link, Page, Severity
+from tasks.notifiers.deliver import Told, deliver, settle
+from tasks.paging.content import (
+    audience_of,
+    finish_page,
+    kind_of,
+    page_of,
+    question_of,
+    severity_of,
+    unreleased_page,
+)
+from tasks.paging.preflight import check_secrets
+from tasks.publish import add_picture
+from tasks.store.base import Store
+from tasks.store.layout import run_notification_key
+from tasks.text.redact import redact
 
 LOG = logging.getLogger("prelaunch")
 
 
 @task(cache_policy=NO_CACHE, task_run_name="page about {outcome.gate_id}")
-async def page(session: Session, outcome: Outcome) -> Told:
+async def notify_outcome(session: Session, outcome: Outcome) -> Told:
     """Call somebody by the first way that works; returns what became of it."""
-    return await to_end(send, session, outcome)
+    return await run_to_end(send_notification, session, outcome)
 
 
 @task(cache_policy=NO_CACHE, task_run_name="note the end of {outcome.gate_id}")
-async def note(session: Session, outcome: Outcome) -> Told:
+async def note_good_end(session: Session, outcome: Outcome) -> Told:
     """A good end: messages are brought up to date, incidents resolved, and nobody is called."""
-    return await to_end(_note, session, outcome)
+    return await run_to_end(_note, session, outcome)
 
 
-async def look_who_hears(session: Session) -> None:
+async def check_notifiers(session: Session) -> None:
     """At the start: whether the gate can tell anybody. What is missing stands in the run's log and the record, and stops nothing."""
-    missing = await to_end(look, session)
+    missing = await run_to_end(check_secrets, session)
     for line in missing:
         get_run_logger().warning(line)
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"prelaunch: {line}", file=sys.stderr, flush=True)
 
 
-def wanted(outcome: Outcome) -> bool:
+def needs_notification(outcome: Outcome) -> bool:
     """Whether somebody has to hear: of everything but a go that went well."""
     if outcome.decision is Decision.OBSERVED and outcome.judged is not None:
-        return outcome.code != 0 or outcome.judged.verdict.answer is not Answer.GO
-    return outcome.code != 0 or outcome.decision is Decision.OVERRIDDEN
+        return outcome.code is not Exit.GO or outcome.judged.verdict.answer is not Answer.GO
+    return outcome.code is not Exit.GO or outcome.decision is Decision.OVERRIDDEN
 
 
-def send(session: Session, outcome: Outcome) -> Told:
+def send_notification(session: Session, outcome: Outcome) -> Told:
     """The page, through the gate's ways in their order.
 
     One about an override goes to both sides, as does a refusal that leaves machines to be paid for. After a go only those
@@ -63,27 +85,32 @@ def send(session: Session, outcome: Outcome) -> Told:
     """
     made = _made(session, outcome)
     if made.kind is Kind.GO and session.unreleased:
-        before = settle(session.setting, made)
-        told = deliver(session.setting, paid_for(made, tuple(session.unreleased)))
+        before = settle(*_receivers(session), made)
+        told = deliver(*_receivers(session), unreleased_page(made, tuple(session.unreleased)))
         return replace(told, told=(*before.told, *told.told), failed=(*before.failed, *told.failed))
     made = _with_picture(session, outcome, made)
     loud = made.kind is Kind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not made.audience]
-    return deliver(session.setting, made, *also)
+    return deliver(*_receivers(session), made, *also)
 
 
-def page_question(session: Session, judged: Judged, asked: Asked, said: str) -> Page:
+def notify_question(session: Session, judged: JudgedReport, asked: Asked, said: str) -> Page:
     """Ask for an answer, before the run waits for it; returns the page."""
     try:
         made = question_of(session, judged, asked, said, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
         made = replace(_bare(session, session.gate_id, said, error), kind=Kind.QUESTION, question=asked)
-    deliver(session.setting, made)
+    deliver(*_receivers(session), made)
     return made
 
 
 def _note(session: Session, outcome: Outcome) -> Told:
-    return settle(session.setting, _made(session, outcome))
+    return settle(*_receivers(session), _made(session, outcome))
+
+
+def _receivers(session: Session) -> tuple[Notify, Store]:
+    """Whom the gate's file names, and the store that keeps what was sent."""
+    return session.setting.gate.notify, session.setting.store
 
 
 def _made(session: Session, outcome: Outcome) -> Page:
@@ -99,17 +126,72 @@ def _made(session: Session, outcome: Outcome) -> Page:
 
 def _with_picture(session: Session, outcome: Outcome, made: Page) -> Page:
     try:
-        return pictured(session, outcome, made)
+        return add_picture(session, outcome, made)
     except Exception as error:  # noqa: BLE001 - a page without its picture says the same
-        return replace(made, no_picture=f"it could not be drawn ({type(error).__name__})")
+        return replace(made, no_picture=f"the picture could not be drawn ({type(error).__name__})")
 
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Page:
     gate = session.setting.gate
-    why = redact(f"the rest of this page could not be made: {type(error).__name__}: {error}", os.environ)
+    why = redact(
+        f"the rest of this notification could not be made: {type(error).__name__}: {error}", os.environ
+    )
     LOG.error("%s", why)
     text = f"{why}. The store has the report and the verdict, if there are any.\nGate: {gate_id}"
     return Page(
         gate_id, gate.cluster.name, redact(title, os.environ), text, "",
         gate=gate.name, audience=Audience.OWNER, severity=Severity.ERROR,
     )  # fmt: skip
+
+
+# A page takes a minute at most: three ways of 20 s. A claim that is older was left by somebody who died.
+CLAIM_S = 120.0
+
+
+def notify_run(
+    setting: GateContext,
+    flow_run_id: str,
+    gate_id: str,
+    kind: Kind,
+    said: str,
+) -> str | None:
+    """Page the gate's owner, unless it was done for this run. Where it went, "" for nowhere; None where it was done before.
+
+    `gate_id` is "" for a run that never had one. Raises StoreError.
+    """
+    key = run_notification_key(flow_run_id, kind)
+    claim = dump_plain({"at": time.time(), "sent": False})
+    if not setting.store.put_if_absent(key, claim) and not _left(setting, key, claim):
+        return None
+    url = run_url(flow_run_id)
+    gate = setting.gate
+    page = Page(
+        gate_id or f"{gate.name}-run-{flow_run_id[:8]}",
+        gate.cluster.name,
+        f"gate {gate.name}: {said}",
+        "",
+        "",
+        gate=gate.name,
+        kind=kind,
+        audience=Audience.OWNER,
+        severity=Severity.ERROR if kind is Kind.CRASHED else Severity.WARNING,
+        facts=(("gate file", setting.file), ("flow run", flow_run_id)),
+        links=(Link("run in Prefect", url),) if url else (),
+    )
+    where = deliver(gate.notify, setting.store, finish_page(page, said)).where
+    setting.store.put(key, dump_plain({"at": time.time(), "sent": bool(where)}))
+    return where
+
+
+def _left(setting: GateContext, key: str, claim: bytes) -> bool:
+    """Whether the claim of somebody who died could be taken over."""
+    found = setting.store.get(key)
+    if found is None:
+        return setting.store.put_if_absent(key, claim)
+    try:
+        table = parse_json(found, 1 << 16)
+    except DecodeError:
+        return setting.store.replace_if(key, found, claim)
+    sent, at = (table.get("sent"), table.get("at")) if isinstance(table, dict) else (False, 0.0)
+    stale = not isinstance(at, (int, float)) or time.time() - at > CLAIM_S
+    return not sent and stale and setting.store.replace_if(key, found, claim)

@@ -1,58 +1,109 @@
-"""Hand a job to the launcher, or adopt the one that already bears its name."""
+"""Hand a job to the launcher, or adopt the one that already bears its name.
+
+While the engine has no machines: ask again, more and more seldom, for as long as the gate file says.
+"""
 
 from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.jobs import check_job, gated_job, hold_for
-from tasks.launchers.base import EngineUnavailable, JobHandle, JobSpec
-from tasks.lease import CHECK, TRAIN, Lease
-from tasks.left import ended_badly, left
-from tasks.looking import look_first
-from tasks.session import Session
-from tasks.threads import to_end
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.jobs import answer_wait_s, check_job, gated_job
+from tasks.gate.lease.lease import CHECK, TRAIN, Lease
+from tasks.gate.predecessor import ended_badly, find_jobs
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
+from tasks.gate.submission import submit_job
+from tasks.launch import ROUNDS, pool_cost_now, pool_waits
+from tasks.launchers.base import NoCapacity
 
 
 @task(cache_policy=NO_CACHE, task_run_name="provision {session.gate_id}")
-async def provision(session: Session) -> str:
+async def submit_checks(session: Session) -> str:
     """Submit the health check, or adopt the one that a dead predecessor started; returns its name."""
-    lease = await settle(session)
+    lease = await settle_lease(session)
     job = check_job(session.setting, lease.gate_id, lease.job(CHECK), session.tags)
-    await to_end(submit, session, job)
+    await run_to_end(submit_job, session, job)
     return job.name
 
 
 @task(cache_policy=NO_CACHE, task_run_name="provision {session.gate_id}")
-async def provision_gated(session: Session, ask_minutes: int) -> str:
+async def submit_gated_job(session: Session, ask_minutes: int) -> str:
     """The same where checks and training are one job; its nodes hold for a person's answer if the policy asks one."""
-    lease = await settle(session)
-    hold_s = hold_for(session.setting, ask_minutes)
+    lease = await settle_lease(session)
+    hold_s = answer_wait_s(session.setting, ask_minutes)
     job = gated_job(session.setting, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
-    await to_end(submit, session, job)
+    await run_to_end(submit_job, session, job)
     return job.name
 
 
-async def settle(session: Session) -> Lease:
+async def settle_lease(session: Session) -> Lease:
     """The lease under which to go on: adopted checks that were ended with their owner start anew."""
     lease = session.keeper.lease
     if not lease.adopted:
         return lease
-    found = await left(session)
+    found = await find_jobs(session)
     over = ended_badly(found.train) if session.in_job else ended_badly(found.check) and found.train.absent
     if over:
-        return await to_end(session.begin_again)
+        return await run_to_end(session.begin_again)
     return lease
 
 
-def submit(session: Session, job: JobSpec) -> JobHandle:
-    """Submit it; what may run is remembered first, so that every ending ends it. Raises LaunchError."""
-    session.ends()  # two jobs of a gate never run side by side
-    look_first(session)
-    session.remember(job.name)
-    launcher = session.setting.launcher
-    plan = launcher.plan(job)
-    try:
-        return launcher.submit(plan)
-    except EngineUnavailable:
-        return launcher.submit(plan)  # submit adopts: asking twice never starts two
+FIRST_S = 30.0
+LONGEST_S = 600.0
+LOOK_S = 1.0
+
+
+async def wait_for_machines(session: Session, error: NoCapacity) -> None:
+    """Return when the next attempt may be submitted. Raises `error` where the time for that is over."""
+    pause = _pause(session, error)
+    report_progress(Progress("capacity", f"{error} The next attempt is in {pause:.0f} s."))
+    await _sleep(session, pause)
+    await run_to_end(session.begin_again)
+
+
+async def wait_for_training(session: Session, error: NoCapacity) -> None:
+    """The same for the training after a go, whose machines may be kept meanwhile, and paid for.
+
+    It returns early where they are kept no longer: the checks begin again, or, where they did before, NoCapacity is raised.
+    """
+    pause = _pause(session, error)
+    kept = await run_to_end(pool_waits, session)
+    report_progress(
+        Progress(
+            "capacity",
+            f"{error} The next attempt is in {pause:.0f} s. {pool_cost_now(session) if kept else ''}".strip(),
+        )
+    )
+    if await _sleep(session, pause, lambda: not kept or pool_waits(session)):
+        await run_to_end(session.train_again)
+    elif session.rounds >= ROUNDS:
+        raise NoCapacity(f"{error} The machines that passed are no longer kept.") from error
+
+
+def _pause(session: Session, error: NoCapacity) -> float:
+    """Seconds until the next attempt. Raises `error` where there is no time for one."""
+    now = time.monotonic()
+    since = session.waiting_since = session.waiting_since or now
+    limit_s = session.setting.gate.cluster.capacity_wait_minutes * 60
+    waited = now - since
+    if waited >= limit_s:
+        raise error
+    return min(LONGEST_S, max(FIRST_S, waited), limit_s - waited)  # twice as long each time
+
+
+async def _sleep(session: Session, seconds: float, goes_on: Callable[[], bool] = lambda: True) -> bool:
+    """Whether it was slept to its end: at each look `goes_on` may end it."""
+    stop, until = CancellationWatch(), time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        await raise_if_stopped(session, stop)
+        if not await run_to_end(goes_on):
+            return False
+        await asyncio.sleep(min(max(LOOK_S, session.setting.launcher.poll_s), left))
+    return await run_to_end(goes_on)

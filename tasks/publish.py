@@ -2,6 +2,14 @@
 
 Nothing is launched before the store has them: a verdict that nobody can read again is none. What stands beside them for
 people alone (the trend of earlier gates, the picture) may fail: that is said, and nothing else.
+
+A gate's verdict enters the store's records, and then the index, which may fail: that is said, and nothing else.
+
+The merged report, put where the engine's other tools look for it too, with the tables that they read.
+
+A failure is said, and changes nothing.
+
+The picture of a report on its way to a page: drawn where it can be, and where not, why.
 """
 
 from __future__ import annotations
@@ -9,39 +17,65 @@ from __future__ import annotations
 import logging
 import math
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.report import dump, dump_plain
-from tasks import artifacts
-from tasks.entering import enter, keep_record
-from tasks.kept import verdict_key
-from tasks.outcome import Judged
-from tasks.pastgates import This, past_of
-from tasks.progress import Progress, tell
-from tasks.render.beside import Beside
-from tasks.render.clean import one_line
-from tasks.render.document import verdict_json
+from checks.documents.report import dump, dump_plain
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.outcome import JudgedReport, Outcome
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
+from tasks.launchers.base import LaunchError
+from tasks.notifiers.base import Page
+from tasks.orchestration import artifacts
+from tasks.render.context import Beside, Past
+from tasks.render.findings import verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.nodetable import node_rows
-from tasks.render.past import Past
-from tasks.render.picture import PictureUnavailable, picture
-from tasks.render.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
-from tasks.reuse import report_key
-from tasks.session import Session
+from tasks.render.picture.canvas import PictureUnavailable
+from tasks.render.picture.picture import picture
+from tasks.render.seed_report import with_seed_tables
+from tasks.render.views.node_tables import node_rows
+from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
+from tasks.reports.trend import TrendContext, past_of
+from tasks.store import records
 from tasks.store.base import StoreError
-from tasks.threads import to_end
+from tasks.store.index import IndexFailed
+from tasks.store.layout import html_key, picture_key, report_key, summary_key, verdict_key
+from tasks.store.open import identity
+from tasks.store.records import Record, of, record_of
+from tasks.text.inert import one_line
 
 LOG = logging.getLogger("prelaunch")
 
 
+def keep_record(session: Session, judged: JudgedReport) -> Record:
+    """What lists and indexes are made of, kept beside the verdict. Raises StoreError."""
+    gate, gate_id = session.setting.gate, session.gate_id
+    made = record_of(
+        gate_id, judged.report, of(judged.verdict), report_key(gate_id), time.time(),
+        gate.name, gate.cluster.name, judged.reused,
+    )  # fmt: skip
+    records.keep(session.setting.store, made)
+    return made
+
+
+def index_record(session: Session, record: Record) -> None:
+    """The record's row in the index. It is a cache: where it fails, that is said, and the gate goes on."""
+    try:
+        session.setting.index.write(identity(session.setting.store), (record,))
+    except (IndexFailed, StoreError) as error:
+        LOG.warning("the verdict is stored, but not in the index: %s", error)
+        report_progress(Progress("index", f"the verdict is stored, but not in the index: {error}"))
+
+
 @dataclass(frozen=True)
-class Published:
+class PublishedReport:
     """Where people find them; `picture` is "" where there is none."""
 
     report: str
@@ -50,21 +84,21 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredReport:
     """What was kept, and what is shown of it."""
 
-    published: Published
+    published: PublishedReport
     beside: Beside
     png: bytes = b""
 
 
 @task(cache_policy=NO_CACHE, task_run_name="publish {session.gate_id}")
-async def publish(session: Session, judged: Judged) -> Published:
+async def publish_report(session: Session, judged: JudgedReport) -> PublishedReport:
     """The files first, then the artifacts. Raises StoreError."""
     try:
-        kept = await to_end(store, session, judged)
+        kept = await run_to_end(store_report, session, judged)
     except StoreError as error:
-        raise StoreError(f"{error} {await to_end(elsewhere, session, judged)}") from error
+        raise StoreError(f"{error} {await run_to_end(write_locally, session, judged)}") from error
     finally:
         session.answer_by = (
             math.inf
@@ -79,13 +113,13 @@ async def publish(session: Session, judged: Judged) -> Published:
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
     if rows := bandwidth_table(report, kept.beside):
-        about = f"Bus bandwidth against what is expected, {session.gate_id}"
+        about = f"Bus bandwidth and its expected value, {session.gate_id}"
         await artifacts.show_table(f"gate-bandwidth-{cluster}", rows, about)
     if rows := pair_rows(report, verdict):
         about = f"Bandwidth between hosts, {session.gate_id}"
         await artifacts.show_table(f"gate-pairs-{cluster}", rows, about)
     if rows := suspect_table(kept.beside):
-        about = f"Who stands out among those that measured each other, {session.gate_id}"
+        about = f"Pair tests and suspects, {session.gate_id}"
         await artifacts.show_table(f"gate-suspects-{cluster}", rows, about)
     if kept.png:
         await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
@@ -94,28 +128,28 @@ async def publish(session: Session, judged: Judged) -> Published:
     return published
 
 
-def store(session: Session, judged: Judged) -> Kept:
+def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     """Report, verdict, record, HTML, summary and picture under gates/<gate id>/, a row in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
-    tell(
+    report_progress(
         Progress("verdict", headline(judged.verdict, name))
     )  # what follows is for people, and takes its time
     record = keep_record(session, judged)
     shown = replace(judged.beside, past=_past(session, judged))
     page = html(judged.report, judged.verdict, name, shown)
-    kept.put(f"gates/{gate_id}/report.html", page.encode("utf-8", "backslashreplace"))
+    kept.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
     summary = markdown(judged.report, judged.verdict, name, shown)
-    kept.put(f"gates/{gate_id}/summary.md", summary.encode("utf-8", "backslashreplace"))
+    kept.put(summary_key(gate_id), summary.encode("utf-8", "backslashreplace"))
     png = _picture(judged, name, shown)
     drawn = _kept_picture(session, png)
-    enter(session, record)
-    places = Published(kept.place(report_key(gate_id)), kept.place(f"gates/{gate_id}/report.html"), drawn)
-    return Kept(places, shown, png)
+    index_record(session, record)
+    places = PublishedReport(kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn)
+    return StoredReport(places, shown, png)
 
 
-def elsewhere(session: Session, judged: Judged) -> str:
+def write_locally(session: Session, judged: JudgedReport) -> str:
     """Report and verdict in a folder of this machine, where the store cannot be written; says where, or why not."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"prelaunch-{session.gate_id}-"))
@@ -124,13 +158,13 @@ def elsewhere(session: Session, judged: Judged) -> str:
             dump_plain(verdict_json(judged.verdict))
         )
     except OSError as error:
-        return f"Nor could report and verdict be written on this machine: {error.strerror or error}."
+        return f"Report and verdict could also not be written on this machine: {error.strerror or error}."
     return f"Report and verdict were written to {folder} instead."
 
 
-def _past(session: Session, judged: Judged) -> Past:
+def _past(session: Session, judged: JudgedReport) -> Past:
     setting = session.setting
-    this = This(
+    this = TrendContext(
         session.gate_id,
         setting.gate.cluster.name,
         judged.report,
@@ -146,7 +180,7 @@ def _past(session: Session, judged: Judged) -> Past:
         )
 
 
-def _picture(judged: Judged, name: str, shown: Beside) -> bytes:
+def _picture(judged: JudgedReport, name: str, shown: Beside) -> bytes:
     try:
         return picture(judged.report, judged.verdict, name, shown)
     except PictureUnavailable as error:
@@ -155,12 +189,42 @@ def _picture(judged: Judged, name: str, shown: Beside) -> bytes:
 
 
 def _kept_picture(session: Session, png: bytes) -> str:
-    key = f"gates/{session.gate_id}/picture.png"
+    key = picture_key(session.gate_id)
     if not png:
         return ""
     try:
         session.setting.store.put(key, png)
     except StoreError as error:
-        LOG.warning("the picture could not be kept: %s", error)
+        LOG.warning("the picture could not be stored: %s", error)
         return ""
     return session.setting.store.place(key)
+
+
+async def export_report(session: Session, judged: JudgedReport) -> None:
+    """Beside the job that wrote it; a reused report is there already."""
+    if not judged.reused:
+        await run_to_end(_hand_out, session, judged)
+
+
+def _hand_out(session: Session, judged: JudgedReport) -> None:
+    try:
+        where = session.setting.launcher.hand_out(
+            session.checking, with_seed_tables(judged.report, judged.verdict)
+        )
+    except LaunchError as error:
+        LOG.warning("the report is stored, but could not be copied for other tools: %s", error)
+        return
+    if where:
+        LOG.info("the report is also at %s", where)
+
+
+def add_picture(session: Session, outcome: Outcome, page: Page) -> Page:
+    """The page with its picture, where some way to tell people can show one."""
+    notify, judged = session.setting.gate.notify, outcome.judged
+    if judged is None or not {"slack", "apprise"} & set(notify.ways):
+        return page
+    try:
+        drawn = picture(judged.report, judged.verdict, session.setting.gate.name, judged.beside)
+    except PictureUnavailable as error:
+        return replace(page, no_picture=str(error))
+    return replace(page, picture=drawn)

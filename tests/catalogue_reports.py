@@ -10,11 +10,12 @@ from dataclasses import replace
 from functools import cache
 
 from checks import catalog
-from checks.culprit.frommetrics import CHECKS
-from checks.facts.shipped import builtin
-from checks.facts.table import Instance
-from checks.known import Known
-from checks.localise import PAIRS, REACHABILITY
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance
+from checks.judge.culprits.from_report import CHECKS
+from checks.judge.reachability import PAIRS, REACHABILITY
+from checks.judge.rules.expected_questions import questions
+from checks.judge.rules.values import Known
 from checks.model import (
     CLUSTER,
     Declared,
@@ -30,8 +31,7 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Expect, Over, Policy, Rule
-from checks.questions import questions
-from tasks.policies import default_policy
+from tasks.gate_file.references import default_policy
 from tests.checks.culprit.rows import row
 
 WHEN = "2026-11-22T08:00:00+00:00"
@@ -161,7 +161,7 @@ def _tournament(planned: Planned, declared: Declared, profile: Profile) -> list[
 def _towards(peers: list[str]) -> dict[str, Value]:
     numbers = tuple(9.5 for _ in peers)
     return {
-        "peers": tuple(peers), "failures": tuple("ok" for _ in peers), "connect_ms": numbers,
+        "peers": tuple(peers), "failures": tuple("ok" for _ in peers), "refused": (0,) * len(peers), "connect_ms": numbers,
         "latency_us": numbers, "bandwidth_gbps": numbers, "rendezvous": "ok", "other_catalogues": 0,
     }  # fmt: skip
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.house import leftovers
-from tests.house.corpus_count import pytest_terminal_summary as pytest_terminal_summary
+from tests.architecture import leftovers
+from tests.architecture.corpus_count import pytest_terminal_summary as pytest_terminal_summary
 from tests.world import at_world as at_world
 from tests.world import new_world as new_world
 from tests.world import world as world
@@ -59,21 +59,21 @@ def pytest_configure(config: pytest.Config) -> None:
 # Their tests share what a module-wide fixture made, or build on each other: one worker runs the whole file.
 WHOLE_FILES = (
     "tests/browser/test_report_page.py",
-    "tests/checks/compute/test_overlap.py",
-    "tests/checks/test_collectives.py",
-    "tests/checks/test_training.py",
+    "tests/checks/probes/compute/test_overlap.py",
+    "tests/checks/probes/collectives/test_collectives.py",
+    "tests/checks/probes/compute/test_training_smoke.py",
     "tests/container/test_agent_s3.py",
     "tests/container/test_image_build.py",
     "tests/flows/test_gate_store.py",
     "tests/survival/test_checks_that_misbehave.py",
-    "tests/tasks/launchers/sagemaker/test_contract.py",
-    "tests/tasks/launchers/sagemaker/test_contract_faults.py",
-    "tests/tasks/launchers/sagemaker/test_fetch_output.py",
-    "tests/tasks/store/test_contract.py",
+    "tests/tasks/launchers/sagemaker/test_launcher_contract.py",
+    "tests/tasks/launchers/sagemaker/test_launcher_contract_faults.py",
+    "tests/tasks/launchers/sagemaker/output/test_fetch.py",
+    "tests/tasks/store/test_store_contract.py",
     "tests/tasks/store/test_index.py",
-    "tests/tasks/store/test_lease_s3.py",
+    "tests/tasks/gate/lease/test_lease_s3.py",
     "tests/tasks/store/test_s3.py",
-    "tests/test_readme.py",
+    "tests/documents/test_readme.py",
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checks.exchangekey import Access, Secret, Service
+from checks.exchange.secret_key import Access, Secret, Service
 
 SECRET = Secret(bytes(range(32)))
 

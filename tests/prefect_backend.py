@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.prefect_server import EmbeddedServer
+from tasks.orchestration.server.server import EmbeddedServer
 
 
 @pytest.fixture(scope="session")

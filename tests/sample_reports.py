@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from checks.check import Check, Measurement, check
 from checks.check import Context as Context
+from checks.facts.instances import Facts, Instance
 from checks.facts.provenance import Kind, Provenance
-from checks.facts.table import Facts, Instance
+from checks.judge.verdict import decide
 from checks.model import (
     CLUSTER,
     Cause,
@@ -28,7 +29,6 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
-from checks.verdict import decide
 
 MADE_UP = Provenance("test", "made up for a test", "2026-11", Kind.DERIVED)
 FACTS = Facts({"cpu": Instance(0, "", MADE_UP), "toy.4x": Instance(4, "Toy", MADE_UP)}, "f" * 64)

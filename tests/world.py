@@ -34,8 +34,8 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from tasks.prefect_server import drain_client
-from tasks.prefect_settings import client_environment, server_environment
+from tasks.orchestration.server.server import drain_client
+from tasks.orchestration.server.settings import client_environment, server_environment
 from tests.prefect_backend import _settings
 from tests.tasks.store.postgres import Postgres
 from tests.world_postgres import INDEX_DATABASE, POOL, migrated, of_database

@@ -18,10 +18,8 @@ from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import passed
 from checks.culprit.links import Links
 from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Noise, Span, Suspect, Tolerance, Way
-from checks.culprit.noise import Screened, screen
-from checks.culprit.search import STARTS, search
-from checks.culprit.split import most_are_slow, stand_together
-from checks.culprit.suspects import Named, suspects
+from checks.culprit.noise import Screened, most_are_slow, screen, stand_together
+from checks.culprit.search import STARTS, Named, search, suspects
 
 # Judgement: where a quarter of the tests that nobody explains are bad, whoever stands out does so by chance.
 BLIND = 0.25

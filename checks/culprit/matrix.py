@@ -54,9 +54,9 @@ class Answer(str, Enum):
     """
 
     NAMED = "named"
-    NOBODY = "nobody stands out"
+    NOBODY = "no part is worse than the rest"
     FABRIC = "the whole fabric"
-    TOO_FEW = "too few to compare"
+    TOO_FEW = "too few tests to compare"
     UNEXPLAINED = "unexplained"
 
 

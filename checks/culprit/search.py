@@ -1,13 +1,20 @@
-"""The set of culprits that explains the bad tests best, and for each of them the best explanation without it (pure)."""
+"""The set of culprits that explains the bad tests best, and for each of them the best explanation without it (pure).
+
+From the likeliest explanation to suspects: who, how sure, on what evidence, and who else it might be (pure).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from checks.culprit.candidates import Who
+from checks.culprit.candidates import Candidates, Who
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Chance
 from checks.culprit.links import LinkFault
+from checks.culprit.matrix import Better, Kind, Matrix, RunnerUp, Suspect, Way, link
+from checks.culprit.noise import Screened
 
 # Where to begin from: hiccups that are rare, usual, and so frequent that blame is hard. The likeliest end is taken.
 STARTS = (Chance(0.1, 0.05), Chance(0.02, 0.01), Chance(0.002, 0.0005))
@@ -100,3 +107,175 @@ def _rival(explanation: Explanation, at: int) -> Rival:
         explanation.acquit(one)
     explanation.blame(at)
     return rival
+
+
+# Judgement: a node or rank is sent away only when its being good is unlikelier than this.
+SURE = 0.9
+# What is between nodes sends nobody away: it is said when it is likelier than not, and chance is unlikely.
+LIKELY = 0.5
+MOST_CELLS = 16
+
+
+@dataclass(frozen=True)
+class Named:
+    """A suspect with all of its tests, made on so many visits; `named` unless chance or somebody else is too likely."""
+
+    suspect: Suspect
+    tests: Sequence[int]
+    visits: float
+    named: bool
+
+
+def suspects(
+    matrix: Matrix, screened: Screened, explanation: Explanation, rivals: Mapping[int, Rival]
+) -> list[Named]:
+    """All culprits of the explanation, the likeliest first."""
+    bad = set(screened.bad)
+    found = [
+        _of_candidate(matrix, screened, explanation, at, rivals.get(at), bad) for at in explanation.blamed
+    ]
+    for pair, faults in explanation.found.items():
+        found += [_of_link(matrix, screened, explanation, pair, fault, bad) for fault in faults]
+    return sorted(
+        found,
+        key=lambda one: (-one.suspect.probability, -one.suspect.bad, one.suspect.subject, one.suspect.way),
+    )
+
+
+def _of_candidate(
+    matrix: Matrix, screened: Screened, explanation: Explanation, at: int, rival: Rival | None, bad: set[int]
+) -> Named:
+    candidates = explanation.candidates
+    who, nodes = candidates.whos[at], nodes_of(candidates, candidates.whos[at])
+    gain = explanation.gain_of(at)
+    loss = gain if rival is None else min(gain, rival.loss)
+    probability, chance = _sigmoid(loss), _sigmoid(-gain)
+    runner_up, same = None, False
+    if rival and (rival.candidates or rival.links):
+        other = candidates.whos[rival.candidates[0]] if rival.candidates else None
+        same = _nodes_of(candidates, rival) == set(nodes)
+        runner_up = _runner_up(matrix, candidates, other, rival.links, 1 - probability)
+    blames_nodes = who.kind in (Kind.NODE, Kind.RANK) and not same
+    named = chance <= 1 - SURE and probability >= (SURE if blames_nodes else LIKELY - 1e-9)
+    tests = explanation.tests_of(at)
+    made = _suspect(
+        matrix, screened, (who.kind, subject_of(candidates, who), nodes, who.way), tests, bad, probability
+    )
+    return Named(replace(made, runner_up=runner_up), tests, len(tests) / explanation.size_of(at), named)
+
+
+def _of_link(
+    matrix: Matrix,
+    screened: Screened,
+    explanation: Explanation,
+    pair: tuple[int, int],
+    fault: LinkFault,
+    bad: set[int],
+) -> Named:
+    candidates = explanation.candidates
+    tests = [test for test in explanation.tests_between(pair) if _in_fault(matrix, explanation, fault, test)]
+    others = {
+        at for test in tests if test in bad for at in candidates.of(test) if at not in explanation.blamed
+    }
+    best = max(others, key=lambda at: (explanation.surplus(at), -at), default=None)
+    against = 0.0 if best is None else math.exp(min(0.0, explanation.surplus(best)))
+    total = 1 + against + math.exp(-min(fault.gain.sure, 700.0))
+    runner_up = None
+    if best is not None:
+        runner_up = _runner_up(matrix, candidates, candidates.whos[best], (), against / total)
+    names = _ends(matrix, candidates, fault)
+    nodes = tuple(dict.fromkeys(matrix.parts[part].node for part in _parts(candidates, fault)))
+    made = _suspect(matrix, screened, (Kind.LINK, link(*names), nodes, fault.way), tests, bad, 1 / total)
+    named = 1 / total >= LIKELY and _sigmoid(-fault.gain.sure) <= 1 - SURE
+    return Named(replace(made, runner_up=runner_up), tests, len(tests) / fault.size, named)
+
+
+def _suspect(
+    matrix: Matrix,
+    screened: Screened,
+    who: tuple[Kind, str, tuple[str, ...], Way],
+    tests: Sequence[int],
+    bad: Collection[int],
+    probability: float,
+) -> Suspect:
+    kind, subject, nodes, way = who
+    values = matrix.values
+    ratios = sorted(
+        value / usual
+        for test in tests
+        if (value := values[test]) is not None
+        and value == value
+        and (usual := screened.usual(test)) is not None
+    )
+    mine = [test for test in tests if test in bad]
+    worst = sorted(mine, key=lambda test: (_merit(matrix, values[test]), test))[:MOST_CELLS]
+    ratio = ratios[len(ratios) // 2] if ratios else None
+    return Suspect(kind, subject, nodes, way, probability, len(mine), len(tests), ratio, tuple(worst))
+
+
+def _merit(matrix: Matrix, value: float | None) -> float:
+    if value is None or value != value:
+        return -math.inf
+    return value if matrix.better is Better.HIGHER else -value
+
+
+def _runner_up(
+    matrix: Matrix, candidates: Candidates, other: Who | None, links: Sequence[LinkFault], probability: float
+) -> RunnerUp | None:
+    if other is not None:
+        return RunnerUp(other.kind, subject_of(candidates, other), probability)
+    best = max(links, key=lambda fault: fault.gain.over_hiccups, default=None)
+    return None if best is None else RunnerUp(Kind.LINK, link(*_ends(matrix, candidates, best)), probability)
+
+
+def subject_of(candidates: Candidates, who: Who) -> str:
+    """A candidate's name for people."""
+    if who.kind is Kind.NODE:
+        return candidates.nodes[who.at]
+    if who.kind is Kind.RANK:
+        return candidates.matrix.parts[who.at].name
+    return f"rail {candidates.rails[who.at]}" if who.kind is Kind.RAIL else candidates.switches[who.at]
+
+
+def nodes_of(candidates: Candidates, who: Who) -> tuple[str, ...]:
+    """The nodes that a candidate is, or that hang on it."""
+    parts = candidates.matrix.parts
+    if who.kind is Kind.NODE:
+        return (candidates.nodes[who.at],)
+    if who.kind is Kind.RANK:
+        return (parts[who.at].node,)
+    if who.kind is Kind.RAIL:
+        mine = [part for part in parts if part.rail == candidates.rails[who.at]]
+    else:
+        mine = [part for part in parts if candidates.switches[who.at] in part.switches]
+    return tuple(dict.fromkeys(part.node for part in mine))
+
+
+def _nodes_of(candidates: Candidates, rival: Rival) -> set[str]:
+    nodes = {node for at in rival.candidates for node in nodes_of(candidates, candidates.whos[at])}
+    parts = [part for fault in rival.links for part in _parts(candidates, fault)]
+    return nodes | {candidates.matrix.parts[part].node for part in parts}
+
+
+def _parts(candidates: Candidates, fault: LinkFault) -> tuple[int, int]:
+    if fault.rail is not None:
+        return fault.rail
+    return candidates.node_of.index(fault.ends[0]), candidates.node_of.index(fault.ends[1])
+
+
+def _ends(matrix: Matrix, candidates: Candidates, fault: LinkFault) -> tuple[str, str]:
+    if fault.rail is None:
+        return candidates.nodes[fault.ends[0]], candidates.nodes[fault.ends[1]]
+    return matrix.parts[fault.rail[0]].name, matrix.parts[fault.rail[1]].name
+
+
+def _in_fault(matrix: Matrix, explanation: Explanation, fault: LinkFault, test: int) -> bool:
+    ends = matrix.sources[test], matrix.targets[test]
+    if fault.rail is not None and ends not in (fault.rail, fault.rail[::-1]):
+        return False
+    forward = explanation.links.forward(test)
+    return fault.way is Way.BOTH or (fault.way is Way.OUT) == forward
+
+
+def _sigmoid(odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-700.0, min(700.0, odds))))

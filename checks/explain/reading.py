@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from checks.culprit.matrix import Better, Matrix
-from checks.facts.drivers import Field
+from checks.facts.driver_fields import Field
 from checks.model import Declared, Value
 from checks.policy import Overlay
 

@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 
+from checks.explain.one_output import unread_beside
 from checks.explain.reading import Asked, Broken, ExplainError, Kind, NotRecognised, Reading
-from checks.explain.several import unread_beside
 
 # detect(text: str) -> bool; read(text: str, asked: Asked) -> Reading, which raises NotRecognised or Broken.
 # A report is no output of a tool: `prelaunch judge` reads it.
 MODULES: Mapping[str, tuple[Kind, ...]] = {
-    "checks.nccl.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
-    "checks.dcgm.explain": (Kind.DCGMI,),
-    "checks.kernel.explain": (Kind.KERNEL_LOG,),
-    "checks.gpu.explain": (Kind.NVIDIA_SMI,),
-    "checks.efa.explain": (Kind.FI_INFO, Kind.FI_PINGPONG),
-    "checks.neuron.explain": (Kind.NEURON_LS,),
-    "checks.neuron.explain_nccom": (Kind.NCCOM_TEST,),
-    "checks.host.explain": (Kind.FIO, Kind.STRESS_NG),
-    "checks.culprit.tables": (Kind.MATRIX,),
+    "checks.probes.collectives.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
+    "checks.probes.dcgm.explain": (Kind.DCGMI,),
+    "checks.probes.kernel.explain": (Kind.KERNEL_LOG,),
+    "checks.probes.gpu.explain": (Kind.NVIDIA_SMI,),
+    "checks.probes.efa.explain": (Kind.FI_INFO, Kind.FI_PINGPONG),
+    "checks.probes.neuron.explain": (Kind.NEURON_LS,),
+    "checks.probes.neuron.explain_nccom": (Kind.NCCOM_TEST,),
+    "checks.probes.host.explain": (Kind.FIO, Kind.STRESS_NG),
+    "checks.explain.matrix": (Kind.MATRIX,),
 }
 
 
-STUMBLED = "the reader stumbled over it:"
+STUMBLED = "the reader failed:"
 
 
 class Unrecognised(ExplainError):
@@ -68,7 +68,7 @@ def read(name: str, text: str, asked: Asked, kind: Kind | None = None) -> Readin
 def claimed_by(text: str) -> str:
     """The one module that claims the text. Raises Unrecognised."""
     if not text.strip():
-        raise Unrecognised("the input is empty: what should have written it wrote nothing")
+        raise Unrecognised("the input is empty: the program that should have written it wrote nothing")
     claims = [name for name in MODULES if _module(name).detect(text)]
     if len(claims) == 1:
         return claims[0]

@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.decode import Range, decode, parse_json
-from checks.facts.provenance import Provenance, resolved
-from checks.facts.table import Instance
+from checks.documents.decode import Range, decode, parse_json
+from checks.facts.instances import Instance
+from checks.facts.provenance import Provenance, resolved, table_bytes
 from checks.model import Profile
 
 DURATIONS = Path(__file__).parent / "durations.json"
@@ -43,7 +43,7 @@ class _Durations:
 @lru_cache(maxsize=1)
 def builtin_durations() -> tuple[Duration, ...]:
     """The table of this version."""
-    return decode(_Durations, resolved(parse_json(DURATIONS.read_bytes(), 1 << 20), "durations")).durations
+    return decode(_Durations, resolved(parse_json(table_bytes(DURATIONS), 1 << 20), "durations")).durations
 
 
 def devices_of(instance: Instance | None, gpus_per_node: int) -> Devices:

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.decode import DecodeError, Range, decode, parse_json
-from checks.facts.provenance import Provenance, resolved
+from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
 
 FAILURES = Path(__file__).parent / "failures.json"
 RANGES = (
@@ -118,7 +118,7 @@ class Failures:
 @lru_cache(maxsize=1)
 def builtin_failures() -> Failures:
     """The statistics of this version."""
-    return load_failures(parse_json(FAILURES.read_bytes(), 1 << 20))
+    return load_failures(parse_json(table_bytes(FAILURES), 1 << 20))
 
 
 def load_failures(document: object) -> Failures:

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.decode import DecodeError, Range, decode, parse_json
-from checks.facts.provenance import Provenance, resolved
+from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
 
 PRICES = Path(__file__).parent / "prices.json"
 UsdPerHour = Annotated[float, Range(0.0001, 100_000)]
@@ -42,7 +42,7 @@ class _Prices:
 @lru_cache(maxsize=1)
 def builtin_prices() -> tuple[Price, ...]:
     """The list prices of this version."""
-    return load_prices(parse_json(PRICES.read_bytes(), 1 << 20))
+    return load_prices(parse_json(table_bytes(PRICES), 1 << 20))
 
 
 def load_prices(document: object) -> tuple[Price, ...]:

@@ -13,8 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import cache
+from pathlib import Path
 
-from checks.decode import DecodeError, decode, nearest
+from checks.documents.decode import DecodeError, decode, nearest
 
 DATE = r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?"
 TABLE = "provenance"
@@ -46,6 +48,12 @@ class Provenance:
 
 
 KEYS = tuple(field.name for field in fields(Provenance))
+
+
+@cache
+def table_bytes(path: Path) -> bytes:
+    """A shipped table of facts. A process reads it once: its own reader and the digest of all facts both need it."""
+    return path.read_bytes()
 
 
 def resolved(document: object, *tables: str) -> dict[str, object]:

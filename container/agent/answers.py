@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from checks import asked
-from checks.decode import DecodeError
-from checks.journal import write_whole
-from container.agent import fetch
-from container.agent.leave import say
+from checks.documents import answer
+from checks.documents.decode import DecodeError
+from checks.runner.journal import write_whole
+from container.agent.files import inputs
+from container.agent.files.exit_record import say
 
 LOOK_S = 0.5
 FIRST_S, MOST_S = 2.0, 15.0
@@ -21,7 +21,7 @@ class Answers:
     def __init__(self, source: str, gate_id: str, folder: Path, node: str) -> None:
         self._place = f"{source.rstrip('/')}/{folder.name}.json"
         self._gate_id, self._folder = gate_id, folder
-        self._asking, self._started = folder / asked.ASKING / node, folder / "started" / node
+        self._asking, self._started = folder / answer.ASKING / node, folder / "started" / node
         self._closing = threading.Event()
         self._said = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -46,12 +46,12 @@ class Answers:
 
     def _brought(self) -> bool:
         try:
-            data = fetch.fetch(self._place, asked.ANSWER_BYTES)
-            asked.load(data, self._gate_id, self._folder.name)
-            write_whole(self._folder / asked.ANSWER, data)
-        except fetch.Missing:
+            data = inputs.fetch(self._place, answer.ANSWER_BYTES)
+            answer.load(data, self._gate_id, self._folder.name)
+            write_whole(self._folder / answer.ANSWER, data)
+        except inputs.Missing:
             return False
-        except (fetch.FetchError, DecodeError, OSError) as error:
+        except (inputs.FetchError, DecodeError, OSError) as error:
             self._say(f"no answer from {self._place}: {error}")
             return False
         say(f"an answer came: {self._place}")

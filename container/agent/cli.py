@@ -8,11 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from container.agent import compat, fetch, life, sagemaker, settings
+from checks.exit_codes import Exit
+from container.agent import agent_run, sagemaker, settings
+from container.agent.files import inputs
+from container.agent.machine import cuda_compat
 from container.agent.settings import Settings, SettingsError, Verb
 from container.agent.signals import Signals
 
-EXIT_REJECTED = 2
 COMMAND_BYTES = 1 << 20
 
 
@@ -28,13 +30,13 @@ def main(argv: Sequence[str]) -> int:
     try:
         made = read(arguments)
     except SettingsError as error:
-        life.reject(Path(arguments.root), str(error))
-        return EXIT_REJECTED
-    return life.live(made, signals)
+        agent_run.reject(Path(arguments.root), str(error))
+        return Exit.REJECTED
+    return agent_run.live(made, signals)
 
 
 def _compatible() -> None:
-    if said := compat.prepare():
+    if said := cuda_compat.prepare():
         print(f"prelaunch: {said}", file=sys.stderr)
 
 
@@ -72,8 +74,8 @@ def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
     if words or not place:
         return words
     try:
-        text = fetch.fetch(place, COMMAND_BYTES).decode()
-    except (fetch.FetchError, UnicodeDecodeError) as error:
+        text = inputs.fetch(place, COMMAND_BYTES).decode()
+    except (inputs.FetchError, UnicodeDecodeError) as error:
         raise SettingsError(f"the command's file cannot be read: {error}") from error
     return settings.parse_command(place, text)
 

@@ -166,7 +166,7 @@ def _unproven() -> list[str]:
     path, node = os.environ.get("PRELAUNCH_PASS"), os.environ.get("PRELAUNCH_NODE")
     if not path or not node:
         return []
-    from checks.confirm import confirm_here
+    from checks.runner.in_job.confirm import confirm_here
 
     return confirm_here(Path(path), node)
 

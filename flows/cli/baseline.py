@@ -6,41 +6,43 @@ import argparse
 from pathlib import Path
 from typing import cast
 
-from checks.bands import Baseline, digest_of
-from checks.learn import LEAST_VALUES
-from checks.report import plain
-from flows.cli.output import Exit, OutputError, json_text, rejection, write_stderr, write_stdout
+from checks.documents.report import plain
+from checks.exit_codes import Exit
+from checks.judge.baseline.learn import LEAST_VALUES
+from checks.judge.baseline.model import Baseline, digest_of
+from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejected import rejected
-from tasks.baselining import cases_of, learned, read_baseline, require_free, write_baseline
-from tasks.inputs import InputError, policy_of
-from tasks.render.bands import baseline_text
+from tasks.reports.baseline import cases_of, learn_from_cases, read_baseline, require_free, write_baseline
+from tasks.reports.command_line import OutputError
+from tasks.reports.listings import baseline_text
+from tasks.reports.read import InputError, policy_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The two actions."""
     actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True, dest="action")
-    learn = actions.add_parser("learn", help="make a baseline of reports", allow_abbrev=False)
+    learn = actions.add_parser("learn", help="learn a baseline from reports", allow_abbrev=False)
     learn.description = (
-        "Learns a band for every speed and latency, each with its median. Nodes and checks that failed are not learned "
-        "from; they and all outliers are named. Exit codes: 0 learned, 2 rejected, 3 nothing written: a file is no "
+        "Learns the usual range and the median of every speed and latency. Failed nodes and checks are left "
+        "out; they and all outliers are listed. Exit codes: 0 learned, 2 rejected, 3 nothing written: a file is not a "
         "report, or nothing could be learned."
     )
     learn.add_argument(
         "reports", nargs="+", metavar="REPORT", help="a file, a folder that holds one, - for stdin"
     )
     learn.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="where the baseline goes (JSON)"
+        "--out", type=Path, required=True, metavar="FILE", help="where to write the baseline (JSON)"
     )
-    learn.add_argument("--force", action="store_true", help="replace FILE")
+    learn.add_argument("--force", action="store_true", help="replace FILE if it exists")
     learn.add_argument(
         "--policy", type=Path, metavar="FILE",
-        help="TOML or JSON: who is fit to be learned from (default: the shipped one of the declared type)",
+        help="policy (TOML or JSON) that decides which nodes are healthy (default: the shipped policy of the declared type)",
     )  # fmt: skip
-    show = actions.add_parser("show", help="what a baseline knows", allow_abbrev=False)
-    show.add_argument("file", type=Path, metavar="FILE", help="a baseline")
+    show = actions.add_parser("show", help="print a baseline", allow_abbrev=False)
+    show.add_argument("file", type=Path, metavar="FILE", help="a baseline file")
     for action, run_action in ((learn, _learn), (show, _show)):
         action.add_argument(
-            "--format", choices=("text", "json"), default="text", help="what stdout gets (default text)"
+            "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
         )
         action.set_defaults(run_action=run_action)
 
@@ -57,18 +59,18 @@ def _learn(arguments: argparse.Namespace) -> int:
     require_free(arguments.out, arguments.force)
     cases, bad = cases_of(arguments.reports, policy_of(arguments.policy))
     for one in bad:
-        write_stderr(f"prelaunch: {one.file}: it is no report of Prelaunch: {one.reason}")
+        write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
     if bad:
         return _nothing(
             arguments,
             bad[0].file,
-            f"it is no report of Prelaunch: {bad[0].reason}. Leave it out, or measure again.",
+            f"it is not a report of Prelaunch: {bad[0].reason}. Leave it out, or measure again.",
         )
-    made = learned(cases)
+    made = learn_from_cases(cases)
     if not any(group.bands for group in made.groups):
         if arguments.format == "text":
             write_stdout(baseline_text(made))
-        said = f"nothing could be learned. A band needs {LEAST_VALUES} values of machines that are fit: give more reports."
+        said = f"nothing could be learned. Each range needs {LEAST_VALUES} values from healthy machines. Give more reports."
         return _nothing(arguments, None, said)
     write_baseline(arguments.out, made)
     _print(arguments, made)

@@ -8,15 +8,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from checks.facts.shipped import builtin
-from checks.journal import JournalError
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
 from checks.model import Profile
-from checks.place import PlaceError
+from checks.runner.journal import JournalError
+from checks.runner.station import PlaceError
 from flows.cli.output import (
-    Exit,
-    OutputError,
     add_output_arguments,
-    exit_code,
     json_text,
     rejection,
     require_writable,
@@ -26,28 +24,34 @@ from flows.cli.output import (
     write_stdout,
 )
 from flows.cli.rejected import rejected
-from tasks.inputs import InputError, declared_of, default_of, policy_of
-from tasks.nodecheck import check_node, undeclared
-from tasks.render.beside import beside
-from tasks.writing import write_file
+from tasks.render.context import beside
+from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.exit_codes import exit_code
+from tasks.reports.local_check import check_node, undeclared_error
+from tasks.reports.read import InputError, declared_of, default_policy_of, policy_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--instance-type T --profile P --policy FILE --out FILE, and the outputs."""
     parser.add_argument(
-        "--instance-type", metavar="T", help="what this machine should be, such as cpu or p5.48xlarge"
+        "--instance-type",
+        metavar="T",
+        help="the instance type that this machine should be, such as cpu or p5.48xlarge",
     )
     parser.add_argument(
         "--profile",
         choices=[profile.value for profile in Profile],
         default=Profile.QUICK.value,
-        help="how deep to look (default quick)",
+        help="how thoroughly to check (default quick)",
     )
     parser.add_argument(
-        "--policy", type=Path, metavar="FILE", help="TOML or JSON (default: the shipped one of the type)"
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="policy, TOML or JSON (default: the shipped policy of the type)",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write the report, for judge and render"
+        "--out", type=Path, metavar="FILE", help="also write the report, as input for judge and render"
     )
     add_output_arguments(parser)
 
@@ -56,13 +60,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Check and judge; the exit code is the verdict's. Ctrl-C ends every check."""
     try:
         if arguments.instance_type is None:
-            raise undeclared()
+            raise undeclared_error()
         require_writable(arguments)
         if arguments.out is not None:
             write_file(arguments.out, None)
         declared = declared_of(arguments.instance_type, 1)
         named = policy_of(arguments.policy)
-        policy, chosen = (named, str(arguments.policy)) if named else default_of(arguments.instance_type)
+        policy, chosen = (
+            (named, str(arguments.policy)) if named else default_policy_of(arguments.instance_type)
+        )
     except (InputError, OutputError) as error:
         return rejected(arguments.format, error)
     write_stderr(f"policy: {chosen}")

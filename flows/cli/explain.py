@@ -8,78 +8,81 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.culprit.matrix import Better
-from checks.explain.matrices import LATE, SLOW, Told, summary
+from checks.exit_codes import Exit
 from checks.explain.reading import Asked, Kind
+from checks.judge.culprits.matrix_file import LATE, SLOW, Told, summary
 from checks.model import Cause, Finding, Level, Verdict
 from checks.policy import Overlay
 from flows.cli.output import (
-    Exit,
-    OutputError,
     add_output_arguments,
-    exit_code,
     json_text,
     rejection,
     require_writable,
     stdout_colour,
     stdout_width,
     text_of,
-    verdict_json,
     write_files,
     write_stderr,
     write_stdout,
 )
 from flows.cli.rejected import rejected
-from tasks.exits import worst_code
-from tasks.explaining import Explained, explained
-from tasks.inputs import InputError, declared_of, policy_of
-from tasks.render.explained import explained_text, not_judged
-from tasks.writing import write_file
+from tasks.render.findings import verdict_json
+from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.exit_codes import exit_code, worst_code
+from tasks.reports.explain import Explanation, explain_input, explanation_text, not_judged
+from tasks.reports.read import InputError, declared_of, policy_of
 
 if TYPE_CHECKING:
-    from tasks.render.beside import Beside
+    from tasks.render.context import Beside
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE... --kind K --instance-type T --nodes N --policy FILE --as NAMES, and the outputs."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a tool's output, or - for stdin")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a file with a tool's output, or - for stdin"
+    )
     parser.add_argument(
         "--kind",
         choices=[kind.value for kind in Kind],
         metavar="K",
-        help=f"what it is: {', '.join(kind.value for kind in Kind)} (default: it is recognised, or nobody can tell)",
+        help=f"the kind of output: {', '.join(kind.value for kind in Kind)} (default: recognised from the content)",
     )
     parser.add_argument(
         "--instance-type",
         metavar="T",
-        help="where it comes from, so that what is missing can be told, such as p5.48xlarge",
+        help="the instance type that the output comes from, such as p5.48xlarge, so that missing parts are found",
     )
-    parser.add_argument("--nodes", type=int, metavar="N", help="of how many nodes (default 1)")
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="the number of nodes that the output covers (default 1)"
+    )
     parser.add_argument(
         "--policy",
         type=Path,
         metavar="FILE",
-        help="TOML or JSON (default: the shipped one of the declared type, else nvidia or neuron)",
+        help="policy, TOML or JSON (default: the shipped policy of the declared type, else nvidia or neuron)",
     )
     parser.add_argument(
         "--as",
         dest="overlays",
         metavar="NAMES",
-        help=f"whose answers to Xids, side by side; the first judges: {', '.join(one.value for one in Overlay)}",
+        help=f"compare the answers of these to each Xid; the first one gives the verdict: {', '.join(one.value for one in Overlay)}",
     )
-    of_matrix = parser.add_argument_group("a matrix (CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth)")
+    of_matrix = parser.add_argument_group(
+        "options for a matrix (CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth)"
+    )
     of_matrix.add_argument(
         "--better",
         choices=[one.value for one in Better],
-        help="which values are good, where its header names neither bandwidth nor latency",
+        help="whether higher or lower values are better, if the header names neither bandwidth nor latency",
     )
     of_matrix.add_argument(
-        "--floor", type=float, metavar="X", help="what each test must reach, in its own unit (default: none)"
+        "--floor", type=float, metavar="X", help="the minimum for each test, in its own unit (default: none)"
     )
     of_matrix.add_argument(
         "--ratio",
         type=float,
         metavar="R",
-        help=f"a test is bad below this share of the usual (default {SLOW}; {LATE} for latency, turned)",
+        help=f"a test is bad below this share of the median (default {SLOW}; {LATE} of median / value for latency)",
     )
     add_output_arguments(parser)
 
@@ -97,10 +100,10 @@ def run(arguments: argparse.Namespace) -> int:
     except (InputError, OutputError) as error:
         return rejected(arguments.format, error)
     kind = Kind(arguments.kind) if arguments.kind else None
-    results: list[Explained | InputError] = []
+    results: list[Explanation | InputError] = []
     for file in arguments.files:
         try:
-            results.append(explained(file, kind, policy, asked))
+            results.append(explain_input(file, kind, policy, asked))
         except InputError as error:
             results.append(error)
     return _show(arguments, results)
@@ -110,7 +113,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     """Raises InputError."""
     asked = _declared(arguments)
     if arguments.floor is not None and not 0 < arguments.floor < 1e15:
-        raise InputError("--floor", f"{arguments.floor} is nothing that a test could reach")
+        raise InputError("--floor", f"{arguments.floor} is not a possible result of a test")
     if arguments.ratio is not None and not 0 < arguments.ratio < 1:
         raise InputError("--ratio", f"{arguments.ratio} is not between 0 and 1")
     better = Better(arguments.better) if arguments.better else None
@@ -119,7 +122,8 @@ def _asked(arguments: argparse.Namespace) -> Asked:
         "matrix",
     ):
         raise InputError(
-            "--better, --floor and --ratio", f"they are of a matrix, and {arguments.kind} is none"
+            "--better, --floor and --ratio",
+            f"they apply to a matrix only, and {arguments.kind} is not a matrix",
         )
     return replace(asked, better=better, floor=arguments.floor, ratio=arguments.ratio)
 
@@ -127,7 +131,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
 def _declared(arguments: argparse.Namespace) -> Asked:
     if arguments.instance_type is None:
         if arguments.nodes is not None:
-            raise InputError("--nodes", "it means nothing without --instance-type. Give both.")
+            raise InputError("--nodes", "--nodes needs --instance-type. Give both.")
         return Asked()
     nodes = 1 if arguments.nodes is None else arguments.nodes
     if not 1 <= nodes <= 100_000:
@@ -135,10 +139,10 @@ def _declared(arguments: argparse.Namespace) -> Asked:
     return Asked(declared_of(arguments.instance_type, nodes))
 
 
-def _show(arguments: argparse.Namespace, results: list[Explained | InputError]) -> int:
+def _show(arguments: argparse.Namespace, results: list[Explanation | InputError]) -> int:
     if len(results) == 1 and isinstance(results[0], InputError):
         return rejected(arguments.format, results[0])
-    good = [result for result in results if isinstance(result, Explained)]
+    good = [result for result in results if isinstance(result, Explanation)]
     try:
         if len(results) == 1:
             _write_files(arguments, good[0])
@@ -146,7 +150,7 @@ def _show(arguments: argparse.Namespace, results: list[Explained | InputError]) 
         return rejected(arguments.format, error)
     if arguments.format == "json":
         rows = [_row(file, result) for file, result in zip(arguments.files, results, strict=True)]
-        alone = isinstance(results[0], Explained) and len(results) == 1
+        alone = isinstance(results[0], Explanation) and len(results) == 1
         write_stdout(json_text(_alone(results[0]) if alone else {"files": rows}))  # type: ignore[arg-type]
     else:
         write_stdout("\n".join(_page(result, arguments.format) for result in good))
@@ -155,10 +159,12 @@ def _show(arguments: argparse.Namespace, results: list[Explained | InputError]) 
             write_stderr(f"prelaunch: {result}")
     for chosen in dict.fromkeys(result.policy for result in good if result.policy):
         write_stderr(f"policy: {chosen}")
-    return worst_code([exit_code(r.verdict) if isinstance(r, Explained) else Exit.REJECTED for r in results])
+    return worst_code(
+        [exit_code(r.verdict) if isinstance(r, Explanation) else Exit.REJECTED for r in results]
+    )
 
 
-def _page(result: Explained, form: str) -> str:
+def _page(result: Explanation, form: str) -> str:
     if form == "junit":
         return text_of(result.report, _with_passes(result), result.name, form)
     if result.report is not None:
@@ -166,11 +172,11 @@ def _page(result: Explained, form: str) -> str:
     if form == "markdown":
         from tasks.render.markdown import escape
 
-        held = [f"Held to the policy: {', '.join(result.held)}"] if result.held else []
+        held = [f"Judged by the policy: {', '.join(result.held)}"] if result.held else []
         rest = [f"Not judged: {line}" for line in not_judged(result.left_out)]
         said = "\n".join(f"- {escape(line, 2000)}" for line in (f"Input: {result.title}", *held, *rest))
         return f"{text_of(None, result.verdict, result.name, form, _beside(result))}\n{said}\n"
-    return explained_text(
+    return explanation_text(
         result.verdict,
         result.name,
         result.title,
@@ -182,22 +188,22 @@ def _page(result: Explained, form: str) -> str:
     )
 
 
-def _write_files(arguments: argparse.Namespace, result: Explained) -> None:
+def _write_files(arguments: argparse.Namespace, result: Explanation) -> None:
     if arguments.junit is not None:
         write_file(arguments.junit, _page(result, "junit"))
     beside = argparse.Namespace(junit=None, summary=arguments.summary, html=arguments.html)
     write_files(beside, result.report, result.verdict, result.name, _beside(result))
 
 
-def _beside(result: Explained) -> Beside | None:
+def _beside(result: Explanation) -> Beside | None:
     """The matrices, for pages; None where there is none."""
-    from tasks.render.beside import Beside
-    from tasks.render.shown import of_told
+    from tasks.render.context import Beside
+    from tasks.render.views.suspects import of_told
 
     return Beside(shown=of_told(result.told)) if result.told else None
 
 
-def _with_passes(result: Explained) -> Verdict:
+def _with_passes(result: Explanation) -> Verdict:
     """With a finding of level PASS for each part that holds, so that JUnit has a test case of it."""
     failed = {finding.check for finding in result.verdict.findings}
     checks = ((held.partition(" ")[0], held) for held in result.held)
@@ -209,7 +215,7 @@ def _with_passes(result: Explained) -> Verdict:
     return replace(result.verdict, findings=(*result.verdict.findings, *passed))
 
 
-def _about(result: Explained) -> dict[str, object]:
+def _about(result: Explanation) -> dict[str, object]:
     return {
         "file": result.file,
         "kind": result.kind.value if result.kind else None,
@@ -242,11 +248,11 @@ def _decoded(one: Told) -> dict[str, object]:
     }
 
 
-def _alone(result: Explained) -> dict[str, object]:
+def _alone(result: Explanation) -> dict[str, object]:
     return {**verdict_json(result.verdict), **_about(result)}
 
 
-def _row(file: str, result: Explained | InputError) -> dict[str, object]:
+def _row(file: str, result: Explanation | InputError) -> dict[str, object]:
     if isinstance(result, InputError):
         nothing: dict[str, object] = {
             "kind": None,
@@ -263,4 +269,4 @@ def _row(file: str, result: Explained | InputError) -> dict[str, object]:
 def _require_one_page(arguments: argparse.Namespace) -> None:
     beside = (arguments.junit, arguments.summary, arguments.html)
     if len(arguments.files) > 1 and (arguments.format == "junit" or any(beside)):
-        raise InputError(arguments.files[1], "a page is about one input. Explain them one by one.")
+        raise InputError(arguments.files[1], "a page shows one input. Explain the inputs one by one.")

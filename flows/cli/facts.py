@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from checks.decode import nearest
-from checks.facts.shipped import builtin
-from checks.facts.table import Instance
+from checks.documents.decode import nearest
+from checks.documents.report import plain
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Over, Policy, Rule
-from checks.report import plain
-from flows.cli.output import Exit, json_text, write_stdout
+from flows.cli.output import json_text, write_stdout
 from flows.cli.rejected import rejected
-from tasks.inputs import InputError
-from tasks.policies import PolicyError, default_policy, read_policy
-from tasks.told import Told, told
+from tasks.gate_file.references import PolicyError, default_policy, read_policy
+from tasks.reports.facts import InstanceFact, instance_facts
+from tasks.reports.read import InputError
 
 _BOUNDS = (
     ("fail_below", "FAIL below"),
@@ -34,7 +35,7 @@ _OVER = {
     Over.NODE: " (times the node's median)",
     Over.FLEET: " (times the median of all nodes)",
     Over.SLOWEST: " (of the job's time, waiting for the slowest)",
-    Over.EXPECTED: " (times what is known of the type)",
+    Over.EXPECTED: " (times the expected value of the type)",
 }
 
 
@@ -44,12 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "type", nargs="?", metavar="TYPE", help="such as cpu or p5.48xlarge (default: list the types)"
     )
     parser.add_argument(
-        "--policy", type=Path, metavar="FILE", help="show this policy's lines (default: the shipped one)"
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="show the thresholds of this policy (default: the shipped policy)",
     )
     parser.add_argument(
         "--codes",
         action="store_true",
-        help="also the tables of Xid, SXid, NVLink 5 and DCGM codes (JSON has them)",
+        help="also print the tables of Xid, SXid, NVLink 5 and DCGM codes (JSON always has them)",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
@@ -63,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         policy = _policy(arguments.type, arguments.policy)
     except InputError as error:
         return rejected(arguments.format, error)
-    known = told(arguments.type, builtin())
+    known = instance_facts(arguments.type, builtin())
     if arguments.format == "json":
         write_stdout(json_text(_document(arguments.type, instance, known, policy)))
     else:
@@ -92,9 +96,7 @@ def _instance(name: str) -> Instance:
     if name not in known:
         near = nearest(name, list(known))
         alike = [other for other in known if other.startswith(name[:2])] or list(known)
-        said = f"nothing is known of instance type {name:.64}." + (
-            "" if near else f" Known: {', '.join(alike)}."
-        )
+        said = f"instance type {name:.64} is not known." + ("" if near else f" Known: {', '.join(alike)}.")
         raise InputError("facts", said, "instance_types", near)
     return known[name]
 
@@ -111,7 +113,7 @@ def _policy(name: str, path: Path | None) -> Policy | None:
 
 
 def _document(
-    name: str, instance: Instance, known: Sequence[Told], policy: Policy | None
+    name: str, instance: Instance, known: Sequence[InstanceFact], policy: Policy | None
 ) -> dict[str, object]:
     rows = [{**_flat(fact), **_flat(fact.provenance)} for fact in known]
     return {"type": name, "instance": plain(instance), "facts": rows, "policy": plain(policy)}
@@ -123,9 +125,9 @@ def _flat(value: object) -> dict[str, object]:
 
 
 def _lines(
-    name: str, instance: Instance, known: Sequence[Told], policy: Policy | None, with_codes: bool
+    name: str, instance: Instance, known: Sequence[InstanceFact], policy: Policy | None, with_codes: bool
 ) -> list[str]:
-    lines, codes = [name], "codes and what they mean"
+    lines, codes = [name], "codes and their meanings"
     lines += _facts([fact for fact in known if fact.section != codes])
     absent = [column for column in FACTS if getattr(instance, column) is None]
     if absent:
@@ -141,7 +143,7 @@ def _lines(
     ]
 
 
-def _facts(known: Sequence[Told]) -> list[str]:
+def _facts(known: Sequence[InstanceFact]) -> list[str]:
     lines = []
     for section, rows in groupby(known, key=lambda fact: fact.section):
         lines += ["", section]
@@ -155,12 +157,12 @@ def _facts(known: Sequence[Told]) -> list[str]:
 
 def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:
     if policy is None:
-        return ["", "No shipped policy was written for this type: give one with --policy."]
+        return ["", "No shipped policy covers this type. Give a policy with --policy."]
     lines = ["", f"Policy {policy.name}: a WARN means {policy.on_warn.value}."]
     for check, line in policy.checks.items():
         lines += ["", f"{check} ({_applies(line)})"]
         lines += [text for rule in line.rules for text in _rule(rule, instance)] or [
-            "  held to nothing but being measured"
+            "  no threshold: it must only be measured"
         ]
         lines += [f"  option {key} = {value:g}" for key, value in line.options.items()]
     return lines
@@ -168,8 +170,8 @@ def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:
 
 def _applies(line: CheckPolicy) -> str:
     told = ["required" if line.required else "optional"]
-    told += [f"from {line.min_nodes} nodes on"] if line.min_nodes > 1 else []
-    told += [f"from {line.min_ranks} ranks on"] if line.min_ranks > 1 else []
+    told += [f"with {line.min_nodes} or more nodes"] if line.min_nodes > 1 else []
+    told += [f"with {line.min_ranks} or more ranks"] if line.min_ranks > 1 else []
     return ", ".join(told)
 
 
@@ -179,15 +181,15 @@ def _rule(rule: Rule, instance: Instance) -> tuple[str, str]:
     if rule.equals is not None:
         held.append(f"{rule.level} unless {json.dumps(rule.equals)}")
     if rule.same:
-        held.append(f"{rule.level} unless the same everywhere")
+        held.append(f"{rule.level} unless equal on all nodes")
     if rule.uniform:
-        held.append(f"{rule.level} unless alike within the node")
+        held.append(f"{rule.level} unless equal within the node")
     if rule.fact:
         held.append(_fact(rule, getattr(instance, rule.fact)))
     if rule.deviations:
-        held.append(f"only {rule.deviations:g} scaled median absolute deviations away")
+        held.append(f"only if more than {rule.deviations:g} scaled median absolute deviations away")
     if rule.over in RELATIVE:
-        held.append(f"from {rule.min_peers} compared on")
+        held.append(f"only if {rule.min_peers} or more are compared")
     return f"  {rule.metric}: {', '.join(held)}{_OVER[rule.over]}", f"    source: {rule.source}"
 
 

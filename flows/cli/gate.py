@@ -13,32 +13,32 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checks.exit_codes import Exit
 from flows.cli.gateout import interrupted, nothing_judged, show
-from flows.cli.output import (
-    UNENDED,
-    Exit,
-    OutputError,
-    add_output_arguments,
-    require_writable,
-    write_stderr,
-    write_unjudged,
-)
+from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.plan import add_gate_arguments, plans_of, reject
-from tasks import lease as leases
-from tasks.console import Live, live
-from tasks.foreground import Foreground, Interrupted, deaf, hold_signals, release_signals
-from tasks.gatefolder import typed
-from tasks.gateread import GateFileError
+from tasks.gate.context import GateContext, open_gate_context, share_gate_context
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import Lease, LeaseError
+from tasks.gate.outcome import Outcome
+from tasks.gate.progress import LiveProgress, live_progress
+from tasks.gate.session import take_lease
+from tasks.gate_file.folder import typed_path
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import Advanced, GateRequest, Wait
 from tasks.launchers.base import LaunchError
-from tasks.lease import LeaseError
-from tasks.outcome import Outcome
-from tasks.prefect_server import EmbeddedServer, ServerError
-from tasks.prefect_settings import configured_api_url
-from tasks.request import Advanced, GateRequest, Wait
-from tasks.session import take
-from tasks.setting import Setting, open_setting
+from tasks.orchestration.foreground import (
+    Foreground,
+    Interrupted,
+    hold_signals,
+    ignore_signals,
+    release_signals,
+)
+from tasks.orchestration.run_state import run_is_final
+from tasks.orchestration.server.server import EmbeddedServer, ServerError
+from tasks.orchestration.server.settings import configured_api_url
+from tasks.reports.command_line import OutputError, Terminated
 from tasks.store.base import StoreError
-from tasks.usage import Terminated
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -57,14 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait",
         choices=("verdict", "started", "finished"),
         default="",
-        help="until training is handed over, runs, or has ended (default: finished for local, else started)",
+        help="return when: verdict known, training started, or training finished (default: finished for local, else started)",
     )
-    parser.add_argument("--check-only", action="store_true", help="check and decide, and launch nothing")
+    parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
     parser.add_argument(
         "--baseline",
         metavar="FILE",
         default="",
-        help="what this cluster showed before (prelaunch baseline learn): worse than that is a WARN",
+        help="a baseline of this cluster (from prelaunch baseline learn): a value that is worse is a WARN",
     )
     add_output_arguments(parser)
 
@@ -73,15 +73,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the gate; returns its exit code, and prints one document whatever happens."""
     try:
         request = GateRequest(
-            gate_file=typed(arguments.file), advanced=_advanced(arguments), launch=not arguments.check_only
+            gate_file=typed_path(arguments.file),
+            advanced=_advanced(arguments),
+            launch=not arguments.check_only,
         )
-        setting = open_setting(request)
+        setting = open_gate_context(request)
         require_writable(arguments)
         write_unjudged(arguments, setting.gate.name, UNENDED)
         plans_of(setting, request.advanced.ask_minutes)
         setting.store.probe()
         hold_signals()  # a lease that is taken and not yet known here could not be released
-        held = take(setting)
+        held = take_lease(setting, on_expired=_close, run_over=run_is_final)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
         release_signals()
         return _reject(arguments, error)
@@ -91,7 +93,19 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             leases.release(setting.store, held)  # only if no flow has taken it over
         except StoreError as error:
-            write_stderr(f"prelaunch: the lease could not be given back, it expires by itself: {error}")
+            write_stderr(
+                f"prelaunch: the cluster's lock could not be released; it expires by itself: {error}"
+            )
+
+
+def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
+    """Keep and send how a gate ended whose question is over."""
+    from tasks.expire import (  # Prefect's client takes a second to import, and few gates need it
+        ENDED,
+        close_expired_gate,
+    )
+
+    close_expired_gate(setting, lease, why or ENDED)
 
 
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:
@@ -100,22 +114,23 @@ def _reject(arguments: argparse.Namespace, error: Exception) -> int:
     return reject(arguments.format, error)
 
 
-def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
+def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> int:
     name = setting.gate.name
     with ExitStack() as stack:
-        shown = stack.enter_context(live())
+        shown = stack.enter_context(live_progress())
         try:
             server = _server(setting, stack)
             request = _request(arguments, setting, embedded=server is not None)
+            stack.enter_context(share_gate_context(request, setting))
             if Foreground(lambda: _flow(request, server, shown)).run():
                 stack.close()
                 return interrupted(arguments, gate_id, 0, setting)
         except Interrupted as error:
-            deaf()
+            ignore_signals()
             stack.close()
             return interrupted(arguments, gate_id, error.number, setting)
         except KeyboardInterrupt as error:
-            deaf()
+            ignore_signals()
             stack.close()
             number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
             return interrupted(arguments, gate_id, number, setting)
@@ -132,7 +147,7 @@ def _run(arguments: argparse.Namespace, setting: Setting, gate_id: str) -> int:
                 f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {error}"
             )
     if shown.outcome is None:
-        nothing_judged(arguments, name, gate_id, "the flow ended without saying how")
+        nothing_judged(arguments, name, gate_id, "the flow ended without a result")
         return int(Exit.CANNOT_TELL)
     return _show(arguments, name, shown.outcome)
 
@@ -147,7 +162,7 @@ def _show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> int:
     return outcome.code
 
 
-def _server(setting: Setting, stack: ExitStack) -> EmbeddedServer | None:
+def _server(setting: GateContext, stack: ExitStack) -> EmbeddedServer | None:
     """The embedded server, started, where nobody configured another one. Raises ServerError."""
     os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
     if configured_api_url(os.environ, Path.cwd()):
@@ -161,12 +176,12 @@ def _server(setting: Setting, stack: ExitStack) -> EmbeddedServer | None:
     return server
 
 
-async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live) -> bool:
+async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: LiveProgress) -> bool:
     """Whether somebody cancelled the run; raises what the flow raised, unless it had said how it ended."""
     from prefect import tags
 
     from flows.gate import gate  # 1.5 s, while the server starts
-    from tasks.runs import TAG
+    from tasks.orchestration.runs import TAG
 
     if server is not None:
         server.wait_ready()
@@ -177,7 +192,7 @@ async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live
     return state.is_cancelled()
 
 
-def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) -> GateRequest:
+def _request(arguments: argparse.Namespace, setting: GateContext, embedded: bool) -> GateRequest:
     """What the flow gets: absolute paths, so that a hook in another process finds the same lease."""
     default: Wait = "finished" if setting.gate.cluster.launcher == "local" else "started"
     wait: Wait = arguments.wait or default
@@ -188,7 +203,7 @@ def _request(arguments: argparse.Namespace, setting: Setting, embedded: bool) ->
         ask_minutes=_ask_minutes(embedded),
     )
     return GateRequest(
-        gate_file=str(Path(typed(arguments.file)).absolute()),
+        gate_file=str(Path(typed_path(arguments.file)).absolute()),
         wait=wait,
         launch=not arguments.check_only,
         advanced=advanced,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import signal
 
-from flows.cli.output import Exit, json_text, text_of, write_files, write_stderr, write_stdout, write_unjudged
-from tasks.kept import kept_verdict
-from tasks.outcome import Outcome
-from tasks.outcomejson import ending_json, outcome_json
-from tasks.render.clean import one_line
-from tasks.setting import Setting
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, text_of, write_files, write_stderr, write_stdout, write_unjudged
+from tasks.gate.context import GateContext
+from tasks.gate.outcome import Outcome, ending_json, kept_verdict, outcome_json
+from tasks.text.inert import one_line
 
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
@@ -32,10 +31,10 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
 
 
-def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, setting: Setting) -> int:
+def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext) -> int:
     """A signal, or a cancelled run (number 0); what was started has been ended, what was judged is shown."""
-    word = signal.Signals(number).name if number else "somebody in Prefect"
-    reason = f"interrupted by {word}; what it started was ended"
+    word = signal.Signals(number).name if number else "a person in Prefect"
+    reason = f"interrupted by {word}; the jobs that it had started were ended"
     kept = kept_verdict(setting, gate_id)
     if kept is None:
         _empty(arguments, setting.gate.name, gate_id, reason)
@@ -43,7 +42,7 @@ def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, settin
         verdict, report, html = kept
         if arguments.format == "json":
             write_stdout(json_text(ending_json(None, verdict, None, report, html, gate_id, reason)))
-        write_stderr(f"prelaunch: {reason}. It had been judged: {report}")
+        write_stderr(f"prelaunch: {reason}. The verdict was already known: {report}")
     return int(Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED)
 
 
@@ -68,7 +67,7 @@ def _after(outcome: Outcome) -> list[str]:
     training, decision = outcome.training, outcome.decision
     lines = [f"Decision: {decision.value.replace('_', ' ')}"] if decision else []
     if outcome.judged and outcome.judged.reused:
-        lines.append(f"Reused:   the PASS of {outcome.judged.reused}, confirmed on the machines themselves")
+        lines.append(f"Reused:   the PASS of {outcome.judged.reused}, confirmed again on every machine")
     if (answer := outcome.answer) is not None:
         why = "; ".join(filter(None, (answer.reason, answer.note)))
         lines.append(

@@ -5,26 +5,31 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from checks.exit_codes import Exit
 from flows.cli.output import (
-    Exit,
-    OutputError,
     add_output_arguments,
-    exit_code,
     json_text,
     rejection,
     require_writable,
     text_of,
-    verdict_json,
     write_files,
     write_stderr,
     write_stdout,
 )
 from flows.cli.rejected import rejected
-from tasks.baselining import read_baseline
-from tasks.costing import TermsError, cost_json, terms_said
-from tasks.exits import worst_code
-from tasks.inputs import InputError, JudgedFile, judged, policy_of, stated_of
-from tasks.secondopinion import document
+from tasks.gate_file.cost_terms import TermsError, command_line_terms, cost_json
+from tasks.render.findings import verdict_json
+from tasks.reports.baseline import read_baseline
+from tasks.reports.command_line import OutputError
+from tasks.reports.exit_codes import exit_code, worst_code
+from tasks.reports.read import (
+    InputError,
+    JudgedFile,
+    judge_file,
+    opinion_document,
+    policy_of,
+    stated_declaration,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
@@ -36,33 +41,36 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         "--policy",
         type=Path,
         metavar="FILE",
-        help="TOML or JSON (default: the shipped one of the declared type)",
+        help="policy, TOML or JSON (default: the shipped policy of the declared type)",
     )
     parser.add_argument(
         "--baseline",
         type=Path,
         metavar="FILE",
-        help="what this site's machines showed before (prelaunch baseline learn): worse than that is a WARN",
+        help="a baseline (from prelaunch baseline learn): a value that is worse is a WARN",
     )
     parser.add_argument(
         "--instance-type",
         metavar="TYPE",
-        help="for the report of another tool, which does not say it (p5.48xlarge, ml.p5.48xlarge)",
+        help="the instance type (p5.48xlarge, ml.p5.48xlarge), for a report of another tool that does not name it",
     )
     parser.add_argument(
-        "--nodes", type=int, metavar="N", help="for the report of another tool: how many there must be"
+        "--nodes",
+        type=int,
+        metavar="N",
+        help="the number of nodes that there must be, for a report of another tool",
     )
     parser.add_argument(
         "--hours",
         type=float,
         metavar="H",
-        help="how long the training will run: for the cost beside the verdict",
+        help="how many hours the training will run, for the cost shown with the verdict",
     )
     parser.add_argument(
         "--usd-per-node-hour",
         type=float,
         metavar="X",
-        help="what a node costs (default: its list price, if known)",
+        help="what one node costs per hour (default: its list price, if known)",
     )
     add_output_arguments(parser, form)
 
@@ -74,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
         require_writable(arguments)
         policy = policy_of(arguments.policy)
         baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
-        stated = stated_of(arguments.instance_type, arguments.nodes)
-        terms = terms_said(arguments.hours, arguments.usd_per_node_hour)
+        stated = stated_declaration(arguments.instance_type, arguments.nodes)
+        terms = command_line_terms(arguments.hours, arguments.usd_per_node_hour)
     except TermsError as error:
         return rejected(arguments.format, InputError(error.file, error.message, error.key))
     except (InputError, OutputError) as error:
@@ -83,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
-            results.append(judged(file, policy, baseline, stated, terms))
+            results.append(judge_file(file, policy, baseline, stated, terms))
         except InputError as error:
             results.append(error)
     return _show(arguments, results)
@@ -122,7 +130,7 @@ def _page(result: JudgedFile, form: str) -> str:
 
 def _document(result: JudgedFile) -> dict[str, object]:
     """The verdict; of another tool's report with that tool's own word beside it."""
-    own = document(result.opinion) if result.opinion else {}
+    own = opinion_document(result.opinion) if result.opinion else {}
     return {**verdict_json(result.verdict), **own, "cost": cost_json(result.beside.cost)}
 
 
@@ -136,4 +144,4 @@ def _row(file: str, result: JudgedFile | InputError) -> dict[str, object]:
 def _require_one_page(arguments: argparse.Namespace) -> None:
     beside = (arguments.junit, arguments.summary, arguments.html)
     if len(arguments.reports) > 1 and (arguments.format == "junit" or any(beside)):
-        raise InputError(arguments.reports[1], "a page is about one report. Judge them one by one.")
+        raise InputError(arguments.reports[1], "a page shows one report. Judge the reports one by one.")

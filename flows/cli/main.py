@@ -11,9 +11,9 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
+from checks.exit_codes import Exit
 from checks.version import ENGINE
 from flows.cli.output import (
-    Exit,
     begin_output,
     json_text,
     quiet_stdout,
@@ -22,28 +22,37 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from tasks.usage import Parser, Terminated, UsageError
+from tasks.reports.command_line import Parser, Terminated, UsageError
 
 # verb -> (module with add_arguments(parser) and run(arguments) -> int, what --help says of it)
 VERBS = {
-    "gate": ("flows.cli.gate", "check the nodes, decide, then launch the training, ask, or page"),
+    "gate": (
+        "flows.cli.gate",
+        "check the nodes, decide, then launch the training, ask a person, or notify people",
+    ),
     "serve": (
         "flows.cli.serve",
-        "offer gate and commissioning as forms on a Prefect server, from this machine",
+        "offer the gate and commission forms on a Prefect server, and run them on this machine",
     ),
-    "plan": ("flows.cli.plan", "print what a gate would run, and start nothing"),
-    "trigger": ("flows.cli.trigger", "start a deployment's run on a Prefect server, and follow it"),
-    "watch": ("flows.cli.watch", "follow a run on a Prefect server, and end with its exit code"),
-    "judge": ("flows.cli.judge", "the verdict on reports, from the reports alone"),
-    "replay": ("flows.cli.replay", "which past verdicts would change under another policy, and why"),
-    "slack": ("flows.cli.slack", "serve the buttons and /prelaunch of a Slack workspace"),
-    "store": ("flows.cli.store", "the verdicts that a store keeps: list them, index them, remove old ones"),
-    "baseline": ("flows.cli.baseline", "learn from reports what this site's machines show, or print it"),
-    "trend": ("flows.cli.trend", "what gets worse on which machine, over many reports"),
-    "explain": ("flows.cli.explain", "what a tool's raw output says: findings, and the lines they rest on"),
-    "check": ("flows.cli.check", "check this node, now"),
-    "render": ("flows.cli.render", "a report as HTML, Markdown or JUnit, for people"),
-    "facts": ("flows.cli.facts", "what is known of an instance type, and what it is held to"),
+    "plan": ("flows.cli.plan", "print the jobs that a gate would run; nothing is started"),
+    "trigger": ("flows.cli.trigger", "start a run of a deployment on a Prefect server, and follow it"),
+    "watch": ("flows.cli.watch", "follow a run on a Prefect server, and exit with its exit code"),
+    "judge": ("flows.cli.judge", "print the verdict on existing reports"),
+    "replay": ("flows.cli.replay", "show which past verdicts would change under another policy, and why"),
+    "slack": ("flows.cli.slack", "serve the buttons and the /prelaunch command of a Slack workspace"),
+    "store": ("flows.cli.store", "list or index the verdicts in a store, and remove old ones"),
+    "baseline": (
+        "flows.cli.baseline",
+        "learn from reports what your machines usually reach, or print a baseline",
+    ),
+    "trend": ("flows.cli.trend", "show which machine gets worse, and in what, over many reports"),
+    "explain": (
+        "flows.cli.explain",
+        "read the raw output of a tool: findings, and the lines that prove them",
+    ),
+    "check": ("flows.cli.check", "check this node now"),
+    "render": ("flows.cli.render", "write a report as HTML, Markdown or JUnit"),
+    "facts": ("flows.cli.facts", "print the facts about an instance type, and the thresholds of its policy"),
 }
 EXIT_CODES = (
     "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, "
@@ -86,7 +95,7 @@ def _run(words: list[str]) -> int:
     except SystemExit:  # --help and --version have said what was asked
         return 0
     if not hasattr(arguments, "run"):
-        parser.error("which verb? One of " + ", ".join(VERBS))
+        parser.error("no command was given. The commands are: " + ", ".join(VERBS))
     try:
         return int(arguments.run(arguments))
     except SystemExit as exit_:  # a library that ends the program has judged nothing
@@ -96,7 +105,7 @@ def _run(words: list[str]) -> int:
 def _parser() -> tuple[Parser, dict[str, Parser]]:
     parser = Parser(
         prog="prelaunch",
-        description="Go or no-go for a distributed training job, proven on the machines it will use.",
+        description="Tests the machines that a distributed training job will run on, and decides whether it may start.",
         epilog=EXIT_CODES,
         allow_abbrev=False,
     )
@@ -117,9 +126,9 @@ def _refuse(words: list[str], error: UsageError) -> int:
 
 def _internal(words: list[str], error: Exception) -> int:
     first = f"{type(error).__name__}: {error}".splitlines()[0][:400]
-    said = f"an error of prelaunch itself, so it cannot tell: {first}"
+    said = f"this is an error in prelaunch itself, so there is no verdict: {first}"
     _error_document(words, said)
-    write_stderr(f"prelaunch: {said}. PRELAUNCH_DEBUG=1 shows where.")
+    write_stderr(f"prelaunch: {said}. Set PRELAUNCH_DEBUG=1 to see the traceback.")
     return Exit.CANNOT_TELL
 
 

@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.model import Report, Verdict
-from checks.say import silence
-from tasks.exits import Exit as Exit
-from tasks.exits import exit_code as exit_code
-from tasks.render.document import verdict_json as verdict_json
-from tasks.writing import OutputError as OutputError
-from tasks.writing import write_file as write_file
+from checks.process.stderr import silence
+from tasks.render.findings import verdict_json
+from tasks.reports.command_line import OutputError, write_file
 
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
-    from tasks.render.beside import Beside
+    from tasks.render.context import Beside
 
 # What stands in a page until there is a verdict: whoever is killed leaves it behind.
-UNENDED = "the gate has not ended, or was killed"
+UNENDED = "the gate has not finished, or was killed"
 FORMATS = ("text", "json", "markdown", "junit")
 
 
@@ -44,7 +41,7 @@ def json_text(document: Mapping[str, object]) -> str:
 
 def add_output_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
     """--format for stdout; --junit, --summary and --html for files beside it."""
-    parser.add_argument("--format", choices=FORMATS, default=form, help=f"what stdout gets (default {form})")
+    parser.add_argument("--format", choices=FORMATS, default=form, help=f"format of stdout (default {form})")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="also write a Markdown summary")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report")
@@ -63,7 +60,7 @@ def text_of(
     """The verdict in one of FORMATS; for "text" wide and coloured as stdout is."""
     if form == "json":
         return json_text(verdict_json(verdict))
-    from tasks.render.beside import NOTHING_BESIDE
+    from tasks.render.context import NOTHING_BESIDE
 
     if form == "markdown":
         from tasks.render.markdown import markdown
@@ -91,7 +88,7 @@ def write_files(
     if arguments.summary is not None:
         write_file(arguments.summary, text_of(report, verdict, name, "markdown", beside))
     if arguments.html is not None:
-        from tasks.render.beside import NOTHING_BESIDE
+        from tasks.render.context import NOTHING_BESIDE
         from tasks.render.html import html
 
         write_file(arguments.html, html(report, verdict, name, beside or NOTHING_BESIDE))
@@ -100,10 +97,10 @@ def write_files(
 def write_unjudged(arguments: argparse.Namespace, name: str, reason: str) -> None:
     """The files that were asked for, where nothing was judged: what an earlier run left there must not pass for this one."""
     if any((arguments.junit, arguments.summary, arguments.html)):
-        from tasks.unjudged import unjudged
+        from tasks.reports.read import unjudged_verdict
 
         try:
-            write_files(arguments, None, unjudged(reason), name)
+            write_files(arguments, None, unjudged_verdict(reason), name)
         except OutputError as error:
             write_stderr(f"prelaunch: {error}")
 

@@ -7,28 +7,30 @@ import os
 import re
 import shlex
 
-from checks.report import plain
-from flows.cli.output import Exit, json_text, rejection, write_stderr, write_stdout
-from tasks.forecast import forecast
-from tasks.forecast import lines as forecast_lines
-from tasks.gatefolder import typed
-from tasks.gateread import GateFileError
-from tasks.jobs import hold_for, planned_jobs
+from checks.documents.report import plain
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.forecast import forecast, forecast_lines
+from tasks.gate.jobs import answer_wait_s, planned_jobs
+from tasks.gate_file.folder import typed_path
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import ApiCall, LaunchError, LaunchRejected, Line, Look, Plan, Request
 from tasks.notifiers.base import Audience
-from tasks.reachable import who_hears
-from tasks.request import Advanced, GateRequest
-from tasks.setting import Setting, open_setting
+from tasks.paging.preflight import notifier_reach
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE --set a.b=value --format text|json."""
     add_gate_arguments(parser)
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="what stdout gets (default text)"
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
     )
     parser.add_argument(
-        "--offline", action="store_true", help="look at nothing but the file: no credentials, no network"
+        "--offline",
+        action="store_true",
+        help="read only the gate file: no credentials, no network, no preflight",
     )
 
 
@@ -37,11 +39,11 @@ def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a gate file, such as deployments/gates/local.toml, or the name of one there",
+        help="a gate file, such as deployments/gates/local.toml, or its name in the folder of gate files",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
-        help="change a value of the gate file; commands and paths cannot be changed",
+        help="change a value of the gate file (commands and paths cannot be changed)",
     )  # fmt: skip
 
 
@@ -49,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the requests of the jobs, and what was seen to be wrong; exit code 0, or 2 where something is."""
     try:
         request = GateRequest(
-            gate_file=typed(arguments.file), advanced=Advanced(overrides=arguments.overrides)
+            gate_file=typed_path(arguments.file), advanced=Advanced(overrides=arguments.overrides)
         )
-        setting = open_setting(request)
+        setting = open_gate_context(request)
         plans = plans_of(setting, request.advanced.ask_minutes)
         unlooked = tuple(dict.fromkeys(line for plan in plans for line in plan.unlooked))
         lines = unlooked if arguments.offline else setting.launcher.preflight(plans)
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     requests = [item for plan in plans for item in plan.requests]
     made = forecast(setting, request.advanced.ask_minutes)
     if arguments.format == "json":
-        told = {side.value: plain(who_hears(setting.gate.notify, side, os.environ)) for side in Audience}
+        told = {side.value: plain(notifier_reach(setting.gate.notify, side, os.environ)) for side in Audience}
         document = {
             "estimate": plain(made),
             "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
@@ -82,9 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     return int(Exit.REJECTED if any(line.look is Look.WRONG for line in lines) else Exit.GO)
 
 
-def plans_of(setting: Setting, ask_minutes: int) -> tuple[Plan, ...]:
+def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
     """Of every job. Raises GateFileError: what a launcher refuses here, the file says."""
-    jobs = planned_jobs(setting, hold_for(setting, ask_minutes))
+    jobs = planned_jobs(setting, answer_wait_s(setting, ask_minutes))
     try:
         return tuple(setting.launcher.plan(job) for job in jobs)
     except LaunchRejected as error:
@@ -123,12 +125,12 @@ def _uploads(plan: Plan) -> str:
     )
 
 
-def _told(setting: Setting) -> str:
+def _told(setting: GateContext) -> str:
     """Who would hear of it, a line each side."""
-    words = {Audience.ONCALL: "broken hardware calls", Audience.OWNER: "the gate's owner hears through"}
+    words = {Audience.ONCALL: "Hardware problems:", Audience.OWNER: "Gate problems:"}
     lines = []
     for side, word in words.items():
-        ways = ", then ".join(map(str, who_hears(setting.gate.notify, side, os.environ)))
+        ways = ", then ".join(map(str, notifier_reach(setting.gate.notify, side, os.environ)))
         lines.append(f"# {word} {ways}\n")
     return "".join(lines)
 

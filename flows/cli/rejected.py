@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from flows.cli.output import Exit, OutputError, json_text, rejection, write_stderr, write_stdout
-from tasks.inputs import InputError
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from tasks.reports.command_line import OutputError
+from tasks.reports.read import InputError
 
 
 def rejected(form: str, error: InputError | OutputError) -> int:

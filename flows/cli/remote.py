@@ -8,29 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.output import (
-    Exit,
-    OutputError,
-    json_text,
-    rejection,
-    text_of,
-    write_file,
-    write_stderr,
-    write_stdout,
-    write_unjudged,
-)
-from tasks.outcomejson import ending_json
-from tasks.prefect_settings import configured_api_url
-from tasks.render.clean import one_line
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, rejection, text_of, write_stderr, write_stdout, write_unjudged
+from tasks.gate.outcome import ending_json
+from tasks.orchestration.server.settings import configured_api_url
+from tasks.reports.command_line import OutputError, write_file
+from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
     from checks.model import Report
-    from tasks.announced import Announced
-    from tasks.following import Followed
+    from tasks.orchestration.follow import FollowedRun
+    from tasks.orchestration.status_document import RunStatus
 
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
 NO_SERVER = (
-    "no Prefect server is configured. Set PREFECT_API_URL to the one that the run is on, "
+    "no Prefect server is configured. Set PREFECT_API_URL to the API of the server that has the run, "
     "such as http://127.0.0.1:4200/api."
 )
 
@@ -61,7 +53,7 @@ def no_verdict(arguments: argparse.Namespace, reason: str, code: Exit = Exit.CAN
     return int(code)
 
 
-def show(arguments: argparse.Namespace, followed: Followed) -> int:
+def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
     """Print how the run ended, write the files that were asked for, and return the gate's own exit code.
 
     Without a verdict that can be read the code is 3, whatever Prefect calls the state.
@@ -69,10 +61,10 @@ def show(arguments: argparse.Namespace, followed: Followed) -> int:
     said = followed.announced
     if not followed.final:
         return no_verdict(
-            arguments, f"run {followed.run} has not ended: it is {followed.state}. {followed.message}"
+            arguments, f"run {followed.run} has not ended; its state is {followed.state}. {followed.message}"
         )
     if said is None or said.code is None or said.document is None:
-        why = followed.why or "the run ended without saying how"
+        why = followed.why or "the run ended without a result"
         why += f". Prefect says: {followed.message}" if followed.message else ""
         return no_verdict(arguments, f"run {followed.run} ended {followed.state}, without a verdict: {why}")
     try:
@@ -84,7 +76,7 @@ def show(arguments: argparse.Namespace, followed: Followed) -> int:
     return said.code
 
 
-def _print(arguments: argparse.Namespace, said: Announced, document: Mapping[str, object]) -> None:
+def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str, object]) -> None:
     if arguments.format == "json":
         write_stdout(json_text(document))
     if said.verdict is None:
@@ -94,15 +86,15 @@ def _print(arguments: argparse.Namespace, said: Announced, document: Mapping[str
         if arguments.format != "json":
             write_stdout(f"NOT JUDGED {gate}: {one_line(str(document.get('reason')))}\n")
         return
-    from tasks.render.beside import Beside
-    from tasks.storereading import kept_report
+    from tasks.orchestration.follow import kept_report
+    from tasks.render.context import Beside
 
     report, missing = kept_report(said)
     beside = Beside(said=said.beside)
     if missing:
         write_stderr(f"prelaunch: {missing}")
     if said.left_out:
-        write_stderr(f"prelaunch: {said.left_out} more findings are in the store alone")
+        write_stderr(f"prelaunch: {said.left_out} more findings are only in the store")
     if arguments.format != "json":
         write_stdout(text_of(report, said.verdict, said.gate, arguments.format, beside))
     if arguments.format == "text":
@@ -111,18 +103,19 @@ def _print(arguments: argparse.Namespace, said: Announced, document: Mapping[str
 
 
 def _write_files(
-    arguments: argparse.Namespace, said: Announced, report: Report | None, beside: object
+    arguments: argparse.Namespace, said: RunStatus, report: Report | None, beside: object
 ) -> None:
     """The gate's own pages where its store can be read; else what can be made of the verdict alone."""
     from flows.cli.output import write_files
-    from tasks.render.beside import NOTHING_BESIDE, Beside
-    from tasks.storereading import kept_text
+    from tasks.orchestration.follow import kept_text
+    from tasks.render.context import NOTHING_BESIDE, Beside
+    from tasks.store.layout import html_key, summary_key
 
     assert said.verdict is not None  # noqa: S101 - the caller has looked
     left = argparse.Namespace(**vars(arguments))
-    for name, file in (("summary", "summary.md"), ("html", "report.html")):
+    for name, key in (("summary", summary_key(said.gate_id)), ("html", html_key(said.gate_id))):
         path = getattr(arguments, name)
-        text = kept_text(said, file) if path is not None else None
+        text = kept_text(said, key) if path is not None else None
         if text is not None:
             write_file(path, text)
             setattr(left, name, None)

@@ -6,14 +6,14 @@ import argparse
 import os
 from pathlib import Path
 
-from checks.facts.shipped import builtin
-from flows.cli.output import Exit, json_text, write_stderr, write_stdout
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejected import rejected
-from tasks.baselining import read_baseline
-from tasks.inputs import InputError, policy_of
-from tasks.keeping import DEFAULT, named, require_kept
-from tasks.render.replayed import Sum, markdown_of, row_of, text_of
-from tasks.replaying import Fate, replay
+from tasks.reports.baseline import read_baseline
+from tasks.reports.read import InputError, policy_of
+from tasks.reports.replay import ReplayResult, ReplayTotals, gate_markdown, gate_row, gate_text, replay
+from tasks.reports.store_argument import DEFAULT, open_named_store, require_gates
 from tasks.store.base import StoreError, StoreMissing
 
 
@@ -26,18 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "store", metavar="STORE", nargs="?", default=DEFAULT,
-        help=f"a folder, s3://bucket/prefix, or the gate file that names one (default {DEFAULT})",
+        help=f"a folder, s3://bucket/prefix, or a gate file that names a store (default {DEFAULT})",
     )  # fmt: skip
     parser.add_argument(
         "--policy", type=Path, metavar="NEW",
-        help="TOML or JSON (default: the shipped one of each report's type, as it is now)",
+        help="policy, TOML or JSON (default: the current shipped policy of each report's type)",
     )  # fmt: skip
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="judge by this baseline, too")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="also compare with this baseline")
     parser.add_argument(
         "--format",
         choices=("text", "json", "markdown"),
         default="text",
-        help="what stdout gets (default text)",
+        help="format of stdout (default text)",
     )
 
 
@@ -46,20 +46,20 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         policy = policy_of(arguments.policy)
         baseline = read_baseline(arguments.baseline) if arguments.baseline else None
-        kept = named(arguments.store, os.environ)
-        require_kept(kept)
+        kept = open_named_store(arguments.store, os.environ)
+        require_gates(kept)
     except InputError as error:
         return rejected(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
-    total, rows = Sum(), list[dict[str, object]]()
+    total, rows = ReplayTotals(), list[dict[str, object]]()
     try:
         for one in replay(kept.store, policy, builtin(), baseline):
             total.add(one)
             if arguments.format == "json":
-                rows += [row_of(one)] if one.fate is not Fate.SAME else []
+                rows += [gate_row(one)] if one.fate is not ReplayResult.SAME else []
             else:
-                write_stdout(text_of(one) if arguments.format == "text" else markdown_of(one))
+                write_stdout(gate_text(one) if arguments.format == "text" else gate_markdown(one))
     except StoreError as error:
         return failed(arguments.format, error)
     _show_sum(arguments.format, total, rows)
@@ -72,9 +72,9 @@ def failed(form: str, error: StoreError) -> int:
     return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
 
 
-def _show_sum(form: str, total: Sum, rows: list[dict[str, object]]) -> None:
+def _show_sum(form: str, total: ReplayTotals, rows: list[dict[str, object]]) -> None:
     if form == "json":
-        counts = {fate.value: total.fates[fate] for fate in Fate}
+        counts = {fate.value: total.fates[fate] for fate in ReplayResult}
         moves = dict(sorted(total.moves.items()))
         document = {"summary": total.line, "counts": counts, "moves": moves, "gates": rows, "error": None}
         write_stdout(json_text(document))
@@ -84,7 +84,7 @@ def _show_sum(form: str, total: Sum, rows: list[dict[str, object]]) -> None:
         write_stderr("prelaunch: nothing was compared")
 
 
-def _code(total: Sum) -> Exit:
-    if total.fates[Fate.NOT_COMPARED] or total.fates[Fate.NO_VERDICT] or not total.compared:
+def _code(total: ReplayTotals) -> Exit:
+    if total.fates[ReplayResult.NOT_COMPARED] or total.fates[ReplayResult.NO_VERDICT] or not total.compared:
         return Exit.CANNOT_TELL
-    return Exit.NO_GO if total.fates[Fate.CHANGED] else Exit.GO
+    return Exit.NO_GO if total.fates[ReplayResult.CHANGED] else Exit.GO

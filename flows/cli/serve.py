@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.output import Exit, write_stderr, write_stdout
-from tasks.foreground import Foreground, Interrupted, deaf
-from tasks.gatefolder import VARIABLE, folder_of, names_in
-from tasks.prefect_settings import configured_api_url
+from checks.exit_codes import Exit
+from flows.cli.output import write_stderr, write_stdout
+from tasks.gate_file.folder import VARIABLE, folder_of, names_in
+from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
+from tasks.orchestration.server.settings import configured_api_url
 
 if TYPE_CHECKING:
     from prefect.runner import Runner
@@ -32,7 +33,7 @@ TOLD = {
     "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
 }
 NO_SERVER = (
-    "no Prefect server is configured, so there is no form to serve. Start one (prefect server start, or docs/server.md), "
+    "no Prefect server is configured, so no form can be offered. Start one (prefect server start, or docs/server.md), "
     "then: PREFECT_API_URL=http://127.0.0.1:4200/api prelaunch serve"
 )
 
@@ -44,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the gate files that the form offers (default: ${VARIABLE}, else deployments/gates)",
     )  # fmt: skip
     parser.add_argument(
-        "--limit", type=int, default=LIMIT, metavar="N", help=f"runs at a time (default {LIMIT})"
+        "--limit",
+        type=int,
+        default=LIMIT,
+        metavar="N",
+        help=f"how many runs may run at the same time (default {LIMIT})",
     )
 
 
@@ -59,13 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         Foreground(lambda: _serve(arguments.limit)).run()
     except Interrupted as error:
-        deaf()
-        write_stderr("prelaunch: ended; what ran was cancelled, and its jobs are ended")
+        ignore_signals()
+        write_stderr("prelaunch: stopped serving; all runs were cancelled, and their jobs were ended")
         return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
     except Exception as error:
         if not _is_servers(error):
             raise
-        why = "it wants its password: set PREFECT_API_AUTH_STRING." if _is_locked(error) else error
+        why = "the server requires a password. Set PREFECT_API_AUTH_STRING." if _is_locked(error) else error
         write_stderr(f"prelaunch: the Prefect server at {_url()} failed: {why}")
         return int(Exit.NO_CAPACITY)
     return int(Exit.GO)
@@ -75,7 +80,7 @@ def _wrong(arguments: argparse.Namespace) -> str:
     """Why nothing can be served, with the remedy; "" if it can."""
     folder = folder_of(os.environ)
     if not names_in(folder):
-        return f"there is no gate file in {folder or 'no folder'}: name the folder that has them with --gates DIR"
+        return f"there is no gate file in {folder or 'no folder'}: name the folder of gate files with --gates DIR"
     if arguments.limit < 1:
         return f"--limit {arguments.limit}: at least one run at a time"
     return "" if _url() else NO_SERVER
@@ -93,7 +98,7 @@ async def _serve(limit: int) -> None:
     for name, place in (await _deployments(runner)).items():
         write_stdout(f"{name}  {place}\n")
     sys.stdout.flush()
-    write_stderr("prelaunch: serving; Ctrl-C ends it, and cancels what runs")
+    write_stderr("prelaunch: serving. Ctrl-C stops it, and cancels all runs")
     serving = asyncio.create_task(runner.start())
     try:
         await asyncio.wait({serving})

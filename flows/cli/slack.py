@@ -7,11 +7,12 @@ import os
 import threading
 from pathlib import Path
 
-from flows.cli.output import Exit, write_stderr
+from checks.exit_codes import Exit
+from flows.cli.output import write_stderr
 from flows.cli.plan import reject
-from tasks.gateread import GateFileError
-from tasks.prefect_settings import configured_api_url
-from tasks.slackapp.config import Config, read_config
+from tasks.gate_file.read import GateFileError
+from tasks.orchestration.server.settings import configured_api_url
+from tasks.slackbot.config import Config, read_config
 
 DEFAULT = "deployments/slack.toml"
 # A person waits for an answer: what a dead server costs is one try of ten seconds.
@@ -35,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=DEFAULT,
         metavar="CONFIG",
-        help=f"which gates, for whom (default {DEFAULT})",
+        help=f"the file that lists gates and who may start them (default {DEFAULT})",
     )
-    parser.add_argument("--check", action="store_true", help="read CONFIG and all that it names, and end")
+    parser.add_argument("--check", action="store_true", help="only check CONFIG and the files that it names")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     except GateFileError as error:
         return reject("text", error)
     if arguments.check:
-        write_stderr(f"prelaunch: {arguments.config} is right: {len(config.gates)} gate(s)")
+        write_stderr(f"prelaunch: {arguments.config} is valid: {len(config.gates)} gate(s)")
         return int(Exit.GO)
     if not configured_api_url(os.environ, Path.cwd()):
         write_stderr(
@@ -60,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(config: Config) -> int:
-    from tasks.slackapp.logs import log_to_stderr
-    from tasks.slackapp.process import NotServed, Process
+    from tasks.slackbot.process import NotServed, Process, log_to_stderr
 
     log_to_stderr()
     never = threading.Event()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from checks.courses import Trend
-from checks.trend import trend
-from flows.cli.output import OutputError, json_text, write_stderr, write_stdout
+from checks.judge.trend.model import Trend
+from checks.judge.trend.trend import trend
+from checks.model import ANSWER_WORDS, Answer
+from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejected import rejected
-from tasks.inputs import InputError, policy_of
-from tasks.render.trendtext import trend_document, trend_markdown, trend_text
-from tasks.trending import dated_of, trend_code
-from tasks.writing import write_file
+from tasks.render.trend_text import trend_document, trend_markdown, trend_text
+from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.read import InputError, policy_of
+from tasks.reports.trend import dated_of, trend_code
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,15 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy", type=Path, metavar="FILE",
-        help="TOML or JSON: how numbers are compared (default: the shipped one of the declared type)",
+        help="policy (TOML or JSON) that says how numbers are compared (default: the shipped policy of the declared type)",
     )  # fmt: skip
     parser.add_argument(
         "--format",
         choices=("text", "json", "markdown"),
         default="text",
-        help="what stdout gets (default text)",
+        help="format of stdout (default text)",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with the courses drawn")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with charts")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         dated, bad = dated_of(arguments.reports, policy_of(arguments.policy))
         made = trend(dated)
         if arguments.html is not None:
-            from tasks.render.trendpage import trend_page
+            from tasks.render.trend_page import trend_page
 
             write_file(arguments.html, trend_page(made))
     except (InputError, OutputError) as error:
@@ -53,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     text = _text(made, arguments.format)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + len(dated)} files could not be read"
-        text = f"CANNOT TELL: {unread}. What follows is of the others.\n\n{text}"
+        text = f"{ANSWER_WORDS[Answer.CANNOT_TELL]}: {unread}. The rest of this output covers the other files.\n\n{text}"
     write_stdout(text)
     for one in bad:
-        write_stderr(f"prelaunch: {one.file}: it is no report of Prelaunch: {one.reason}")
+        write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
     return trend_code(made, bad)
 
 

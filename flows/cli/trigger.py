@@ -11,43 +11,45 @@ import signal
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from flows.cli.output import (
-    UNENDED,
-    Exit,
-    OutputError,
-    add_output_arguments,
-    require_writable,
-    write_stderr,
-    write_unjudged,
-)
+from checks.exit_codes import Exit
+from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
 from flows.cli.watch import add_timeout, limit_of
-from tasks.console import live
-from tasks.foreground import Foreground, Interrupted, deaf
+from tasks.gate.progress import live_progress
+from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
+from tasks.reports.command_line import OutputError
 
 if TYPE_CHECKING:
-    from tasks.following import Followed
+    from tasks.orchestration.follow import FollowedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """DEPLOYMENT, what to change of its request, and the outputs."""
     parser.add_argument(
-        "deployment", metavar="DEPLOYMENT", help='its name, "gate/NAME" (prefect deployment ls)'
+        "deployment",
+        metavar="DEPLOYMENT",
+        help='name of the deployment, "gate/NAME" (see prefect deployment ls)',
     )
     parser.add_argument(
-        "--gate", metavar="NAME", help="another gate file than the deployment's own, where its form offers it"
+        "--gate",
+        metavar="NAME",
+        help="use this gate file instead of the deployment's own; the deployment's form must offer it",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
-        help="change a value of the gate file; commands and paths cannot be changed",
+        help="change a value of the gate file (commands and paths cannot be changed)",
     )  # fmt: skip
-    parser.add_argument("--wait", choices=("verdict", "started", "finished"), help="until when the run waits")
-    parser.add_argument("--check-only", action="store_true", help="check and decide, and launch nothing")
+    parser.add_argument(
+        "--wait",
+        choices=("verdict", "started", "finished"),
+        help="return when: verdict known, training started, or training finished",
+    )
+    parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
     parser.add_argument(
         "--once",
         metavar="KEY",
         default="",
-        help="start one run for this key, however often it is asked (a pipeline's id)",
+        help="start only one run for this key, even if the command is repeated (such as a pipeline's id)",
     )
     add_timeout(parser)
     add_output_arguments(parser)
@@ -56,7 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start it, follow it; its exit code is the gate's."""
     if arguments.deployment.count("/") != 1:
-        return refuse(arguments, f"{arguments.deployment!r:.200} is no deployment: give it as gate/NAME.")
+        return refuse(
+            arguments,
+            f"{arguments.deployment!r:.200} is not the name of a deployment. Write it as gate/NAME.",
+        )
     if not has_server():
         return refuse(arguments, NO_SERVER)
     try:
@@ -65,28 +70,28 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, "gate", UNENDED)
     except (OutputError, ValueError) as error:
         return refuse(arguments, str(error))
-    from tasks.following import FollowError, Unreachable, follow, page_of, start
-    from tasks.progress import tell
+    from tasks.gate.progress import report_progress
+    from tasks.orchestration.follow import FollowError, Unreachable, follow, page_of, start
 
     started: list[UUID] = []
     once = arguments.once or f"trigger-{uuid4()}"
 
-    async def followed() -> Followed:
+    async def followed() -> FollowedRun:
         started.append(await start(arguments.deployment, _asked(arguments), once))
         write_stderr(f"run {started[0]} of {arguments.deployment} {page_of(started[0])}".rstrip())
-        return await follow(started[0], tell, limit_s)
+        return await follow(started[0], report_progress, limit_s)
 
     try:
-        with live():
+        with live_progress():
             ended = Foreground(followed).run()
         if not ended.final:
-            write_stderr(f"prelaunch: its time is up: {_cancelled(started, once)}")
+            write_stderr(f"prelaunch: the time limit is reached: {_cancelled(started, once)}")
     except Unreachable as error:
         return no_verdict(arguments, str(error), Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
     except FollowError as error:
         return refuse(arguments, str(error))
     except Interrupted as error:
-        deaf()
+        ignore_signals()
         write_stderr(f"prelaunch: interrupted: {_cancelled(started, once)}")
         return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
     return show(arguments, ended)
@@ -109,10 +114,10 @@ def _cancelled(started: list[UUID], once: str) -> str:
     """What became of the run; one whose id was not heard of yet is looked for, so that it launches nothing by itself."""
     from httpx import HTTPError
 
-    from tasks.following import cancel, find_started
+    from tasks.orchestration.follow import cancel, find_started
 
     try:
         run = started[0] if started else asyncio.run(find_started(once))
-        return asyncio.run(cancel(run)) if run else "nothing was started, as far as is known"
+        return asyncio.run(cancel(run)) if run else "no run is known to have been started"
     except HTTPError:
-        return "whether a run was started is not known, the Prefect server does not answer: look there"
+        return "the Prefect server does not answer, so it is not known whether a run was started. Look for the run in Prefect's UI."

@@ -6,25 +6,21 @@ import argparse
 import signal
 from uuid import UUID
 
-from flows.cli.output import (
-    UNENDED,
-    Exit,
-    OutputError,
-    add_output_arguments,
-    require_writable,
-    write_stderr,
-    write_unjudged,
-)
+from checks.exit_codes import Exit
+from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
-from tasks.console import live
-from tasks.foreground import Foreground, Interrupted
+from tasks.gate.progress import live_progress
+from tasks.orchestration.foreground import Foreground, Interrupted
+from tasks.reports.command_line import OutputError
 
 FOREVER_S = 366 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """RUN --timeout-minutes M, and the outputs."""
-    parser.add_argument("flow_run", metavar="RUN", help="a flow run's id, or its address in Prefect's UI")
+    parser.add_argument(
+        "flow_run", metavar="RUN", help="the id of a flow run, or the address of its page in Prefect's UI"
+    )
     add_timeout(parser)
     add_output_arguments(parser)
 
@@ -35,7 +31,7 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
         "--timeout-minutes",
         type=float,
         metavar="M",
-        help="wait no longer than that (default: until it ends); a run that goes on is no go: exit code 3",
+        help="wait at most this long (default: until the run ends). If the run has not finished by then, exit 3",
     )
 
 
@@ -43,7 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Follow the run; it goes on when this is interrupted."""
     found = run_id(arguments.flow_run)
     if found is None:
-        return refuse(arguments, f"{arguments.flow_run!r:.200} is no flow run: give its id or its address.")
+        return refuse(
+            arguments,
+            f"{arguments.flow_run!r:.200} is not a flow run. Give its id, or the address of its page in Prefect's UI.",
+        )
     if not has_server():
         return refuse(arguments, NO_SERVER)
     try:
@@ -52,18 +51,18 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, "gate", UNENDED)
     except (OutputError, ValueError) as error:
         return refuse(arguments, str(error))
-    from tasks.following import FollowError, NoSuchRun, follow
-    from tasks.progress import tell
+    from tasks.gate.progress import report_progress
+    from tasks.orchestration.follow import FollowError, NoSuchRun, follow
 
     try:
-        with live():
-            ended = Foreground(lambda: follow(found, tell, limit_s)).run()
+        with live_progress():
+            ended = Foreground(lambda: follow(found, report_progress, limit_s)).run()
     except NoSuchRun as error:
         return refuse(arguments, str(error))
     except FollowError as error:
         return no_verdict(arguments, str(error))
     except Interrupted as error:
-        write_stderr(f"prelaunch: no longer watched; run {found} goes on")
+        write_stderr(f"prelaunch: stopped watching; run {found} continues")
         return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
     return show(arguments, ended)
 
@@ -84,5 +83,5 @@ def limit_of(arguments: argparse.Namespace) -> float:
     if minutes is None:
         return FOREVER_S
     if not 0 < minutes <= FOREVER_S / 60:
-        raise ValueError(f"--timeout-minutes {minutes:g} is not above 0.")
+        raise ValueError(f"--timeout-minutes {minutes:g} must be greater than 0.")
     return float(minutes) * 60

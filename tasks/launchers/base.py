@@ -322,7 +322,7 @@ class Launcher(Protocol):
         ...
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
-        """Hand a person's decision (checks.asked) to the nodes of a job that hold at their gate. Raises LaunchError."""
+        """Hand a person's decision (checks.documents.answer) to the nodes of a job that hold at their gate. Raises LaunchError."""
         ...
 
     def hand_out(self, name: str, report: bytes) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from checks.decode import DecodeError, decode, nearest
+from checks.documents.decode import DecodeError, decode, nearest
 from checks.model import KernelLog
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`
 BACK_ENDS = {
-    "local": "tasks.launchers.local",
+    "local": "tasks.launchers.local.launcher",
     "sagemaker": "tasks.launchers.sagemaker.launcher",
 }
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tasks.gatenotify import AppriseTable
+from tasks.gate_file.people import AppriseTable
 from tasks.notifiers.base import Audience, Means, NotifyError, Page, Severity, Status
-from tasks.notifiers.plain import body_text, clipped
-from tasks.redact import REMOVED, redact
+from tasks.notifiers.log import body_text, clipped
+from tasks.text.redact import REMOVED, redact
 
 if TYPE_CHECKING:
     from apprise import AppriseAsset, AppriseAttachment, NotifyBase, NotifyType

@@ -86,13 +86,38 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Lead:
+    """The finding that a title names: `opening` stands before it ("NO-GO p5-prod"), and `more` other findings exist."""
+
+    opening: str
+    item: Item
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """Who decided what, and why: `by`, then `said`. `slack_user` is the id of a user whom Slack proved, "" for others.
+
+    `by` is empty where `said` is the whole sentence. As text it is one line.
+    """
+
+    said: str
+    by: str = ""
+    slack_user: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.by} {self.said}" if self.by else self.said
+
+
+@dataclass(frozen=True)
 class Page:
     """What somebody has to know. `title` is one line, `text` all of it in plain words; nothing here is a secret.
 
     `gate` is the gate file's name, `url` the report ("" for none). `culprits` are the nodes (or "cluster") that are to
     blame, () where nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
     b"" where none could be drawn, and then `no_picture` says why ("" where none was wanted). `said` is what became of
-    earlier attempts to tell somebody. `answered` is one line: who decided what, and why ("" where nobody was asked).
+    earlier attempts to tell somebody. `answered` says who decided what, and why (None where nobody was asked).
+    `lead` is the one finding that the title names, for notifiers that put it for people (None where it names none, or several).
     """
 
     gate_id: str
@@ -114,7 +139,8 @@ class Page:
     picture: bytes = field(default=b"", repr=False)
     no_picture: str = ""
     said: tuple[str, ...] = ()
-    answered: str = ""
+    answered: AnswerLine | None = None
+    lead: Lead | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +159,7 @@ class Status:
     total: int
     elapsed_s: float
     links: tuple[Link, ...] = ()
-    answered: str = ""
+    answered: AnswerLine | None = None
 
 
 Keep = Callable[[str, str], str]

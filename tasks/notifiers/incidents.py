@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checks.decode import DecodeError, decode, parse_json
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
-from checks.report import Version, dump_plain
 from tasks.notifiers.base import Means, NotifyError
+from tasks.store.layout import incidents_key
 
 FILE_BYTES = 1 << 20
 TRIES = 10
@@ -53,11 +54,6 @@ def remember(means: Means, cluster: str, incident: Incident) -> None:
 def forget(means: Means, cluster: str, incident: Incident) -> None:
     """Strike out one that was resolved. Raises NotifyError."""
     _change(means, cluster, lambda found: tuple(one for one in found if not _same(one, incident)))
-
-
-def incidents_key(cluster: str) -> str:
-    """Where the file is in the store."""
-    return f"incidents/{cluster}.json"
 
 
 def _change(means: Means, cluster: str, edit: Callable[[Open], Open]) -> None:

@@ -1,4 +1,7 @@
-"""Pages as text on stderr and in the store: always there, reaches whoever reads logs."""
+"""Pages as text on stderr and in the store: always there, reaches whoever reads logs.
+
+A page as plain text: what is kept of it, and what ways without a layout of their own send (pure).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,30 @@ import sys
 from typing import TextIO
 
 from tasks.notifiers.base import Keep, Page, Status
-from tasks.notifiers.plain import page_key, page_text
+from tasks.store.layout import page_key
+
+
+def page_text(page: Page) -> str:
+    """Title, text, and what became of earlier attempts to tell somebody."""
+    return f"{page.title}\n\n{body_text(page)}\n"
+
+
+def body_text(page: Page) -> str:
+    """The same without the title."""
+    return "\n".join([page.text.rstrip("\n"), *said_lines(page)])
+
+
+def said_lines(page: Page) -> tuple[str, ...]:
+    """A line for each way that failed before this one; empty where none did."""
+    return ("", *(f"Could not be told by {line}" for line in page.said)) if page.said else ()
+
+
+def clipped(text: str, most: int, more: str = "the rest is in the report") -> str:
+    """The text, cut to `most` characters with a word that says so."""
+    if len(text) <= most:
+        return text
+    mark = f" [cut: {more}]"
+    return text[: most - len(mark)].rstrip() + mark if most > len(mark) else text[:most]
 
 
 class LogNotifier:
@@ -23,7 +49,7 @@ class LogNotifier:
         stream = self.stream or sys.stderr
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=stream, flush=True)
-        return self.keep(page_key(page), page_text(page))
+        return self.keep(page_key(page.gate_id), page_text(page))
 
     def settle(self, page: Page) -> str:
         """Nothing to bring up to date."""

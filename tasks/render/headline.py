@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from checks.model import Answer, Cause, Coverage, Level, Verdict
-from tasks.render.clean import one_line
-from tasks.render.grouping import Group, group
-
-WORDS = {Answer.GO: "GO", Answer.NO_GO: "NO-GO", Answer.CANNOT_TELL: "CANNOT TELL", Answer.ASK: "ASK"}
+from checks.model import ANSWER_WORDS, Answer, Cause, Coverage, Level, Verdict
+from tasks.render.findings import Group, group
+from tasks.text.inert import one_line
 
 
 def headline(verdict: Verdict, name: str) -> str:
@@ -14,19 +12,32 @@ def headline(verdict: Verdict, name: str) -> str:
 
     `name` is the cluster or the gate that the verdict is about.
     """
-    opening = f"{WORDS[verdict.answer]} {one_line(name, 80)}"
-    groups = group([finding for finding in verdict.findings if finding.level is not Level.PASS])
+    start, groups = opening(verdict, name), _groups(verdict)
     if not groups:
-        return f"{opening}: {coverage_text(verdict.coverage)}"
+        return f"{start}: {coverage_text(verdict.coverage)}"
     if verdict.answer is Answer.GO:
         count = _plural(sum(len(item.subjects) for item in groups), "warning")
-        return f"{opening}: {coverage_text(verdict.coverage)}; {count}, first {sentence(groups[0])}"
-    return f"{opening}: {_reason(verdict, groups)}; observed {coverage_text(verdict.coverage)}"
+        return f"{start}: {coverage_text(verdict.coverage)}; {count}, first {sentence(groups[0])}"
+    return f"{start}: {_reason(verdict, groups)}; observed {coverage_text(verdict.coverage)}"
+
+
+def opening(verdict: Verdict, name: str) -> str:
+    """How the headline begins, such as "NO-GO local"."""
+    return f"{ANSWER_WORDS[verdict.answer]} {one_line(name, 80)}"
+
+
+def named(verdict: Verdict) -> tuple[Group, int] | None:
+    """The finding about one subject that the headline names, and how many more there are; None where it names no such one."""
+    groups = _groups(verdict)
+    if not groups or verdict.answer is Answer.GO or verdict.suspect_policy:
+        return None
+    first = _culprits(verdict, groups)[0]
+    return (first, len(groups) - 1) if len(first.subjects) == 1 and first.check != "report" else None
 
 
 def answer_word(verdict: Verdict) -> str:
     """GO, NO-GO, CANNOT TELL or ASK."""
-    return WORDS[verdict.answer]
+    return ANSWER_WORDS[verdict.answer]
 
 
 def explanation(verdict: Verdict) -> str:
@@ -66,7 +77,7 @@ def sentence(item: Group) -> str:
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
-    culprits = [item for item in groups if _decides(item, verdict)] or list(groups)
+    culprits = _culprits(verdict, groups)
     more = len(groups) - 1
     rest = f" (and {_plural(more, 'more finding')})" if more else ""
     if verdict.suspect_policy:
@@ -74,6 +85,14 @@ def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
         check, message = one_line(culprits[0].check, 80), one_line(culprits[0].message)
         return f"suspect image or policy: {share}, first {check}: {message}{rest}"
     return f"{sentence(culprits[0])}{rest}"
+
+
+def _groups(verdict: Verdict) -> tuple[Group, ...]:
+    return group([finding for finding in verdict.findings if finding.level is not Level.PASS])
+
+
+def _culprits(verdict: Verdict, groups: tuple[Group, ...]) -> list[Group]:
+    return [item for item in groups if _decides(item, verdict)] or list(groups)
 
 
 def _decides(item: Group, verdict: Verdict) -> bool:

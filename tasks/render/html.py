@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from checks.cost import Cost
-from checks.model import Answer, Report, Verdict
-from tasks.render.bandwidth import bandwidth_rows, size_text, sweeps
-from tasks.render.beside import COMMAND, NOTHING_BESIDE, Beside, typed
-from tasks.render.bynode import by_node
-from tasks.render.clean import clean, one_line
-from tasks.render.cost import cost_notes, cost_rows, is_worth_showing
-from tasks.render.curve import panels
-from tasks.render.expectations import floors_said, held_from
-from tasks.render.grouping import Group, gathered, remedy_of
-from tasks.render.headline import WORDS, answer_word, coverage_text, explanation, headline
-from tasks.render.identities import machines
-from tasks.render.matrix import State, check_lines
-from tasks.render.nodegrid import grid
-from tasks.render.pairtable import pair_map
-from tasks.render.pairviews import views
-from tasks.render.shown import NAMED, matrix_rows, said_of, suspect_rows
-from tasks.render.timeline import left_out, timeline
+from checks.judge.cost.cost import Cost
+from checks.model import ANSWER_WORDS, Answer, Report, Verdict
+from tasks.render.context import COMMAND, NOTHING_BESIDE, Beside, typed
+from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.headline import answer_word, coverage_text, explanation, headline
+from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
+from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
+from tasks.render.views.expectations import floors_said, held_from
+from tasks.render.views.node_grid import grid
+from tasks.render.views.node_tables import by_node, machines
+from tasks.render.views.nodes import State, check_lines
+from tasks.render.views.pairs import pair_map
+from tasks.render.views.rails import views
+from tasks.render.views.suspects import NAMED, matrix_rows, said_of, suspect_rows
+from tasks.render.views.timeline import left_out, timeline
+from tasks.text.inert import clean, one_line
 
 HERE = Path(__file__).parent
 FINDINGS, EVIDENCE = 100, 4
@@ -77,7 +75,7 @@ def html(report: Report | None, verdict: Verdict, name: str, beside: Beside = NO
         clean=clean,
         tone=lambda state: _CLASSES[state],
         answer=lambda answer: _TONES[answer],
-        word=lambda answer: WORDS[answer],
+        word=lambda answer: ANSWER_WORDS[answer],
         sign=lambda answer: _SIGNS[answer],
     )
     template = environment.from_string((HERE / "report.html").read_text(encoding="utf-8"))

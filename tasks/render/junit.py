@@ -22,9 +22,9 @@ from checks.model import (
     Verdict,
     rank_subject,
 )
-from tasks.render.clean import clean, one_line
-from tasks.render.grouping import remedy_of
+from tasks.render.findings import remedy_of
 from tasks.render.headline import headline
+from tasks.text.inert import clean, one_line
 
 
 def junit(report: Report | None, verdict: Verdict, name: str) -> str:

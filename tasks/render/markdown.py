@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from checks.cost import Cost
-from checks.model import Report, Verdict
-from tasks.render.bandwidth import bandwidth_rows, largest, sweeps
-from tasks.render.beside import NOTHING_BESIDE, Beside, typed
-from tasks.render.clean import clean, one_line
-from tasks.render.cost import cost_notes, cost_rows, is_worth_showing
-from tasks.render.grouping import Group, gathered, remedy_of
-from tasks.render.headline import WORDS, coverage_text, explanation, headline
-from tasks.render.matrix import State, check_lines, node_lines
-from tasks.render.nodetable import node_rows as node_rows  # one import for a page and its table
-from tasks.render.shown import NAMED, matrix_rows, said_of, suspect_rows
-from tasks.render.timeline import left_out, schedule_text
+from checks.judge.cost.cost import Cost
+from checks.model import ANSWER_WORDS, Report, Verdict
+from tasks.render.context import NOTHING_BESIDE, Beside, typed
+from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.headline import coverage_text, explanation, headline
+from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
+from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
+from tasks.render.views.nodes import State, check_lines, node_lines
+from tasks.render.views.suspects import NAMED, matrix_rows, said_of, suspect_rows
+from tasks.render.views.timeline import left_out, schedule_text
+from tasks.text.inert import clean, one_line
 
 FINDINGS, NODES, EVIDENCE, PAST = 30, 50, 1200, 8
 # No link or image begins without a bracket, so what follows one may stand; Prefect shows references in tables as they are.
@@ -165,7 +164,7 @@ def _past(beside: Beside) -> list[str]:
     if beside.past is None:
         return []
     past = beside.past
-    strip = ", ".join(f"{gate.when} {WORDS[gate.answer]}" for gate in past.gates[-PAST:])
+    strip = ", ".join(f"{gate.when} {ANSWER_WORDS[gate.answer]}" for gate in past.gates[-PAST:])
     worse = [f"Gets worse: {one.title}: {one.said} {one.spark}" for one in past.numbers if one.worse]
     said = [f"{past.said}: {strip}." if strip else "No earlier gate of this cluster is in the store."]
     return ["## Trend of this cluster", *(escape(line, 1200) for line in (*said, *worse, *past.problems))]

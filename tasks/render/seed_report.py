@@ -1,6 +1,6 @@
 """The merged report with the tables beside it that readers of sagemaker-training-jobs-cluster-health-check look for (pure).
 
-`cluster_info`, `cluster_summary` and `nodes.node_N` have the keys, types and units of that tool (checks/secondopinion/shape.py:
+`cluster_info`, `cluster_summary` and `nodes.node_N` have the keys, types and units of that tool (checks/seed_report/shape.py:
 `*_gb` are 2^30 bytes, `*_mb` MiB, `*_gbps` 10^9 bytes/s). A number that was not measured has no key, and nothing is called true
 that was not measured. Our own report stands whole under `prelaunch_report`, where `prelaunch judge` finds it.
 """
@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from checks.columns import Rows, by_check
+from checks.documents.columns import Rows, by_check
+from checks.documents.report import WRAPPED, dump
 from checks.model import (
     CLUSTER,
     Answer,
@@ -28,7 +29,6 @@ from checks.model import (
     rank_subject,
     worst,
 )
-from checks.report import WRAPPED, dump
 
 GIB, MIB = 1 << 30, 1 << 20
 MOST_SENTENCES = 50

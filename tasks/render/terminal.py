@@ -6,12 +6,12 @@ import io
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.beside import COMMAND, NOTHING_BESIDE, Beside, typed
-from tasks.render.clean import clean, one_line
-from tasks.render.grouping import Group, gathered, remedy_of
+from tasks.render.context import COMMAND, NOTHING_BESIDE, Beside, typed
+from tasks.render.findings import Group, gathered, remedy_of
 from tasks.render.headline import explanation, headline
-from tasks.render.matrix import State, check_lines
-from tasks.render.timeline import left_out, schedule_text
+from tasks.render.views.nodes import State, check_lines
+from tasks.render.views.timeline import left_out, schedule_text
+from tasks.text.inert import clean, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from checks.decode import decode
-from checks.report import plain
-from tasks.store.record import Record
+from checks.documents.decode import decode
+from checks.documents.report import plain
+from tasks.store.records import Record
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -154,7 +154,7 @@ class Index:
             engine.dispose()
 
     def _engine(self) -> Engine:
-        from tasks.store.tables import engine_of
+        from tasks.store.index_tables import engine_of
 
         if not self._url:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def _shown(url: str) -> str:
 def _has_tables(engine: Engine) -> bool:
     from sqlalchemy import inspect
 
-    from tasks.store.tables import META, VERDICTS
+    from tasks.store.index_tables import META, VERDICTS
 
     with engine.connect() as connection:
         found = set(inspect(connection).get_table_names())
@@ -197,27 +197,27 @@ def _has_tables(engine: Engine) -> bool:
 
 
 def _create(connection: Connection) -> None:
-    from tasks.store import tables
+    from tasks.store import index_tables
 
-    tables.lock(connection)
-    tables.METADATA.create_all(connection)
-    tables.set_version(connection)
+    index_tables.lock(connection)
+    index_tables.METADATA.create_all(connection)
+    index_tables.set_version(connection)
 
 
 def _drop(connection: Connection) -> None:
-    from tasks.store import tables
+    from tasks.store import index_tables
 
-    tables.lock(connection)
-    tables.METADATA.drop_all(connection)
+    index_tables.lock(connection)
+    index_tables.METADATA.drop_all(connection)
 
 
 def _require_version(connection: Connection, name: str) -> None:
-    from tasks.store import tables
+    from tasks.store import index_tables
 
-    found = tables.version(connection)
-    if found != tables.SCHEMA:
+    found = index_tables.version(connection)
+    if found != index_tables.SCHEMA:
         raise IndexOfAnotherVersion(
-            f"the index {name} has schema version {found}, this reads {tables.SCHEMA}. Make it anew: {REBUILD}."
+            f"the index {name} has schema version {found}, this reads {index_tables.SCHEMA}. Make it anew: {REBUILD}."
         )
 
 
@@ -236,19 +236,19 @@ def _record(row: dict[str, object]) -> Record:
 
 
 def _upsert(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
-    from tasks.store.tables import upsert
+    from tasks.store.index_tables import upsert
 
     for begin in range(0, len(rows), BATCH):
         upsert(connection, rows[begin : begin + BATCH])
 
 
 def _selected(connection: Connection, store: str, cluster: str, since: str) -> tuple[Record, ...]:
-    from tasks.store.tables import selected
+    from tasks.store.index_tables import selected
 
     return tuple(_record(row) for row in selected(connection, store, cluster, since))
 
 
 def _removed(connection: Connection, store: str, gate_ids: Sequence[str] | None) -> None:
-    from tasks.store.tables import delete_rows
+    from tasks.store.index_tables import delete_rows
 
     delete_rows(connection, store, gate_ids)

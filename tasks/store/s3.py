@@ -12,7 +12,7 @@ import secrets
 from typing import Any
 
 from tasks.store.base import KEY, BadAddress, StoreError, checked
-from tasks.store.s3calls import Calls, Limits, Refused
+from tasks.store.s3_client import Calls, Limits, Refused
 
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # Which of several attempts wrote an object: an answer that was lost is no defeat.

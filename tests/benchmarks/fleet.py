@@ -28,9 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from checks.documents.report import dump, dump_plain  # noqa: E402
 from checks.model import (  # noqa: E402 - as a script, this file's own folder is what Python knows
     Cause,
     Declared,
+    ErrorKind,
     Node,
     Observation,
     Outcome,
@@ -42,7 +44,6 @@ from checks.model import (  # noqa: E402 - as a script, this file's own folder i
     rank_subject,
 )
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule  # noqa: E402
-from checks.report import dump, dump_plain  # noqa: E402
 
 SEED = 20261122
 RUNS = 5
@@ -187,7 +188,13 @@ def _rows(
             subject = name if scope is Scope.NODE else rank_subject(name, rank * gpus + place)
             row = _row(check, subject, table)
             if fault == "nothing measured" and check == "fleet.memory":
-                row = replace(row, outcome=Outcome.ERRORED, metrics={}, reason="it raised RuntimeError")
+                row = replace(
+                    row,
+                    outcome=Outcome.ERRORED,
+                    metrics={},
+                    reason="it raised RuntimeError",
+                    error_kind=ErrorKind.RAISED,
+                )
             yield row
 
 

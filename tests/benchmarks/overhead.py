@@ -39,7 +39,7 @@ def main() -> int:
 
 def measure(state_dir: Path) -> dict[str, float]:
     """One gate's worth of Prefect in this process, which must not have imported Prefect before."""
-    from tasks.prefect_server import EmbeddedServer, drain_client
+    from tasks.orchestration.server.server import EmbeddedServer, drain_client
 
     server = EmbeddedServer(state_dir)
     marks = [("start", time.perf_counter())]
@@ -93,7 +93,7 @@ def _one(state_dir: Path) -> dict[str, float]:
 
 
 def _server_alone(state_dir: Path) -> float:
-    from tasks.prefect_server import EmbeddedServer
+    from tasks.orchestration.server.server import EmbeddedServer
 
     server = EmbeddedServer(state_dir)
     begin = time.perf_counter()

@@ -22,15 +22,14 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from checks.facts.shipped import builtin  # noqa: E402 - as a script, this file's own folder is what Python knows
+from checks.documents.report import dump_plain  # noqa: E402
+from checks.facts.builtin import builtin  # noqa: E402 - as a script, this file's own folder is what Python knows
 from checks.policy import Rule  # noqa: E402
-from checks.report import dump_plain  # noqa: E402
-from tasks.history import listed, rebuild  # noqa: E402
-from tasks.render.replayed import Sum  # noqa: E402
-from tasks.replaying import replay  # noqa: E402
+from tasks.reports.replay import ReplayTotals, replay  # noqa: E402
 from tasks.store.folder import FolderStore  # noqa: E402
-from tasks.store.identity import identity  # noqa: E402
+from tasks.store.history import listed, rebuild  # noqa: E402
 from tasks.store.index import FILE, Index  # noqa: E402
+from tasks.store.open import identity  # noqa: E402
 from tests.sample_reports import POLICY, healthy  # noqa: E402
 from tests.tasks.kept_gates import keep, record_for  # noqa: E402
 
@@ -70,7 +69,7 @@ def _replay(folder: Path) -> dict[str, object]:
     line = POLICY.checks["compute.gemm"]
     rules = (line.rules[0], Rule("gflops", "a test", fail_below=42.0))
     policy = replace(POLICY, checks={**POLICY.checks, "compute.gemm": replace(line, rules=rules)})
-    total = Sum()
+    total = ReplayTotals()
 
     def run() -> None:
         for one in replay(store, policy, builtin(), None):

@@ -78,10 +78,10 @@ def _rank(chosen: argparse.Namespace) -> None:
     import torch
     import torch.distributed as dist
 
-    from checks import pairs
     from checks.check import Context, Measurement, RankPlace
+    from checks.facts.profile_options import options
     from checks.model import Declared, Profile
-    from checks.profiles import options
+    from checks.probes.pairs import pairs
     from checks.roster import Roster
     from tests.exchanges import access
 

@@ -14,11 +14,11 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 from prefect import flow
 
-from tasks import artifacts
+from tasks.orchestration import artifacts
 from tasks.render.headline import headline
 from tasks.render.markdown import markdown
-from tasks.render.picture import picture
-from tasks.render.tables import bandwidth_table, finding_rows, pair_rows
+from tasks.render.picture.picture import picture
+from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows
 from tests.browser.test_report_page import FLAGS
 from tests.tasks.render.fleets import cut_off, fleet, judged
 from tests.world import World, a_world

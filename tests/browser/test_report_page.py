@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from checks.judge.verdict import unreadable
 from checks.model import Answer, Report, Verdict
-from checks.verdict import unreadable
+from tasks.render.context import Past, PastGate
 from tasks.render.html import html
-from tasks.render.past import Past, PastGate
 from tests.sample_reports import (
     FACTS,
     POLICY,

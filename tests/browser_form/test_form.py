@@ -73,7 +73,7 @@ def test_wrong_values_are_told_beside_their_fields_and_right_ones_start_a_gate_t
     before = served.api.post("/flow_runs/count", json={}).json()
     with form_of(browser, served, deployments["gate"]) as page:
         shot(page, "form")
-        wait, overrides = field(page, "Wait for a person (minutes)"), field(page, "Overrides")
+        wait, overrides = field(page, "Wait for approval (minutes)"), field(page, "Overrides")
         wait.locator("input").fill("9999")
         overrides.get_by_role("button", name="Add item").click()
         overrides.locator("textarea").fill("nodes")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from checks.bands import Band, Baseline
-from checks.learn import Case, learn
+from checks.judge.baseline.learn import Case, learn
+from checks.judge.baseline.model import Band, Baseline
+from checks.judge.verdict import decide
 from checks.model import Finding, Report, Verdict
 from checks.policy import Policy
-from checks.verdict import decide
 from tests.sample_reports import (
     FACTS,
     POLICY,

@@ -6,8 +6,9 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks import policy, rules
-from checks.model import Finding, Observation, Outcome, Value
+from checks import policy
+from checks.judge.rules import apply
+from checks.model import Finding, FindingKind, Observation, Outcome, Value
 
 LOCAL = Path(__file__).parents[2] / "deployments/policies/local.toml"
 
@@ -23,9 +24,9 @@ def findings(check: str, *metrics: Mapping[str, Value]) -> list[Finding]:
         for rank, values in enumerate(metrics)
     ]
     line = local_policy().checks[check]
-    found = rules.apply(check, line, rows, len(rows))
+    found = apply.apply(check, line, rows, len(rows))
     heard = dict.fromkeys(found)  # as the verdict does: equal findings are one
-    return [finding for finding in heard if not finding.message.startswith("not measured")]
+    return [finding for finding in heard if finding.kind is not FindingKind.NOT_MEASURED]
 
 
 def verdicts(check: str, *metrics: Mapping[str, Value]) -> list[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from checks.catalog import CATALOG
 from checks.check import CatalogError, imported
-from checks.facts.table import Instance, lacks
+from checks.facts.instances import Instance, lacks
 from checks.model import Declared, Part, Profile, Scope, Skip
 from tests.sample_reports import MADE_UP, toy_check
 
@@ -82,9 +82,9 @@ def test_what_is_no_check_is_refused(path: str) -> None:
 def test_the_process_of_one_check_does_not_import_the_others() -> None:
     """Sixty modules for each of thirty processes a node would cost more than the checks."""
     code = (
-        "import sys, checks.one\n"
+        "import sys, checks.runner.isolated_child\n"
         "from checks.check import imported\n"
-        "imported('checks.system:clock')\n"
-        "sys.exit('checks.catalog' in sys.modules or 'checks.gpu' in sys.modules)"
+        "imported('checks.probes.host.system:clock')\n"
+        "sys.exit('checks.catalog' in sys.modules or 'checks.probes.gpu' in sys.modules)"
     )
     assert subprocess.run((sys.executable, "-c", code), check=False, timeout=30).returncode == 0

@@ -9,12 +9,12 @@ import pytest
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
-from checks.facts.shipped import builtin
+from checks.documents.report import NODE_REPORT_BYTES, NodeReport, dump_plain
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Declared, KernelLog, Node, Observation, Outcome, Profile, Report, Skip
 from checks.policy import OnWarn, Policy
-from checks.report import NODE_REPORT_BYTES, NodeReport, dump_plain
-from checks.verdict import decide
 
 WHEN = "2026-11-21T08:00:00+00:00"
 POLICY = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
@@ -100,7 +100,7 @@ def test_a_node_of_another_attempt_is_kept_and_found(bundle: Bundle) -> None:
     report = _merged(bundle, _node(bundle, 0), _node(bundle, 1, attempt="a0"))
     messages = {finding.message for finding in decide(report, POLICY, builtin()).findings}
 
-    assert any("of another attempt" in message for message in messages)
+    assert any("from another attempt" in message for message in messages)
 
 
 def test_one_node_in_two_files_is_found(bundle: Bundle) -> None:
@@ -108,7 +108,7 @@ def test_one_node_in_two_files_is_found(bundle: Bundle) -> None:
     report = _merged(bundle, _node(bundle, 0), _node(bundle, 1), _node(bundle, 1))
     messages = {finding.message for finding in decide(report, POLICY, builtin()).findings}
 
-    assert "2 reports bear this node's name" in messages
+    assert "2 reports have this node's name" in messages
 
 
 def test_without_a_single_report_the_time_is_the_collectors(bundle: Bundle) -> None:

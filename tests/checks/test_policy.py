@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checks.decode import DecodeError
+from checks.documents.decode import DecodeError
 from checks.policy import JUDGED_BY_THE_ENGINE, load
 
 POLICY = {"name": "site", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25}
@@ -14,7 +14,7 @@ RULE = {"metric": "wrong_elements", "equals": 0, "source": "the test"}
 @pytest.mark.parametrize("line", [{}, {"scope": "rank"}, {"rules": []}, {"required": False}])
 def test_a_line_without_rules_is_refused_by_name(line: dict[str, object]) -> None:
     """Whatever the check measures would be "within the policy"."""
-    with pytest.raises(DecodeError, match=r"the line of compute\.gemm has no rules") as raised:
+    with pytest.raises(DecodeError, match=r"the entry of compute\.gemm has no rules") as raised:
         load({**POLICY, "checks": {"compute.gemm": line}})
 
     assert "checks.compute.gemm.rules" == raised.value.path

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from checks import lists, localise, policy
-from checks.columns import Rows
-from checks.culprit import frommetrics
-from checks.decode import DecodeError
+from checks import policy
+from checks.documents.columns import Rows
+from checks.documents.decode import DecodeError
+from checks.judge import completeness, reachability
+from checks.judge.culprits import from_report
+from checks.judge.rules.apply import apply
 from checks.model import Level, Observation, Outcome, Planned, Scope, Value
 from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Rule
-from checks.rules import apply
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_row
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "deployments" / "policies").glob("*.toml"))
@@ -47,7 +48,9 @@ FAILING: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("rule", FAILING, ids=str)
 def test_a_rule_that_can_fail_needs_a_required_check(rule: dict[str, Any]) -> None:
     """Named with its place and the remedy; required, the same rule is taken."""
-    with pytest.raises(DecodeError, match=r"let it off.*Require the check, or let its rules WARN") as caught:
+    with pytest.raises(
+        DecodeError, match=r"better result than a bad value.*Require the check, or let its rules WARN"
+    ) as caught:
         policy.load(_table(False, **rule))
 
     assert "checks.made.check.rules[0]" == caught.value.path
@@ -74,7 +77,7 @@ def test_what_the_engine_judges_is_never_optional(name: str) -> None:
 
 def test_the_engine_judges_just_these() -> None:
     """The list is that of localise and of the decoder."""
-    assert (localise.REACHABILITY, localise.PAIRS, *frommetrics.CHECKS) == JUDGED_BY_THE_ENGINE
+    assert (reachability.REACHABILITY, reachability.PAIRS, *from_report.CHECKS) == JUDGED_BY_THE_ENGINE
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -122,6 +125,6 @@ def test_a_list_that_is_compared_place_by_place_is_as_long_as_the_labels_of_its_
     metrics: dict[str, Value] = {"pairs": ("a", "b"), "lost": (0, 0), "rate_gbps": (9.0,)}
     rows = Rows.of("made.check", (Observation("made.check", "node-0", Outcome.MEASURED, 1.0, metrics),))
     planned = Planned("made.check", Scope.NODE, ("pairs", "lost", "rate_gbps"))
-    found = [*lists.judge(planned, rows, healthy(1, 2).declared, line)]
+    found = [*completeness.judge_lists(planned, rows, healthy(1, 2).declared, line)]
 
     assert ["not measured: rate_gbps has 1 values for 2 pairs"] == [finding.message for finding in found]

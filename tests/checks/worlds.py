@@ -86,13 +86,13 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _measure(name: str, sabotage: str, rank: int, ranks: int) -> Metrics:
-    from checks import collectives, training
-    from checks.compute import overlap
+    from checks.probes.collectives import collectives
+    from checks.probes.compute import overlap, training_smoke
 
     check = {
-        "all_reduce": collectives.all_reduce,
-        "all_gather": collectives.all_gather,
-        "ddp": training.ddp,
+        "all_reduce": collectives.gloo_all_reduce,
+        "all_gather": collectives.gloo_all_gather,
+        "ddp": training_smoke.ddp,
         "overlap": overlap.overlap,
     }[name]
     options = {"min_bytes": 64.0, "max_bytes": 65536.0, "budget_s": 0.5, "steps": 20.0, "rounds": 3.0}
@@ -145,9 +145,9 @@ def _identity(name: str) -> Iterator[None]:
 
 @contextmanager
 def _learning_rate_0(rank: int) -> Iterator[None]:
-    from checks import training
+    from checks.probes.compute import training_smoke
 
-    with mock.patch.object(training, "LEARNING_RATE", 0.0):
+    with mock.patch.object(training_smoke, "LEARNING_RATE", 0.0):
         yield
 
 
@@ -156,9 +156,9 @@ def _drift(rank: int, by: float) -> Iterator[None]:
     """The weights of rank 1 change by themselves at every step."""
     import torch
 
-    from checks import training
+    from checks.probes.compute import training_smoke
 
-    real = training.descend
+    real = training_smoke.descend
 
     def drifting(model: Any) -> None:
         real(model)
@@ -166,7 +166,7 @@ def _drift(rank: int, by: float) -> Iterator[None]:
             with torch.no_grad():
                 next(iter(model.parameters()))[0, 0] += by
 
-    with mock.patch.object(training, "descend", drifting):
+    with mock.patch.object(training_smoke, "descend", drifting):
         yield
 
 

@@ -17,21 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks import bundle as bundles
-from checks import exchangekey
 from checks.catalog import CATALOG
 from checks.check import Check
-from checks.facts.shipped import builtin
-from checks.facts.table import lacks
+from checks.documents.report import load
+from checks.exchange import secret_key
+from checks.facts.builtin import builtin
+from checks.facts.instances import lacks
 from checks.model import Cause, Declared, Profile, Report
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
-from checks.report import load
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_checks.py")
 GATE = "gate-of-a-container"
 JUDGED = "system.identity"
 TIMEOUT_S = 60.0
-KEY = exchangekey.make()  # every host of one job gets the same
+KEY = secret_key.make()  # every host of one job gets the same
 
 
 def make_bundle(nodes: int = 1, network_s: float = 4.0, stage_s: float = 8.0, judged: bool = True) -> bytes:

@@ -15,12 +15,13 @@ import sys
 import time
 from pathlib import Path
 
-from checks import asked, place
-from checks.journal import now, write_whole
+from checks.documents import answer as asked
+from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
-from checks.place import Station
-from checks.report import NodeReport, dump_plain
-from checks.system import identity_of_node
+from checks.probes.host.system import identity_of_node
+from checks.runner import station as place
+from checks.runner.journal import now, write_whole
+from checks.runner.station import Station
 from tests.checks.culprit.rows import row
 
 NO_GO, CANNOT_TELL = 1, 3
@@ -80,7 +81,7 @@ def write_report(station: Station, attempt: Path, part: str) -> None:
     ]
     peers = tuple(member.name for member in station.roster.members if member.name != node)
     known: dict[str, Value] = {"peers": peers, "rendezvous": "ok", "other_catalogues": 0}
-    known["failures"] = tuple("ok" for _ in peers)
+    known["failures"], known["refused"] = tuple("ok" for _ in peers), tuple(0 for _ in peers)
     for name in ("bandwidth_gbps", "latency_us", "connect_ms"):
         known[name] = tuple(1.0 for _ in peers)
     value = 2 if part == "wrong" else 1

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from checks import bundle as bundles
-from checks.facts.shipped import builtin
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import Answer
-from checks.verdict import decide
-from container.agent.life import live
+from container.agent.agent_run import live
 from container.agent.settings import make
 from container.agent.signals import Signals
 from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run
@@ -315,8 +315,8 @@ def test_an_agent_without_a_folder_for_scratch_says_so(
     def none(*given: object, **named: object) -> str:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr("container.agent.life.tempfile.mkdtemp", none)
-    monkeypatch.setattr("container.agent.life.become_subreaper", lambda: None)
+    monkeypatch.setattr("container.agent.agent_run.tempfile.mkdtemp", none)
+    monkeypatch.setattr("container.agent.agent_run.become_subreaper", lambda: None)
     root = make_root(tmp_path, make_bundle())
     code = live(make(root, {}, {}, {}), Signals())
 

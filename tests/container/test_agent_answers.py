@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from checks import asked
-from checks.asked import Word
+from checks.documents import answer as asked
+from checks.documents.answer import Word
 from tests.container.agents import GATE, Agent, Ended, fake_python, make_bundle, make_root, run
 
 FIRST = ("gate", "--ask-s", "30")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from container.agent import s3
-from container.agent.mirror import Mirror
-from tasks.launchers.sagemaker.uploads import code_archive, start_script
+from container.agent.files import s3
+from container.agent.files.mirror import Mirror
+from tasks.launchers.sagemaker.request.uploads import code_archive, start_script
 from tests.container.agents import Agent, Ended, fake_python, free_port, make_bundle, make_root
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -59,7 +59,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_go_starts_the_command(tmp_path: Path, root: Path) -> None:
     """The gate, in an image without it; the command finds the checks too."""
-    words = ("--", "sh", "-c", "echo trained; $0 -c 'import checks.mpi'", sys.executable)
+    words = ("--", "sh", "-c", "echo trained; $0 -c 'import checks.runner.mpi.launch'", sys.executable)
     ended = start(root, ("gate", *words), PRELAUNCH_PYTHON=str(fake_python(tmp_path)))
 
     assert (0, True, "") == (ended.code, "trained" in ended.log, ended.failure)
@@ -98,7 +98,7 @@ def test_packages_of_the_image_do_not_stand_before_the_checks(tmp_path: Path, ro
 
 def test_boto3_of_our_image_is_found_beside_and_where_the_image_has_it() -> None:
     """Code that came by the channel lies elsewhere than the libraries of the image."""
-    assert {Path("/opt/prelaunch/lib"), Path(s3.__file__).parents[2] / "lib"} == set(s3.LIBRARIES)
+    assert {Path("/opt/prelaunch/lib"), Path(s3.__file__).parents[3] / "lib"} == set(s3.LIBRARIES)
 
 
 def two(tmp_path: Path, roots: Sequence[Path], *options: str, **environment: str) -> list[Agent]:
@@ -159,7 +159,7 @@ def test_what_a_store_did_not_take_is_copied_once_it_does(
             raise s3.S3Error("SlowDown")
         taken[url] = data
 
-    monkeypatch.setattr("container.agent.mirror.s3.put", put)
+    monkeypatch.setattr("container.agent.files.mirror.s3.put", put)
     (tmp_path / "nodes").mkdir()
     (tmp_path / "nodes" / "algo-1.json").write_bytes(b"a report")
     problem = Mirror(tmp_path, "s3://bucket/reports").close(20.0)
@@ -175,7 +175,7 @@ def test_what_a_store_refuses_is_not_asked_again(tmp_path: Path, monkeypatch: py
         asked.append(url)
         raise s3.S3Refused("AccessDenied")
 
-    monkeypatch.setattr("container.agent.mirror.s3.put", put)
+    monkeypatch.setattr("container.agent.files.mirror.s3.put", put)
     (tmp_path / "report").write_bytes(b"a report")
     mirror = Mirror(tmp_path, "s3://bucket/reports")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from checks import exchangekey
-from checks.exchange import Put
+from checks.exchange import secret_key
+from checks.exchange.exchange import Put
 from checks.roster import Member
-from container.agent.roll import Desk, Life, NotOnTheRoll, answer, dump_life, keep, read_roll
+from container.agent.hosts.roll_call import Desk, Life, NotOnTheRoll, answer, dump_life, keep, read_roll
 from container.agent.signals import Signals
 from tests.container.agents import GATE, Agent, Ended, fake_python, free_port, make_bundle, make_root
 from tests.exchanges import access
@@ -59,7 +59,7 @@ def test_several_hosts_without_a_key_are_refused(tmp_path: Path) -> None:
         ended = agent.wait()
 
     assert (2, False) == (ended.code, (ended.out / "rosters").exists())
-    assert "2 nodes speak with each other, and the key of their exchange cannot be read" in ended.failure
+    assert "the key with which 2 nodes communicate cannot be read" in ended.failure
 
 
 def test_hosts_with_different_keys_do_not_meet(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_hosts_with_different_keys_do_not_meet(tmp_path: Path) -> None:
     fake_python(tmp_path)
     given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "3"}
     stranger = make_root(tmp_path, make_bundle(nodes=2), HOSTS, HOSTS[1])
-    (stranger / "input" / "data" / "prelaunch" / "exchange.key").write_bytes(exchangekey.make())
+    (stranger / "input" / "data" / "prelaunch" / "exchange.key").write_bytes(secret_key.make())
     python = tmp_path / "python"
     with (
         Agent(stranger, "check", python=python, environment=given) as second,
@@ -78,7 +78,7 @@ def test_hosts_with_different_keys_do_not_meet(tmp_path: Path) -> None:
     assert [3, 3] == [each.code for each in ended]
     assert ended[0].record["attempt"] != ended[1].record["attempt"]
     (path,) = ended[1].out.rglob("health_check_metrics.json")
-    assert "it has another key, or serves another gate" in path.read_text()
+    assert "it has another key, or belongs to another gate" in path.read_text()
 
 
 def test_one_bad_host_is_a_no_go_for_both(tmp_path: Path) -> None:

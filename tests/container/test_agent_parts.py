@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from container.agent import address, s3, settings
-from container.agent.mirror import Mirror
+from container.agent import settings
+from container.agent.files import s3
+from container.agent.files.mirror import Mirror
+from container.agent.hosts import address
 from container.agent.sagemaker import ResourceError, parse_resources
 from container.agent.settings import SettingsError
 
@@ -129,12 +131,12 @@ def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
     """A runner that was stopped answers no signal, and nobody asked for its end: its agent does, once it is late."""
     code = (
         "import os, time\n"
-        "from container.agent import supervise\n"
+        "from container.agent import supervisor\n"
         "from container.agent.signals import Signals\n"
         "begun = time.monotonic()\n"
         "late = lambda: time.monotonic() - begun > 0.5\n"
         "stopped = ('sh', '-c', 'kill -STOP $$; sleep 60')\n"
-        "print(supervise.run(stopped, os.environ, Signals(), 30.0, overdue=late), time.monotonic() - begun < 20)\n"
+        "print(supervisor.run(stopped, os.environ, Signals(), 30.0, overdue=late), time.monotonic() - begun < 20)\n"
     )
     root = Path(__file__).parents[2]
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root, timeout=60)

@@ -10,7 +10,7 @@ import pytest
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.model import SCHEMA_VERSION
-from container.agent import pool
+from container.agent.machine import pool_token
 from tests.container.agents import GATE, Ended, fake_python, make_bundle, make_root, run
 
 VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
@@ -108,7 +108,7 @@ def test_what_is_no_token_is_none(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "prelaunch").mkdir()
     (tmp_path / "prelaunch" / GATE).write_bytes(data)
 
-    assert "" == pool.find(tmp_path, GATE)
+    assert "" == pool_token.find(tmp_path, GATE)
 
 
 def test_the_gate_is_told_that_it_is_pooled(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.report import NODE_REPORT_BYTES, load_node
-from container.agent.lines import lines_of
+from checks.documents.report import NODE_REPORT_BYTES, load_node
+from container.agent.files.log_lines import lines_of
 from tests.container.agents import GATE, Ended, fake_python, make_bundle, make_root, run
 
 WORD = "PRELAUNCH_REPORT "

@@ -12,7 +12,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from checks.report import load
+from checks.documents.report import load
 from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run
 
 BUCKET = "prelaunch-test"

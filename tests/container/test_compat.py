@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from container.agent import cli, compat, life
+from container.agent import agent_run, cli
+from container.agent.machine import cuda_compat
 from container.agent.signals import Signals
 
 BEFORE = "/opt/amazon/efa/lib"
@@ -33,7 +34,7 @@ def test_what_the_script_exports_is_what_everything_after_it_gets(tmp_path: Path
         tmp_path, "export LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH\necho $LD_LIBRARY_PATH\n"
     )
 
-    assert f"/usr/local/cuda/compat:{BEFORE}" in compat.prepare(path)
+    assert f"/usr/local/cuda/compat:{BEFORE}" in cuda_compat.prepare(path)
     assert f"/usr/local/cuda/compat:{BEFORE}" == os.environ["LD_LIBRARY_PATH"]
 
 
@@ -41,14 +42,14 @@ def test_it_is_bash_that_reads_it(tmp_path: Path) -> None:
     """AWS's script compares versions with `echo -e`, which prints "-e" in other shells."""
     compare = 'if [ "$(echo -e "535\\n580" | sort -V | head -n1)" = 535 ]; then export LD_LIBRARY_PATH=/compat; fi\n'
 
-    compat.prepare(script(tmp_path, compare))
+    cuda_compat.prepare(script(tmp_path, compare))
 
     assert "/compat" == os.environ["LD_LIBRARY_PATH"]
 
 
 def test_an_image_without_the_script_stays_as_it_is(tmp_path: Path) -> None:
     """Nothing is said either."""
-    assert ("", BEFORE) == (compat.prepare(tmp_path / "none"), os.environ["LD_LIBRARY_PATH"])
+    assert ("", BEFORE) == (cuda_compat.prepare(tmp_path / "none"), os.environ["LD_LIBRARY_PATH"])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_an_image_without_the_script_stays_as_it_is(tmp_path: Path) -> None:
 )
 def test_what_sets_nothing_changes_nothing(tmp_path: Path, text: str, said: str) -> None:
     """And says so."""
-    assert said in compat.prepare(script(tmp_path, text))
+    assert said in cuda_compat.prepare(script(tmp_path, text))
     assert BEFORE == os.environ["LD_LIBRARY_PATH"]
 
 
@@ -70,7 +71,7 @@ def test_a_script_that_hangs_is_ended(tmp_path: Path) -> None:
     """nvidia-smi does on some broken drivers; the job goes on, and its checks see the driver."""
     began = time.monotonic()
 
-    said = compat.prepare(script(tmp_path, "sleep 600\n"), deadline_s=0.3)
+    said = cuda_compat.prepare(script(tmp_path, "sleep 600\n"), deadline_s=0.3)
 
     assert "did not end within 0.3 s" in said and time.monotonic() - began < 20
     assert BEFORE == os.environ["LD_LIBRARY_PATH"]
@@ -87,9 +88,9 @@ def test_the_agent_sources_it_before_anything_else(
         seen.append(os.environ["LD_LIBRARY_PATH"])
         return 0
 
-    monkeypatch.setattr(compat, "SCRIPT", script(tmp_path, "export LD_LIBRARY_PATH=/compat\n"))
+    monkeypatch.setattr(cuda_compat, "SCRIPT", script(tmp_path, "export LD_LIBRARY_PATH=/compat\n"))
     monkeypatch.setattr(os, "execv", note)
-    monkeypatch.setattr(life, "live", note)
+    monkeypatch.setattr(agent_run, "live", note)
     monkeypatch.setattr(cli, "read", lambda _: None)
     monkeypatch.setattr(Signals, "install", lambda _: None)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.report import load
+from checks.documents.report import load
 from tests.container.agents import make_bundle
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from checks.check import Check, Context, RankPlace
 from checks.explain.reading import Kind
-from checks.facts.shipped import builtin
+from checks.facts.builtin import builtin
 from checks.model import Cause, Declared, Level, Observation, Profile
-from checks.probe import probe
+from checks.process.observe import probe
 from checks.roster import Member, Roster
 from tests.exchanges import access
 
@@ -84,7 +84,7 @@ def context(
     before: dict[str, object] | None = None,
 ) -> Context:
     """A context as the runner would make it, without a gate."""
-    from checks.profiles import options as of_profile
+    from checks.facts.profile_options import options as of_profile
 
     members = tuple(Member(f"node-{index}", "127.0.0.1", 1) for index in range(nodes))
     return Context(

@@ -12,9 +12,9 @@ from unittest import mock
 
 from checks import catalog
 from checks.check import Check, RankPlace
-from checks.decode import decode
+from checks.documents.decode import decode
 from checks.model import Cause, Declared, Level, Observation, Value
-from checks.nccl import collectives
+from checks.probes.collectives import collectives
 from tests.corpus.case import Case, Sort, context, observed
 from tests.fakes import nccl_world
 
@@ -113,7 +113,7 @@ def _with_large(row: Observation, name: str, part: float) -> dict[str, Value]:
 def of_expected(name: str) -> Iterator[Case]:
     """What is held to what such machines reached."""
     nodes = 2 if name == INTER else 1
-    alike = {"cause": Cause.CONFIGURATION, "names": "alike"}
+    alike = {"cause": Cause.CONFIGURATION, "names": "are affected"}
 
     def case(sort: Sort, title: str, observe: Observe, kind: str = "p5.48xlarge", **of: object) -> Case:
         return Case(name, sort, title, observe, kind, nodes, **of)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def of_expected(name: str) -> Iterator[Case]:
     derived = name in ("nccl.all_gather", "nccl.reduce_scatter")  # their line is drawn from a low end
     slow = machines(name, *(0.73 if derived else 0.85,) * nodes)
     yield case(Sort.FAULTY, "all a little slow", slow, **{**alike, "level": Level.WARN})
-    above = {"cause": Cause.EVIDENCE, "names": "the benchmark is wrong"}
+    above = {"cause": Cause.EVIDENCE, "names": "the measurement is wrong"}
     yield case(Sort.FAULTY, "faster than the links", machines(name, *(14.0,) * nodes), **above)
     yield case(Sort.UNMEASURABLE, "no baseline", machines(name, *(1.0,) * nodes), kind="p6-b200.48xlarge")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checks.compute import gemm, overlap, sdc, training_step
 from checks.model import Cause, Level, Observation, rank_subject
+from checks.probes.compute import gemm, overlap, sdc, training_step
 from tests.corpus.compute_machines import (
     EVERY,
     GROUP,
@@ -84,24 +84,24 @@ GEMM = [
     faulty(
         gemm.gemm, "one GPU at 0.7 of what is known",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.7, 2), [EVERY]),
-        "bf16: sustained_tflops is 497, 0.70 of the 713 that is expected", instance_type=P5,
+        "bf16: sustained_tflops is 497, 0.70 of the expected 713", instance_type=P5,
     ),
     faulty(
         gemm.gemm, "one GPU at 0.85 of what is known",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.85, 2), [EVERY]),
-        "of the 713 that is expected, below 0.9", instance_type=P5, level=Level.WARN,
+        "of the expected 713, below the threshold 0.9", instance_type=P5, level=Level.WARN,
     ),
     faulty(
         gemm.gemm, "all GPUs at 0.7, which no peer tells", alike(gemm.gemm, "sustained_tflops", 0.7),
-        "cluster all 8 alike", instance_type=P5, cause=Cause.CONFIGURATION,
+        "cluster all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
         gemm.gemm, "one GPU above its data sheet",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 1.5, 2), [EVERY]),
-        "the benchmark is wrong", instance_type=P5, cause=Cause.EVIDENCE,
+        "the measurement is wrong", instance_type=P5, cause=Cause.EVIDENCE,
     ),
     blind(
-        gemm.gemm, "nothing is known of the model", eight(gemm.gemm, {}, [EVERY]), instance_type="p6-b300.48xlarge"
+        gemm.gemm, "no expected values for the model", eight(gemm.gemm, {}, [EVERY]), instance_type="p6-b300.48xlarge"
     ),
     blind(gemm.gemm, "out of memory", one(gemm.gemm, [patched(gemm, "make_problem", OUT_OF_MEMORY)])),
     blind(gemm.gemm, "the device is lost", one(gemm.gemm, [patched(gemm, "_multiply", LOST)])),
@@ -233,7 +233,7 @@ TRAINING = [
     ),
     faulty(
         STEP, "what the slowest rank costs the job", eight(STEP, slower(STEP, "tokens_per_s", 0.8)),
-        "rank-5 the share of the job's time lost to it by bf16: tokens_per_s is 0.2", instance_type=P5,
+        "rank-5 the share of the job's time lost to its bf16: tokens_per_s is 0.2", instance_type=P5,
     ),
     replace(
         faulty(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from checks.compute import device, memory, transfer, words
 from checks.model import Cause, Level, Observation, Value, rank_subject
+from checks.probes.compute import bit_patterns, device, memory_bandwidth, transfer
 from tests.corpus.case import Sort
 from tests.corpus.compute_machines import (
     GPUS,
@@ -73,20 +73,20 @@ def _adds_wrongly() -> AbstractContextManager[object]:
 
 
 def _memory_p5(odd: Mapping[str, Value]) -> Made:
-    return eight(memory.memory_bandwidth, odd)
+    return eight(memory_bandwidth.memory_bandwidth, odd)
 
 
-BANDWIDTH = memory.memory_bandwidth
+BANDWIDTH = memory_bandwidth.memory_bandwidth
 MEMORY = [
     healthy(BANDWIDTH, "this machine's memory", one(BANDWIDTH)),
     healthy(BANDWIDTH, "eight GPUs", _memory_p5({}), P5),
     faulty(
-        BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory, "_timed", _untouched)]), "wrong_words"
+        BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _untouched)]), "wrong_words"
     ),
     faulty(BANDWIDTH, "a word does not hold", one(BANDWIDTH, [world(_flips_a_word)]), "wrong_words"),
     faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]), "wrong_words is 2"),
     faulty(
-        BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory, "_timed", _slow)]), "copy_gbps",
+        BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _slow)]), "copy_gbps",
         cause=Cause.CONFIGURATION,
     ),
     faulty(
@@ -98,30 +98,33 @@ MEMORY = [
         instance_type=P5, level=Level.WARN,
     ),
     faulty(
-        BANDWIDTH, "one GPU's HBM at 0.7", _memory_p5({"triad_gbps": 1923.0}), "0.70 of the 2747 that is expected",
+        BANDWIDTH, "one GPU's HBM at 0.7", _memory_p5({"triad_gbps": 1923.0}), "0.70 of the expected 2747",
         instance_type=P5,
     ),
     faulty(
-        BANDWIDTH, "one GPU's HBM at 0.85", _memory_p5({"triad_gbps": 2335.0}), "0.85 of the 2747 that is expected",
+        BANDWIDTH, "one GPU's HBM at 0.85", _memory_p5({"triad_gbps": 2335.0}), "0.85 of the expected 2747",
         instance_type=P5, level=Level.WARN,
     ),
     faulty(
         BANDWIDTH, "all GPUs' HBM at 0.7, which no peer tells", alike(BANDWIDTH, "triad_gbps", 0.7),
-        "cluster all 8 alike", instance_type=P5, cause=Cause.CONFIGURATION,
+        "cluster all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
-        BANDWIDTH, "faster than the HBM", alike(BANDWIDTH, "triad_gbps", 1.2), "the benchmark is wrong",
+        BANDWIDTH, "faster than the HBM", alike(BANDWIDTH, "triad_gbps", 1.2), "the measurement is wrong",
         instance_type=P5, cause=Cause.EVIDENCE,
     ),
-    blind(BANDWIDTH, "nothing is known of the model", _memory_p5({}), instance_type="g7.48xlarge"),
-    blind(BANDWIDTH, "out of memory", one(BANDWIDTH, [patched(words, "make", OUT_OF_MEMORY)])),
+    blind(BANDWIDTH, "no expected values for the model", _memory_p5({}), instance_type="g7.48xlarge"),
+    blind(BANDWIDTH, "out of memory", one(BANDWIDTH, [patched(bit_patterns, "make", OUT_OF_MEMORY)])),
     blind(BANDWIDTH, "too little is free", one(
         BANDWIDTH,
         [patched(device, "is_cuda", lambda name: True), patched(device, "require", lambda name: None),
          lambda tmp_path: mock.patch("torch.cuda.empty_cache", lambda: None),
          lambda tmp_path: mock.patch("torch.cuda.mem_get_info", lambda name: (1_000_000_000, 85_000_000_000))],
         fakes.GPU, P5), instance_type=P5),
-    blind(BANDWIDTH, "a clock that stands still", one(BANDWIDTH, [patched(memory, "_timed", lambda run, name: run() or 0.0)])),
+    blind(
+        BANDWIDTH, "a clock that stands still",
+        one(BANDWIDTH, [patched(memory_bandwidth, "_timed", lambda run, name: run() or 0.0)]),
+    ),
     no_cuda(BANDWIDTH), without_place(BANDWIDTH),
 ]  # fmt: skip
 
@@ -262,7 +265,7 @@ TRANSFER = [
         instance_type=P5,
     ),
     faulty(
-        transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster all 8 alike",
+        transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster all 8 are affected",
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
@@ -270,10 +273,10 @@ TRANSFER = [
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
-        transfer.transfer, "faster than PCIe", all_links(80.0, 390.0), "the benchmark is wrong",
+        transfer.transfer, "faster than PCIe", all_links(80.0, 390.0), "the measurement is wrong",
         instance_type=P5, cause=Cause.EVIDENCE,
     ),
-    blind(transfer.transfer, "nothing is known of the model", all_links(12.0, 20.0), instance_type="g6.48xlarge"),
+    blind(transfer.transfer, "no expected values for the model", all_links(12.0, 20.0), instance_type="g6.48xlarge"),
     faulty(
         transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"rank-2 GPU 6: p2p_gbps is 0.3077 {PEER}",
         instance_type=P5,
@@ -285,7 +288,7 @@ TRANSFER = [
     blind(
         transfer.transfer, "a rank on the CPU", one(transfer.transfer, [], fakes.CPU, P5), instance_type=P5
     ),
-    blind(transfer.transfer, "out of memory", links(patched(words, "make", OUT_OF_MEMORY)), instance_type=P5),
+    blind(transfer.transfer, "out of memory", links(patched(bit_patterns, "make", OUT_OF_MEMORY)), instance_type=P5),
     blind(
         transfer.transfer, "a clock that stands still", links(patched(transfer, "_timed", lambda *a: 0.0)),
         instance_type=P5,

@@ -14,9 +14,9 @@ from typing import Any
 from unittest import mock
 
 from checks.check import Check, RankPlace
-from checks.compute import device
 from checks.model import Observation, Value, rank_subject
-from checks.probe import probe
+from checks.probes.compute import device
+from checks.process.observe import probe
 from tests.corpus.case import Case, Sort, context
 from tests.fakes import compute as fakes
 

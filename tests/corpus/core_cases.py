@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from checks import adjtimex, hostpairs, machine, network, system, training
 from checks.check import Check, Context, Measurement, RankPlace
-from checks.exchange import Responder
+from checks.exchange.exchange import Responder
 from checks.model import Cause, Level, Observation, Outcome, Value
-from checks.probe import probe
+from checks.probes.compute import training_smoke
+from checks.probes.host import kernel_clock, machine, system
+from checks.probes.network import reachability
+from checks.process.observe import probe
 from checks.roster import Member, Roster
+from tests.checks.exchange.test_exchange import free_port
 from tests.checks.proc_trees import PROC, memory_v2, tree, v2
-from tests.checks.test_exchange import free_port
 from tests.checks.worlds import run_world
 from tests.corpus.case import Case, Sort, context, observed
 from tests.exchanges import access
@@ -62,7 +64,7 @@ def nodes(check: Check, *each: Mapping[str, str]) -> Observe:
     return observe
 
 
-def clock(state: adjtimex.ClockState | OSError, year: int = 2026, rate: float = 1.0) -> Observe:
+def clock(state: kernel_clock.ClockState | OSError, year: int = 2026, rate: float = 1.0) -> Observe:
     """system.clock where the kernel says this of its clock."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -71,7 +73,7 @@ def clock(state: adjtimex.ClockState | OSError, year: int = 2026, rate: float = 
             answer: dict[str, Any] = (
                 {"side_effect": state} if isinstance(state, OSError) else {"return_value": state}
             )
-            stack.enter_context(mock.patch.object(adjtimex, "read_state", **answer))
+            stack.enter_context(mock.patch.object(kernel_clock, "read_state", **answer))
             stack.enter_context(mock.patch.object(system, "ROOT", root))
             stack.enter_context(mock.patch.object(system, "_wall_rate", return_value=rate))
             [row] = observed(system.clock, context(system.clock, tmp_path, "cpu"))
@@ -134,11 +136,11 @@ def smoke(break_it: Callable[[], Any] | None = None) -> Observe:
     """training.smoke, with something broken."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        made = context(training.smoke, tmp_path, "cpu", place=RANK, options={"steps": 30})
+        made = context(training_smoke.smoke, tmp_path, "cpu", place=RANK, options={"steps": 30})
         with ExitStack() as stack:
             if break_it is not None:
                 stack.enter_context(break_it())
-            return observed(training.smoke, made, "node-0/rank-0")
+            return observed(training_smoke.smoke, made, "node-0/rank-0")
 
     return observe
 
@@ -177,8 +179,8 @@ def _world(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
 
 def without_group(tmp_path: Path) -> Sequence[Observation]:
     """training.ddp outside of torchrun."""
-    made = context(training.ddp, tmp_path, "cpu", place=RankPlace(0, 0, 2, "cpu"))
-    return observed(training.ddp, made, "node-0/rank-0")
+    made = context(training_smoke.ddp, tmp_path, "cpu", place=RankPlace(0, 0, 2, "cpu"))
+    return observed(training_smoke.ddp, made, "node-0/rank-0")
 
 
 def raising(check: Check, error: Exception) -> Observe:
@@ -199,10 +201,15 @@ def case(check: Check, sort: Sort, name: str, observe: Observe, **of: Any) -> Ca
 
 
 IDENTITY, RESOURCES, CLOCK = system.identity, system.resources, system.clock
-REACH, PAIRS, SMOKE, DDP = network.reachability, hostpairs.pairs, training.smoke, training.ddp
+REACH, PAIRS, SMOKE, DDP = (
+    reachability.reachability,
+    reachability.pairs,
+    training_smoke.smoke,
+    training_smoke.ddp,
+)
 OF_CONFIGURATION: dict[str, Any] = {"cause": Cause.CONFIGURATION}
 LITTLE = {f"sys/fs/cgroup/{name}": text for name, text in memory_v2("", str(1 << 30), 900 << 20, 0).items()}
-SYNCHRONISED = adjtimex.ClockState(True, 0.0001, 0.01)
+SYNCHRONISED = kernel_clock.ClockState(True, 0.0001, 0.01)
 SLOW = {f"node-{index}": {"bandwidth_gbps": (0.01, 0.01)} for index in range(3)}
 HOLE = {"node-1": {"bandwidth_gbps": (4.0, None)}}
 
@@ -269,11 +276,11 @@ CASES = (
     case(SMOKE, Sort.HEALTHY, "it learns", smoke()),
     case(
         SMOKE, Sort.FAULTY, "the optimiser has no effect",
-        smoke(lambda: mock.patch.object(training, "LEARNING_RATE", 0.0)), names="loss_ratio", **OF_CONFIGURATION,
+        smoke(lambda: mock.patch.object(training_smoke, "LEARNING_RATE", 0.0)), names="loss_ratio", **OF_CONFIGURATION,
     ),
     case(
         SMOKE, Sort.UNMEASURABLE, "the loss is not a number",
-        smoke(lambda: mock.patch.object(training, "_loss", return_value=float("nan"))),
+        smoke(lambda: mock.patch.object(training_smoke, "_loss", return_value=float("nan"))),
     ),
     case(
         SMOKE, Sort.UNMEASURABLE, "torch cannot be imported",

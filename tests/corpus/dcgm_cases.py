@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from checks.check import Check
-from checks.dcgm import diag, health, policy
 from checks.explain.reading import Kind
 from checks.model import Cause, Level, Observation, Profile
+from checks.probes.dcgm import diag, health, policy
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
 

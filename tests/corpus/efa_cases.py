@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from checks.efa import plugin as plugin_module
-from checks.efa import sysfs
-from checks.efa.devices import devices
-from checks.efa.fabric import PROVIDER
-from checks.efa.plugin import plugin
 from checks.explain.reading import Kind
 from checks.model import Cause, Level, Observation
+from checks.probes.efa import devices as sysfs
+from checks.probes.efa import plugin as plugin_module
+from checks.probes.efa.devices import devices
+from checks.probes.efa.libfabric import PROVIDER
+from checks.probes.efa.plugin import plugin
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
 from tests.fakes.fabric import endpoints, make_sysfs
 from tests.fakes.tools import Reply, install, on_path
@@ -88,7 +88,7 @@ DEVICES = [
         FAULTY,
         "one of four is missing",
         info(FOUR, Reply(endpoints(DEVICES4[:3]))),
-        names="rdm_domains is 3, the instance type has 4",
+        names="rdm_domains is 3, but the instance type has 4",
         **CONFIG,
     ),
     _devices(
@@ -187,7 +187,12 @@ PLUGIN = [
     _plugin(HEALTHY, "the file's old name", installed("aws-ofi-nccl 1.13.2", file="libnccl-net.so")),
     _plugin(FAULTY, "absent", installed(None), names="absent: plugin_numbers is 0", **CONFIG),
     _plugin(
-        FAULTY, "stale", installed("aws-ofi-nccl 1.4.0"), level=Level.WARN, names="below 1.007e+06", **CONFIG
+        FAULTY,
+        "stale",
+        installed("aws-ofi-nccl 1.4.0"),
+        level=Level.WARN,
+        names="below the threshold 1.007e+06",
+        **CONFIG,
     ),
     _plugin(
         FAULTY,

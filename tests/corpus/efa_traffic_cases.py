@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from checks.authentication import Op
-from checks.efa import sysfs
-from checks.efa.counters import counters
-from checks.efa.fabric import PROVIDER
-from checks.efa.loopback import loopback
-from checks.efa.pingpong import pingpong
-from checks.exchange import Responder, ask
+from checks.exchange.authentication import Op
+from checks.exchange.exchange import Responder, ask
 from checks.model import Level, Observation
+from checks.probes.efa import devices
+from checks.probes.efa.counters import counters
+from checks.probes.efa.libfabric import PROVIDER
+from checks.probes.efa.loopback import loopback
+from checks.probes.efa.pingpong import pingpong
 from checks.roster import Member, Roster
 from tests.corpus.case import Case, Sort, context, observed
 from tests.corpus.efa_cases import (
@@ -54,7 +54,7 @@ def looped(
         if missing:
             (tmp_path / "bin" / missing).unlink()
         with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
-            patch.setattr(sysfs, "INFINIBAND", tree)
+            patch.setattr(devices, "INFINIBAND", tree)
             patch.delenv(PROVIDER, raising=False)
             made = context(loopback, tmp_path, FOUR, options={"each_s": each_s})
             return observed(loopback, replace(made, timeout_s=20.0))
@@ -74,7 +74,7 @@ LOOPBACK = [
         FAULTY,
         "one device of two hangs",
         looped({FIRST: "hang"}, DEVICES4[:2], each_s=2.0),
-        names=f"{FIRST} is no end within",
+        names=f"{FIRST} is fi_pingpong did not finish within",
     ),
     _loop(
         FAULTY,
@@ -168,7 +168,7 @@ PINGPONG = [
         FAULTY,
         "a pair hangs",
         ringed({FIRST: "hang"}, each_s=1.5),
-        names=f"node-0 -> node-1 ({FIRST}-rdm) is no end within",
+        names=f"node-0 -> node-1 ({FIRST}-rdm) is fi_pingpong did not finish within",
         **CONFIG,
     ),
     _ring(FAULTY, "error 4126", ringed({FIRST: "4126"}), names="node-1 -> node-0", **CONFIG),
@@ -212,9 +212,9 @@ def counted(
         with pytest.MonkeyPatch.context() as patch:
             before: dict[str, object] | None = None
             if looked and counters.before is not None:
-                patch.setattr(sysfs, "INFINIBAND", tmp_path / "before")
+                patch.setattr(devices, "INFINIBAND", tmp_path / "before")
                 before = dict(counters.before(made))
-            patch.setattr(sysfs, "INFINIBAND", tmp_path / "after")
+            patch.setattr(devices, "INFINIBAND", tmp_path / "after")
             return observed(counters, replace(made, before=before))
 
     return observe

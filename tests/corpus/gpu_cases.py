@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checks import gpu
 from checks.explain.reading import Kind
 from checks.model import Level
+from checks.probes.gpu import idle, memory_errors, settings
 from tests.corpus.case import Case, Recording
 from tests.corpus.gpu_machines import (
     A100,
@@ -26,15 +26,15 @@ from tests.corpus.gpu_machines import (
 )
 
 NODE_CHECKS = {
-    gpu.memory: "nvmlDeviceGetMemoryInfo_v2",
-    gpu.utilisation: "nvmlDeviceGetUtilizationRates",
-    gpu.processes: "nvmlDeviceGetComputeRunningProcesses",
-    gpu.modes: "nvmlDeviceGetComputeMode",
-    gpu.power: "nvmlDeviceGetEnforcedPowerLimit",
-    gpu.fabric: "nvmlDeviceGetGpuFabricInfo",
-    gpu.ecc: "nvmlDeviceGetSramEccErrorStatus",
-    gpu.row_remap: "nvmlDeviceGetRemappedRows",
-    gpu.recovery_action: "field:230",
+    idle.memory: "nvmlDeviceGetMemoryInfo_v2",
+    idle.utilisation: "nvmlDeviceGetUtilizationRates",
+    idle.processes: "nvmlDeviceGetComputeRunningProcesses",
+    settings.modes: "nvmlDeviceGetComputeMode",
+    settings.power: "nvmlDeviceGetEnforcedPowerLimit",
+    settings.fabric: "nvmlDeviceGetGpuFabricInfo",
+    memory_errors.ecc: "nvmlDeviceGetSramEccErrorStatus",
+    memory_errors.row_remap: "nvmlDeviceGetRemappedRows",
+    memory_errors.recovery_action: "field:230",
 }
 
 
@@ -53,18 +53,18 @@ def _every() -> Iterator[Case]:
         yield blind(check, "driver too old", node(check, told={f"6/{call}": error(OLD)}))
         yield blind(check, "deprecated by driver 595", node(check, told={f"6/{call}": error(26)}))
     for check in (
-        gpu.memory,
-        gpu.utilisation,
-        gpu.processes,
-        gpu.power,
-        gpu.ecc,
-        gpu.row_remap,
-        gpu.recovery_action,
+        idle.memory,
+        idle.utilisation,
+        idle.processes,
+        settings.power,
+        memory_errors.ecc,
+        memory_errors.row_remap,
+        memory_errors.recovery_action,
     ):
         yield healthy(check, "8 x B200", node(check, "B200"), B200)
         yield healthy(check, "4 x T4", node(check, "T4"), T4)
         yield healthy(check, "8 x A100", node(check, "A100"), A100)
-    yield blind(gpu.ecc, "the driver hangs", hanging(gpu.ecc))
+    yield blind(memory_errors.ecc, "the driver hangs", hanging(memory_errors.ecc))
 
 
 CASES = list(_every())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checks import gpu
+from checks.probes.gpu import inventory as found
 from tests.corpus.gpu_machines import (
     A100,
     CONFIGURATION,
@@ -23,57 +23,60 @@ from tests.corpus.gpu_machines import (
 from tests.fakes import gpu_node
 
 CASES = [
-    healthy(gpu.inventory, "8 x H100", inventory()),
-    healthy(gpu.inventory, "4 x T4", quick("T4"), T4),
-    healthy(gpu.inventory, "no /proc, as in a sandbox", quick(proc=None)),
-    healthy(gpu.inventory, "three nodes alike", three_nodes(), nodes=3),
+    healthy(found.inventory, "8 x H100", inventory()),
+    healthy(found.inventory, "4 x T4", quick("T4"), T4),
+    healthy(found.inventory, "no /proc, as in a sandbox", quick(proc=None)),
+    healthy(found.inventory, "three nodes alike", three_nodes(), nodes=3),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "no GPU, no driver",
         quick(proc=None, dev=0, gpus=0, cuda=0),
         "the kernel's files is 8",
     ),
-    faulty(gpu.inventory, "a driver that lists nothing", quick(proc=0, dev=8), "the kernel's files is 8"),
-    faulty(gpu.inventory, "7 in /proc", quick(proc=7), "the kernel's files is 1"),
-    faulty(gpu.inventory, "7 in /dev", quick(dev=7), "the kernel's files is 1"),
-    faulty(gpu.inventory, "off the bus", inventory(told={"3/*": error(LOST)}), "GPU 3: uuid: GPU is lost"),
+    faulty(found.inventory, "a driver that lists nothing", quick(proc=0, dev=8), "the kernel's files is 8"),
+    faulty(found.inventory, "7 in /proc", quick(proc=7), "the kernel's files is 1"),
+    faulty(found.inventory, "7 in /dev", quick(dev=7), "the kernel's files is 1"),
+    faulty(found.inventory, "off the bus", inventory(told={"3/*": error(LOST)}), "GPU 3: uuid: GPU is lost"),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "off the bus, its name remembered",
         quick(told={"3/nvmlDeviceGetMemoryInfo": error(LOST), "3/nvmlDeviceGetTemperatureV": error(LOST)}),
         "nvml is 1",
     ),
     faulty(
-        gpu.inventory, "waits for a reset", quick(told={"2/nvmlDeviceGetMemoryInfo": error(16)}), "nvml is 1"
+        found.inventory,
+        "waits for a reset",
+        quick(told={"2/nvmlDeviceGetMemoryInfo": error(16)}),
+        "nvml is 1",
     ),
     faulty(
-        gpu.inventory, "unknown error", quick(told={"2/nvmlDeviceGetTemperatureV": error(999)}), "nvml is 1"
+        found.inventory, "unknown error", quick(told={"2/nvmlDeviceGetTemperatureV": error(999)}), "nvml is 1"
     ),
-    faulty(gpu.inventory, "NVML lists 7", quick(gpus=7), "nvml is 1"),
-    faulty(gpu.inventory, "CUDA sees 7", quick(cuda=7), "cuda is 1"),
-    faulty(gpu.inventory, "CUDA sees none", quick(cuda=0), "cuda is 8"),
-    faulty(gpu.inventory, "more than declared", quick(kind="p5.4xlarge"), "nvml is -7", kind="p5.4xlarge"),
+    faulty(found.inventory, "NVML lists 7", quick(gpus=7), "nvml is 1"),
+    faulty(found.inventory, "CUDA sees 7", quick(cuda=7), "cuda is 1"),
+    faulty(found.inventory, "CUDA sees none", quick(cuda=0), "cuda is 8"),
+    faulty(found.inventory, "more than declared", quick(kind="p5.4xlarge"), "nvml is -7", kind="p5.4xlarge"),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "two of one UUID",
         quick(told={"3/nvmlDeviceGetUUID": gpu_node.module().uuid_of(4)}),
         "duplicate_uuids",
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "another GPU than CUDA's",
         quick(told={"3/nvmlDeviceGetUUID": gpu_node.module().uuid_of(9)}),
         "unlike_uuids",
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "hidden from CUDA",
         inventory(environment={"CUDA_VISIBLE_DEVICES": "0,1"}),
         "hidden_from_cuda",
         cause=CONFIGURATION,
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "another type than declared",
         quick(kind=A100),
         "unlike_models",
@@ -81,14 +84,14 @@ CASES = [
         kind=A100,
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "one GPU of another model",
         quick(told={"6/nvmlDeviceGetName": "NVIDIA H100 PCIe"}),
         "GPU 6 (0000:b9:00.0) is NVIDIA H100 PCIe",
         cause=CONFIGURATION,
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "one VBIOS is another",
         quick(told={"1/nvmlDeviceGetVbiosVersion": "96.00.74.00.01"}),
         "GPU 1 (0000:64:00.0)",
@@ -96,7 +99,7 @@ CASES = [
         CONFIGURATION,
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "one node's driver is another",
         three_nodes(told={"node/nvmlSystemGetDriverVersion": "570.86.15"}),
         "driver",
@@ -104,27 +107,29 @@ CASES = [
         nodes=3,
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "the driver was changed without a reboot",
         quick(told={"node/nvmlInit": error(18)}),
         "without a reboot",
         cause=CONFIGURATION,
     ),
     faulty(
-        gpu.inventory,
+        found.inventory,
         "no GPU in /dev, and NVML hangs",
         inventory(proc=None, dev=0, cuda=0, source_s=0.4, told={"node/nvmlInit": {"hang": 60}}),
         "the kernel's files is 8",
     ),
-    faulty(gpu.inventory, "no power", quick(told={"2/nvmlDeviceGetHandleByIndex": error(8)}), "nvml is 1"),
-    blind(gpu.inventory, "one GPU is refused", quick(told={"2/nvmlDeviceGetHandleByIndex": error(DENIED)})),
-    blind(gpu.inventory, "neither /proc nor /dev", nowhere),
-    blind(gpu.inventory, "NVML hangs", inventory(source_s=0.5, told={"node/nvmlInit": {"hang": 60}})),
-    blind(gpu.inventory, "CUDA hangs", inventory(source_s=0.5, cuda={"hang": 60, "error": 999})),
-    blind(gpu.inventory, "no NVML library", quick(told={"node/nvmlInit": error(MISSING)})),
-    blind(gpu.inventory, "the fabric manager is down (802)", inventory(cuda={"error": 802})),
+    faulty(found.inventory, "no power", quick(told={"2/nvmlDeviceGetHandleByIndex": error(8)}), "nvml is 1"),
+    blind(found.inventory, "one GPU is refused", quick(told={"2/nvmlDeviceGetHandleByIndex": error(DENIED)})),
+    blind(found.inventory, "neither /proc nor /dev", nowhere),
+    blind(found.inventory, "NVML hangs", inventory(source_s=0.5, told={"node/nvmlInit": {"hang": 60}})),
+    blind(found.inventory, "CUDA hangs", inventory(source_s=0.5, cuda={"hang": 60, "error": 999})),
+    blind(found.inventory, "no NVML library", quick(told={"node/nvmlInit": error(MISSING)})),
+    blind(found.inventory, "the fabric manager is down (802)", inventory(cuda={"error": 802})),
     blind(
-        gpu.inventory, "a VBIOS cannot be read", quick(told={"5/nvmlDeviceGetVbiosVersion": error(DENIED)})
+        found.inventory, "a VBIOS cannot be read", quick(told={"5/nvmlDeviceGetVbiosVersion": error(DENIED)})
     ),
-    blind(gpu.inventory, "no driver version", quick(told={"node/nvmlSystemGetDriverVersion": error(DENIED)})),
+    blind(
+        found.inventory, "no driver version", quick(told={"node/nvmlSystemGetDriverVersion": error(DENIED)})
+    ),
 ]

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from checks import gpu
 from checks.check import Check, RankPlace
-from checks.gpu import found, load, sources
-from checks.isolate import isolated
 from checks.model import Cause, Level, Observation
+from checks.probes.gpu import inventory as found
+from checks.probes.gpu import inventory_child, under_load
+from checks.probes.gpu.nvlink import nvlink
+from checks.process.isolate import isolated
 from tests.corpus.case import Case, Sort, context, observed
 from tests.fakes import gpu_node
 
@@ -47,7 +48,7 @@ def node(check: Check, model: str = "H100", *, told: Told = NOTHING, gpus: int |
     def observe(tmp_path: Path) -> Sequence[Observation]:
         with (
             gpu_node.nvml(gpu_node.module(**dials(model, told, gpus))),
-            patch("checks.gpu.idle.PAUSE_S", 0.001),
+            patch("checks.probes.gpu.idle.PAUSE_S", 0.001),
         ):
             return observed(check, context(check, tmp_path, TYPES[model]))
 
@@ -82,7 +83,7 @@ class FakeLoad:
 @contextmanager
 def loaded(fake: Any, number: int, works: bool, fails: str) -> Iterator[None]:
     made = FakeLoad(fake, number, works, fails)
-    with gpu_node.nvml(fake), patch.object(load, "make_load", lambda device: made):
+    with gpu_node.nvml(fake), patch.object(under_load, "make_load", lambda device: made):
         yield
 
 
@@ -114,7 +115,7 @@ def links(first: Told | None, second: Told, model: str = "H100", gpus: int | Non
     """
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        check, before = gpu.nvlink, None
+        check, before = nvlink, None
         assert check.before is not None
         if first is not None:
             with gpu_node.nvml(gpu_node.module(**dials(model, first, gpus))):
@@ -145,7 +146,7 @@ def inventory(
             patch.object(found, "SOURCE_S", source_s),
             patch.dict(os.environ, environment or {}),
         ):
-            return observed(gpu.inventory, context(gpu.inventory, tmp_path))
+            return observed(found.inventory, context(found.inventory, tmp_path))
 
     return observe
 
@@ -168,15 +169,17 @@ def quick(
     def observe(tmp_path: Path) -> Sequence[Observation]:
         fake = gpu_node.module(**dials(model, told, gpus))
         rows = tuple({"uuid": fake.uuid_of(number)} for number in range(shown))
-        seen = sources.Seen("cuda", shown, "", gpus=rows)
+        seen = inventory_child.Seen("cuda", shown, "", gpus=rows)
         with (
             gpu_node.nvml(fake),
             patch.object(found, "ROOT", gpu_node.tree(tmp_path / "root", kernel, files)),
             patch.object(
-                found, "ask", lambda source, timeout_s: sources.by_nvml() if source == "nvml" else seen
+                found,
+                "ask",
+                lambda source, timeout_s: inventory_child.by_nvml() if source == "nvml" else seen,
             ),
         ):
-            return observed(gpu.inventory, context(gpu.inventory, tmp_path, kind or TYPES[model]))
+            return observed(found.inventory, context(found.inventory, tmp_path, kind or TYPES[model]))
 
     return observe
 
@@ -196,7 +199,7 @@ def three_nodes(told: Told = NOTHING) -> Observe:
 def nowhere(tmp_path: Path) -> Sequence[Observation]:
     """gpu.inventory on a machine that shows neither /proc nor /dev."""
     with patch.object(found, "ROOT", tmp_path / "nowhere"):
-        return observed(gpu.inventory, context(gpu.inventory, tmp_path))
+        return observed(found.inventory, context(found.inventory, tmp_path))
 
 
 HANGING = """
@@ -209,9 +212,10 @@ gpu_machines.leave(*sys.argv[2:])
 
 def leave(name: str, scratch: str, result: str) -> None:
     """In a child: the check on a node whose NVML hangs."""
-    from checks.report import dump_plain
+    from checks import catalog
+    from checks.documents.report import dump_plain
 
-    check = next(c for c in vars(gpu).values() if isinstance(c, Check) and c.name == name)
+    check = next(c for c in catalog.CATALOG if c.name == name)
     rows = node(check, told={"*/*": {"hang": 60}, "node/nvmlDeviceGetCount": {"hang": 60}})(Path(scratch))
     Path(result).write_bytes(dump_plain(rows[0]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from checks import gpu
+from checks.probes.gpu import idle, settings
 from tests.corpus.gpu_machines import (
     A100,
     APPLICATION,
@@ -25,191 +25,200 @@ from tests.corpus.gpu_machines import (
 )
 
 IDLE = [
-    healthy(gpu.memory, "a few MiB", node(gpu.memory, told={"2/nvmlDeviceGetMemoryInfo_v2:used": 12 * MIB})),
+    healthy(
+        idle.memory, "a few MiB", node(idle.memory, told={"2/nvmlDeviceGetMemoryInfo_v2:used": 12 * MIB})
+    ),
     faulty(
-        gpu.memory,
+        idle.memory,
         "a stranger's context",
-        node(gpu.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 41_000 * MIB}),
+        node(idle.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 41_000 * MIB}),
         "GPU 5 (0000:a8:00.0): memory_used_mib",
         cause=APPLICATION,
     ),
     faulty(
-        gpu.memory,
+        idle.memory,
         "something small",
-        node(gpu.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 100 * MIB}),
+        node(idle.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 100 * MIB}),
         "GPU 5",
         WARN,
         APPLICATION,
     ),
     faulty(
-        gpu.memory,
+        idle.memory,
         "a stack of memory is missing",
-        node(gpu.memory, told={"5/nvmlDeviceGetMemoryInfo:total": 65_247 * MIB}),
+        node(idle.memory, told={"5/nvmlDeviceGetMemoryInfo:total": 65_247 * MIB}),
         "GPU 5 (0000:a8:00.0): memory_total_mib",
     ),
     faulty(
-        gpu.utilisation,
+        idle.utilisation,
         "a stranger works",
-        node(gpu.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 97}),
+        node(idle.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 97}),
         "GPU 1 (0000:64:00.0): utilisation_percent is 97",
         cause=APPLICATION,
     ),
     blind(
-        gpu.utilisation,
+        idle.utilisation,
         "all ones",
-        node(gpu.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 0xFFFFFFFF}),
+        node(idle.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 0xFFFFFFFF}),
     ),
     faulty(
-        gpu.processes,
+        idle.processes,
         "a stranger's process",
-        node(gpu.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[os.getppid(), 4096 * MIB]]}),
+        node(idle.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[os.getppid(), 4096 * MIB]]}),
         f"pid {os.getppid()}",
         cause=APPLICATION,
     ),
     faulty(
-        gpu.processes,
+        idle.processes,
         "memory of a process is not told",
-        node(gpu.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[99_999_999, None]]}),
+        node(idle.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[99_999_999, None]]}),
         "memory unknown",
         cause=APPLICATION,
     ),
     faulty(
-        gpu.processes,
+        idle.processes,
         "a display server with 22 MiB",
-        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 22 * MIB]]}),
+        node(idle.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 22 * MIB]]}),
         "graphics_mib is 22",
         WARN,
         APPLICATION,
     ),
     faulty(
-        gpu.processes,
+        idle.processes,
         "a program that draws with 300 MiB",
-        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 300 * MIB]]}),
+        node(idle.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 300 * MIB]]}),
         "graphics_mib is 300",
         cause=APPLICATION,
     ),
     faulty(
-        gpu.processes,
+        idle.processes,
         "a display server whose memory is not told",
-        node(gpu.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, None]]}),
+        node(idle.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, None]]}),
         "graphics, memory unknown",
         cause=APPLICATION,
     ),
     faulty(
-        gpu.processes,
+        idle.processes,
         "a client of MPS",
-        node(gpu.processes, told={"0/nvmlDeviceGetMPSComputeRunningProcesses": [[99_999_997, 5 * MIB]]}),
+        node(idle.processes, told={"0/nvmlDeviceGetMPSComputeRunningProcesses": [[99_999_997, 5 * MIB]]}),
         "MPS",
         cause=APPLICATION,
     ),
     healthy(
-        gpu.processes,
+        idle.processes,
         "a driver without an MPS list",
-        node(gpu.processes, told={"*/nvmlDeviceGetMPSComputeRunningProcesses": error(OLD)}),
+        node(idle.processes, told={"*/nvmlDeviceGetMPSComputeRunningProcesses": error(OLD)}),
     ),
     blind(
-        gpu.processes,
+        idle.processes,
         "graphics list refused",
-        node(gpu.processes, told={"4/nvmlDeviceGetGraphicsRunningProcesses": error(DENIED)}),
+        node(idle.processes, told={"4/nvmlDeviceGetGraphicsRunningProcesses": error(DENIED)}),
     ),
 ]
 
 SETTINGS = [
-    healthy(gpu.modes, "4 x T4", node(gpu.modes, "T4"), T4),
+    healthy(settings.modes, "4 x T4", node(settings.modes, "T4"), T4),
     faulty(
-        gpu.modes,
+        settings.modes,
         "persistence off",
-        node(gpu.modes, told={"2/nvmlDeviceGetPersistenceMode": 0}),
+        node(settings.modes, told={"2/nvmlDeviceGetPersistenceMode": 0}),
         "GPU 2",
         WARN,
         CONFIGURATION,
     ),
     faulty(
-        gpu.modes,
+        settings.modes,
         "MIG on",
-        node(gpu.modes, told={"2/nvmlDeviceGetMigMode": [1, 1]}),
+        node(settings.modes, told={"2/nvmlDeviceGetMigMode": [1, 1]}),
         "mig_current",
         cause=CONFIGURATION,
     ),
     faulty(
-        gpu.modes,
+        settings.modes,
         "MIG pending",
-        node(gpu.modes, told={"2/nvmlDeviceGetMigMode": [0, 1]}),
+        node(settings.modes, told={"2/nvmlDeviceGetMigMode": [0, 1]}),
         "mig_pending",
         WARN,
         CONFIGURATION,
     ),
     faulty(
-        gpu.modes,
+        settings.modes,
         "exclusive",
-        node(gpu.modes, told={"2/nvmlDeviceGetComputeMode": 3}),
+        node(settings.modes, told={"2/nvmlDeviceGetComputeMode": 3}),
         "compute_mode",
         cause=CONFIGURATION,
     ),
     faulty(
-        gpu.modes,
+        settings.modes,
         "prohibited",
-        node(gpu.modes, told={"2/nvmlDeviceGetComputeMode": 2}),
+        node(settings.modes, told={"2/nvmlDeviceGetComputeMode": 2}),
         "is 2",
         cause=CONFIGURATION,
     ),
     blind(
-        gpu.modes,
+        settings.modes,
         "MIG is not told by an H100",
-        node(gpu.modes, told={"*/nvmlDeviceGetMigMode": error(UNSUPPORTED)}),
+        node(settings.modes, told={"*/nvmlDeviceGetMigMode": error(UNSUPPORTED)}),
     ),
     faulty(
-        gpu.power,
+        settings.power,
         "capped a little",
-        node(gpu.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 600 * WATTS}),
+        node(settings.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 600 * WATTS}),
         "GPU 5 (0000:a8:00.0): limit_ratio",
         WARN,
         CONFIGURATION,
     ),
     faulty(
-        gpu.power,
+        settings.power,
         "capped by half",
-        node(gpu.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 350 * WATTS}),
+        node(settings.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 350 * WATTS}),
         "GPU 5",
         cause=CONFIGURATION,
     ),
-    blind(gpu.power, "no default", node(gpu.power, told={"5/nvmlDeviceGetPowerManagementDefaultLimit": 0})),
-    blind(gpu.power, "draws nothing", node(gpu.power, told={"5/nvmlDeviceGetPowerUsage": 0})),
+    blind(
+        settings.power,
+        "no default",
+        node(settings.power, told={"5/nvmlDeviceGetPowerManagementDefaultLimit": 0}),
+    ),
+    blind(settings.power, "draws nothing", node(settings.power, told={"5/nvmlDeviceGetPowerUsage": 0})),
 ]
 
 FABRIC = "nvmlDeviceGetGpuFabricInfo"
 FABRIC_CASES = [
-    healthy(gpu.fabric, "8 x B200, a mask that is not 0", node(gpu.fabric, "B200"), B200),
-    healthy(gpu.fabric, "8 x A100, which have none", node(gpu.fabric, "A100"), A100),
+    healthy(settings.fabric, "8 x B200, a mask that is not 0", node(settings.fabric, "B200"), B200),
+    healthy(settings.fabric, "8 x A100, which have none", node(settings.fabric, "A100"), A100),
     healthy(
-        gpu.fabric,
+        settings.fabric,
         "all bits say no fault",
-        node(gpu.fabric, told={f"*/{FABRIC}": {"status": 0, "healthMask": 0x51AA}}),
+        node(settings.fabric, told={f"*/{FABRIC}": {"status": 0, "healthMask": 0x51AA}}),
     ),
     faulty(
-        gpu.fabric,
+        settings.fabric,
         "not started",
-        node(gpu.fabric, told={f"*/{FABRIC}": {"status": 0, "state": 1}}),
+        node(settings.fabric, told={f"*/{FABRIC}": {"status": 0, "state": 1}}),
         "fabric_state",
         cause=CONFIGURATION,
     ),
     faulty(
-        gpu.fabric,
+        settings.fabric,
         "in progress",
-        node(gpu.fabric, told={f"4/{FABRIC}": {"status": 27, "state": 2}}),
+        node(settings.fabric, told={f"4/{FABRIC}": {"status": 27, "state": 2}}),
         "GPU 4 (0000:97:00.0) is 2",
         cause=CONFIGURATION,
     ),
     faulty(
-        gpu.fabric,
+        settings.fabric,
         "joined with an error",
-        node(gpu.fabric, told={f"4/{FABRIC}": {"status": 999}}),
+        node(settings.fabric, told={f"4/{FABRIC}": {"status": 999}}),
         "fabric_status",
         cause=CONFIGURATION,
     ),
     *(
         faulty(
-            gpu.fabric, name, node(gpu.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}), name
+            settings.fabric,
+            name,
+            node(settings.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
+            name,
         )
         for name, mask in {
             "degraded_bandwidth": 0xA9,
@@ -220,9 +229,9 @@ FABRIC_CASES = [
     ),
     *(
         faulty(
-            gpu.fabric,
+            settings.fabric,
             name,
-            node(gpu.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
+            node(settings.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
             name.split()[0],
             cause=CONFIGURATION,
         )
@@ -234,30 +243,32 @@ FABRIC_CASES = [
         }.items()
     ),
     faulty(
-        gpu.fabric,
+        settings.fabric,
         "unhealthy",
-        node(gpu.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 2}}),
+        node(settings.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 2}}),
         "is 2",
         kind=B200,
     ),
     faulty(
-        gpu.fabric,
+        settings.fabric,
         "limited capacity",
-        node(gpu.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 3}}),
+        node(settings.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 3}}),
         "is 3",
         kind=B200,
     ),
     blind(
-        gpu.fabric,
+        settings.fabric,
         "a B200 without a summary",
-        node(gpu.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 0}}),
+        node(settings.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 0}}),
         B200,
     ),
-    blind(gpu.fabric, "a state of no meaning", node(gpu.fabric, told={f"4/{FABRIC}": {"state": 0}})),
     blind(
-        gpu.fabric,
+        settings.fabric, "a state of no meaning", node(settings.fabric, told={f"4/{FABRIC}": {"state": 0}})
+    ),
+    blind(
+        settings.fabric,
         "a B200's driver that knows version 2 alone",
-        node(gpu.fabric, "B200", told={"*/nvmlDeviceGetGpuFabricInfoV:3": error(25)}),
+        node(settings.fabric, "B200", told={"*/nvmlDeviceGetGpuFabricInfoV:3": error(25)}),
         B200,
     ),
 ]

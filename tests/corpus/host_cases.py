@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.host import environment, mounts
-from checks.host.settings import KNOWN
 from checks.model import Cause, Level, Observation
+from checks.probes.host import environment, mounts
+from checks.probes.host.environment_rules import KNOWN
 from tests.corpus.case import Case, Sort, context, observed
 
 Observe = Callable[[Path], Sequence[Observation]]
@@ -222,7 +222,7 @@ CASES = [
         "memlock",
         linted({}, limit=64 << 10),
         cause=CONFIGURATION,
-        names="memlock of 64 KiB",
+        names="the memlock limit is 64 KiB",
     ),
     Case(
         LINT,
@@ -231,7 +231,7 @@ CASES = [
         linted({}, "p4d.24xlarge", limit=1024),
         level=Level.WARN,
         cause=CONFIGURATION,
-        names="nofile of 1024",
+        names="the limit of open files is 1024",
     ),
     Case(LINT, Sort.UNMEASURABLE, "no /dev/shm", linted({}, shm="/nowhere/shm")),
     Case(

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import cache
 
 from checks import catalog
-from checks.facts.shipped import builtin
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import Node, Observation, Planned, Report, Verdict, node_of
 from checks.policy import Policy
-from checks.verdict import decide
-from tasks.policies import default_policy
+from tasks.gate_file.references import default_policy
 from tests.corpus.case import Case, declared
 
 

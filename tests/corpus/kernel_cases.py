@@ -12,11 +12,11 @@ import pytest
 
 from checks.check import Check
 from checks.explain.reading import Kind
-from checks.kernel import source
-from checks.kernel.hardware import hardware
-from checks.kernel.sxid import sxid
-from checks.kernel.xid import xid
 from checks.model import Cause, Level, Observation
+from checks.probes.kernel import log_source
+from checks.probes.kernel.hardware import hardware
+from checks.probes.kernel.sxid import sxid
+from checks.probes.kernel.xid import xid
 from tests.corpus.case import Case, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
 
@@ -69,9 +69,9 @@ def sources(check: Check, kmsg: str | None, replies: Sequence[Reply], deadline_s
         if replies:
             install(tmp_path / "bin", "journalctl", replies)
         with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
-            patch.delenv(source.FILE_VARIABLE, raising=False)
-            patch.setattr(source, "FILES", (str(tmp_path / "messages"),))
-            patch.setattr(source, "KMSG", kmsg or str(tmp_path / "none"))
+            patch.delenv(log_source.FILE_VARIABLE, raising=False)
+            patch.setattr(log_source, "FILES", (str(tmp_path / "messages"),))
+            patch.setattr(log_source, "KMSG", kmsg or str(tmp_path / "none"))
             return observed(check, replace(context(check, tmp_path), timeout_s=deadline_s))
 
     return observe

@@ -12,11 +12,11 @@ from unittest import mock
 import pytest
 
 from checks.check import Check
-from checks.kernel import source
-from checks.kernel.hardware import hardware
-from checks.kernel.sxid import sxid
-from checks.kernel.xid import xid
 from checks.model import Level, Observation
+from checks.probes.kernel import log_source
+from checks.probes.kernel.hardware import hardware
+from checks.probes.kernel.sxid import sxid
+from checks.probes.kernel.xid import xid
 from tests.corpus.case import Case, Sort, context, observed
 from tests.corpus.kernel_cases import (
     OFF_BUS,
@@ -70,7 +70,7 @@ def _replaced(check: Check) -> Observe:
         path = tmp_path / "anything"
         path.write_text(journal_form(()), encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(source.FILE_VARIABLE, str(path))
+            patch.setenv(log_source.FILE_VARIABLE, str(path))
             return observed(check, context(check, tmp_path))
 
     return observe
@@ -150,7 +150,7 @@ CASES = [
         "a link's bit that may be ignored",
         xid_line(74, _link("0x1")),
         level=WARN,
-        names="may be ignored",
+        names="can be ignored",
     ),
     faulty(
         xid,
@@ -167,7 +167,7 @@ CASES = [
         xid_line(119),
         "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: true",
         level=WARN,
-        names="the GPU was reset since",
+        names="the GPU was reset afterwards",
     ),
     faulty(
         xid,
@@ -175,7 +175,7 @@ CASES = [
         xid_line(154, ", GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
         xid_line(154, ", GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"),
         level=WARN,
-        names="withdrew its demand",
+        names="no longer demands an action",
     ),
     faulty(
         xid,
@@ -190,6 +190,6 @@ CASES = [
         "a double bit error and its row",
         xid_line(48),
         xid_line(63, ", Row Remapper: New row marked"),
-        names="with 63: drain it",
+        names="Xid 63 was seen too: drain the GPU",
     ),
 ]

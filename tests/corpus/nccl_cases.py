@@ -14,12 +14,12 @@ from pathlib import Path
 
 from checks.explain.reading import Kind
 from checks.model import Cause, Level, Observation, Profile
-from checks.nccl import debug
-from checks.nccl.perf import tests as perf
-from checks.nccl.transport import transport
+from checks.probes.collectives import nccl_log
+from checks.probes.collectives.nccl_tests import tests as perf
+from checks.probes.collectives.transport import transport
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
-from tests.public_inputs import all_reduce
+from tests.public.inputs import all_reduce
 
 Observe = Callable[[Path], Sequence[Observation]]
 FOLDER = RECORDINGS_FOLDER / "nccl"
@@ -48,7 +48,7 @@ def logging_to(path: str) -> Iterator[None]:
 
 def log_as_own(name: str, process: str) -> str:
     """The recording's log with one of its processes as this one."""
-    return recorded(name).replace(f"{process}:", f"{debug.process()}:")
+    return recorded(name).replace(f"{process}:", f"{nccl_log.process()}:")
 
 
 def logged(
@@ -60,7 +60,7 @@ def logged(
     """The check over this log of its process."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        host, pid = debug.process().split(":")
+        host, pid = nccl_log.process().split(":")
         (tmp_path / f"nccl.{host}.{pid}.log").write_text(text(), encoding="utf-8")
         made = context(transport, tmp_path, instance_type, nodes)
         with logging_to(str(tmp_path / file)):
@@ -88,7 +88,7 @@ def after_another_run(text: Callable[[], str], earlier: Callable[[], str], insta
     """The check in a folder where an earlier run of two nodes left its log."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        old = tmp_path / f"nccl.{debug.process().split(':')[0]}.1.log"
+        old = tmp_path / f"nccl.{nccl_log.process().split(':')[0]}.1.log"
         old.write_text(earlier(), encoding="utf-8")
         os.utime(old, (1e9, 1e9))
         return logged(text, instance_type, 2)(tmp_path)
@@ -239,16 +239,16 @@ def of_tests() -> Iterator[Case]:
     yield case(Sort.HEALTHY, a100, printed(a100), instance_type="p4de.24xlarge")
     for name in ("all_reduce_2.16.txt", "all_reduce_2.17.txt"):
         yield case(Sort.HEALTHY, name, printed(name))
-    known = {"cause": Cause.CONFIGURATION, "names": "of the 441"}
+    known = {"cause": Cause.CONFIGURATION, "names": "of the expected 441"}
     yield case(
         Sort.FAULTY,
         "an_a100_that_is_declared_as_a_p5",
         printed(a100),
-        **{**known, "names": "0.50 of the 476"},
+        **{**known, "names": "0.50 of the expected 476"},
     )
     yield case(Sort.FAULTY, "half_of_the_known_rate", at_rate(125.0), **known)
     yield case(Sort.FAULTY, "a_sixth_below_the_known_rate", at_rate(217.0), **known, level=Level.WARN)
-    above = {"cause": Cause.EVIDENCE, "names": "the benchmark is wrong"}
+    above = {"cause": Cause.EVIDENCE, "names": "the measurement is wrong"}
     yield case(Sort.FAULTY, "faster_than_nvlink", at_rate(600.0), **above)
     yield case(Sort.UNMEASURABLE, "no_baseline", at_rate(250.0), instance_type="p6-b200.48xlarge")
     wrong = "wrong_2.16.txt"

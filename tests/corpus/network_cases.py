@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from checks.authentication import MAC_BYTES, NONCE_BYTES, OPENING_BYTES, greeting, open_opening
-from checks.exchange import PING_BYTES, Responder
+from checks.exchange.authentication import MAC_BYTES, NONCE_BYTES, OPENING_BYTES, greeting, open_opening
+from checks.exchange.exchange import PING_BYTES, Responder
 from checks.model import Cause, Level, Observation, Outcome
-from checks.net import counters as counters_module
-from checks.net import mtu as mtu_module
-from checks.net.counters import counters
-from checks.net.mtu import Row, measurement, mtu
-from checks.net.names import names
+from checks.probes.network import counters as counters_module
+from checks.probes.network import mtu as mtu_module
+from checks.probes.network.counters import counters
+from checks.probes.network.mtu import Row, measurement, mtu
+from checks.probes.network.names import names
 from checks.roster import Member, Roster
 from tests.corpus.case import Case, Sort, context, observed
 from tests.exchanges import access
@@ -168,7 +168,14 @@ MTU = [
         cause=CONFIG,
         names="interface_mtu_bytes is 1500",
     ),
-    _mtu(FAULTY, "no jumbo frames", found([PLAIN], [PLAIN]), cause=CONFIG, level=WARN, names="below 9001"),
+    _mtu(
+        FAULTY,
+        "no jumbo frames",
+        found([PLAIN], [PLAIN]),
+        cause=CONFIG,
+        level=WARN,
+        names="below the threshold 9001",
+    ),
     _mtu(UNMEASURABLE, "nobody listens", probed(nobody)),
     _mtu(UNMEASURABLE, "one of two does not listen", probed(echoing, nobody)),
     _mtu(UNMEASURABLE, "a peer that says nothing", probed(lambda name: behaving(silent, name))),
@@ -232,7 +239,7 @@ NAMES = [
         FAULTY,
         "a name that leads elsewhere",
         resolved({**GOOD, "algo-2": ["10.0.0.99"]}),
-        names="leads to 10.0.0.99",
+        names="resolves to 10.0.0.99",
     ),
     _names(
         FAULTY,
@@ -258,7 +265,7 @@ NAMES = [
         "a stale reverse entry",
         resolved({**GOOD, "ip-10-0-0-12.internal": ["10.0.0.77"]}),
         level=WARN,
-        names="which leads to 10.0.0.77",
+        names="which resolves to 10.0.0.77",
     ),
     _names(UNMEASURABLE, "the resolver cannot be reached", resolved({**GOOD, "algo-1": socket.EAI_AGAIN})),
     _names(

@@ -10,9 +10,9 @@ from unittest import mock
 
 from checks.check import Check
 from checks.explain.reading import Kind
-from checks.kernel import source
 from checks.model import Cause, Level, Observation
-from checks.neuron import collectives, devices, ecc
+from checks.probes.kernel import log_source
+from checks.probes.neuron import collectives, devices, ecc
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
 
@@ -70,9 +70,9 @@ def node(
         with ExitStack() as stack:
             for module in (devices, ecc):
                 stack.enter_context(mock.patch.object(module, "ROOT", root))
-            stack.enter_context(mock.patch.object(source, "KMSG", str(tmp_path / "none")))
-            stack.enter_context(mock.patch.object(source, "FILES", (str(path),) if log else ()))
-            stack.enter_context(mock.patch.object(source, "JOURNAL", "no-such-journalctl"))
+            stack.enter_context(mock.patch.object(log_source, "KMSG", str(tmp_path / "none")))
+            stack.enter_context(mock.patch.object(log_source, "FILES", (str(path),) if log else ()))
+            stack.enter_context(mock.patch.object(log_source, "JOURNAL", "no-such-journalctl"))
             stack.enter_context(on_path(folder, alone=not tools or not log))
             return observed(check, context(check, tmp_path, instance_type, options=options))
 
@@ -143,7 +143,10 @@ CASES: list[Case] = [
         "devices_found is 0",
     ),
     faulty(
-        DEVICES, "a core is gone", listed("ls_trn1_one_core.json"), "device 9 (0000:19:1c.0) is 1; 15 are 2"
+        DEVICES,
+        "a core is gone",
+        listed("ls_trn1_one_core.json"),
+        "device 9 (0000:19:1c.0) is 1; the other 15 are 2",
     ),
     faulty(DEVICES, "a link is down", listed("ls_trn1_link_down.json"), "device 2 (0000:12:1c.0) is 1"),
     faulty(DEVICES, "half a link", listed("ls_trn1_half_link.json"), "links_one_way: device 6"),
@@ -152,7 +155,7 @@ CASES: list[Case] = [
         DEVICES,
         "trn1 where trn2 is declared",
         listed("ls_trn1.json", 16, TRN2),
-        "cores is 2, the instance type has 8",
+        "cores is 2, but the instance type has 8",
         CONFIGURATION,
         instance_type=TRN2,
     ),

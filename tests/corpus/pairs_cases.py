@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checks.culprit.frommetrics import COLLECTIVE, NCCL
+from checks.judge.culprits.from_report import COLLECTIVE, NCCL
 from checks.model import Cause, Level, Observation, Outcome, Profile
 from tests.checks.culprit.rows import Change, row
 from tests.corpus.case import Case, Sort
@@ -20,7 +20,7 @@ VAIN = {
     "failures": "no answer within 4 s", "bandwidth_gbps": None, "latency_us": None, "slowest_us": None,
     "wrong_elements": None, "retransmits": None,
 }  # fmt: skip
-NEVER = {**VAIN, "failures": "not run: the check's time was over"}
+NEVER = {**VAIN, "failures": "not run: the check's time was used up"}
 
 
 def rows(name: str, change: Change, silent: tuple[int, ...] = ()) -> Sequence[Observation]:

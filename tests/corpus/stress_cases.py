@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from checks.check import Check
-from checks.host import cpu, disk, memory
 from checks.model import Cause, Level, Observation, Profile
+from checks.probes.host import disk, stress
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
 
@@ -36,7 +36,7 @@ def stressed(check: Check, replies: Sequence[Reply], deadline_s: float = 20.0) -
         if replies:
             install(tmp_path / "bin", "stress-ng", replies)
         with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
-            patch.setattr(cpu, "usable_cpus", lambda root: 2)
+            patch.setattr(stress, "usable_cpus", lambda root: 2)
             made = context(check, tmp_path, options=FEW)
             return observed(check, replace(made, timeout_s=deadline_s))
 
@@ -46,7 +46,7 @@ def stressed(check: Check, replies: Sequence[Reply], deadline_s: float = 20.0) -
 def _slow_among_peers(tmp_path: Path) -> Sequence[Observation]:
     usual, slow = text("stress_cpu.txt"), text("stress_cpu.txt").replace("3500.79", "2100.79")
     rows = [
-        stressed(cpu.cpu_stress, [Reply(slow if index == 2 else usual)])(tmp_path / str(index))[0]
+        stressed(stress.cpu_stress, [Reply(slow if index == 2 else usual)])(tmp_path / str(index))[0]
         for index in range(NODES)
     ]
     return [replace(row, subject=f"node-{index}") for index, row in enumerate(rows)]
@@ -158,10 +158,10 @@ DISK_MUTE = {
     "no room": on_disk(WELL, free_bytes=1 << 20),
 }
 
-CPU, MEMORY, DISK = cpu.cpu_stress.name, memory.memory_stress.name, disk.disk_io.name
+CPU, MEMORY, DISK = stress.cpu_stress.name, stress.memory_stress.name, disk.disk_io.name
 CASES = [
-    *_stress_cases(cpu.cpu_stress, "stress_cpu.txt", "stress_cpu_wrong.txt", "matrix product error"),
-    *_stress_cases(memory.memory_stress, "stress_vm.txt", "stress_vm_wrong.txt", "3 bit errors"),
+    *_stress_cases(stress.cpu_stress, "stress_cpu.txt", "stress_cpu_wrong.txt", "matrix product error"),
+    *_stress_cases(stress.memory_stress, "stress_vm.txt", "stress_vm_wrong.txt", "3 bit errors"),
     Case(
         CPU,
         Sort.FAULTY,
@@ -175,7 +175,7 @@ CASES = [
         CPU,
         Sort.FAULTY,
         "others use the CPUs",
-        stressed(cpu.cpu_stress, [Reply(text("stress_cpu.txt").replace("3.98", "1.10"))]),
+        stressed(stress.cpu_stress, [Reply(text("stress_cpu.txt").replace("3.98", "1.10"))]),
         level=Level.WARN,
         cause=CONFIGURATION,
         names="cpu_share",
@@ -184,10 +184,10 @@ CASES = [
         CPU,
         Sort.UNMEASURABLE,
         "fewer workers than CPUs",
-        stressed(cpu.cpu_stress, [Reply(text("stress_cpu.txt").replace("hogs: 2 cpu", "hogs: 1 cpu"))]),
+        stressed(stress.cpu_stress, [Reply(text("stress_cpu.txt").replace("hogs: 2 cpu", "hogs: 1 cpu"))]),
     ),
     *(
-        Case(MEMORY, Sort.FAULTY, name, stressed(memory.memory_stress, [reply]), names="bit errors")
+        Case(MEMORY, Sort.FAULTY, name, stressed(stress.memory_stress, [reply]), names="bit errors")
         for name, reply in (
             ("wrong, and metrics are printed", Reply(BIT_ERRORS + text("stress_vm.txt"), code=2)),
             (

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain import judge
 from checks.explain.reading import Asked, Kind
 from checks.explain.registry import STUMBLED, claimed_by, module_of
+from checks.judge import reading
 from checks.model import Level
 from checks.policy import Policy
-from tasks.explaining import explained_text
-from tasks.inputs import default_of
+from tasks.reports.explain import explain_text
+from tasks.reports.read import default_policy_of
 from tests.corpus.case import RECORDINGS_FOLDER, Recording, declared
 from tests.corpus.mutations import Mutant, chosen, mutants
 
@@ -34,7 +34,7 @@ def _level(recording: Recording, data: bytes) -> Level:
     said = recording.instance_type
     asked = Asked(declared(said, recording.nodes)) if said else Asked()
     policy = _policy(said or TYPICAL.get(recording.kind, "p5.48xlarge"))
-    found = explained_text("-", "recording", data, recording.kind, policy, asked)
+    found = explain_text("-", "recording", data, recording.kind, policy, asked)
     stumbled = [f.message for f in found.verdict.findings if STUMBLED in f.message]
     assert not stumbled, "a reader says where a text breaks; it does not break itself"
     return found.verdict.level
@@ -42,7 +42,7 @@ def _level(recording: Recording, data: bytes) -> Level:
 
 def _policy(instance_type: str) -> Policy:
     if instance_type not in POLICIES:
-        POLICIES[instance_type] = default_of(instance_type)[0]
+        POLICIES[instance_type] = default_policy_of(instance_type)[0]
     return POLICIES[instance_type]
 
 
@@ -74,7 +74,7 @@ def test_a_mutated_recording_never_passes(
 ) -> None:
     """But for lines that are stated to carry no evidence; and no such statement is stale."""
     # The policy's digest takes nine tenths of the time, and no part in the level.
-    monkeypatch.setattr(judge, "dump_plain", lambda policy: b"")
+    monkeypatch.setattr(reading, "dump_plain", lambda policy: b"")
     made = list(mutants(_text(recording)))
     passed = [mutant for mutant in made if _level(recording, mutant.text.encode()) is Level.PASS]
     wrong = [mutant.what for mutant in passed if not _excused(mutant, recording)]

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from checks import error_counters
 from checks.check import CheckError
-from checks.dcgm import diag, health, health_report, policy, xid_events
-from checks.dcgm.diagnosis import DiagnosisError
-from checks.host import cpu, disk, memory, stress
 from checks.model import Level, Observation, Outcome, Value, worst
-from checks.neuron import collectives, nccom
+from checks.probes.dcgm import diag, health, policy, xid_events
+from checks.probes.dcgm.diagnosis import DiagnosisError
+from checks.probes.host import disk, error_counters, stress
+from checks.probes.neuron import collectives
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort
 from tests.corpus.judging import verdict_of
 from tests.corpus.mutations import mutants
@@ -38,7 +37,11 @@ class Replayed:
 def stressed(stressor: str, code: int) -> Callable[[str], Metrics]:
     def measure(text: str) -> Metrics:
         ran = stress.parse(text, stressor, code)
-        made = cpu.measured(ran, 2, "") if stressor == "cpu" else memory.measured(ran, 1 << 30, "")
+        made = (
+            stress.cpu_measurement(ran, 2, "")
+            if stressor == "cpu"
+            else stress.memory_measurement(ran, 1 << 30, "")
+        )
         return made.metrics
 
     return measure
@@ -46,8 +49,8 @@ def stressed(stressor: str, code: int) -> Callable[[str], Metrics]:
 
 def ran_alone(text: str) -> Metrics:
     try:
-        run = nccom.parse(text)
-    except nccom.RunError as error:
+        run = collectives.parse(text)
+    except collectives.RunError as error:
         raise CheckError(str(error)) from error
     return {"cores_used": 32, **collectives.metrics_of(("allr",), [run])}
 
@@ -70,8 +73,8 @@ def read_at_random(text: str) -> Metrics:
 
 def of_health(watches: str, discovery: str) -> Metrics:
     try:
-        on = health_report.watches(watches)
-        report = health_report.parse(recorded("dcgm/health_ok.json"))
+        on = health.watches(watches)
+        report = health.parse(recorded("dcgm/health_ok.json"))
     except DiagnosisError as error:
         raise CheckError(str(error)) from error
     return {
@@ -217,4 +220,8 @@ def test_every_recording_is_mutated() -> None:
     }
     broken = explained | {one.path for one in REPLAYED} | ALONE
 
-    assert not sorted(path for path in there - broken if not path.endswith(".SOURCE.txt"))
+    # What version 0.1.0 wrote is no tool's output: tests/tasks/test_version_0_1_0.py reads it.
+    ours = ("version_0_1_0/",)
+    assert not sorted(
+        path for path in there - broken if not path.endswith(".SOURCE.txt") and not path.startswith(ours)
+    )

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from checks import error_counters, gpu
 from checks.check import Check, CheckError, Context
-from checks.dcgm import xid_events as dcgm_xids
 from checks.model import Cause, Level, Observation
-from checks.neuron import devices, runtime
+from checks.probes.dcgm import xid_events as dcgm_xids
+from checks.probes.gpu import start_and_end, xid_events
+from checks.probes.host import error_counters
+from checks.probes.neuron import devices, runtime
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort, context, observed
 from tests.corpus.gpu_machines import DENIED, LOST, MISSING, NOTHING, Observe, Told, dials, error
 from tests.fakes import gpu_node
 from tests.fakes.tools import Reply, install, on_path
 
 WARN, EVIDENCE, APPLICATION = Level.WARN, Cause.EVIDENCE, Cause.APPLICATION
-XIDS, ENDS, DCGM = gpu.xid_events, gpu.start_and_end, dcgm_xids.xid_events
+XIDS, ENDS, DCGM = xid_events.xid_events, start_and_end.start_and_end, dcgm_xids.xid_events
 COUNTERS, RUNTIME = error_counters.error_counters, runtime.runtime
 Records = Sequence[Mapping[str, object]]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.sagemaker.calls import Clients
-from tasks.launchers.sagemaker.preflight.trust import lets_in
+from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.preflight.iam import lets_in
+from tests.architecture.tree import ROOT
 from tests.deployments.iam_actions import ACTIONS, OPERATORS
 from tests.deployments.iam_calls import actions_of, operations
-from tests.house.tree import ROOT
 from tests.tasks.store import servers
 
 FOLDER = ROOT / "deployments/iam"

@@ -11,7 +11,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from tests.house.tree import ROOT
+from tests.architecture.tree import ROOT
 
 PAGE = (ROOT / "docs/sagemaker.md").read_text()
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)

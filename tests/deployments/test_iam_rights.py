@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from tasks.jobs import planned_jobs
+from tasks.gate.context import open_gate_context
+from tasks.gate.jobs import planned_jobs
+from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Look
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.places import bucket_of, key_of
-from tasks.launchers.sagemaker.preflight.asked import Asked, asked_of
-from tasks.launchers.sagemaker.preflight.channels import sources
-from tasks.launchers.sagemaker.preflight.rights import context_of, inside, starts_jobs
-from tasks.request import GateRequest
-from tasks.setting import open_setting
+from tasks.launchers.sagemaker.preflight.iam import context_of, inside, starts_jobs
+from tasks.launchers.sagemaker.preflight.requirements import Asked, asked_of
+from tasks.launchers.sagemaker.preflight.storage import sources
+from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
+from tests.architecture.tree import ROOT
 from tests.deployments.iam_actions import ACTIONS
 from tests.deployments.iam_weighing import simulated, weigh
-from tests.house.tree import ROOT
 
 GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
 PAGE = (ROOT / "docs/sagemaker.md").read_text()
@@ -52,7 +52,7 @@ def policies(*names: str) -> Sequence[Any]:
 
 def asked(path: Path) -> Asked:
     """What a shipped gate asks of the account."""
-    setting = open_setting(GateRequest(gate_file=str(path)))
+    setting = open_gate_context(GateRequest(gate_file=str(path)))
     options = getattr(setting.launcher, "options", None)
     assert isinstance(options, SageMakerOptions)
     return asked_of(tuple(setting.launcher.plan(job) for job in planned_jobs(setting)), options)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.gatefolder import names_in
+from tasks.gate_file.folder import names_in
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]

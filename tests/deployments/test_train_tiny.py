@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checks.bundle import Pass, PassedNode, dump
-from checks.system import identity_of_node
+from checks.probes.host.system import identity_of_node
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deployments" / "examples" / "train_tiny.py"

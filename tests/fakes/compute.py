@@ -9,8 +9,8 @@ from typing import Any
 from unittest import mock
 
 from checks.check import Context, Measurement, RankPlace
-from checks.compute import device, gemm, sdc, transfer
 from checks.model import Value
+from checks.probes.compute import device, gemm, sdc, transfer
 
 CPU = RankPlace(0, 0, 1, "cpu")
 GPU = RankPlace(0, 0, 8, "cuda:0")

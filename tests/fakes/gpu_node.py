@@ -61,7 +61,7 @@ class Stand(REAL):
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "checks.gpu.found":
+        if name != "checks.probes.gpu.inventory":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         run = spec.loader.exec_module

@@ -91,8 +91,8 @@ def main(argv: Sequence[str]) -> None:
 
 def _observed(name: str, sabotage: str, rank: int) -> Any:
     from checks.catalog import CATALOG
-    from checks.probe import probe
-    from checks.report import plain
+    from checks.documents.report import plain
+    from checks.process.observe import probe
 
     check = next(check for check in CATALOG if check.name == name)
     nodes = RANKS if name == "nccl.inter_node" else 1
@@ -104,7 +104,7 @@ def _observed(name: str, sabotage: str, rank: int) -> Any:
 
 def _context(check: Any, rank: int, nodes: int, sabotage: str) -> Any:
     from checks.check import Context, RankPlace
-    from checks.facts.shipped import builtin
+    from checks.facts.builtin import builtin
     from checks.model import Declared, Profile
     from checks.roster import Roster
     from tests.exchanges import access
@@ -129,7 +129,7 @@ def _context(check: Any, rank: int, nodes: int, sabotage: str) -> Any:
 @contextmanager
 def _clock(gbps: float) -> Iterator[None]:
     """Each run takes what a link of `gbps` (10^9 bytes/s) takes; the run itself is real."""
-    from checks import sweep
+    from checks.probes.collectives import sweep
 
     real = sweep._time_once
 

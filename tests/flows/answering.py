@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from checks.decode import decode, parse_json
-from tasks.outcome import Outcome
-from tasks.question import Action, Answer, Question, Via, keep_answer
-from tasks.request import GateRequest
+from checks.documents.decode import decode, parse_json
+from tasks.gate.outcome import Outcome
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, Question, keep_answer
+from tasks.gate_file.request import GateRequest
 from tasks.store.folder import FolderStore
 from tests.flows.driving import run
 
@@ -58,10 +58,14 @@ def asked(store: Path) -> list[Question]:
     return [decode(Question, parse_json(path.read_bytes(), 1 << 20)) for path in files]
 
 
-def by_slack(store: Path, question: Question, user: str, action: Action, reason: str = REASON) -> bool:
+def by_slack(
+    store: Path, question: Question, user: str, action: ApprovalAction, reason: str = REASON
+) -> bool:
     """Leave the answer that the Slack process leaves when `user` has pressed a button."""
     at = question.asked_at + 0.001
     return keep_answer(
         FolderStore(store),
-        Answer(1, question.gate_id, question.key, action, user, Via.SLACK, True, reason, at),
+        ApprovalAnswer(
+            1, question.gate_id, question.key, action, user, AnswerChannel.SLACK, True, reason, at
+        ),
     )

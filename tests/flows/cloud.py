@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tasks import patience
-from tasks.outcome import Outcome
+from tasks import provision
+from tasks.gate.outcome import Outcome
 from tests.fakes.sagemaker.bench import IMAGE, REGION, ROLE, Cloud, stand_in
 from tests.fakes.sagemaker.images import OURS
 from tests.flows import answering
@@ -35,7 +35,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
 
     @contextmanager
     def opened(machines: int = 2, part: str = "", **more: Any) -> Iterator[Cloud]:
-        monkeypatch.setattr(patience, "FIRST_S", 0.2)
+        monkeypatch.setattr(provision, "FIRST_S", 0.2)
         images = {OURS: image(tmp_path, part)} if part else {}
         has = [{"gpus": [f"GPU-{uuid.uuid4()}"]} for _ in range(machines)]
         more |= {

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from tasks import watch
-from tasks.console import Live
-from tasks.outcome import Outcome
-from tasks.progress import LISTENER
-from tasks.request import Advanced, GateRequest
+from tasks import collect
+from tasks.gate import session
+from tasks.gate.outcome import Outcome
+from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.session import Session
+from tasks.gate_file.request import Advanced, GateRequest
+from tasks.orchestration.run_state import run_is_final
 from tests.flows.gates import processes_below
 
 Play = Callable[[str], None]
@@ -22,7 +24,7 @@ Play = Callable[[str], None]
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """What the fake nodes play; nobody's deadlines are long."""
-    monkeypatch.setattr(watch, "GRACE_S", 0.5)
+    monkeypatch.setattr(collect, "GRACE_S", 0.5)
     monkeypatch.setenv("FAKE_NODE", "healthy")
     return lambda part: monkeypatch.setenv("FAKE_NODE", part)
 
@@ -33,11 +35,20 @@ def request_of(path: Path, *overrides: str, wait: Any = "finished", ask_minutes:
     return GateRequest(gate_file=str(path), wait=wait, advanced=advanced)
 
 
+def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) -> Session:
+    """The session that the flow would open for this request."""
+    from tasks.expire import close_expired_gate
+
+    return session.open_session(
+        request, flow_run_id, resumed, on_expired=close_expired_gate, run_over=run_is_final
+    )
+
+
 async def run(request: GateRequest) -> tuple[Any, Outcome]:
     """Run the flow: its final state and its outcome."""
     from flows.gate import gate
 
-    shown = Live(None)
+    shown = LiveProgress(None)
     LISTENER.set(shown)
     state = await gate(request, return_state=True)
     if shown.outcome is None:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checks import asked
 from checks import bundle as bundles
-from checks.decode import DecodeError
-from checks.facts.shipped import builtin
+from checks.documents import answer as asked
+from checks.documents.decode import DecodeError
+from checks.documents.report import dump_plain
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Answer
-from checks.report import dump_plain
-from checks.verdict import decide
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,

@@ -48,8 +48,8 @@ def main() -> None:
 
 def gate() -> None:
     """The real gate in front of a command (FAKE_GATE), of which the measurements alone are made up."""
-    import checks.gate
-    from checks.commands import main as command
+    from checks.cli import main as command
+    from checks.runner.in_job import gate as in_job_gate
 
     def made_up(station: Any, attempt: str, out: Path, responder: object) -> SimpleNamespace:
         part = os.environ.get("FAKE_NODE", "healthy")
@@ -58,18 +58,18 @@ def gate() -> None:
         write(part, station.node, station.bundle, out, attempt)
         return SimpleNamespace(data=(out / attempt / "nodes" / f"{station.node}.json").read_bytes())
 
-    setattr(checks.gate, "run_beside", made_up)  # noqa: B010 - a name that it imported
+    setattr(in_job_gate, "run_beside", made_up)  # noqa: B010 - a name that it imported
     sys.exit(command(sys.argv[3:]))
 
 
 def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
     """What a node of a gate does with everybody's reports: decide, hold where it must, become the command or end."""
-    from checks import asked
-    from checks.facts.shipped import builtin
+    from checks.documents import answer
+    from checks.documents.report import dump_plain
+    from checks.facts.builtin import builtin
+    from checks.judge.verdict import decide
     from checks.merge import merge
     from checks.model import Answer
-    from checks.report import dump_plain
-    from checks.verdict import decide
 
     deadline = time.monotonic() + 10
     while len(list(out.glob("nodes/*.json"))) < bundle.declared.nodes and time.monotonic() < deadline:
@@ -81,8 +81,8 @@ def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
     (out / "verdicts" / f".{node}.tmp").rename(out / "verdicts" / f"{node}.json")
     go = verdict.answer is Answer.GO
     if verdict.answer is Answer.ASK and "--ask-s" in sys.argv:
-        found = asked.wait(out.parent, bundle.gate_id, attempt, float(option("--ask-s")), print)
-        go = found is not None and found.word is asked.Word.LAUNCH
+        found = answer.wait(out.parent, bundle.gate_id, attempt, float(option("--ask-s")), print)
+        go = found is not None and found.word is answer.Word.LAUNCH
     kind = "started" if go else "failure"
     (out / kind).mkdir(exist_ok=True)
     (out / kind / node).write_text("" if go else f"{verdict.answer.value}: refused here\n")
@@ -96,9 +96,9 @@ def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
 def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None:
     """A report in which every planned check has measured something."""
     from checks import bundle as bundles
+    from checks.documents.report import NodeReport, dump_plain
     from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
-    from checks.report import NodeReport, dump_plain
-    from checks.system import identity_of_node
+    from checks.probes.host.system import identity_of_node
     from tests.checks.culprit.rows import row
 
     plan = bundles.plan_of(bundle)[1]
@@ -111,6 +111,7 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
         "failures": tuple("ok" for _ in peers),
         "bandwidth_gbps": tuple(5.0 for _ in peers),
         "latency_us": tuple(20.0 for _ in peers),
+        "refused": tuple(0 for _ in peers),
         "connect_ms": tuple(0.1 for _ in peers),
         "other_catalogues": 0,
         "rendezvous": "ok",

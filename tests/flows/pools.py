@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks import patience, placing
+from tasks import launch, provision
 from tasks.launchers import registry
 from tests.flows import fake_engine
 from tests.flows.fake_engine import Engine
@@ -18,8 +18,8 @@ from tests.flows.gates import write_gate
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine that the gate files of a test use; nobody waits long."""
     monkeypatch.setitem(registry.BACK_ENDS, "fake", "tests.flows.fake_engine")
-    monkeypatch.setattr(patience, "FIRST_S", 0.05)
-    monkeypatch.setattr(placing, "PROOF_S", 0.1)
+    monkeypatch.setattr(provision, "FIRST_S", 0.05)
+    monkeypatch.setattr(launch, "PROOF_S", 0.1)
     made = Engine(root=tmp_path / "engine")
     monkeypatch.setattr(fake_engine, "CURRENT", [made])
     return made

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tasks import ask as asking
-from tasks import waiting
+from tasks import approve as asking
+from tasks.gate.approval import wait
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, Question, standing_answer
 from tasks.launchers.base import Placement
-from tasks.outcome import Decision, Outcome
-from tasks.prefect_server import EmbeddedServer
-from tasks.question import Action, Answer, Question, Via, stands
+from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.answering import answered, asked, by_slack, form, paused
 from tests.flows.driving import gate_it, play, request_of, run
 from tests.flows.fake_engine import Engine
@@ -29,7 +29,7 @@ ADA, BOB = "U0ADA", "U0BOB"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "POLL_S", 0.1)
+    monkeypatch.setattr(wait, "POLL_S", 0.1)
 
 
 def gate_file(folder: Path, approval: str = "", on_warn: str = "ask", **more: Any) -> Path:
@@ -50,7 +50,7 @@ def page(folder: Path, outcome: Outcome) -> str:
     return (folder / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
 
 
-async def with_slack(path: Path, user: str, action: Action, given: dict[str, str]) -> Outcome:
+async def with_slack(path: Path, user: str, action: ApprovalAction, given: dict[str, str]) -> Outcome:
     """Run the gate; `user` presses a button, and then the form brings `given`."""
     from prefect.flow_runs import aresume_flow_run
 
@@ -76,7 +76,7 @@ def test_who_when_and_why_are_recorded(tmp_path: Path, engine: Engine) -> None:
     (question,) = asked(tmp_path / "store")
     assert question.asked_at < said["at"] < question.deadline and said["key"] == question.key
     assert Decision.LAUNCHED is outcome.decision
-    assert "on the word of Ada (Prefect's form, unverified): the run is short" in outcome.reason
+    assert "approved by Ada (Prefect's form, unverified): the run is short" in outcome.reason
 
 
 @pytest.mark.long
@@ -110,7 +110,7 @@ def test_the_form_wants_a_reason_to_launch(tmp_path: Path, engine: Engine) -> No
 
     assert "reason" in said
     assert Decision.REFUSED is outcome.decision
-    assert outcome.reason.startswith("Ada (Prefect's form, unverified) said no: ASK test: node-1/rank-3")
+    assert outcome.reason.startswith("Ada (Prefect's form, unverified) refused: ASK test: node-1/rank-3")
 
 
 def test_the_form_shows_the_verdict_first(
@@ -168,7 +168,7 @@ def test_only_an_overrider_overrides_a_fail(
     engine.parts = ["wrong"]
     path = gate_file(tmp_path, 'on_fail = "ask"')
 
-    outcome = asyncio.run(with_slack(path, user, Action.LAUNCH, form("launch-anyway", approver=user)))
+    outcome = asyncio.run(with_slack(path, user, ApprovalAction.LAUNCH, form("launch-anyway", approver=user)))
 
     assert decision is outcome.decision
     assert (decision is Decision.OVERRIDDEN) is (f"{outcome.gate_id}-train-1" in engine.jobs)
@@ -179,11 +179,11 @@ def test_an_override_is_loud(tmp_path: Path, engine: Engine) -> None:
     engine.parts = ["wrong"]
     path = gate_file(tmp_path, 'on_fail = "ask"', policy="reuse_pass_minutes = 60")
 
-    outcome = asyncio.run(with_slack(path, BOB, Action.LAUNCH, form("launch-anyway", approver=BOB)))
+    outcome = asyncio.run(with_slack(path, BOB, ApprovalAction.LAUNCH, form("launch-anyway", approver=BOB)))
 
     assert (Decision.OVERRIDDEN, 0) == (outcome.decision, outcome.code)
     assert f"OVERRIDDEN by {BOB}" in page(tmp_path, outcome)
-    assert f"against the verdict, on the word of {BOB} (Slack): the run is short" in outcome.reason
+    assert f"against the verdict, approved by {BOB} (Slack): the run is short" in outcome.reason
     approval = kept(tmp_path, outcome)["approval"]
     assert (BOB, True, True) == (approval["who"], approval["verified"], approval["override"])
     assert not list((tmp_path / "store" / "passes").glob("*"))
@@ -203,7 +203,9 @@ def test_the_form_overrides_where_the_gate_file_lets_it(
     outcome = answered(request_of(path, ask_minutes=1), "launch-anyway")
 
     assert decision is outcome.decision
-    assert ("it does not count: Prefect's form knows no users" in outcome.reason) is (may == "false")
+    assert ("but the answer is not valid: Prefect's form does not know who answers" in outcome.reason) is (
+        may == "false"
+    )
     assert (f"{outcome.gate_id}-train-1" in engine.jobs) is (may == "true")
 
 
@@ -213,7 +215,7 @@ def test_missing_evidence_may_be_overridden_too(tmp_path: Path, engine: Engine) 
     engine.parts = ["lone"]
     path = gate_file(tmp_path, 'on_fail = "ask"')
 
-    outcome = asyncio.run(with_slack(path, BOB, Action.LAUNCH, form("launch-anyway", approver=BOB)))
+    outcome = asyncio.run(with_slack(path, BOB, ApprovalAction.LAUNCH, form("launch-anyway", approver=BOB)))
 
     assert Decision.OVERRIDDEN is outcome.decision
 
@@ -242,7 +244,7 @@ def test_of_two_answers_the_stricter_stands(tmp_path: Path, engine: Engine) -> N
     """Slack says launch, the form says block."""
     engine.parts = ["warn"]
 
-    outcome = asyncio.run(with_slack(gate_file(tmp_path), ADA, Action.LAUNCH, form("block", "no")))
+    outcome = asyncio.run(with_slack(gate_file(tmp_path), ADA, ApprovalAction.LAUNCH, form("block", "no")))
 
     assert Decision.REFUSED is outcome.decision
     assert outcome.answer is not None and "Ada" == outcome.answer.who
@@ -253,7 +255,7 @@ def test_an_answer_in_the_store_is_found_without_a_resume(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Slack process could not reach Prefect: the gate looks for itself."""
-    monkeypatch.setattr(waiting, "STORE_S", 0.2)
+    monkeypatch.setattr(wait, "STORE_S", 0.2)
     engine.parts = ["warn"]
     path = gate_file(tmp_path)
 
@@ -261,7 +263,7 @@ def test_an_answer_in_the_store_is_found_without_a_resume(
         running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
         await paused(running)
         (question,) = asked(tmp_path / "store")
-        by_slack(tmp_path / "store", question, ADA, Action.LAUNCH)
+        by_slack(tmp_path / "store", question, ADA, ApprovalAction.LAUNCH)
         return (await running)[1]
 
     outcome = asyncio.run(press())
@@ -325,14 +327,14 @@ def test_a_question_that_was_answered_is_not_asked_again(
 ) -> None:
     """Whoever takes a gate over after the answer goes by it."""
     engine.parts = ["warn"]
-    answers: list[Answer | None] = []
-    ask = asking.ask
+    answers: list[ApprovalAnswer | None] = []
+    ask = asking.ask_for_approval
 
-    async def twice(*given: Any) -> Answer | None:
+    async def twice(*given: Any) -> ApprovalAnswer | None:
         answers.extend([await ask(*given), await ask(*given)])
         return answers[-1]
 
-    monkeypatch.setattr("flows.gate.ask", twice)
+    monkeypatch.setattr("flows.gate.ask_for_approval", twice)
 
     answered(request_of(gate_file(tmp_path), ask_minutes=1), "launch-anyway")
 
@@ -375,7 +377,11 @@ def test_time_to_ask_is_wanted_for_a_fail_as_well(tmp_path: Path, engine: Engine
 def test_a_late_answer_counts_as_none(tmp_path: Path) -> None:
     """Whoever gave it."""
     question = Question(1, "g", "g", "c", "r", "k", "said", False, 0.0, 10.0, (ADA,), ())
-    late = Answer(1, "g", "k", Action.LAUNCH, ADA, Via.SLACK, True, "a good reason", 10.5)
+    late = ApprovalAnswer(
+        1, "g", "k", ApprovalAction.LAUNCH, ADA, AnswerChannel.SLACK, True, "a good reason", 10.5
+    )
 
-    assert None is stands(question, [late])
-    assert dataclasses.replace(late, at=9.0) == stands(question, [late, dataclasses.replace(late, at=9.0)])
+    assert None is standing_answer(question, [late])
+    assert dataclasses.replace(late, at=9.0) == standing_answer(
+        question, [late, dataclasses.replace(late, at=9.0)]
+    )

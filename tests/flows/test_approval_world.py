@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from tasks.lease import LeaseHeld
-from tasks.outcome import Decision, Outcome
-from tasks.overdue import wake
-from tasks.request import GateRequest
-from tasks.session import open_session
-from tasks.setting import open_setting
+from tasks.expire import expire_question
+from tasks.gate.context import open_gate_context
+from tasks.gate.lease.lease import LeaseHeld
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate_file.request import GateRequest
 from tests.flows.answering import asked, form, paused
-from tests.flows.driving import request_of, run
+from tests.flows.driving import open_session, request_of, run
 from tests.flows.gates import runs, write_gate
 from tests.world import World
 
@@ -128,7 +127,7 @@ def test_a_waiting_run_that_is_cancelled_frees_the_cluster(tmp_path: Path, at_wo
     at_world.set_state(waits, "CANCELLING")
     at_world.wait(waits, "Cancelled")
 
-    said = wake(open_setting(GateRequest.model_validate(request(path))), waits)
+    said = expire_question(open_gate_context(GateRequest.model_validate(request(path))), waits)
 
     assert "the cluster is free" in said
     assert "ended in Prefect" in kept(path, "outcome.json")["reason"]

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from checks.bands import load
-from tasks import lease as leases
-from tasks.acceptance import CommissionRequest
-from tasks.request import GateRequest
-from tasks.session import take
-from tasks.setting import open_setting
+from checks.judge.baseline.model import load
+from tasks.expire import close_expired_gate
+from tasks.gate.commission import CommissionRequest
+from tasks.gate.context import open_gate_context
+from tasks.gate.lease import lease as leases
+from tasks.gate.session import take_lease
+from tasks.gate_file.request import GateRequest
+from tasks.orchestration.run_state import run_is_final
 from tests.flows.commissioning import write_cluster
 from tests.flows.driving import play
 from tests.flows.gates import processes_below, runs
@@ -35,7 +37,7 @@ def commission(*gate_files: Path, **more: Any) -> tuple[Any, list[Any], list[dic
         from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 
         from flows.commission import commission as flow
-        from tasks.commissioning import _children_of
+        from tasks.commission import _children_of
 
         with tags("prelaunch"):
             state = await flow(request, return_state=True)
@@ -86,8 +88,8 @@ def test_nothing_is_launched_and_no_lease_is_left(tmp_path: Path) -> None:
 def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path) -> None:
     """Neither its hardware's failure nor a pass: it cannot be told, and who holds it is said."""
     file = write_cluster(tmp_path, "held")
-    setting = open_setting(GateRequest(gate_file=str(file)))
-    held = take(setting)
+    setting = open_gate_context(GateRequest(gate_file=str(file)))
+    held = take_lease(setting, on_expired=close_expired_gate, run_over=run_is_final)
     try:
         # Another gate of this very process: only the flow run's file tells that it is not ours.
         state, _, rows = commission(file, learn=False)
@@ -120,7 +122,7 @@ def test_one_report_may_be_too_few_to_learn_from(tmp_path: Path) -> None:
     """It is said, nothing is kept, and the cluster passed all the same."""
     state, _, rows = commission(write_cluster(tmp_path, "new"), reports=1)
 
-    said = "not learned: 1 go report, and a band needs 8 values of machines that are fit"
+    said = "no baseline was learned: 1 go report, and each range needs 8 values from healthy machines"
     assert ("Passed", said) == (state.name, rows[0]["baseline"])
     assert not (tmp_path / "new" / "store" / "baselines").exists()
 
@@ -134,7 +136,7 @@ def test_a_fresh_pass_does_not_stand_for_the_checks(tmp_path: Path) -> None:
     assert 4 == runs(tmp_path / "fresh" / "store")
 
 
-@pytest.mark.parametrize(("twice", "said"), [(True, "are both of cluster one"), (False, "cannot be read")])
+@pytest.mark.parametrize(("twice", "said"), [(True, "both belong to cluster one"), (False, "cannot be read")])
 def test_what_is_wrong_in_one_gate_file_is_rejected(tmp_path: Path, twice: bool, said: str) -> None:
     """Before anything starts, by the field's name or the file's."""
     first = write_cluster(tmp_path, "one")

@@ -13,14 +13,14 @@ from uuid import UUID, uuid4
 import pytest
 from prefect.client.orchestration import PrefectClient
 
-from checks.report import dump
-from tasks import following
-from tasks.announce import announcement_of
-from tasks.announced import Announced, Unreadable, read
-from tasks.following import Followed, NoSuchRun
-from tasks.outcome import Outcome
-from tasks.progress import Progress
-from tasks.storereading import kept_report, kept_text
+from checks.documents.report import dump
+from tasks.gate.outcome import Outcome
+from tasks.gate.progress import Progress
+from tasks.orchestration import follow
+from tasks.orchestration.follow import FollowedRun, NoSuchRun, kept_report, kept_text
+from tasks.orchestration.status import status_artifact
+from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.store.layout import summary_key
 from tests.flows.driving import Play, play, request_of, run
 from tests.flows.gates import write_gate
 from tests.prefect_backend import prefect_backend, template_dir
@@ -29,11 +29,11 @@ __all__ = ["play", "prefect_backend", "template_dir"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 
-async def _followed(path: Path, **more: Any) -> tuple[Outcome, Followed, UUID]:
+async def _followed(path: Path, **more: Any) -> tuple[Outcome, FollowedRun, UUID]:
     state, outcome = await run(request_of(path, **more))
     run_id = state.state_details.flow_run_id
     said: list[Progress] = []
-    return outcome, await following.follow(run_id, said.append, 60.0), run_id
+    return outcome, await follow.follow(run_id, said.append, 60.0), run_id
 
 
 @pytest.mark.parametrize(("part", "code"), [("healthy", 0), ("wrong", 1), ("silent", 3)])
@@ -49,19 +49,19 @@ def test_the_exit_code_is_the_gates_own(tmp_path: Path, play: Play, part: str, c
     assert said.verdict == outcome.judged.verdict
     report, missing = kept_report(said)
     assert report is not None and (dump(report), missing) == (dump(outcome.judged.report), "")
-    assert "test" in (kept_text(said, "summary.md") or "")
+    assert "test" in (kept_text(said, summary_key(said.gate_id)) or "")
 
 
 def test_a_rejected_request_says_so(tmp_path: Path) -> None:
     """There is no gate and no verdict; the code is that of a rejection."""
 
-    async def rejected() -> Followed:
+    async def rejected() -> FollowedRun:
         from flows.gate import gate
 
         state = await gate(request_of(tmp_path / "none.toml"), return_state=True)
         run_id = state.state_details.flow_run_id
         assert run_id is not None
-        return await following.follow(run_id, lambda progress: None, 60.0)
+        return await follow.follow(run_id, lambda progress: None, 60.0)
 
     followed = asyncio.run(rejected())
 
@@ -75,7 +75,7 @@ def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
     nobody = UUID(int=7)
 
     with pytest.raises(NoSuchRun, match="knows no flow run"):
-        asyncio.run(following.follow(nobody, lambda progress: None, 5.0))
+        asyncio.run(follow.follow(nobody, lambda progress: None, 5.0))
 
 
 def test_a_report_that_was_changed_is_not_shown(tmp_path: Path) -> None:
@@ -92,15 +92,15 @@ def test_a_report_that_was_changed_is_not_shown(tmp_path: Path) -> None:
     assert "another one than was judged" in why
 
 
-def _written(folder: Path) -> tuple[Announced, dict[str, Any]]:
+def _written(folder: Path) -> tuple[RunStatus, dict[str, Any]]:
     """A good announcement as it lies in the database."""
 
-    async def data() -> tuple[Announced, dict[str, Any]]:
+    async def data() -> tuple[RunStatus, dict[str, Any]]:
         _, followed, run_id = await _followed(write_gate(folder))
         from prefect.client.orchestration import get_client
 
         async with get_client() as client:
-            found = await announcement_of(client, run_id)
+            found = await status_artifact(client, run_id)
         assert found is not None and isinstance(found.data, str) and followed.announced is not None
         return followed.announced, json.loads(found.data.splitlines()[-2])
 
@@ -134,15 +134,15 @@ def test_an_announcement_that_contradicts_itself_is_no_go(tmp_path: Path) -> Non
         {key: value for key, value in data.items() if key != "store"},
     )
 
-    assert read(_text(data)) == good
-    assert read(_text({**data, "outcome": {**asked, "approval": yes}})).code == 0
+    assert read_status(_text(data)) == good
+    assert read_status(_text({**data, "outcome": {**asked, "approval": yes}})).code == 0
     for table in bad:
-        with pytest.raises(Unreadable):
-            read(_text(table))
-    with pytest.raises(Unreadable):
-        read("```json\n{\n```")
-    with pytest.raises(Unreadable):
-        read(json.dumps(data))
+        with pytest.raises(StatusError):
+            read_status(_text(table))
+    with pytest.raises(StatusError):
+        read_status("```json\n{\n```")
+    with pytest.raises(StatusError):
+        read_status(json.dumps(data))
 
 
 def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> No
     from prefect.client.orchestration import get_client
     from prefect.states import Failed
 
-    async def followed() -> tuple[Followed, Followed]:
+    async def followed() -> tuple[FollowedRun, FollowedRun]:
         _, before, run_id = await _followed(write_gate(tmp_path))
         async with get_client() as client:
             await client.set_flow_run_state(run_id, Failed(name="Rejected"), force=True)
-        return before, await following.follow(run_id, lambda progress: None, 60.0)
+        return before, await follow.follow(run_id, lambda progress: None, 60.0)
 
     before, after = asyncio.run(followed())
 
@@ -171,13 +171,11 @@ def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(monkeypatch:
         async def read_flow_run(self, run: UUID) -> None:
             raise httpx.ConnectError("refused")
 
-    monkeypatch.setattr(following, "POLL_S", 0.01)
+    monkeypatch.setattr(follow, "POLL_S", 0.01)
     client: Any = Silent()
 
-    with pytest.raises(following.Unreachable, match="may go on"):
-        asyncio.run(
-            asyncio.wait_for(following.follow_run(client, UUID(int=7), lambda progress: None, 0.1), 20)
-        )
+    with pytest.raises(follow.Unreachable, match="may go on"):
+        asyncio.run(asyncio.wait_for(follow.follow_run(client, UUID(int=7), lambda progress: None, 0.1), 20))
 
 
 def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
@@ -192,7 +190,7 @@ def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
             flow = await client.create_flow(gate)
             deployment = await client.create_deployment(flow, "by-key")
             made = await client.create_flow_run_from_deployment(deployment, idempotency_key="pipeline-7")
-        return made.id, await following.find_started("pipeline-7"), await following.find_started("pipeline-8")
+        return made.id, await follow.find_started("pipeline-7"), await follow.find_started("pipeline-8")
 
     made, known, unknown = asyncio.run(found())
 
@@ -219,7 +217,7 @@ def test_a_password_in_the_server_s_address_is_not_repeated() -> None:
 
     async def cancelled(port: int) -> str:
         async with PrefectClient(f"http://me:hunter2hunter2@127.0.0.1:{port}/api") as client:
-            return await following.cancel_run(client, uuid4())
+            return await follow.cancel_run(client, uuid4())
 
     with ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as server:
         thread = Thread(target=server.serve_forever)
@@ -243,10 +241,10 @@ def test_a_wrong_password_is_said_at_once() -> None:
 
     async def said(port: int) -> list[str]:
         async with PrefectClient(f"http://127.0.0.1:{port}/api") as client:
-            with pytest.raises(following.Unreachable) as watched:
-                await following.follow_run(client, uuid4(), lambda progress: None, 60.0)
-            with pytest.raises(following.FollowError) as started:
-                await following.start_run(client, "gate/local", {}, "")
+            with pytest.raises(follow.Unreachable) as watched:
+                await follow.follow_run(client, uuid4(), lambda progress: None, 60.0)
+            with pytest.raises(follow.FollowError) as started:
+                await follow.start_run(client, "gate/local", {}, "")
         return [str(watched.value), str(started.value)]
 
     with ThreadingHTTPServer(("127.0.0.1", 0), _Locked) as server:
@@ -273,9 +271,9 @@ def test_an_address_without_its_api_is_not_a_deployment_that_is_missing() -> Non
     async def said(port: int) -> list[str]:
         async with PrefectClient(f"http://127.0.0.1:{port}") as client:
             with pytest.raises(NoSuchRun) as watched:
-                await following.follow_run(client, uuid4(), lambda progress: None, 60.0)
+                await follow.follow_run(client, uuid4(), lambda progress: None, 60.0)
             with pytest.raises(NoSuchRun) as started:
-                await following.start_run(client, "gate/local", {}, "")
+                await follow.start_run(client, "gate/local", {}, "")
         return [str(watched.value), str(started.value)]
 
     with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:

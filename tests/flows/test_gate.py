@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tasks.outcome import Decision
-from tasks.prefect_server import EmbeddedServer
+from tasks.gate.outcome import Decision
+from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.answering import answered
 from tests.flows.driving import Play, gate_it, logs, play, request_of, run
 from tests.flows.gates import write_gate
@@ -113,9 +113,9 @@ def _require_the_same_again(folder: Path, gate_id: str) -> None:
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("silent", "its command ended with 7; its log ends: fake node node-0: silent"),
-        ("lone", "node-1: its command ended with 7"),
-        ("half", "its report ends before the checks did"),
+        ("silent", "its command ended with exit code 7; its log ends: fake node node-0: silent"),
+        ("lone", "node-1: its command ended with exit code 7"),
+        ("half", "its report is incomplete: it ends before the last check"),
         ("truncated", "its report cannot be read"),
     ],
 )

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.collect import collected
-from tasks.jobs import check_job, gated_job, train_job
-from tasks.judge import judged
+from tasks.collect import merge_reports
+from tasks.gate.jobs import JobEnd, check_job, gated_job, train_job
+from tasks.gate.lease.lease import CHECK, TRAIN
+from tasks.gate.outcome import Decision
+from tasks.gate.session import Session
+from tasks.gate.submission import submit_job
+from tasks.judge import proven_pass, report_verdict
 from tasks.launchers.base import (
     EngineUnavailable,
     Hold,
@@ -22,13 +26,7 @@ from tasks.launchers.base import (
     Look,
     Placement,
 )
-from tasks.lease import CHECK, TRAIN
-from tasks.outcome import Decision
-from tasks.provision import submit
-from tasks.reuse import proven
-from tasks.session import Session, open_session
-from tasks.watch import Watched
-from tests.flows.driving import gate_it, play, request_of
+from tests.flows.driving import gate_it, open_session, play, request_of
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 from tests.prefect_backend import prefect_backend, template_dir
@@ -42,13 +40,13 @@ def died(folder: Path, engine: Engine, training: bool = False) -> Session:
     """A gate whose check job ended well, and whose training runs; its process is gone."""
     session = open_session(request_of(fake_gate(folder)), "run-1")
     check = session.keeper.lease.job(CHECK)
-    submit(session, check_job(session.setting, session.gate_id, check))
+    submit_job(session, check_job(session.setting, session.gate_id, check))
     while not engine.state(check).state.final:
         pass
     if training:
-        made = judged(session, collected(session, Watched(check, engine.state(check))))
+        made = report_verdict(session, merge_reports(session, JobEnd(check, engine.state(check))))
         train = session.keeper.lease.job(TRAIN)
-        submit(session, train_job(session.setting, session.gate_id, train, proven(made), check))
+        submit_job(session, train_job(session.setting, session.gate_id, train, proven_pass(made), check))
         engine.state(train)
     buried(folder)
     return session
@@ -146,7 +144,7 @@ def test_starts_before_a_gate_died_are_counted(tmp_path: Path, engine: Engine) -
     path = fake_gate(tmp_path, more="max_attempts = 2")
     session = open_session(request_of(path), "run-1")
     train = session.keeper.lease.job(TRAIN)
-    submit(session, gated_job(session.setting, session.gate_id, train, 0.0))
+    submit_job(session, gated_job(session.setting, session.gate_id, train, 0.0))
     while engine.state(train).attempt != "s2":
         pass
     buried(tmp_path)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from checks.bands import Baseline, digest_of, dump
-from checks.facts.shipped import builtin
-from checks.learn import Case, learn
-from checks.report import load
-from checks.verdict import decide
-from tasks.gateread import GateFileError
-from tasks.outcome import Outcome
-from tasks.request import Advanced, GateRequest
-from tasks.setting import open_setting
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.judge.baseline.learn import Case, learn
+from checks.judge.baseline.model import Baseline, digest_of, dump
+from checks.judge.verdict import decide
+from tasks.gate.context import open_gate_context
+from tasks.gate.outcome import Outcome
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import Advanced, GateRequest
 from tests.flows.driving import gate_it, play, run
 from tests.flows.gates import runs, write_gate
 from tests.prefect_backend import prefect_backend, template_dir
@@ -27,7 +27,7 @@ __all__ = ["play", "prefect_backend", "template_dir"]
 
 def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
     """What the gate measured, three times over, as if the cluster had been so many times as fast."""
-    setting = open_setting(GateRequest(gate_file=str(gate_file)))
+    setting = open_gate_context(GateRequest(gate_file=str(gate_file)))
     report = load(
         (gate_file.parent / "store" / "gates" / outcome.gate_id / "health_check_metrics.json").read_bytes()
     )
@@ -78,8 +78,10 @@ def test_a_gate_file_may_name_its_baseline(tmp_path: Path) -> None:
     """Relative to its own folder; with it a PASS means something else than without."""
     empty = learn([])
     (tmp_path / "b.json").write_bytes(dump(empty))
-    plain = open_setting(GateRequest(gate_file=str(write_gate(tmp_path))))
-    setting = open_setting(GateRequest(gate_file=str(write_gate(tmp_path, policy='baseline = "b.json"'))))
+    plain = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
+    setting = open_gate_context(
+        GateRequest(gate_file=str(write_gate(tmp_path, policy='baseline = "b.json"')))
+    )
 
     assert (None, empty) == (plain.baseline, setting.baseline)
     assert plain.fingerprint != setting.fingerprint
@@ -93,7 +95,7 @@ def test_the_request_s_baseline_goes_before_the_gate_file_s(tmp_path: Path) -> N
     path = write_gate(tmp_path, policy='baseline = "old.json"')
     request = GateRequest(gate_file=str(path), advanced=Advanced(baseline=str(tmp_path / "new.json")))
 
-    assert newer == open_setting(request).baseline
+    assert newer == open_gate_context(request).baseline
 
 
 @pytest.mark.parametrize("asked", ["", "missing.json"])
@@ -103,7 +105,7 @@ def test_a_baseline_that_cannot_be_read_stops_the_gate(tmp_path: Path, asked: st
     advanced = Advanced(baseline=str(tmp_path / asked) if asked else "")
 
     with pytest.raises(GateFileError) as error:
-        open_setting(GateRequest(gate_file=str(path), advanced=advanced))
+        open_gate_context(GateRequest(gate_file=str(path), advanced=advanced))
 
     assert (asked or "none.json") in str(error.value) and "cannot be read" in str(error.value)
 
@@ -114,4 +116,4 @@ def test_a_baseline_is_not_set_from_a_command_line_s_override(tmp_path: Path) ->
     advanced = Advanced(overrides=["policy.baseline=x.json"])
 
     with pytest.raises(GateFileError, match="--baseline"):
-        open_setting(GateRequest(gate_file=str(path), advanced=advanced))
+        open_gate_context(GateRequest(gate_file=str(path), advanced=advanced))

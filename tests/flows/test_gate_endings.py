@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tasks import lease as leases
+from tasks.gate.lease import lease as leases
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.session import end_run
 from tasks.launchers.base import JobHandle, NoCapacity, Plan
-from tasks.launchers.local import LocalLauncher
-from tasks.outcome import Decision, Outcome
-from tasks.session import end_run, open_session
+from tasks.launchers.local.launcher import LocalLauncher
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
-from tests.flows.driving import Play, gate_it, logs, play, request_of, run
+from tests.flows.driving import Play, gate_it, logs, open_session, play, request_of, run
 from tests.flows.gates import processes_below, write_gate
 from tests.prefect_backend import prefect_backend, template_dir
 
@@ -45,10 +45,10 @@ def test_a_cancelled_flow_leaves_nothing(tmp_path: Path, play: Play) -> None:
 
 def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker watches a run in one's own process: it looks for itself."""
-    from tasks import stop
+    from tasks.gate import cancellation
 
     play("hang")
-    monkeypatch.setattr(stop, "EVERY_S", 0.2)
+    monkeypatch.setattr(cancellation, "EVERY_S", 0.2)
     path = write_gate(tmp_path)
 
     async def cancel() -> Any:
@@ -76,10 +76,10 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Play) -> 
     play("hang")
     request = request_of(write_gate(tmp_path))
     session = open_session(request, "run-1")
-    from tasks.jobs import check_job
-    from tasks.provision import submit
+    from tasks.gate.jobs import check_job
+    from tasks.gate.submission import submit_job
 
-    submit(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
+    submit_job(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
 
     end_run(request, "run-1")
     end_run(request, "run-1")
@@ -184,4 +184,4 @@ def test_a_gate_that_breaks_tells_its_owner_and_keeps_how_it_ended(
     kept = json.loads((tmp_path / "store" / "gates" / outcome.gate_id / "outcome.json").read_bytes())
     assert (kept["exit_code"], "KeyError" in kept["reason"]) == (3, True)
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    assert "an error of prelaunch itself" in page and "a defect" in page
+    assert "an error in prelaunch itself" in page and "a defect" in page

@@ -15,10 +15,11 @@ import pytest
 import yaml
 
 from flows.cli import gate as cli
-from tasks import ending, events
-from tasks.events import CULPRITS, TEXT_CHARACTERS, About, Event, emit
-from tasks.question import Question
-from tasks.setting import open_setting
+from tasks import finish
+from tasks.gate.context import open_gate_context
+from tasks.gate.question import Question
+from tasks.orchestration import events
+from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, Event, EventSubject, emit_gate_event
 from tests.flows.answering import REASON, asked, form
 from tests.flows.driving import Play, gate_it, play, request_of, run
 from tests.flows.gates import write_gate
@@ -28,7 +29,7 @@ from tests.world_processes import until
 
 __all__ = ["play"]
 DOCS = ROOT / "docs" / "events.md"
-ABOUT = About("c", "g", "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
+ABOUT = EventSubject("c", "g", "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
 REACTING = """
 from prefect import flow
 
@@ -134,7 +135,7 @@ def test_a_gate_of_a_terminal_is_watched_like_any_other(
         monkeypatch.delenv(name)
     monkeypatch.setenv("PREFECT_API_URL", world.url)
     with ExitStack() as stack:
-        assert cli._server(open_setting(request_of(path)), stack) is None
+        assert cli._server(open_gate_context(request_of(path)), stack) is None
     assert "30" == os.environ["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
 
 
@@ -148,7 +149,7 @@ def test_an_event_that_cannot_be_emitted_is_a_warning(
 
     monkeypatch.setattr(events, "emit_event", broken)
     monkeypatch.setattr(events.LOG, "handlers", [caplog.handler])
-    emit(Event.GO, ABOUT, {})
+    emit_gate_event(Event.GO, ABOUT, {})
 
     assert "event prelaunch.gate.go was not emitted: no server" in caplog.text
 
@@ -163,7 +164,9 @@ def test_a_payload_is_short_and_holds_no_secret(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(events, "emit_event", keep)
     monkeypatch.setenv("SOME_TOKEN", "hunter2hunter2")
-    emit(Event.REFUSED, ABOUT, {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]})
+    emit_gate_event(
+        Event.REFUSED, ABOUT, {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]}
+    )
 
     payload = sent[0]["payload"]
     assert "hunter2" not in str(payload) and len(payload["headline"]) == TEXT_CHARACTERS
@@ -184,8 +187,8 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
     expected = set(reap["triggers"][0]["expect"])
 
     names = {
-        *ending.DONE_NAMES.values(),
-        *ending.FAILED_NAMES.values(),
+        *finish.DONE_NAMES.values(),
+        *finish.FAILED_NAMES.values(),
         "TrainingFailed",
         "NoCapacity",
         "Rejected",

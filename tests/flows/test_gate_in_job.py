@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from checks.asked import Word
+from checks.documents.answer import Word
 from checks.model import Answer
+from tasks.gate.outcome import Decision, Outcome
+from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, Placement
-from tasks.outcome import Decision, Outcome
-from tasks.starts import Starts
 from tests.flows.answering import answered
 from tests.flows.driving import gate_it, play, request_of, run
 from tests.flows.fake_engine import Engine
@@ -38,12 +38,12 @@ def attempts(folder: Path, outcome: Outcome) -> list[str]:
 
 @pytest.mark.parametrize("wait", ["finished", "started", "verdict"])
 def test_a_go_is_followed_as_far_as_asked(tmp_path: Path, engine: Engine, wait: str) -> None:
-    """One job; the outcome says that the hosts checked themselves."""
+    """One job; the outcome says that the nodes checked themselves."""
     _, outcome = gate_it(fake_gate(tmp_path), wait=wait)
 
     assert [f"{outcome.gate_id}-train-1"] == list(engine.jobs) == list(engine.handed)
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
-    assert outcome.placement is not None and "hosts" in outcome.placement.proof[0]
+    assert outcome.placement is not None and "nodes" in outcome.placement.proof[0]
     assert 0 == engine.count("cancel")
     if wait == "finished":
         assert outcome.training is not None and JobState.SUCCEEDED is outcome.training.state
@@ -91,7 +91,7 @@ def test_the_stricter_gate_stops_the_job(tmp_path: Path, engine: Engine) -> None
     _, outcome = gate_it(fake_gate(tmp_path))
 
     assert 1 == outcome.code
-    assert "the gate is the stricter one" in outcome.reason
+    assert "the gate is stricter" in outcome.reason
     assert ("cancel", f"{outcome.gate_id}-train-1") in engine.calls
     kept = tmp_path / "store" / "gates" / outcome.gate_id / "attempts" / "s1" / "disagreement.json"
     said = json.loads(kept.read_bytes())
@@ -142,13 +142,13 @@ def test_nobody_s_answer_is_a_refusal(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The nodes are told so, and the job ends."""
-    from tasks import agreeing
+    from tasks import in_job as agreeing
 
     async def nobody(*_: object) -> None:
         return None
 
     engine.parts = ["warn"]
-    monkeypatch.setattr(agreeing, "ask", nobody)
+    monkeypatch.setattr(agreeing, "ask_for_approval", nobody)
 
     _, outcome = gate_it(fake_gate(tmp_path, on_warn="ask"), ask_minutes=1)
 
@@ -180,13 +180,14 @@ def test_a_cancelled_gate_ends_the_job(tmp_path: Path, engine: Engine) -> None:
 
 def test_an_answer_about_one_start_is_none_about_the_next(tmp_path: Path, engine: Engine) -> None:
     """Ada let the first start train; when its engine begins again and that one fails, nobody's word is in the record."""
-    from tasks import agreeing
-    from tasks.question import Action, Via
-    from tasks.question import Answer as Given
+    from tasks import in_job as agreeing
+    from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 
-    word = Given(1, "g", "k", Action.LAUNCH, "Ada", Via.PREFECT, False, "a reason", 0.0)
+    word = ApprovalAnswer(
+        1, "g", "k", ApprovalAction.LAUNCH, "Ada", AnswerChannel.PREFECT, False, "a reason", 0.0
+    )
     session: Any = SimpleNamespace(checking="job", answer=word)
     refused: Any = SimpleNamespace(verdict=SimpleNamespace(answer=Answer.NO_GO))
 
-    assert asyncio.run(agreeing.answered(session, refused, Starts(), 1)) is None
+    assert asyncio.run(agreeing.hand_answer_to_nodes(session, refused, JobStarts(), 1)) is None
     assert session.answer is None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks import agreeing
-from tasks.outcome import Decision
-from tasks.question import Action, Answer, Via
+from tasks import in_job
+from tasks.gate.outcome import Decision
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import write_gate
 from tests.prefect_backend import prefect_backend, template_dir
@@ -24,7 +24,7 @@ def test_one_job_checks_and_trains(tmp_path: Path, wait: str) -> None:
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
     assert outcome.placement is not None
-    assert ("all 2 hosts checked themselves and trained, in one start of one job",) == outcome.placement.proof
+    assert ("all 2 nodes checked themselves and trained, in one start of one job",) == outcome.placement.proof
     assert 1 == len(list(tmp_path.glob("store/clusters/*/jobs/*")))
     assert wait != "finished" or 2 == logs(tmp_path, "train").count("trained")
 
@@ -43,11 +43,13 @@ def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play, part
 def test_nodes_hold_for_the_answer(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's word is a file that they wait for."""
 
-    async def ada(*_: object) -> Answer:
-        return Answer(1, "g", "k", Action.LAUNCH, "Ada", Via.PREFECT, False, "a short run", 0.0)
+    async def ada(*_: object) -> ApprovalAnswer:
+        return ApprovalAnswer(
+            1, "g", "k", ApprovalAction.LAUNCH, "Ada", AnswerChannel.PREFECT, False, "a short run", 0.0
+        )
 
     play("warn")
-    monkeypatch.setattr(agreeing, "ask", ada)
+    monkeypatch.setattr(in_job, "ask_for_approval", ada)
 
     _, outcome = gate_it(write_gate(tmp_path, options="in_job = true", on_warn="ask"), ask_minutes=1)
 

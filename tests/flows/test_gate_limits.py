@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks import watch
+from tasks import collect
 from tasks.launchers.base import JobSpec, JobStatus, LaunchError, NoCapacity
 from tests.flows.driving import gate_it, play, request_of, run
 from tests.flows.fake_engine import Engine
@@ -47,7 +47,7 @@ def test_checks_that_cannot_be_ended_are_judged_and_paged(
         raise LaunchError(stopping)
 
     monkeypatch.setattr(engine, "cancel", cancel)
-    monkeypatch.setattr(watch, "GRACE_S", 0.1)
+    monkeypatch.setattr(collect, "GRACE_S", 0.1)
     engine.parts = ["hang"]
 
     _, outcome = gate_it(fake_gate(tmp_path, checks_minutes=0.002))

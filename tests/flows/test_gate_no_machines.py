@@ -13,6 +13,8 @@ import pytest
 
 from checks.model import Answer
 from flows.cli.gateout import show
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.progress import LISTENER, Progress
 from tasks.launchers.base import (
     Hold,
     JobState,
@@ -24,8 +26,6 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
-from tasks.outcome import Decision, Outcome
-from tasks.progress import LISTENER, Progress
 from tests.flows.driving import gate_it, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -235,7 +235,7 @@ def test_what_the_kept_machines_cost_is_said_while_it_waits(tmp_path: Path, engi
     asyncio.run(listen())
 
     said = next(line for line in heard if "unable to provision" in line)
-    assert "2 nodes are kept meanwhile: 7,200 USD an hour, for 60 more minutes at most" in said
+    assert "2 nodes are kept meanwhile, and cost 7,200 USD an hour, for 60 more minutes at most" in said
 
 
 @pytest.mark.parametrize(

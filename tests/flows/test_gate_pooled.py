@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tasks.gateread import GateFileError
+from tasks.gate.context import open_gate_context
+from tasks.gate.lease.lease import CHECK
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.session import end_run
+from tasks.gate.submission import submit_job
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import Keeping, Line, Look, NoCapacity
-from tasks.lease import CHECK
-from tasks.outcome import Decision, Outcome
-from tasks.provision import submit
-from tasks.request import Advanced, GateRequest
-from tasks.session import end_run, open_session
-from tasks.setting import open_setting
-from tests.flows.driving import gate_it, play, request_of, run
+from tests.flows.driving import gate_it, open_session, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 from tests.prefect_backend import prefect_backend, template_dir
@@ -161,10 +161,11 @@ def test_a_run_cancelled_while_it_asks_releases_the_pool(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A paused run does not see it by itself."""
-    from tasks import stop, waiting
+    from tasks.gate import cancellation
+    from tasks.gate.approval import wait as waiting
 
     engine.parts = ["warn"]
-    monkeypatch.setattr(stop, "EVERY_S", 0.2)
+    monkeypatch.setattr(cancellation, "EVERY_S", 0.2)
     monkeypatch.setattr(waiting, "POLL_S", 0.2)
 
     async def cancel() -> Any:
@@ -193,10 +194,10 @@ def test_a_hook_in_another_process_releases_the_pool(tmp_path: Path, engine: Eng
     """It knows the run's id and parameters only; a release that fails is paged, and the lease stays for the next gate."""
     request = request_of(fake_gate(tmp_path))
     session = open_session(request, "run-1")
-    from tasks.jobs import check_job
+    from tasks.gate.jobs import check_job
 
     name = session.keeper.lease.job(CHECK)
-    submit(session, check_job(session.setting, session.gate_id, name))
+    submit_job(session, check_job(session.setting, session.gate_id, name))
     while not engine.state(name).state.final:
         pass
     engine.holds_release = True
@@ -242,4 +243,4 @@ def test_an_answer_must_come_while_the_pool_is_kept(tmp_path: Path, engine: Engi
     )
 
     with pytest.raises(GateFileError, match=r"21 minutes to answer .* kept for 30 minutes"):
-        open_setting(request)
+        open_gate_context(request)

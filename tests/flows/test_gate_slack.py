@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.notifiers import slack as notifier_module
-from tasks.outcome import Decision
+from tasks.gate.outcome import Decision
+from tasks.notifiers.slack import notifier as notifier_module
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.flows.answering import answer_all, form
 from tests.flows.driving import Play, gate_it, play, request_of, run
@@ -110,7 +110,7 @@ def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: P
     message = slack.only()
     assert seen[0] == ["prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"]
     assert message.text.startswith(
-        "launched on the word of Ada (Prefect's form, unverified): ASK test: node node-1"
+        "launched, approved by Ada (Prefect's form, unverified): ASK test: node node-1"
     )
     assert message.actions == {}
     assert (

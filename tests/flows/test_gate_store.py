@@ -11,14 +11,14 @@ from pathlib import Path
 import boto3
 import pytest
 
+from checks.documents.report import load
 from checks.model import Level
-from checks.report import load
-from tasks.history import listed
-from tasks.outcome import Decision
+from tasks.gate.outcome import Decision
 from tasks.store import s3
+from tasks.store.history import listed
 from tasks.store.index import Index
-from tasks.store.opening import open_store
-from tasks.store.s3calls import Limits
+from tasks.store.open import open_store
+from tasks.store.s3_client import Limits
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import write_gate
 from tests.prefect_backend import prefect_backend, template_dir
@@ -118,7 +118,7 @@ def test_an_index_that_fails_changes_nothing_and_is_said(
         _, outcome = gate_it(path)
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
-    assert "the verdict is kept, but not in the index" in caplog.text
+    assert "the verdict is stored, but not in the index" in caplog.text
     found = listed(open_store(str(tmp_path / "store")), Index("", tmp_path / "other.sqlite"))
     assert [outcome.gate_id] == [record.gate_id for record in found.records]
 

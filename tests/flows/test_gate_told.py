@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tasks import deliver as delivering
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.session import Session
+from tasks.notifiers import deliver as delivering
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.pagerduty import PagerDutyNotifier
-from tasks.outcome import Decision, Outcome
-from tasks.redact import redact
-from tasks.references import secret
-from tasks.session import Session
+from tasks.notifiers.secret_refs import secret
+from tasks.text.redact import redact
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
 from tests.flows.driving import Play, gate_it
 from tests.flows.driving import play as play
@@ -129,7 +129,7 @@ def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
         outcome.code,
         incident.dedup_key,
     )
-    assert incident.payload["summary"].startswith("MACHINES MAY STILL BE PAID FOR: the machines of g-1")
+    assert incident.payload["summary"].startswith("MACHINES MAY STILL BE BILLED: the machines of g-1")
 
 
 def test_what_is_missing_is_known_at_the_start(
@@ -146,9 +146,7 @@ def test_what_is_missing_is_known_at_the_start(
 
     assert ["block:secret/nobody-made-it", "env:PD"] == sorted(missing)
     assert 0 == outcome.code
-    assert (
-        "may not be able to tell somebody: the environment variable PD is not set" in capfd.readouterr().err
-    )
+    assert "may not be able to notify: the environment variable PD is not set" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("part", ["hangs", "no page"])

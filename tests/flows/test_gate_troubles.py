@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from checks.model import Cause
-from tasks.costing import NOTHING_SAID, Terms
+from tasks.collect import JobTimes, poll_pause_s
+from tasks.gate.jobs import JobEnd
+from tasks.gate.troubles import never_ran, require_machines, require_reports
+from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms
+from tasks.launch import pool_cost_now, pool_cost_so_far, pool_waits
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, NoCapacity, QuotaExceeded, Trouble
-from tasks.placing import kept_now, kept_so_far, pool_waits
-from tasks.troubles import never_ran, require_machines, require_reports
-from tasks.watch import Times, Watched, pause_s
 from tests.flows.driving import gate_it, play
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -52,7 +53,8 @@ def test_a_job_without_reports_ends_as_the_engine_says(
         said = " ".join(outcome.judged.report.collection)
         assert "node-0: its command did not end; its log ends: the last words of node-0" in said
         assert (
-            f"said of {outcome.gate_id}-check-1: Starting; Failed: why" in outcome.judged.report.collection[1]
+            f"states of {outcome.gate_id}-check-1, reported by the engine: Starting; Failed: why"
+            in outcome.judged.report.collection[1]
         )
         assert {Cause.EVIDENCE} == {finding.cause for finding in outcome.judged.verdict.findings}
 
@@ -72,7 +74,7 @@ def test_a_job_that_never_ran_found_no_machines() -> None:
     waiting = JobStatus(JobState.PENDING, "Insufficient capacity error, retrying!", "", {})
 
     with pytest.raises(NoCapacity, match="retrying"):
-        require_reports(Watched("j", waiting, "it did not run within 60 s and has been ended"))
+        require_reports(JobEnd("j", waiting, "it did not run within 60 s and has been ended"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_job_that_never_ran_found_no_machines() -> None:
 def test_a_training_without_machines_raises_what_it_lacks(trouble: Trouble, error: type[Exception]) -> None:
     """In the engine's words: capacity is waited for, a quota is not."""
     with pytest.raises(error, match="the engine's words"):
-        require_machines(Watched("j", dataclasses.replace(FAILED, trouble=trouble)))
+        require_machines(JobEnd("j", dataclasses.replace(FAILED, trouble=trouble)))
 
 
 @pytest.mark.parametrize(
@@ -100,14 +102,14 @@ def test_what_never_ran(changes: dict[str, Any], expected: bool) -> None:
     """A node that spoke, an exit code, or an end of its own say that it ran; so does having seen it run."""
     status = dataclasses.replace(FAILED, **changes)
 
-    assert (expected, False) == (never_ran(Watched("j", status)), never_ran(Watched("j", status, ran=True)))
+    assert (expected, False) == (never_ran(JobEnd("j", status)), never_ran(JobEnd("j", status, ran=True)))
 
 
 class Kept:
     """A session whose check job's machines have been kept for half an hour of one."""
 
     def __init__(
-        self, terms: Terms, since_s: float | None = 1800.0, keeping: Keeping = Keeping.READY
+        self, terms: CostTerms, since_s: float | None = 1800.0, keeping: Keeping = Keeping.READY
     ) -> None:
         self.released = 0
         launcher = SimpleNamespace(keeps_s=3600.0, hold=lambda name: Hold(keeping))
@@ -123,15 +125,18 @@ class Kept:
 
 def test_what_kept_machines_cost_is_said() -> None:
     """An hour's price while the gate waits, and what it was at the end; without a price that it is not known."""
-    priced: Any = Kept(Terms(usd_per_node_hour=63.296))
+    priced: Any = Kept(CostTerms(usd_per_node_hour=63.296))
     unpriced: Any = Kept(dataclasses.replace(NOTHING_SAID, prices=()))
     unpriced.setting.declared.instance_type = "somebodys.own"
     none: Any = Kept(NOTHING_SAID, since_s=None)
 
-    assert "4 nodes are kept meanwhile: 253 USD an hour, for 30 more minutes at most." == kept_now(priced)
-    assert "4 nodes were kept for it for 30.0 minutes (127 USD)." == kept_so_far(priced)
-    assert "at a price of somebodys.own that is not known" in kept_so_far(unpriced)
-    assert ("", "") == (kept_now(none), kept_so_far(none))
+    assert (
+        "4 nodes are kept meanwhile, and cost 253 USD an hour, for 30 more minutes at most."
+        == pool_cost_now(priced)
+    )
+    assert "4 nodes were kept for it for 30.0 minutes (127 USD)." == pool_cost_so_far(priced)
+    assert "the price of somebodys.own is not known" in pool_cost_so_far(unpriced)
+    assert ("", "") == (pool_cost_now(none), pool_cost_so_far(none))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +161,7 @@ def test_a_pool_waits_as_long_as_the_gate_file_says(
 
 def test_times_are_counted_by_state() -> None:
     """Waiting for machines, running, and silence are limited each by its own limit."""
-    times = Times()
+    times = JobTimes()
     for state, seconds in (
         (JobState.PENDING, 50.0),
         (JobState.RUNNING, 3.0),
@@ -165,10 +170,10 @@ def test_times_are_counted_by_state() -> None:
     ):
         times.add(state, seconds)
 
-    assert Times(0.0, 7.0, 4.0) == times
+    assert JobTimes(0.0, 7.0, 4.0) == times
 
 
 def test_what_takes_long_is_asked_more_seldom() -> None:
     """From the launcher's own pace to three times that, or five seconds."""
-    assert [0.2, 1.0, 5.0] == [pause_s(0.2, seconds) for seconds in (0.0, 100.0, 9000.0)]
-    assert [5.0, 15.0] == [pause_s(5.0, seconds) for seconds in (0.0, 9000.0)]
+    assert [0.2, 1.0, 5.0] == [poll_pause_s(0.2, seconds) for seconds in (0.0, 100.0, 9000.0)]
+    assert [5.0, 15.0] == [poll_pause_s(5.0, seconds) for seconds in (0.0, 9000.0)]

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks import lease as leases
-from tasks.lease import Asking, LeaseLost
-from tasks.overdue import close
-from tasks.question import Question, keep_question
-from tasks.session import open_session
-from tasks.setting import open_setting
-from tests.flows.driving import Play, gate_it, play, request_of
+from tasks.expire import close_expired_gate
+from tasks.gate.context import open_gate_context
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import LeaseLost, OpenQuestion
+from tasks.gate.question import Question, keep_question
+from tests.flows.driving import Play, gate_it, open_session, play, request_of
 from tests.flows.gates import write_gate
 from tests.prefect_backend import prefect_backend, template_dir
-from tests.tasks.test_lease import DEAD
+from tests.tasks.gate.lease.test_lease import DEAD
 
 __all__ = ["play", "prefect_backend", "template_dir"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
@@ -29,7 +28,7 @@ def _parked(folder: Path, deadline: float) -> tuple[Path, str]:
     """A gate that warned and whose process is gone, with a question that is open until `deadline`; the gate file and its id."""
     path = write_gate(folder, on_warn="ask")
     _, outcome = gate_it(path)
-    setting, gate_id = open_setting(request_of(path)), outcome.gate_id
+    setting, gate_id = open_gate_context(request_of(path)), outcome.gate_id
     (folder / "store" / "gates" / gate_id / "outcome.json").unlink()
     keep_question(
         setting.store,
@@ -38,8 +37,8 @@ def _parked(folder: Path, deadline: float) -> tuple[Path, str]:
     with open_session(request_of(path), RUN) as session:
         lease = dataclasses.replace(session.keeper.lease, gate_id=gate_id, owner=DEAD)
     held = leases.acquire(setting.store, lease, lambda _: (), lambda _: None)
-    bound = leases.bind(setting.store, held, RUN)
-    leases.ask(setting.store, bound, Asking("k", "d", deadline, deadline + 600))
+    bound = leases.bind_run(setting.store, held, RUN)
+    leases.set_question(setting.store, bound, OpenQuestion("k", "d", deadline, deadline + 600))
     return path, gate_id
 
 
@@ -53,11 +52,11 @@ def test_it_is_refused_though_the_policy_would_let_it_go_now(tmp_path: Path, pla
     play("warn")
     path, gate_id = _parked(tmp_path, time.time() - 1)
     _let_warnings_go(tmp_path)
-    setting = open_setting(request_of(path))
-    held = leases.of_run(setting.store, RUN)
+    setting = open_gate_context(request_of(path))
+    held = leases.lease_of_run(setting.store, RUN)
     assert held is not None
 
-    close(setting, held.lease)
+    close_expired_gate(setting, held.lease)
 
     kept = json.loads((tmp_path / "store" / "gates" / gate_id / "outcome.json").read_bytes())
     assert (kept["decision"], kept["exit_code"]) == ("refused", 1)
@@ -70,7 +69,10 @@ def test_a_gate_file_that_was_changed_closes_the_question(tmp_path: Path, play: 
     path, gate_id = _parked(tmp_path, time.time() + 600)
     _let_warnings_go(tmp_path)
 
-    with pytest.raises(LeaseLost, match="was changed while its question waited"):
+    with pytest.raises(
+        LeaseLost,
+        match="the gate file, its policy or the version of Prelaunch was changed while its question waited",
+    ):
         open_session(request_of(path), RUN, resumed=True)
 
     kept = json.loads((tmp_path / "store" / "gates" / gate_id / "outcome.json").read_bytes())

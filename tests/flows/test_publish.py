@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from prefect import flow
 
-from tasks import artifacts, publish
-from tasks.outcome import Decision
-from tasks.render.picture import PictureUnavailable
+from tasks import publish
+from tasks.gate.outcome import Decision
+from tasks.orchestration import artifacts
+from tasks.render.picture.canvas import PictureUnavailable
 from tests.flows.driving import Play, gate_it, play, request_of, run
 from tests.flows.gates import write_gate
 from tests.prefect_backend import prefect_backend, template_dir

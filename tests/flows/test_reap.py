@@ -14,18 +14,19 @@ from uuid import UUID
 
 import pytest
 
-from tasks import clearing, reaping
-from tasks import lease as leases
-from tasks.clearing import end_jobs
-from tasks.jobs import check_job
+from tasks import reap as clearing
+from tasks import reap as reaping
+from tasks.gate.jobs import check_job
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.owner import Owner, this_process
+from tasks.gate.lease.renewal import liveness_of
+from tasks.gate.session import Session
+from tasks.gate.submission import submit_job
+from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.local import LocalLauncher
-from tasks.life import life_of
-from tasks.owner import Owner, this_process
-from tasks.provision import submit
-from tasks.request import GateRequest
-from tasks.session import Session, open_session
-from tests.flows.driving import Play, play, request_of
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.reap import end_jobs
+from tests.flows.driving import Play, open_session, play, request_of
 from tests.flows.gates import processes_below, write_gate
 from tests.prefect_backend import prefect_backend, template_dir
 
@@ -57,8 +58,8 @@ def test_a_dead_run_is_crashed_its_jobs_end_and_its_owner_hears_once(tmp_path: P
     assert [] == processes_below(tmp_path)
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
     (page,) = (tmp_path / "store" / "pages").iterdir()
-    assert "gives no sign of life" in page.read_text() and "cluster test is free" in page.read_text()
-    assert "told before" in second.message
+    assert "has sent no heartbeat" in page.read_text() and "cluster test is free" in page.read_text()
+    assert "already notified" in second.message
 
 
 def test_a_run_whose_process_lives_is_left_alone(tmp_path: Path, play: Play) -> None:
@@ -133,7 +134,7 @@ def test_jobs_that_somebody_adopted_are_his(
     play("hang")
     request, run = _begun(tmp_path)
     _abandoned(request, run)
-    real = leases.of_run
+    real = leases.lease_of_run
 
     def outrun(store: Any, flow_run_id: str) -> Any:
         held = real(store, flow_run_id)
@@ -141,12 +142,12 @@ def test_jobs_that_somebody_adopted_are_his(
         leases.renew(store, held, 1.0)  # somebody else's write
         return held
 
-    looked = asyncio.run(life_of(_setting(request).store, run))
-    monkeypatch.setattr(leases, "of_run", outrun)
+    looked = asyncio.run(liveness_of(_setting(request).store, run))
+    monkeypatch.setattr(leases, "lease_of_run", outrun)
     said = clearing._end_jobs(_setting(request), run)
     left = processes_below(tmp_path)
 
-    assert ("gone", "somebody else has taken its jobs over", True) == (looked.value, said, bool(left))
+    assert ("gone", "another gate has taken over its jobs", True) == (looked.value, said, bool(left))
 
 
 def test_a_late_run_is_told_once(tmp_path: Path) -> None:
@@ -156,9 +157,9 @@ def test_a_late_run_is_told_once(tmp_path: Path) -> None:
     first, second = _reaped(run, "late"), _reaped(run, "late")
 
     (page,) = (tmp_path / "store" / "pages").iterdir()
-    assert "nobody began run" in page.read_text() and "worker start" in page.read_text()
+    assert "no worker has started run" in page.read_text() and "worker start" in page.read_text()
     assert ("Reaped", "Late") == (first.name, _state(run).name)
-    assert "told before" in second.message
+    assert "already notified" in second.message
 
 
 def test_a_run_that_never_took_the_cluster_is_crashed_when_it_is_silent(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
     state = _reaped(run, "silent")
 
     assert ("NotReaped", "Running") == (state.name, _state(run).name)
-    assert "Start reap where its gate file lies" in state.message
+    assert "Start reap on a machine that has its gate file" in state.message
 
 
 def test_a_rejected_request_left_nothing(tmp_path: Path) -> None:
@@ -201,9 +202,9 @@ def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, play: Play) -
     play("hang")
     request, run = _begun(tmp_path, "PAUSED", "Suspended")
     _abandoned(request, run)
-    store, held = _setting(request).store, leases.of_run(_setting(request).store, run)
+    store, held = _setting(request).store, leases.lease_of_run(_setting(request).store, run)
     assert held is not None
-    leases.ask(store, held, leases.Asking("k", "d", time.time() + 60, time.time() + 120))
+    leases.set_question(store, held, leases.OpenQuestion("k", "d", time.time() + 60, time.time() + 120))
 
     waiting = _reaped(run, "silent")
     kept = processes_below(tmp_path)
@@ -212,7 +213,7 @@ def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, play: Play) -
 
     assert ("LeftAlone", True) == (waiting.name, bool(kept)), waiting.message
     assert ("Reaped", []) == (ended.name, processes_below(tmp_path)), ended.message
-    assert leases.of_run(store, run) is None
+    assert leases.lease_of_run(store, run) is None
 
 
 def test_a_commissioning_that_died_is_crashed_with_the_gates_below_it(tmp_path: Path, play: Play) -> None:
@@ -248,8 +249,8 @@ def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
     from prefect.client.orchestration import get_client
 
     from flows.reap import reap
-    from tasks.question import Question
-    from tasks.wakeup import schedule
+    from tasks.gate.approval.wait import schedule_expiry
+    from tasks.gate.question import Question
 
     asked = UUID(int=7)
     question = Question(1, "g", "test", "test", str(asked), "k", "", False, 0.0, time.time() + 60, (), ())
@@ -261,7 +262,7 @@ def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
                 await client.create_deployment(flow, name, tags=["prelaunch"]) for name in ("here", "reap")
             }
             for _ in range(2):
-                await schedule(client, asked, question)
+                await schedule_expiry(client, asked, question)
             runs = [run for run in await client.read_flow_runs() if run.flow_id == flow]
             return made, [run.deployment_id for run in runs if run.deployment_id]
 
@@ -354,7 +355,7 @@ def _checking(request: GateRequest, run: str) -> Session:
     """A gate of this process that holds its cluster, and whose nodes hang."""
     session = open_session(request, run)
     job = session.keeper.lease.job("check")
-    submit(session, check_job(session.setting, session.gate_id, job))
+    submit_job(session, check_job(session.setting, session.gate_id, job))
     session.remember(job)
     session.keeper.start()
     return session
@@ -363,19 +364,19 @@ def _checking(request: GateRequest, run: str) -> Session:
 def _abandoned(request: GateRequest, run: str) -> None:
     """The same of a process that died."""
     session = open_session(request, run)
-    submit(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
+    submit_job(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
     with subprocess.Popen(["true"]) as process:
         process.wait()
     dead: Owner = dataclasses.replace(this_process(run), pid=process.pid, start_ticks=1)
-    held = leases.of_run(session.setting.store, run)
+    held = leases.lease_of_run(session.setting.store, run)
     assert held is not None
-    leases.come_back(session.setting.store, held, dead, held.lease.renewed_at)
+    leases.resume(session.setting.store, held, dead, held.lease.renewed_at)
 
 
 def _setting(request: GateRequest) -> Any:
-    from tasks.setting import open_setting
+    from tasks.gate.context import open_gate_context
 
-    return open_setting(request)
+    return open_gate_context(request)
 
 
 def _reaped(run: str, why: Any) -> Any:

@@ -11,69 +11,69 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.objects import StateType
 
-from tasks import lease as leases
-from tasks import life
-from tasks.lease import Held, Lease
-from tasks.life import FRESH_S, Life, life_of, patience_s
-from tasks.owner import Owner, this_process
-from tasks.reaping import Act, Why, judge
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease import renewal as life
+from tasks.gate.lease.lease import HeldLease, Lease
+from tasks.gate.lease.owner import Owner, this_process
+from tasks.gate.lease.renewal import FRESH_S, RunLiveness, liveness_of, patience_s
+from tasks.reap import ReapAction, Why, assess_state
 from tasks.store.folder import FolderStore
 
 ELSEWHERE = Owner("far", "another boot pid:[1]", 7, 7, "run-1")
-ENGINE = leases.Engine("local", "{}", "/nowhere")
+ENGINE = leases.LauncherAddress("local", "{}", "/nowhere")
 
 
 @pytest.mark.parametrize("why", ["silent", "crashed", "cancelled", "asked"])
 @pytest.mark.parametrize("kind", [kind for kind in StateType if kind is not StateType.PAUSED])
 def test_a_run_whose_process_lives_is_left_alone(why: Why, kind: StateType) -> None:
     """Whatever the server takes it for."""
-    assert Act.LEAVE is judge(why, kind, kind.value, Life.LIVES).act
+    assert ReapAction.LEAVE is assess_state(why, kind, kind.value, RunLiveness.LIVES).act
 
 
 @pytest.mark.parametrize(
     ("kind", "life", "act"),
     [
-        (StateType.RUNNING, Life.GONE, Act.CRASH),
-        (StateType.RUNNING, Life.FREE, Act.CRASH),
-        (StateType.PENDING, Life.FREE, Act.CRASH),
-        (StateType.CRASHED, Life.GONE, Act.CRASH),
-        (StateType.CRASHED, Life.FREE, Act.CRASH),
-        (StateType.CANCELLING, Life.GONE, Act.CANCEL),
-        (StateType.CANCELLED, Life.GONE, Act.CLEAR),
-        (StateType.CANCELLED, Life.FREE, Act.LEAVE),
-        (StateType.FAILED, Life.GONE, Act.CLEAR),
-        (StateType.FAILED, Life.FREE, Act.LEAVE),
-        (StateType.COMPLETED, Life.GONE, Act.LEAVE),
-        (StateType.SCHEDULED, Life.FREE, Act.LEAVE),
-        (StateType.PAUSED, Life.GONE, Act.CRASH),
-        (StateType.PAUSED, Life.PARKED, Act.WAKE),
-        (StateType.CANCELLED, Life.PARKED, Act.WAKE),
-        (StateType.CRASHED, Life.PARKED, Act.WAKE),
+        (StateType.RUNNING, RunLiveness.GONE, ReapAction.CRASH),
+        (StateType.RUNNING, RunLiveness.FREE, ReapAction.CRASH),
+        (StateType.PENDING, RunLiveness.FREE, ReapAction.CRASH),
+        (StateType.CRASHED, RunLiveness.GONE, ReapAction.CRASH),
+        (StateType.CRASHED, RunLiveness.FREE, ReapAction.CRASH),
+        (StateType.CANCELLING, RunLiveness.GONE, ReapAction.CANCEL),
+        (StateType.CANCELLED, RunLiveness.GONE, ReapAction.CLEAR),
+        (StateType.CANCELLED, RunLiveness.FREE, ReapAction.LEAVE),
+        (StateType.FAILED, RunLiveness.GONE, ReapAction.CLEAR),
+        (StateType.FAILED, RunLiveness.FREE, ReapAction.LEAVE),
+        (StateType.COMPLETED, RunLiveness.GONE, ReapAction.LEAVE),
+        (StateType.SCHEDULED, RunLiveness.FREE, ReapAction.LEAVE),
+        (StateType.PAUSED, RunLiveness.GONE, ReapAction.CRASH),
+        (StateType.PAUSED, RunLiveness.PARKED, ReapAction.WAKE),
+        (StateType.CANCELLED, RunLiveness.PARKED, ReapAction.WAKE),
+        (StateType.CRASHED, RunLiveness.PARKED, ReapAction.WAKE),
     ],
 )
 def test_a_run_without_a_process_gets_the_end_that_its_state_calls_for(
-    kind: StateType, life: Life, act: Act
+    kind: StateType, life: RunLiveness, act: ReapAction
 ) -> None:
     """COMPLETED may have handed its training over, which runs on; who waits for a person has no process."""
-    assert act is judge("silent", kind, kind.value, life).act
+    assert act is assess_state("silent", kind, kind.value, life).act
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "act"),
     [
-        (StateType.SCHEDULED, "Late", Act.LATE),
-        (StateType.SCHEDULED, "Scheduled", Act.LEAVE),
-        (StateType.RUNNING, "Running", Act.LEAVE),
+        (StateType.SCHEDULED, "Late", ReapAction.LATE),
+        (StateType.SCHEDULED, "Scheduled", ReapAction.LEAVE),
+        (StateType.RUNNING, "Running", ReapAction.LEAVE),
     ],
 )
-def test_a_late_run_is_told_while_it_is_late(kind: StateType, name: str, act: Act) -> None:
+def test_a_late_run_is_told_while_it_is_late(kind: StateType, name: str, act: ReapAction) -> None:
     """Who began meanwhile is not."""
-    assert act is judge("late", kind, name, Life.FREE).act
+    assert act is assess_state("late", kind, name, RunLiveness.FREE).act
 
 
 def test_a_deadline_wakes_whoever_waits() -> None:
     """Whether it still waits is found out by who wakes it."""
-    assert Act.WAKE is judge("deadline", StateType.PAUSED, "Suspended", Life.FREE).act
+    assert ReapAction.WAKE is assess_state("deadline", StateType.PAUSED, "Suspended", RunLiveness.FREE).act
 
 
 def test_a_dead_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_dead_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None
     store = FolderStore(tmp_path)
     _lease(store, dataclasses.replace(this_process("run-1"), pid=process.pid, start_ticks=1), time.time())
 
-    assert Life.GONE is asyncio.run(life_of(store, "run-1"))
+    assert RunLiveness.GONE is asyncio.run(liveness_of(store, "run-1"))
 
 
 def test_a_living_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_living_process_of_this_machine_is_known_at_once(tmp_path: Path) -> No
     store = FolderStore(tmp_path)
     _lease(store, this_process("run-1"), time.time() - 3600)
 
-    assert Life.LIVES is asyncio.run(life_of(store, "run-1"))
+    assert RunLiveness.LIVES is asyncio.run(liveness_of(store, "run-1"))
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 3600.0])
@@ -103,14 +103,14 @@ def test_a_lease_that_is_renewed_elsewhere_lives_whatever_the_clocks_say(
     store = FolderStore(tmp_path)
     held = _lease(store, ELSEWHERE, time.time() + ahead_s)
 
-    async def renewed() -> Life:
-        looking = asyncio.create_task(life_of(store, "run-1"))
+    async def renewed() -> RunLiveness:
+        looking = asyncio.create_task(liveness_of(store, "run-1"))
         await asyncio.sleep(0.05)
         assert not looking.done()
         leases.renew(store, held, time.time() + ahead_s)
         return await looking
 
-    assert Life.LIVES is asyncio.run(renewed())
+    assert RunLiveness.LIVES is asyncio.run(renewed())
 
 
 def test_a_lease_that_nobody_renews_is_a_dead_mans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_lease_that_nobody_renews_is_a_dead_mans(tmp_path: Path, monkeypatch: 
     store = FolderStore(tmp_path)
     _lease(store, ELSEWHERE, time.time() - 70)
 
-    assert Life.GONE is asyncio.run(life_of(store, "run-1"))
+    assert RunLiveness.GONE is asyncio.run(liveness_of(store, "run-1"))
 
 
 def test_a_run_that_gave_its_lease_back_has_none(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_run_that_gave_its_lease_back_has_none(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     leases.release(store, _lease(store, ELSEWHERE, time.time()))
 
-    assert Life.FREE is asyncio.run(life_of(store, "run-1"))
+    assert RunLiveness.FREE is asyncio.run(liveness_of(store, "run-1"))
 
 
 def test_patience_outlasts_a_renewal() -> None:
@@ -139,11 +139,11 @@ def test_patience_outlasts_a_renewal() -> None:
     assert leases.RENEW_S < patience_s(now - 61, now) < FRESH_S
 
 
-def _lease(store: FolderStore, owner: Owner, renewed_at: float) -> Held:
+def _lease(store: FolderStore, owner: Owner, renewed_at: float) -> HeldLease:
     """What flow run run-1 holds, renewed at that time of its owner's clock."""
     expires_at = renewed_at + leases.TTL_S
     wanted = Lease(
         1, "c", "gate-1", 1, "d", "c.toml", False, ENGINE, owner, renewed_at, renewed_at, expires_at
     )
     held = leases.acquire(store, wanted, lambda lease: (), lambda lease: None)
-    return leases.bind(store, held, "run-1")
+    return leases.bind_run(store, held, "run-1")

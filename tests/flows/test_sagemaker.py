@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.outcome import Decision
+from tasks.gate.outcome import Decision
 from tests.flows.cloud import Account, account, answered, cloud_gate, gate_there, kept, names, page, pools
 from tests.flows.driving import play
 from tests.prefect_backend import prefect_backend, template_dir

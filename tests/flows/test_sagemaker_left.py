@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks.gate.outcome import Decision
 from tasks.launchers.sagemaker import launcher
-from tasks.launchers.sagemaker.calls import Clients, Limits
-from tasks.outcome import Decision
+from tasks.launchers.sagemaker.api import Clients, Limits
 from tests.flows.cloud import Account, account, cloud_gate, gate_there, names, page
 from tests.flows.driving import play
 from tests.flows.test_sagemaker_survives import command, nothing_left, reach

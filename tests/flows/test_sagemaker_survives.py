@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tasks import placing
-from tasks.outcome import Decision, Outcome
+from tasks import launch
+from tasks.gate.outcome import Decision, Outcome
 from tests.fakes.sagemaker.bench import Cloud
 from tests.flows.cloud import ROOT, Account, account, cloud_gate, gate_there, kept, names, pools
 from tests.flows.driving import play, request_of, run
@@ -341,9 +341,9 @@ def between(
             check = next(name for name in cloud.jobs() if "-check-" in name)
             cloud.wait(check)
             done.append(act(check))
-        return await placing.held(*given, **more)
+        return await launch.wait_for_pool(*given, **more)
 
-    monkeypatch.setattr("flows.gate.held", slowly)
+    monkeypatch.setattr("flows.gate.wait_for_pool", slowly)
     return gate_there(path)[1]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from checks import withheld
-from checks.facts.shipped import builtin
-from checks.lists import FAMILIES, GPUS
+from checks.facts import withheld_kernel_log
+from checks.facts.builtin import builtin
+from checks.judge.completeness import FAMILIES, GPUS
 from checks.model import Answer, KernelLog, Level
 from tests.properties.shipped import CONFINED, Case, faulty, says_so
 from tests.properties.spoils import (
@@ -138,7 +138,7 @@ def _lose(document: Document, lines: Any, name: str, index: int, part: str) -> N
 @FAST
 @given(
     faulty(CONFINED),
-    st.sets(st.sampled_from(sorted(withheld.STAND_INS)), min_size=1),
+    st.sets(st.sampled_from(sorted(withheld_kernel_log.STAND_INS)), min_size=1),
     st.sampled_from([*ROW_SPOILS, None]),
 )
 def test_what_stands_in_for_a_withheld_log_is_never_missed_in_silence(

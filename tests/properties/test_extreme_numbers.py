@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from checks.culprit.frommetrics import CHECKS
-from checks.facts.shipped import builtin
+from checks.facts.builtin import builtin
+from checks.judge.culprits.from_report import CHECKS
+from checks.judge.verdict import decide
 from checks.model import Answer, Level, Observation, Report, Value
-from checks.verdict import decide
-from tasks.policies import default_policy
+from tasks.gate_file.references import default_policy
 from tests.catalogue_reports import catalogue_report, policy_of
 from tests.checks.culprit.rows import tournament
-from tests.checks.culprit.test_judge import _policy as pairs_policy
+from tests.checks.judge.culprits.test_findings import _policy as pairs_policy
 
 EXTREMES = (5e-324, 1e-320, 2.3e-308, 1e299, -1e299, -0.0)
 

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from checks import decode as decoding
-from checks import rules, screen, wholesale
-from checks.columns import Columns, Rows
-from checks.decode import DecodeError
-from checks.facts.shipped import builtin
-from checks.kernel.answers import NEEDS
-from checks.known import Known
+from checks.documents import bulk_decode
+from checks.documents import decode as decoding
+from checks.documents.columns import Columns, Rows
+from checks.documents.decode import DecodeError
+from checks.documents.report import NodeReport, ReportFile, dump, load
+from checks.facts.builtin import builtin
+from checks.judge.rules import apply, prefilter
+from checks.judge.rules.values import Known
 from checks.model import Declared, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Expect, Over, Overlay, Rule
-from checks.report import NodeReport, ReportFile, dump, load
-from tasks.policies import default_policy
+from checks.probes.kernel.xid_catalogue import NEEDS
+from tasks.gate_file.references import default_policy
 from tests.benchmarks import fleet
 from tests.sample_reports import healthy
 
@@ -52,7 +53,7 @@ def _decoded(kind: Any, value: Any) -> str:
 
 def _one_by_one(kind: Any, value: Any) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wholesale, "taken", lambda kind, items: None)
+        patch.setattr(bulk_decode, "taken", lambda kind, items: None)
         return _decoded(kind, value)
 
 
@@ -91,7 +92,7 @@ def test_a_node_report_is_read_as_its_rows_are() -> None:
 
 def decoding_text(node: NodeReport) -> bytes:
     """As a node writes it."""
-    from checks.report import dump_plain
+    from checks.documents.report import dump_plain
 
     return dump_plain(node)
 
@@ -128,8 +129,8 @@ def test_a_rule_finds_by_columns_what_it_finds_row_by_row(
     )
     known = Known(declared=Declared("cpu", len(rows), 0, 2))
     line = CheckPolicy(rules=(rule,))
-    slow = list(rules.apply("c", line, rows, len(rows), known))
-    fast = list(rules.apply("c", line, Rows.of("c", rows), len(rows), known))
+    slow = list(apply.apply("c", line, rows, len(rows), known))
+    fast = list(apply.apply("c", line, Rows.of("c", rows), len(rows), known))
 
     assert sorted(map(repr, slow)) == sorted(map(repr, fast))
 
@@ -201,8 +202,8 @@ def test_labelled_arrays_are_judged_by_columns_as_row_by_row(
     ]
     known = replace(H100, declared=Declared("p5.48xlarge", len(rows), 8, 8))
     line = CheckPolicy(rules=(rule,))
-    slow = rules.apply("nccl.intra_node", line, rows, len(rows), known)
-    fast = rules.apply("nccl.intra_node", line, Rows.of("nccl.intra_node", rows), len(rows), known)
+    slow = apply.apply("nccl.intra_node", line, rows, len(rows), known)
+    fast = apply.apply("nccl.intra_node", line, Rows.of("nccl.intra_node", rows), len(rows), known)
 
     assert sorted(map(repr, slow)) == sorted(map(repr, fast))
 
@@ -220,8 +221,8 @@ def test_quiet_kernels_are_judged_by_columns_as_row_by_row(
     calm.update({"gpus": ("a", "b"), "incidents": 0, **{need.value: (0, 0) for need in NEEDS}})
     shown = [calm, calm, {**calm, **change}]
     rows = [Observation("kernel.xid", f"node-{i}", Outcome.MEASURED, 1.0, m) for i, m in enumerate(shown)]
-    slow = rules.apply("kernel.xid", line, rows, 3, H100)
-    fast = rules.apply("kernel.xid", line, Rows.of("kernel.xid", rows), 3, H100)
+    slow = apply.apply("kernel.xid", line, rows, 3, H100)
+    fast = apply.apply("kernel.xid", line, Rows.of("kernel.xid", rows), 3, H100)
 
     assert sorted(map(repr, slow)) == sorted(map(repr, fast))
 
@@ -234,7 +235,7 @@ def test_a_long_column_is_searched_stretch_by_stretch() -> None:
     rows = tuple(
         Observation("c", f"node-{i:04}", Outcome.MEASURED, 1.0, {"m": v or 0.0}) for i, v in enumerate(column)
     )
-    found = screen.suspects(Rule("m", "s", fail_below=0.5), Rows.of("c", rows), Known())
+    found = prefilter.suspects(Rule("m", "s", fail_below=0.5), Rows.of("c", rows), Known())
 
     assert ["node-0000", "node-0255", "node-0256", "node-0999"] == [row.subject for row in found]
 

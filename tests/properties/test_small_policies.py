@@ -10,11 +10,13 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from checks.baseline import Baseline
-from checks.decode import DecodeError
-from checks.facts.shipped import builtin
-from checks.learn import Case as Learnt
-from checks.learn import learn
+from checks.documents.decode import DecodeError
+from checks.documents.report import dump, load
+from checks.facts.builtin import builtin
+from checks.judge.baseline.learn import Case as Learnt
+from checks.judge.baseline.learn import learn
+from checks.judge.baseline.model import Baseline
+from checks.judge.verdict import decide, unreadable
 from checks.model import (
     CLUSTER,
     Cause,
@@ -31,8 +33,6 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Expect, OnWarn, Over, Policy, Rule, can_fail, check_sense
-from checks.report import dump, load
-from checks.verdict import decide, unreadable
 from tests.properties.shipped import says_so
 from tests.properties.spoils import (
     ROW_SPOILS,

@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from checks.facts.shipped import builtin
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import Report
 from checks.policy import Over
-from checks.report import load
-from checks.verdict import decide
 from tests.properties.shipped import Case, faulty
 from tests.properties.spoils import Document, bad, mixed
 

@@ -141,11 +141,11 @@ def frozen_in_pairs(context: Context) -> Measurement:
 
 
 def _harm_duel(context: Context, fault: signal.Signals) -> Measurement:
-    from checks.tournament.duel import Duel
+    from checks.probes.pairs.pair_test import PairTest
 
     assert context.place is not None
     if context.place.rank == FAULTY_RANK:
-        Duel._trips = lambda duel, times: os.kill(os.getpid(), fault)  # type: ignore[method-assign, assignment]
+        PairTest._trips = lambda duel, times: os.kill(os.getpid(), fault)  # type: ignore[method-assign, assignment]
     return Measurement({"value": 0.0})
 
 

@@ -100,7 +100,7 @@ def test_the_machine_is_what_identifies_it(cloud: Cloud) -> None:
     """Boot id, GPUs and driver are the simulated machine's, and the same in every job there."""
     words = (
         *PYTHON,
-        "from checks.system import identity_of_node; import json; print(json.dumps(identity_of_node()))",
+        "from checks.probes.host.system import identity_of_node; import json; print(json.dumps(identity_of_node()))",
     )
     name = cloud.create("identified", *words, type="ml.g5.12xlarge", instances=2)
     cloud.wait(name)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tasks.launchers import local_network
+from tasks.launchers.local import network as local_network
 
 needs_root = pytest.mark.skipif(bool(local_network.unavailable()), reason=local_network.unavailable())
 

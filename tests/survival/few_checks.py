@@ -35,10 +35,11 @@ def adds(context: Context) -> Measurement:
 
 def choose() -> None:
     """From here on the catalogue of this process is the small one, and its ranks do without torchrun."""
-    from checks import catalog, rankstage
+    from checks import catalog
+    from checks.runner import rank_stage
 
     catalog.CATALOG = tuple(check for check in catalog.CATALOG if check.name in NAMES)
-    rankstage.torchrun = lambda station, command: (
+    rank_stage.torchrun = lambda station, command: (
         sys.executable, __file__, "rank", str(station.node_rank), str(station.bundle.declared.nodes), *command[2:]
     )  # fmt: skip
 
@@ -46,7 +47,7 @@ def choose() -> None:
 def rank(node_rank: str, ranks: str, arguments: list[str]) -> int:
     """The one rank of a node."""
     choose()
-    from checks import ranks as module
+    from checks.runner import rank_process as module
 
     os.environ.update(RANK=node_rank, LOCAL_RANK="0", WORLD_SIZE=ranks)
     sys.modules["torch"] = sys.modules["torch.distributed"] = ModuleType("nothing")
@@ -57,7 +58,7 @@ def main() -> int:
     """A node's `-m checks run`, the gate's command, or the real interpreter for everything else."""
     if sys.argv[1:4] == ["-m", "checks", "run"]:
         choose()
-        from checks.commands import main as node
+        from checks.cli import main as node
 
         return node(sys.argv[3:])
     if sys.argv[1:2] == ["rank"]:

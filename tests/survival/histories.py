@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checks.deadline import ANSWER_S
+from checks.runner.deadline import ANSWER_S
 from tests.survival import few_checks, hung_mount, proc
 from tests.survival.faults import DEADLINE_S, Fault, History, Kind, history
 from tests.survival.faulty_network import cut, network, shape

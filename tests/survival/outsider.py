@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from checks.authentication import GREETING_BYTES, NONCE_BYTES, Op, Session, nonce_of
-from checks.journal import write_whole
+from checks.exchange.authentication import GREETING_BYTES, NONCE_BYTES, Op, Session, nonce_of
+from checks.runner.journal import write_whole
 
 IDLE = 500
 PAUSE_S = 0.02

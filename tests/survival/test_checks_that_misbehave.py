@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.model import Cause, Outcome
-from checks.processes import start_ticks
+from checks.process.tree import start_ticks
 from tests.survival.world import Ended, World, run
 
 SABOTAGE = ("raises", "hangs", "nan", "gigabyte", "exits", "daemon")

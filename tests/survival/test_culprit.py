@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.decode import decode
-from checks.facts.shipped import builtin
+from checks.documents.decode import decode
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Node, Observation, Outcome, Planned, Report, Scope
-from checks.verdict import decide
-from tasks.launchers import local_network
+from tasks.launchers.local import network as local_network
 from tests.sample_reports import healthy
 from tests.survival import tournament_host
 from tests.survival.faulty_network import cut, heal, lose, needs_root, network, shape, slow_link

@@ -130,7 +130,7 @@ def test_a_run_that_no_worker_takes_is_told_once(own: World, tmp_path: Path) -> 
     print(f"no worker: told after {time.monotonic() - begun:.0f} s")
 
     (page,) = pages.iterdir()
-    assert "nobody began run" in page.read_text()
+    assert "no worker has started run" in page.read_text()
     assert "Late" == own.run(run)["state_name"]
     assert [] == reapers.failed_actions(own, TAG)
 

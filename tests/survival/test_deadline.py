@@ -22,8 +22,8 @@ def test_what_was_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> 
     said, _, _ = reasons["sabotage.hangs"].partition(
         " (node-0 was busy: "
     )  # where other programs used the CPU
-    assert said == "given up at the deadline of 8 s: it was still running"
-    assert reasons["training.step"].startswith("given up at the deadline of 8 s: ")
+    assert said == "the run's deadline of 8 s passed: the check was still running"
+    assert reasons["training.step"].startswith("the run's deadline of 8 s passed: ")
     assert {"kernel.xid", "kernel.hardware"}.isdisjoint(reasons)  # their share of the time was kept
     assert (3, {Cause.EVIDENCE}) == (ended.exit_code, {f.cause for f in ended.fails()})
     assert any(

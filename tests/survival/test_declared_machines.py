@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.facts.shipped import builtin
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import Answer, Cause, Level, Outcome, Skip
-from checks.report import load
-from checks.verdict import decide
-from tasks.policies import default_policy
+from tasks.gate_file.references import default_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from checks import asked
 from checks import bundle as bundles
-from checks.asked import Word
 from checks.bundle import Pass, PassedNode
+from checks.documents import answer as asked
+from checks.documents.answer import Word
 from checks.model import SCHEMA_VERSION
 from checks.policy import OnWarn, Policy, Rule
-from checks.system import POOL_TOKEN, identity_of_node
+from checks.probes.host.system import POOL_TOKEN, identity_of_node
 from tasks.launchers.base import JobState, Launcher
 from tests.survival.world import Ended, World, run
 
@@ -170,7 +170,9 @@ def test_without_an_answer_no_host_starts(tmp_path: Path) -> None:
     ended = run(Unsure(1, 1), tmp_path, command=(*GATE, "--ask-s", "1", "--", *TRAIN))
 
     assert (set(), {"node-0": 1}) == (trained(tmp_path), dict(ended.status.exit_codes))
-    assert all("nobody answered in 1 s: ask: node-0: system.resources" in said for said in failures(ended))
+    assert all(
+        "no approval was given within 1 s: ask: node-0: system.resources" in said for said in failures(ended)
+    )
 
 
 def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:

@@ -82,5 +82,5 @@ def test_a_node_that_never_starts_is_named_within_seconds(tmp_path: Path) -> Non
     assert (3, "node-1", ()) == (ended.exit_code, first.subject, ended.verdict.condemned)
     ranks = [row for row in ended.report.observations if "/" in row.subject]
     assert {Outcome.SKIPPED} == {row.outcome for row in ranks}  # none of them began, and each says for whom
-    assert all("does not reach node-1" in row.reason for row in ranks)
+    assert all("cannot reach node-1" in row.reason for row in ranks)
     assert ended.seconds < 25

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from checks import exchangekey
-from checks.exchangekey import Service
+from checks.exchange import secret_key
+from checks.exchange.secret_key import Service
 from checks.model import Answer
-from tasks.launchers import local_network
 from tasks.launchers.base import Launcher
+from tasks.launchers.local import network as local_network
 from tests.survival.faulty_network import needs_root, network
 from tests.survival.test_in_job import GATE, NAMES, trained
 from tests.survival.test_network import on
@@ -56,9 +56,9 @@ def attacked(world: World, folder: Path, insider: bool = False) -> Attacked:
     def attack(launcher: Launcher, name: str) -> None:
         job = folder / "work" / "jobs" / name
         roster, gate = job / "roster.json", name.removesuffix("-check-1")
-        seen.secret = (job / "nodes" / "node-0" / exchangekey.FILE).read_text().strip()
+        seen.secret = (job / "nodes" / "node-0" / secret_key.FILE).read_text().strip()
         wait_for(roster.exists, 30)
-        secret = exchangekey.parse(seen.secret.encode(), "a test")
+        secret = secret_key.parse(seen.secret.encode(), "a test")
         key = (secret.access(Service.CHECKS, gate, "").key.hex(),) if insider else ()
         started.append(inside(f"{net}-2", str(roster), gate, str(captured), str(said), *key))
         while not launcher.state(name).state.final:
@@ -141,12 +141,12 @@ def assert_key_is_nowhere(seen: Attacked, folder: Path) -> None:
     for name in NAMES:
         (environ,) = folder.rglob(f"{name}-environ")
         (files,) = folder.rglob(f"{name}-files")
-        assert exchangekey.VARIABLE.encode() not in environ.read_bytes()
-        assert exchangekey.FILE not in files.read_text().split()
+        assert secret_key.VARIABLE.encode() not in environ.read_bytes()
+        assert secret_key.FILE not in files.read_text().split()
     assert secret not in (folder / "captured").read_bytes()
 
 
-@pytest.mark.long  # that nothing forged is written is in tests/checks/test_exchange.py
+@pytest.mark.long  # that nothing forged is written is in tests/checks/exchange/test_exchange.py
 def test_a_gate_that_refuses_is_not_talked_into_a_go(tmp_path: Path) -> None:
     """Forged tokens, reports and recorded bytes beside a rank that lies: exit 1 on both hosts, and no training."""
     seen = attacked(World(2, 1, ("wrong_sums",)), tmp_path)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from checks import bundle as bundles
-from checks.facts.shipped import builtin
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import Report
-from checks.report import load
-from checks.verdict import decide
 from tests.survival.world import ROOT, World
 
 

@@ -15,13 +15,13 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from checks import profiles
 from checks.catalog import CATALOG
 from checks.check import Context, RankPlace
+from checks.documents.report import plain
+from checks.facts import profile_options
 from checks.model import Declared, Profile, rank_subject
-from checks.probe import probe
-from checks.processes import die_with_parent
-from checks.report import plain
+from checks.process.observe import probe
+from checks.process.tree import die_with_parent
 from checks.roster import Member, Roster
 from tests.exchanges import access
 from tests.survival.world import LOCAL
@@ -66,7 +66,7 @@ def _rank(folder: Path, rank: int, nodes: int, address: str, port: str) -> None:
     dist.barrier()
     (check,) = (one for one in CATALOG if one.name == PAIRS)
     names = tuple(f"node-{index}" for index in range(nodes))
-    options = profiles.options(PAIRS, Profile.QUICK, LOCAL.checks[PAIRS].options)
+    options = profile_options.options(PAIRS, Profile.QUICK, LOCAL.checks[PAIRS].options)
     context = Context(
         access(names[rank]),
         "",

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checks import bundle as bundles
-from checks.busy import Contention
-from checks.facts.shipped import builtin
+from checks.documents.host_load import Contention
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Answer, Cause, Declared, Finding, Level, Profile, Report, Verdict
 from checks.policy import CheckPolicy, Policy
-from checks.verdict import decide
+from tasks.gate_file.references import read_policy
 from tasks.launchers.base import JobSpec, JobStatus, Launcher
 from tasks.launchers.registry import launcher_for
-from tasks.policies import read_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = read_policy(ROOT / "deployments" / "policies" / "local.toml")

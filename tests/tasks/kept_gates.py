@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.facts.shipped import builtin
+from checks.documents.report import digest, dump, dump_plain
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import Report, Verdict
 from checks.policy import Policy
-from checks.report import digest, dump, dump_plain
-from checks.verdict import decide
-from tasks.kept import report_key, verdict_key
-from tasks.render.document import verdict_json
-from tasks.store import record as records
+from tasks.render.findings import verdict_json
+from tasks.store import records
 from tasks.store.base import Store
-from tasks.store.record import Record, record_of
-from tasks.store.verdictfile import of
+from tasks.store.layout import report_key, verdict_key
+from tasks.store.records import Record, of, record_of
 from tests.sample_reports import POLICY
 
 # 2025-11-21T08:00:00Z, and a day later with each number.

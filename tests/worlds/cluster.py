@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from checks import bundle as bundles
-from checks import exchangekey
 from checks.check import Check
-from checks.decode import decode
-from checks.journal import Journal, now
+from checks.documents.decode import decode
+from checks.documents.report import NodeReport, dump_plain
+from checks.exchange import secret_key
+from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import KernelLog, Observation, Scope, Verdict
-from checks.report import NodeReport, dump_plain
 from checks.roster import Member, Roster
-from checks.verdict import decide
-from tasks.setting import Setting, open_setting
+from checks.runner.journal import Journal, now
+from tasks.gate.context import GateContext, open_gate_context
 from tests.fakes.sagemaker.host import INSIDE
 from tests.fakes.sagemaker.images import SYSTEM
 from tests.flows.driving import request_of
@@ -87,7 +87,7 @@ class Cluster:
     """The nodes and the bundle that they hold; `rows` are the healthy observations, once they were made."""
 
     gate: Shipped
-    setting: Setting
+    setting: GateContext
     bundle: bundles.Bundle
     nodes: list[Node]
     rows: Rows
@@ -174,7 +174,7 @@ def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Clu
         f"checks.profile={profile}",
         *([f"cluster.declared.nodes={count}"] if count != gate.nodes else []),
     ]
-    setting = open_setting(request_of(gate.path, *words))
+    setting = open_gate_context(request_of(gate.path, *words))
     made = setting.bundle("world")
     lines = {
         name: replace(line, options={**line.options, **OPTIONS.get(name, {})})
@@ -186,7 +186,7 @@ def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Clu
     ports = [_free() for _ in range(count + 1)]
     addresses = [f"127.{ports[0] >> 8}.{ports[0] & 255}.{index + 1}" for index in range(count)]
     roster = Roster(tuple(map(Member, names, addresses, ports)), ports[-1], "lo")
-    key = exchangekey.make()
+    key = secret_key.make()
     nodes: list[Node] = []
     try:
         for index, name in enumerate(names):
@@ -215,7 +215,7 @@ def _start(
     made = machine.make(home, gate.instance_type, index, count)
     (home / "bundle.json").write_bytes(bundles.dump(bundle))
     (home / "roster.json").write_bytes(dump_plain(roster))
-    exchangekey.write(home / exchangekey.FILE, key)
+    secret_key.write(home / secret_key.FILE, key)
     for place in ("opt_ml", "scratch", "work"):
         (home / place).mkdir()
     hosts = "".join(f"{member.address} {member.name}\n" for member in roster.members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.facts.table import Instance
+from checks.facts.instances import Instance
 from tests.worlds.machine import Faults
 
 LOST = {"error": 15}

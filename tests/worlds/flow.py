@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tasks import patience
+from tasks import provision
 from tests.fakes.sagemaker.bench import Cloud, stand_in
 from tests.fakes.sagemaker.images import SYSTEM
 from tests.worlds import machine
@@ -59,7 +59,7 @@ def account(
     faults: Mapping[int, Faults] | None = None,
 ) -> Iterator[Cloud]:
     """An AWS account that has the gate file's images, bucket and machines, in which this process is signed in."""
-    monkeypatch.setattr(patience, "FIRST_S", 0.2)
+    monkeypatch.setattr(provision, "FIRST_S", 0.2)
     rows = [
         _row(folder / f"machine-{node}", gate, node, nodes, (faults or {}).get(node)) for node in range(nodes)
     ]

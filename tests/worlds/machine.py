@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checks import expectation
-from checks.facts.shipped import builtin
-from checks.facts.table import Instance
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance
+from checks.judge.rules import expected_values
 from tests.fakes import fabric, gpu_node
 from tests.fakes.gpu_models import MODELS
 from tests.worlds import tools
@@ -168,15 +168,15 @@ def _rates(model: str) -> dict[str, float]:
     facts, name = builtin(), MODELS[model]["name"].removeprefix("NVIDIA ")
     rates = dict(OTHER_RATES.get(model, {}))
     for precision in ("fp32", "tf32", "bf16", "fp16"):
-        rates[precision] = _value(expectation.expected_gemm(facts, name, precision), rates.get(precision))
+        rates[precision] = _value(expected_values.expected_gemm(facts, name, precision), rates.get(precision))
     for test in ("copy", "triad"):
-        rates[test] = _value(expectation.expected_memory(facts, name, test), rates.get(test))
+        rates[test] = _value(expected_values.expected_memory(facts, name, test), rates.get(test))
     for way in ("h2d", "d2h", "p2p"):
-        rates[way] = _value(expectation.expected_transfer(facts, name, way), rates.get(way))
+        rates[way] = _value(expected_values.expected_transfer(facts, name, way), rates.get(way))
     return rates
 
 
-def _value(found: expectation.Expected | None, other: float | None) -> float:
+def _value(found: expected_values.Expected | None, other: float | None) -> float:
     """What healthy machines reach; a part that is only known by somebody's fail line is a fifth faster."""
     if found is not None:
         return found.value * (1.2 if found.is_limit else 1.0)
@@ -186,8 +186,8 @@ def _value(found: expectation.Expected | None, other: float | None) -> float:
 
 def _busbw(instance_type: str, instance: Instance, nodes: int, wire: float) -> dict[str, Any]:
     """[bytes, 10^9 bytes/s] of each collective within a node, between single ranks of nodes, and over all."""
-    local = expectation.transport_of(instance, 1)
-    far = expectation.transport_of(instance, nodes)
+    local = expected_values.transport_of(instance, 1)
+    far = expected_values.transport_of(instance, nodes)
     spans = {
         "node": (1, instance.gpus, local),
         "all": (nodes, nodes * instance.gpus, far),
@@ -197,13 +197,13 @@ def _busbw(instance_type: str, instance: Instance, nodes: int, wire: float) -> d
     for span, (count, ranks, transport) in spans.items():
         table[span] = {}
         for kind in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"):
-            asked = expectation.RAILS if span == "rails" else kind
+            asked = expected_values.RAILS if span == "rails" else kind
             rows = []
             for size in SIZES:
-                known = expectation.expected_busbw(
+                known = expected_values.expected_busbw(
                     builtin(), instance_type, count, ranks, asked, size, transport
                 )
-                most = expectation.most_busbw(builtin(), instance_type, count, ranks, asked, transport)
+                most = expected_values.most_busbw(builtin(), instance_type, count, ranks, asked, transport)
                 bound = (most or wire) * SHARE / (1 if span != "rails" else max(instance.gpus, 1))
                 rows.append([size, known.value if known else bound * min(1.0, (size / (1 << 26)) ** 0.5)])
             table[span][kind] = rows

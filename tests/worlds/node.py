@@ -1,7 +1,8 @@
 """One node of a world, inside its container: runs checks in forks of a process that has imported them, as asked line by line.
 
 `python -m tests.worlds.node BUNDLE ROSTER NODE SCRATCH` answers each line of its standard input with one line: the observations of
-the node's own checks (checks.one.main, as the runner starts it), or of its ranks' (checks.ranks.Session).
+the node's own checks (checks.runner.isolated_child.main, as the runner starts it), or of its ranks'
+(checks.runner.rank_process.Session).
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from typing import Any
 
 import torch.distributed  # noqa: F401 - the fake: each fork has it
 
-from checks import one, place, rankfiles, ranks, runner, schedule
 from checks.check import Check, RankPlace
-from checks.decode import decode, parse_json
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import dump_plain
 from checks.model import Observation, Scope
-from checks.place import Station
-from checks.probe import errored
-from checks.report import dump_plain
-from checks.watching import Watches
-from container.agent import hostengine
+from checks.process.observe import errored
+from checks.runner import isolated_child, node_run, rank_process, rank_stage, schedule
+from checks.runner import station as place
+from checks.runner.station import Station
+from checks.runner.watchers import Watches
+from container.agent.machine import dcgm_host_engine
 
 ATTEMPT = "world"
 OLDER_S = 60.0
@@ -36,12 +38,14 @@ def main(argv: list[str]) -> int:
     """Until the input ends."""
     bundle, roster, node, scratch = argv
     station = place.open_station(Path(bundle), Path(roster), node, Path(scratch))
-    responder = runner.open_responder(station)
-    hostengine.ensure(station.bundle.declared.gpus_per_node)
+    responder = node_run.open_responder(station)
+    dcgm_host_engine.ensure(station.bundle.declared.gpus_per_node)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     watches = Watches(station)
-    print(dump_plain(runner.first_report(station, ATTEMPT)).decode().replace("\n", " "), file=out, flush=True)
+    print(
+        dump_plain(node_run.first_report(station, ATTEMPT)).decode().replace("\n", " "), file=out, flush=True
+    )
     for line in sys.stdin:
         asked = json.loads(line)
         os.environ.update(asked.get("environment", {}))
@@ -74,7 +78,7 @@ def _checks(
             path = place.before_path(station.scratch, check.name)
             path.unlink(missing_ok=True)
             _forked(
-                lambda: one.main(
+                lambda: isolated_child.main(
                     ["--before", check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"]
                 )
             )
@@ -83,7 +87,9 @@ def _checks(
         watches.stop(check.name)
         path = station.scratch / f"{check.name}.json"
         path.unlink(missing_ok=True)
-        _forked(lambda: one.main([check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"]))
+        _forked(
+            lambda: isolated_child.main([check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"])
+        )
         if not path.exists():
             return errored(check.name, station.node, "its process left no result", 0.0)
         return decode(Observation, parse_json(path.read_bytes(), 8 << 20))
@@ -125,16 +131,16 @@ def _ranks(station: Station, asked: dict[str, Any]) -> list[Observation]:
         children.append(_fork(lambda told=told: _rank(chosen, told)))
     for child in children:
         os.waitpid(child, 0)
-    found = rankfiles.read(folder, range(first, first + per_node))
+    found = rank_stage.read(folder, range(first, first + per_node))
     return [row for state in found.values() for row in state.rows]
 
 
 def _rank(station: Station, told: dict[str, Any]) -> int:
     os.environ.update({name: str(value) for name, value in told.items()})
-    rank = ranks.rank_place(station.bundle.declared.gpus_per_node)
+    rank = rank_process.rank_place(station.bundle.declared.gpus_per_node)
     assert isinstance(rank, RankPlace)
-    file = ranks.RankFile(station.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
-    ranks.Session(station, rank, file).run()
+    file = rank_process.RankFile(station.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
+    rank_process.Session(station, rank, file).run()
     return 0
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.expected import NO_BASELINE
-from checks.facts.shipped import builtin
-from checks.model import Answer, Cause, Finding, Level, Verdict
+from checks.facts.builtin import builtin
+from checks.judge.ledger import NO_BASELINE
+from checks.model import Answer, Finding, FindingKind, Level, Verdict
 from tests.survival.faulty_network import needs_root
 from tests.worlds import flow, table
 from tests.worlds.cluster import Cluster, cluster
@@ -68,8 +68,7 @@ def _is_fine(verdict: Verdict) -> bool:
 
 
 def _is_known_gap(finding: Finding) -> bool:
-    said = finding.message
-    return finding.cause is Cause.EVIDENCE and ("is too old" in said or said.startswith(NO_BASELINE))
+    return finding.kind in (FindingKind.DRIVER_TOO_OLD, *NO_BASELINE)
 
 
 def _said(verdict: Verdict) -> str:

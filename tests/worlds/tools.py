@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checks import expectation
-from checks.facts.shipped import builtin
-from checks.facts.table import Instance
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance
+from checks.judge.rules import expected_values
 from tests.fakes import fabric
 from tests.fakes import tools as fakes
 from tests.fakes.gpu_models import MODELS
@@ -148,10 +148,10 @@ def _nccl_tests(tools: Path, instance: Instance, model: str, faults: Mapping[str
 def all_reduce(instance: Instance, model: str, share: float, wrong: int) -> str:
     """What nccl-tests 2.17 prints for 1 MiB to 1 GiB by fours on all GPUs of a node: the published rates, or half of a bound."""
     [kind] = [name for name, row in builtin().instances.items() if row is instance]
-    way = expectation.transport_of(instance, 1)
+    way = expected_values.transport_of(instance, 1)
     rows = []
     for size in (1 << shift for shift in range(20, 31, 2)):
-        known = expectation.expected_busbw(builtin(), kind, 1, instance.gpus, "all_reduce", size, way)
+        known = expected_values.expected_busbw(builtin(), kind, 1, instance.gpus, "all_reduce", size, way)
         bus = (known.value if known else 8.0) * share
         alg = bus / (2 * (instance.gpus - 1) / instance.gpus)
         spent = size / alg / 1e3

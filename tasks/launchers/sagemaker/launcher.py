@@ -20,15 +20,16 @@ from tasks.launchers.base import (
     Placement,
     Plan,
 )
-from tasks.launchers.sagemaker import ending, logs, pool, states
-from tasks.launchers.sagemaker.attempts import ATTEMPT
-from tasks.launchers.sagemaker.calls import Clients, Limits
-from tasks.launchers.sagemaker.describe import JOB_NAME, Described, describe, names_of
-from tasks.launchers.sagemaker.fetch import Output, Seen
+from tasks.launchers.sagemaker import job_states, warm_pool
+from tasks.launchers.sagemaker import submit as ending
+from tasks.launchers.sagemaker.api import JOB_NAME, Clients, Described, Limits, describe, names_of
+from tasks.launchers.sagemaker.errors import Refused, explained
+from tasks.launchers.sagemaker.job_states import trouble_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.places import bucket_of, key_of, places_of
-from tasks.launchers.sagemaker.reasons import trouble_of
-from tasks.launchers.sagemaker.refusals import Refused, explained
+from tasks.launchers.sagemaker.output import logs
+from tasks.launchers.sagemaker.output.attempts import ATTEMPT
+from tasks.launchers.sagemaker.output.fetch import Output, Seen
+from tasks.launchers.sagemaker.request.locations import bucket_of, key_of, places_of
 from tasks.launchers.sagemaker.submit import remove_key, submit
 
 __all__ = ["Options", "SageMakerLauncher", "launcher"]
@@ -66,7 +67,7 @@ class SageMakerLauncher:
         return names_of(nodes)
 
     def plan(self, job: JobSpec) -> Plan:
-        from tasks.launchers.sagemaker.plan import make_plan
+        from tasks.launchers.sagemaker.job_request import make_plan
 
         return make_plan(job, self.options)
 
@@ -90,7 +91,7 @@ class SageMakerLauncher:
                 return
             described = describe(self.clients, name, ANSWER_S)
             if described is not None:
-                ended = described if states.state_of(described).final else None
+                ended = described if job_states.state_of(described).final else None
                 self._output(name).fetch(into, ended)
         except OSError as error:
             raise LaunchError(
@@ -113,10 +114,10 @@ class SageMakerLauncher:
         return look(plans, self.options, Clients(self.options.region))
 
     def hold(self, name: str) -> Hold:
-        return pool.hold(self.clients, name)
+        return warm_pool.hold(self.clients, name)
 
     def release(self, name: str) -> str:
-        return pool.release(self.clients, name, self.poll_s)
+        return warm_pool.release(self.clients, name, self.poll_s)
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
         if not JOB_NAME.fullmatch(name) or not re.fullmatch(ATTEMPT, attempt):
@@ -131,9 +132,9 @@ class SageMakerLauncher:
         return place
 
     def _status(self, name: str, described: Described) -> JobStatus:
-        state, detail = states.state_of(described), states.detail_of(described)
+        state, detail = job_states.state_of(described), job_states.detail_of(described)
         seen, output = Seen(), self._output(name)
-        if states.trained(described):
+        if job_states.trained(described):
             try:
                 seen = output.look(described)
             except LaunchError as error:
@@ -142,9 +143,11 @@ class SageMakerLauncher:
                 seen = output.last  # a job that runs is not given up because S3 is silent
                 detail = f"{detail}: its reports cannot be looked at: {error}"
         trouble = trouble_of(
-            *states.pair(described), str(described.get("FailureReason") or ""), states.trained(described)
+            *job_states.pair(described),
+            str(described.get("FailureReason") or ""),
+            job_states.trained(described),
         )
-        history = (*states.history_of(described), *output.said())
+        history = (*job_states.history_of(described), *output.said())
         status = JobStatus(state, detail, seen.attempt, seen.exit_codes, trouble, seen.earlier, history)
         if not state.final:
             return status

@@ -1,12 +1,16 @@
-"""Start a training job, once: what it needs lies in S3 first, and a job that bears the name already is the job."""
+"""Start a training job, once: what it needs lies in S3 first, and a job that bears the name already is the job.
+
+End a job: StopTrainingJob, and nothing of it left. SIGTERM, up to 120 s, SIGKILL, then what it wrote is uploaded.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from checks import exchangekey
+from checks.exchange import secret_key
 from tasks.launchers.base import (
     ApiCall,
     EngineUnavailable,
@@ -15,11 +19,12 @@ from tasks.launchers.base import (
     LaunchRejected,
     Plan,
 )
-from tasks.launchers.sagemaker.calls import Clients
-from tasks.launchers.sagemaker.describe import Described, describe
-from tasks.launchers.sagemaker.places import CHANNEL, bucket_of, key_in, key_of
-from tasks.launchers.sagemaker.refusals import Refused, explained
-from tasks.launchers.sagemaker.requested import AGENT
+from tasks.launchers.sagemaker import warm_pool
+from tasks.launchers.sagemaker.api import Clients, Described, describe
+from tasks.launchers.sagemaker.errors import Refused, explained
+from tasks.launchers.sagemaker.job_states import detail_of, state_of
+from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of
+from tasks.launchers.sagemaker.request.overrides import AGENT
 
 # Two jobs of one name must agree on these: the machines, what runs on them, and where its output goes.
 SAME = (
@@ -105,7 +110,7 @@ def _leave_key(clients: Clients, call: ApiCall) -> None:
     """
     for inputs in _channel(call.body):
         try:
-            _put(clients, key_in(str(inputs)), exchangekey.make(), IfNoneMatch="*")
+            _put(clients, key_in(str(inputs)), secret_key.make(), IfNoneMatch="*")
         except Refused as refusal:
             raise explained(refusal) from refusal
 
@@ -157,3 +162,47 @@ def _at(body: Mapping[str, Any], path: tuple[str, ...]) -> object:
     for key in path:
         value = (value or {}).get(key)
     return value
+
+
+# "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
+STOP_S = 600.0
+FIRST_LOOK_S = 0.2
+
+
+def cancel(clients: Clients, name: str, poll_s: float, within_s: float = STOP_S) -> None:
+    """Stop it, wait for its end, let its machines go. Unknown and ended jobs are fine.
+
+    Raises LaunchError, with what to type where something may be left.
+    """
+    try:
+        described = describe(clients, name)
+        if described is not None and not state_of(described).final:
+            _stop(clients, name)
+            _wait(clients, name, poll_s, within_s)
+    except LaunchError as error:
+        raise warm_pool.with_command(error, clients, name, warm_pool.STOP) from error
+    if described is not None:
+        warm_pool.release(clients, name, poll_s)
+
+
+def _stop(clients: Clients, name: str) -> None:
+    try:
+        clients.tried(
+            "sagemaker:StopTrainingJob", lambda: clients.sagemaker.stop_training_job(TrainingJobName=name)
+        )
+    except Refused as refusal:
+        # "The request was rejected because the training job is in status ...": it ended meanwhile.
+        if not refusal.missing and refusal.code != "ValidationException":
+            raise explained(refusal) from refusal
+
+
+def _wait(clients: Clients, name: str, poll_s: float, within_s: float) -> Described | None:
+    end, pause = time.monotonic() + within_s, min(FIRST_LOOK_S, poll_s)
+    while (described := describe(clients, name)) and not state_of(described).final:
+        if time.monotonic() >= end:
+            raise LaunchError(
+                f"{name} was told to stop and has not ended after {within_s:g} s: {detail_of(described)}."
+            )
+        time.sleep(pause)
+        pause = min(poll_s, pause * 1.5)
+    return described

@@ -1,6 +1,6 @@
 """Our way: a tournament in the running job, decoded; the cells in doubt three times more; decoded again.
 
-The rounds, and what is measured next, are the product's own (`checks.tournament`), with time enough for all of them; only the
+The rounds, and what is measured next, are the product's own (`checks.probes.pairs`), with time enough for all of them; only the
 answers are simulated.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
-from checks.tournament.screen import Entry, suspects
+from checks.culprit.retest import Entry, suspects
+from checks.model import PairOutcome
 from tests.benchmarks.localising.plan import Plan, again, tournament
 from tests.benchmarks.localising.world import World
 
@@ -35,7 +36,8 @@ class Tests:
     def entries(self) -> list[Entry]:
         """The tests as the ranks tell them to each other."""
         columns = zip(self.sources, self.targets, self.values, strict=True)
-        return [Entry(a, b, value, None, "ok" if value else "no answer") for a, b, value in columns]
+        ended = {True: PairOutcome.OK, False: PairOutcome.NO_ANSWER}
+        return [Entry(a, b, value, None, ended[bool(value)]) for a, b, value in columns]
 
     def decoded(self) -> Decoded:
         """What they say."""

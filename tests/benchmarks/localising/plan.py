@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from checks.culprit import rounds as schedule
 from checks.culprit.matrix import Kind
-from checks.tournament import rounds as schedule
 from tests.benchmarks.localising.cluster import Fault
 
-Duel = tuple[int, int, int]
+PairTest = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Plan:
     """Rounds of disjoint duels (node, node, rail), each measured both ways: two tests, one after the other."""
 
     rails: int
-    duels: tuple[Duel, ...]
+    duels: tuple[PairTest, ...]
     starts: tuple[int, ...]
     of_node: dict[int, list[int]]
 
@@ -54,9 +54,9 @@ class Plan:
         return found
 
 
-def planned(rounds: Iterable[Sequence[Duel]], rails: int) -> Plan:
+def planned(rounds: Iterable[Sequence[PairTest]], rails: int) -> Plan:
     """A plan of these rounds."""
-    duels: list[Duel] = []
+    duels: list[PairTest] = []
     starts: list[int] = []
     of_node: dict[int, list[int]] = {}
     for pairs in rounds:
@@ -113,5 +113,5 @@ def again(pairs: Iterable[tuple[int, int]], repeats: int, rails: int) -> Plan:
     return planned(rounds * repeats, rails)
 
 
-def _on_rails(pairs: Iterable[tuple[int, int]], rails: int) -> list[Duel]:
+def _on_rails(pairs: Iterable[tuple[int, int]], rails: int) -> list[PairTest]:
     return [(a, b, rail) for a, b in pairs for rail in range(rails)]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from checks import profiles
-from checks.culprit.frommetrics import COLLECTIVE
+from checks.culprit.rounds import planned
+from checks.documents.compatibility import pair_outcome
+from checks.facts import profile_options
+from checks.judge.culprits.from_report import COLLECTIVE
 from checks.model import Node, Observation, Outcome, Planned, Profile, Report, Scope, Value, rank_subject
-from checks.tournament.rounds import planned
 
 FAST = 2.0
 AGAIN = 3
 # (source rank, target rank) -> metrics that differ from a healthy test's
 Change = Callable[[int, int], Mapping[str, float | int | str | None]]
 METRICS = (
-    "peers", "failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "rounds", "rounds_left_out",
+    "peers", "results", "failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "rounds", "rounds_left_out",
     "retransmits",
 )  # fmt: skip
 
@@ -29,6 +30,12 @@ def healthy_test(one: int, other: int, fast: float = FAST) -> dict[str, float | 
     }  # fmt: skip
 
 
+def results_of(failures: Value) -> tuple[str, ...]:
+    """How the tests ended, as the field says it."""
+    assert isinstance(failures, tuple)
+    return tuple(pair_outcome(str(said)).value for said in failures)
+
+
 def row(
     rank: int,
     nodes: int,
@@ -39,7 +46,7 @@ def row(
     fast: float = FAST,
 ) -> Observation:
     """One rank's row of all pairs that the profile plans; what a change says something of was measured thrice more."""
-    options = profiles.options(name, profile, {})
+    options = profile_options.options(name, profile, {})
     plan = planned(nodes, per, int(options["all_pairs_nodes"]), int(options["matchings"]))
     peers = tuple(peer for one in plan if (peer := one.partner(rank)) is not None)
     peers += tuple(peer for peer in peers if change(rank, peer)) * AGAIN
@@ -48,6 +55,7 @@ def row(
         key: tuple(test[key] for test in tests)  # type: ignore[misc]
         for key in ("failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "retransmits")
     }
+    columns["results"] = results_of(columns["failures"])
     metrics: dict[str, Value] = {"peers": peers, **columns, "rounds": len(plan), "rounds_left_out": 0}
     return Observation(name, rank_subject(f"node-{rank // per}", rank), Outcome.MEASURED, 1.0, metrics)
 

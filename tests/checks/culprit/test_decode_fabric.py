@@ -12,7 +12,7 @@ HALF = Tolerance(0.5)
 
 
 def test_all_equally_slow_is_nobody_and_below_a_floor_the_fabric() -> None:
-    """Without a floor nobody stands out; below it no part is named, but the fabric."""
+    """Without a floor no part is worse than the rest; below it no part is named, but the fabric."""
     slow = matrix(nodes(8), lambda a, b: True)
 
     assert Answer.NOBODY is decode(slow, HALF).answer

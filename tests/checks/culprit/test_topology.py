@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from checks import bundle as bundles
-from checks import exchangekey, runner
 from checks.bundle import Bundle
 from checks.culprit.topology import (
     SWITCHES,
@@ -21,13 +20,14 @@ from checks.culprit.topology import (
     switches_of,
     why_no_expression,
 )
-from checks.culprit.topologyfile import TopologyError, expand, parse
-from checks.culprit.uplink import uplink
-from checks.facts.shipped import builtin
+from checks.culprit.topology_file import TopologyError, expand, parse
+from checks.documents.report import dump_plain
+from checks.exchange import secret_key
+from checks.facts.builtin import builtin
 from checks.model import Cause, Declared, Level, Profile, Report
-from checks.place import open_station
-from checks.report import dump_plain
 from checks.roster import Member, Roster
+from checks.runner import node_run
+from checks.runner.station import open_station, uplink
 from tests.sample_reports import POLICY, healthy
 
 TREE = {
@@ -278,11 +278,11 @@ def test_a_nodes_report_opens_with_its_switches(tmp_path: Path) -> None:
         ("roster", dump_plain(roster)),
     ):
         (tmp_path / name).write_bytes(data)
-    (tmp_path / exchangekey.FILE).write_bytes(exchangekey.make())
+    (tmp_path / secret_key.FILE).write_bytes(secret_key.make())
     found = {}
     for name in names:
         station = open_station(tmp_path / "bundle", tmp_path / "roster", name, tmp_path / "scratch")
-        found[name] = runner.first_report(station, "attempt-1").node.identity[SWITCHES]
+        found[name] = node_run.first_report(station, "attempt-1").node.identity[SWITCHES]
 
     assert found == {"gpu-rack0-0": "rack0", "gpu-rack1-0": "leaf9"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checks.facts.shipped import builtin
-from tasks.policies import default_policy
+from checks.facts.builtin import builtin
+from tasks.gate_file.references import default_policy
 
 INSTANCES = builtin().instances
 

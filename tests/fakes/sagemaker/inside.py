@@ -169,7 +169,7 @@ def _take_away(kept: dict[str, str]) -> None:
 
 
 def _identity(spec: dict[str, Any]) -> None:
-    """What the kernel and the NVIDIA driver would say on this machine (checks/machine.py reads the same files)."""
+    """What the kernel and the NVIDIA driver would say on this machine (checks/probes/host/machine.py reads the same files)."""
     folder = tempfile.mkdtemp(dir=spec["scratch"])
     boot = os.path.join(folder, "boot_id")
     _write(boot, spec["boot_id"] + "\n")

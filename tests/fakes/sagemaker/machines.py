@@ -111,7 +111,7 @@ def _uuids(name: str, count: int) -> list[str]:
 
 def _gpus(kind: str) -> int:
     """As the shipped facts say; 0 for a type that they do not know."""
-    from checks.facts.shipped import builtin
+    from checks.facts.builtin import builtin
 
     row = builtin().instances.get(kind.removeprefix("ml."))
     return row.gpus if row else 0

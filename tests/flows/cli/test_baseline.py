@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.bands import digest_of, load
+from checks.documents.report import dump, dump_plain
+from checks.judge.baseline.model import digest_of, load
 from checks.model import Report
-from checks.report import dump, dump_plain
 from flows.cli.main import main
 from tests.sample_reports import POLICY, healthy, with_metric, wrong_sums
 
@@ -127,7 +127,7 @@ def test_nothing_learned_is_nothing_written(run: Run, folder: Path) -> None:
     done = learn(run, folder)
 
     assert (3, False) == (done.code, (folder / "b.json").exists())
-    assert "Not learned from" in done.out and "node-1" in done.out
+    assert "Left out of the baseline" in done.out and "node-1" in done.out
 
 
 def test_outliers_are_named(run: Run, folder: Path) -> None:
@@ -182,4 +182,4 @@ def test_nothing_learned_is_not_called_a_baseline(run: Run, folder: Path) -> Non
     )  # fmt: skip
 
     assert 3 == done.code and done.out.startswith("No baseline: 0 bands")
-    assert "in the file" not in done.out and "A band needs 8 values" in done.err
+    assert "in the file" not in done.out and "Each range needs 8 values" in done.err

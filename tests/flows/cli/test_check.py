@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.report import load
+from checks.documents.report import load
 from flows.cli import check
 from flows.cli.main import main
-from tasks.nodecheck import undeclared
+from tasks.reports.local_check import undeclared_error
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -67,7 +67,7 @@ def test_interrupted_it_ends_every_check(number: signal.Signals, code: int) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--instance-type: say what this machine should be"),
+        ([], "--instance-type: name the instance type that this machine should be"),
         (["--instance-type", "p5.48xlrge"], "Did you mean 'p5.48xlarge'?"),
         (["--instance-type", "cpu", "--out", "/nowhere/report.json"], "/nowhere/report.json"),
         (["--instance-type", "cpu", "--html", "/nowhere/page.html"], "/nowhere/page.html"),
@@ -103,7 +103,7 @@ def test_what_the_firmware_says_is_a_hint(
     """It is shown, and never taken for a declaration."""
     if product is not None:
         (tmp_path / "product_name").write_text(product)
-    error = undeclared(tmp_path / "product_name")
+    error = undeclared_error(tmp_path / "product_name")
 
     assert near == error.nearest
     assert seen in error.message and ("firmware" in error.message) is bool(seen)

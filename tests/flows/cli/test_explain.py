@@ -15,9 +15,9 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
+from checks.documents.report import dump
 from checks.explain import registry
 from checks.explain.reading import Kind
-from checks.report import dump
 from flows.cli.main import main
 from tests.sample_reports import healthy, wrong_sums
 
@@ -108,7 +108,7 @@ def test_a_kind_that_is_given_is_not_guessed(run: Run) -> None:
     ended = run("--kind", "dcgmi", texts=("another tool\nwrong 0\nend\n",))
 
     assert 3 == ended.code
-    assert "it is no output of dcgmi: its first line is another" in ended.out
+    assert "it is not output of dcgmi: its first line is another" in ended.out
 
 
 def test_a_text_that_several_readers_claim_is_not_guessed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from checks.kernel.xid import measured
+from checks.documents.report import dump
 from checks.model import Observation, Outcome, Planned, Scope
-from checks.report import dump
+from checks.probes.kernel.xid import measured
 from flows.cli.main import main
-from tests.checks.kernel.world import log_of
+from tests.checks.probes.kernel.world import log_of
 from tests.sample_reports import healthy
 
 GPU = "NVRM: Xid (PCI:0000:b9:00): "
@@ -133,7 +133,7 @@ def test_a_report_of_last_week_can_be_asked_too(capfd: pytest.CaptureFixture[str
     ("words", "said"),
     [
         (["--as", "hyperpot"], "Did you mean 'hyperpod'"),
-        (["--as", ""], "answers no Xid"),
+        (["--as", ""], "has no answers to Xids"),
         (["--as", "eks,eks"], "twice"),
         (["--as", "eks", "--format", "junit"], "text or JSON"),
         (["--as", "eks", "tests/recordings/kernel/dmesg_healthy.txt"], "one input"),

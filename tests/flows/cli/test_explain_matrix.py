@@ -43,12 +43,12 @@ def half(a: int, b: int) -> float:
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        (GOOD, 0, "nobody stands out; 56 tests"),
+        (GOOD, 0, "no part is worse than the rest; 56 tests"),
         (BAD, 1, "FAIL HARDWARE matrix: ip-10-0-0-16: bandwidth to and from it: 14 of 14 tests are bad"),
         (csv_square(NAMES, LINK), 1, "matrix: link ip-10-0-0-13<->ip-10-0-0-17: bandwidth between the two"),
-        (p2p(8), 0, "P2P=Enabled Latency (P2P Writes): nobody stands out"),
+        (p2p(8), 0, "P2P=Enabled Latency (P2P Writes): no part is worse than the rest"),
         (p2p(8, half), 1, "FAIL HARDWARE matrix: GPU 3: bandwidth to and from it"),
-        (nvbandwidth(8), 0, "held to the policy: compute.transfer (1 rule)"),
+        (nvbandwidth(8), 0, "judged by the policy: compute.transfer (1 rule)"),
         (nvbandwidth(8, half), 1, "also in 1 more matrix"),
         (csv_square(NAMES[:2], rates(2)), 3, "too few pairs to compare"),
         ("\n".join(GOOD.splitlines()[:-1]), 3, "it holds nothing that ip-10-0-0-18 sent"),
@@ -71,7 +71,7 @@ def test_all_bad_alike_takes_a_floor(run: Run) -> None:
     (without, out), (held, floor) = run(slow), run(slow, "--floor", 10)
 
     assert (0, 1) == (without, held)
-    assert "held against each other alone" in out and "held against each other alone" not in floor
+    assert "values are only compared with each other" in out and "held against each other alone" not in floor
     assert "FAIL CONFIGURATION matrix: bandwidth between nodes is bad as a whole: 56 of 56 tests" in floor
     assert "HARDWARE" not in floor
 
@@ -124,7 +124,7 @@ def test_a_node_that_the_matrix_lacks_is_missed_by_who_declared_it(run: Run) -> 
     code, out = run(GOOD, "--instance-type", "p5.48xlarge", "--nodes", 9)
 
     assert 3 == code
-    assert "it holds 8 nodes, and 9 are declared" in out
+    assert "it contains 8 nodes, but 9 are declared" in out
 
 
 def test_latency_in_long_form(run: Run) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.facts.parts import of_model
+from checks.facts.builtin import builtin
+from checks.facts.gpu_models import of_model
 from checks.facts.provenance import KEYS
-from checks.facts.shipped import builtin
 from flows.cli.main import main
-from tasks.told import told
+from tasks.reports.facts import instance_facts
 
 ROOT = Path(__file__).resolve().parents[3]
 TYPE = "p5.48xlarge"
@@ -130,4 +130,4 @@ def test_without_a_type_the_types_are_listed(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("name", list(builtin().instances))
 def test_every_type_can_be_told(name: str) -> None:
     """Whatever its row leaves out."""
-    assert told(name, builtin())
+    assert instance_facts(name, builtin())

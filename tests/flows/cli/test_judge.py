@@ -14,13 +14,14 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from checks.facts.shipped import builtin
+from checks.documents.report import dump, dump_plain, load, plain
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import Report
-from checks.report import dump, dump_plain, load, plain
-from checks.verdict import decide
 from flows.cli.main import main
-from flows.cli.output import exit_code, rejection, verdict_json
-from tasks.exits import worst_code
+from flows.cli.output import rejection
+from tasks.render.findings import verdict_json
+from tasks.reports.exit_codes import exit_code, worst_code
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
 
 GOOD, BAD, MISSING = healthy(), wrong_sums(healthy()), without_node(healthy(3, 1), "node-2")

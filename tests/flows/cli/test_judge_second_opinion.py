@@ -325,8 +325,8 @@ def test_the_own_word_stands_beside_ours(run: Run) -> None:
     page = run(spoilt(change), *P5, form="markdown").out
 
     assert text.startswith("NO-GO health_check_metrics.json, which says PASS: node_1: dcgm.extended: ")
-    assert "\nwhat the tool itself says: PASS; every node PASS\n" in text
-    assert "which says PASS" in page and "what the tool itself says: PASS" in page
+    assert "\nthe tool's own result: PASS; every node PASS\n" in text
+    assert "which says PASS" in page and "the tool's own result: PASS" in page
 
 
 def test_unknown_keys_are_named_as_not_judged(run: Run) -> None:
@@ -358,13 +358,13 @@ def test_explain_knows_it_as_well(run: Run) -> None:
 
 def test_a_report_of_ours_takes_no_declaration(run: Run) -> None:
     """It declares itself: another one beside it would be ignored, or would lie."""
-    from checks.report import dump
+    from checks.documents.report import dump
     from tests.sample_reports import healthy as ours
 
     ended = run(dump(ours()).decode(), *P5)
 
     assert 2 == ended.code
-    assert "declares its machines itself" in ended.document["error"]["message"]
+    assert "already names its machines" in ended.document["error"]["message"]
 
 
 @pytest.mark.parametrize(

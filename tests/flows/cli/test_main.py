@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.report import dump, dump_plain
+from checks.documents.report import dump, dump_plain
 from flows.cli.main import VERBS
 from tests.sample_reports import POLICY, healthy
 

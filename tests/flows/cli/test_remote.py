@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flows.cli.remote import show
-from tasks.announced import Announced
-from tasks.following import Followed
-from tasks.outcomejson import ending_json
+from tasks.gate.outcome import ending_json
+from tasks.orchestration.follow import FollowedRun
+from tasks.orchestration.status_document import RunStatus
 
 CANNOT_START = "Flow run could not start: Permission denied: '/opt/prelaunch/.venv/bin/python'"
 
@@ -23,7 +23,7 @@ def test_a_run_that_never_began_says_what_prefect_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever reads a pipeline's log has no other place to learn why."""
-    ended = Followed("id", "Crashed", CANNOT_START, True, None, "the run said nothing of itself")
+    ended = FollowedRun("id", "Crashed", CANNOT_START, True, None, "the run published no status")
 
     code = show(_arguments(tmp_path), ended)
 
@@ -33,9 +33,9 @@ def test_a_run_that_never_began_says_what_prefect_says(
 def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No gate was read yet: no empty name stands in its place."""
     document = ending_json(None, None, None, None, None, "", "the store cannot be written")
-    said = Announced("", "", "", "", 2, document, None, (), 0)
+    said = RunStatus("", "", "", "", 2, document, None, (), 0)
 
-    code = show(_arguments(tmp_path), Followed("id", "Rejected", "", True, said, ""))
+    code = show(_arguments(tmp_path), FollowedRun("id", "Rejected", "", True, said, ""))
 
     assert (code, capsys.readouterr().out) == (2, "NOT JUDGED gate: the store cannot be written\n")
     assert "# CANNOT TELL gate:" in (tmp_path / "out.md").read_text()

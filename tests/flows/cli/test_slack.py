@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from flows.cli.main import main
-from tasks.prefect_server import EmbeddedServer
+from tasks.orchestration.server.server import EmbeddedServer
 from tests.fakes.slack.server import Failure
 from tests.prefect_backend import prefect_backend as prefect_backend
 from tests.prefect_backend import template_dir as template_dir
-from tests.tasks.slackapp.stage import ADA, Stage, stage
+from tests.tasks.slackbot.stage import ADA, Stage, stage
 
 COMMAND = (sys.executable, "-m", "flows.cli.main", "slack")
 ROOT = Path(__file__).parents[3]
@@ -120,4 +120,4 @@ def test_a_list_can_be_checked_without_serving(
         assert 0 == main(["slack", str(world.config), "--check"])
         assert [] == world.slack.calls
 
-    assert "is right: 1 gate" in capfd.readouterr().err
+    assert "is valid: 1 gate(s)" in capfd.readouterr().err

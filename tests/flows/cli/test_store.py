@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from checks.report import dump_plain
+from checks.documents.report import dump_plain
 from flows.cli.main import main
-from tasks.kept import report_key, verdict_key
 from tasks.store.folder import FolderStore
+from tasks.store.layout import report_key, verdict_key
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
-from tests.tasks.test_replaying import looser, stricter
+from tests.tasks.reports.test_replay import looser, stricter
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -104,7 +104,9 @@ def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tup
     code, out, err = run(*words, tmp_path / "none", "--format", "json")
 
     assert (2, False) == (code, (tmp_path / "none").exists())
-    assert "it keeps no gate" in err and "it keeps no gate" in document(out)["error"]["message"]
+    assert (
+        "there are no gate results in it" in err and "it keeps no gate" in document(out)["error"]["message"]
+    )
 
 
 @pytest.mark.parametrize("words", [("--since", "yesterday"), ("--since", "2026-13-01")])
@@ -112,7 +114,7 @@ def test_a_time_that_is_none_is_rejected(run: Run, store: FolderStore, words: tu
     """With the form that it has."""
     code, _, err = run("store", "list", store.root, *words)
 
-    assert (2, True) == (code, "write 2026-11-20" in err)
+    assert (2, True) == (code, "2026-11-20" in err)
 
 
 def test_index_is_made_anew(run: Run, store: FolderStore) -> None:
@@ -220,7 +222,7 @@ def test_replay_of_nothing_that_the_policy_is_for_is_3(run: Run, store: FolderSt
     code, out, err = run("replay", store.root, "--policy", policy_file(tmp_path, other))
 
     assert (3, "prelaunch: nothing was compared\n") == (code, err)
-    assert "3 of types that the policy was not written for" in out
+    assert "3 of types that the policy does not cover" in out
     assert "3 reports: nothing was compared" in out and "none would change" not in out
 
 
@@ -255,4 +257,4 @@ def test_days_are_a_number_above_0(run: Run, days: str) -> None:
     """An example stands beside the refusal, and no name of a function."""
     code, _, err = run("store", "prune", "--older-than", days)
 
-    assert 2 == code and "is no number of days above 0, such as 30" in err
+    assert 2 == code and "is not a number of days above 0, such as 30" in err

@@ -12,11 +12,11 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from checks.courses import Course, Point
-from checks.report import dump, dump_plain
-from checks.samples import Side
+from checks.documents.report import dump, dump_plain
+from checks.judge.baseline.samples import Side
+from checks.judge.trend.model import Course, Point
 from flows.cli.main import main
-from tasks.render.trendtext import course_text
+from tasks.render.trend_text import course_text
 from tests.sample_reports import POLICY, healthy, with_metric
 
 ATTACK = "<script>alert(1)</script>\x1b[31m"
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_report_is_named_and_keeps_it_from_a_zero(run: Run, tm
     (tmp_path / "bad.json").write_text("{")
     done = followed(run, tmp_path, [*files, tmp_path / "bad.json"])
 
-    assert 3 == done.code and "bad.json: it is no report" in done.err
+    assert 3 == done.code and "bad.json: it is not a report" in done.err
     assert done.out.startswith(f"CANNOT TELL: 1 of {len(files) + 1} files could not be read")
 
 

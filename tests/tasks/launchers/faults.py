@@ -11,17 +11,17 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tasks.launchers import local_network
-from tasks.launchers.local_network import Network
+from tasks.launchers.local import network
+from tasks.launchers.local.network import Network
 
 
 @contextmanager
 def lent_network(name: str, nodes: int) -> Iterator[Network]:
     """The network `name` with nodes name-0, name-1, ...; removed at the end with all that runs in it."""
     try:
-        yield local_network.create(name, nodes, "10.90.0")
+        yield network.create(name, nodes, "10.90.0")
     finally:
-        local_network.remove(name)
+        network.remove(name)
 
 
 def shape(namespace: str, rate: str) -> None:
@@ -45,7 +45,7 @@ def heal(namespace: str) -> None:
 
 
 def _switch(namespace: str) -> str:
-    return local_network.switch(namespace.rpartition("-")[0])
+    return network.switch(namespace.rpartition("-")[0])
 
 
 def _port(namespace: str) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from checks.model import KernelLog
+from tasks.gate.context import open_gate_context
+from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import LaunchRejected, Placement
-from tasks.launchers.local import LocalLauncher, LocalNetwork, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
 from tasks.launchers.registry import BACK_ENDS, KERNEL_LOG, kernel_log_of, launcher_for
 from tasks.launchers.sagemaker.options import Placed
-from tasks.request import GateRequest
-from tasks.setting import open_setting
 
 ROOT = Path(__file__).resolve().parents[3]
 GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
@@ -75,7 +75,7 @@ def test_a_row_that_the_table_lacks_is_readable() -> None:
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
 def test_the_declaration_says_what_the_table_says(path: Path) -> None:
     """Both that of the gate and that of the bundle, from which its nodes read it."""
-    setting = open_setting(GateRequest(gate_file=str(path)))
+    setting = open_gate_context(GateRequest(gate_file=str(path)))
     expected = KERNEL_LOG[setting.engine.launcher, setting.launcher.placement]
 
     assert (expected, expected) == (

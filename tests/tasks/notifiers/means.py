@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tasks.deliver import means_of
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate_file.request import GateRequest
 from tasks.notifiers.base import Item, Kind, Means, Page
-from tasks.request import GateRequest
-from tasks.setting import Setting, open_setting
+from tasks.notifiers.deliver import means_of
 from tests.flows.gates import write_gate
 
 ITEM = Item(
@@ -23,16 +23,16 @@ ITEM = Item(
 )
 
 
-def setting_of(folder: Path, notify: str = "") -> Setting:
+def setting_of(folder: Path, notify: str = "") -> GateContext:
     """The setting of a gate file with these tables."""
     path = write_gate(folder)
     path.write_text(path.read_text(encoding="utf-8") + notify, encoding="utf-8")
-    return open_setting(GateRequest(gate_file=str(path)))
+    return open_gate_context(GateRequest(gate_file=str(path)))
 
 
 def means_in(folder: Path) -> Means:
     """What the notifiers of a gate in this folder may use."""
-    return means_of(setting_of(folder))
+    return means_of(setting_of(folder).store)
 
 
 def page(kind: Kind = Kind.REFUSED, **more: Any) -> Page:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gatenotify import AppriseTable
+from tasks.gate_file.people import AppriseTable
 from tasks.notifiers.apprise import AppriseNotifier, hidden
 from tasks.notifiers.base import Audience, Kind, NotifyError, Severity
 from tests.fakes.mail import MailServer, Webhook, mail_server, webhook

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tasks import deliver as delivering
-from tasks.deliver import Told, deliver, settle, still_paid
+from tasks.gate.context import GateContext
+from tasks.notifiers import deliver as delivering
 from tasks.notifiers.base import Audience, Kind, Page
+from tasks.notifiers.deliver import Told, still_paid
 from tasks.notifiers.pagerduty import PagerDutyNotifier
-from tasks.setting import Setting
 from tasks.store.base import StoreFull
 from tests.fakes.mail import Webhook, webhook
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
@@ -35,7 +35,7 @@ class Town:
         patch.setenv("HOOK", f"json://127.0.0.1:{hook.port}/oncall")
         patch.setenv("HOOK_OWNER", f"json://127.0.0.1:{hook.port}/owner")
 
-    def setting(self, order: str = '["pagerduty", "apprise"]', owner: str = '["apprise"]') -> Setting:
+    def setting(self, order: str = '["pagerduty", "apprise"]', owner: str = '["apprise"]') -> GateContext:
         """A gate that tells in this order."""
         return setting_of(
             self.folder,
@@ -62,6 +62,16 @@ owner_urls = ["env:HOOK_OWNER"]
     def kept(self, name: str = "g-1") -> str:
         """The page in the store."""
         return (self.folder / "store" / "pages" / f"{name}.txt").read_text()
+
+
+def deliver(setting: GateContext, said: Page, *also: Audience) -> Told:
+    """Deliver a page as this gate does."""
+    return delivering.deliver(setting.gate.notify, setting.store, said, *also)
+
+
+def settle(setting: GateContext, said: Page) -> Told:
+    """Settle a page as this gate does."""
+    return delivering.settle(setting.gate.notify, setting.store, said)
 
 
 @pytest.fixture
@@ -200,7 +210,10 @@ def test_no_record_repeats_a_secret(town: Town) -> None:
 
 def test_machines_that_are_paid_for_are_the_owners_business(town: Town) -> None:
     """With what to do about them."""
-    still_paid(town.setting(), "g-1", ("job g-1-check-1 could not be ended: throttled",))
+    setting = town.setting()
+    still_paid(
+        setting.gate, setting.file, setting.store, "g-1", ("job g-1-check-1 could not be ended: throttled",)
+    )
     ((path, said),) = town.hook.posted
 
     assert "/owner" == path

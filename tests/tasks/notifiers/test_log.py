@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gatenotify import Notify, PagerDutyTable
+from tasks.gate_file.people import Notify, PagerDutyTable
 from tasks.notifiers.base import Audience, Means, Notifier, NotifyError, Page, Status
-from tasks.notifiers.guarded import guarded
-from tasks.notifiers.log import LogNotifier
-from tasks.notifiers.plain import clipped
-from tasks.notifiers.registry import notifier_for, send_first, ways_for
-from tasks.redact import redact, remember_secret
+from tasks.notifiers.log import LogNotifier, clipped
+from tasks.notifiers.registry import guarded, notifier_for, send_first, ways_for
+from tasks.text.redact import redact, remember_secret
 from tests.tasks.notifiers.means import means_in
 
 PAGE = Page("g-1", "c", "NO-GO c: node-1", "text", "/report.html")

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gatenotify import PagerDutyTable
+from tasks.gate_file.people import PagerDutyTable
 from tasks.notifiers.base import Asked, Audience, Kind, Link, Means, NotifyError, Page, Severity
 from tasks.notifiers.incidents import Incident, opened, remember
-from tasks.notifiers.pagerduty import PagerDutyNotifier, Patience
-from tasks.notifiers.pagerevent import EVENT_BYTES, dedup_key
+from tasks.notifiers.pagerduty import EVENT_BYTES, PagerDutyNotifier, Patience, dedup_key
 from tests.fakes.pagerduty import Failure, PagerDuty, pagerduty_server
 from tests.tasks.notifiers.means import ITEM, means_in, page
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Matrix, Part, Span, Tolerance
 from checks.model import Verdict
-from tasks.render.beside import Beside
-from tasks.render.shown import Shown
+from tasks.render.context import Beside
+from tasks.render.views.suspects import Shown
 from tests.tasks.render.fleets import fleet, judged
 
 HELD = Tolerance(0.6)

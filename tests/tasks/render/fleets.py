@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from checks.bands import Baseline
-from checks.expectation import expected_busbw, transport_of
-from checks.facts.shipped import builtin
+from checks.facts.builtin import builtin
+from checks.judge.baseline.model import Baseline
+from checks.judge.rules.expected_questions import taking_part
+from checks.judge.rules.expected_values import expected_busbw, transport_of
+from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Skip, Value, Verdict, node_of
 from checks.policy import Policy
-from checks.questions import taking_part
-from checks.verdict import decide
-from tasks.render.beside import Beside, beside
+from tasks.render.context import Beside, beside
 from tests.catalogue_reports import catalogue_report, policy_of
 
 TYPE = "p5.48xlarge"

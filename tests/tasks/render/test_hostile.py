@@ -13,19 +13,19 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from checks.decode import DecodeError
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest, dump, load
+from checks.judge.trend.trend import Dated, trend
+from checks.judge.verdict import decide, unreadable
 from checks.model import Report, Verdict
-from checks.report import digest, dump, load
-from checks.trend import Dated, trend
-from checks.verdict import decide, unreadable
 from flows.cli.main import main
-from tasks.render.explained import explained_text
 from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
-from tasks.render.trendpage import trend_page
-from tasks.render.trendtext import trend_markdown, trend_text
+from tasks.render.trend_page import trend_page
+from tasks.render.trend_text import trend_markdown, trend_text
+from tasks.reports.explain import explanation_text
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
 
 ATTACK = (
@@ -104,7 +104,7 @@ def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool =
         "markdown": markdown(report, verdict, name),
         "junit.xml": junit(report, verdict, name),
         "report.html": html(report, verdict, name),
-        "explain": explained_text(verdict, name, name, (name,), (name,)),
+        "explain": explanation_text(verdict, name, name, (name,), (name,)),
     }
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]

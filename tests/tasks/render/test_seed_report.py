@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from checks.facts.shipped import builtin
+from checks.documents.report import dump, load
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import CLUSTER, Level, Observation, Outcome, Report, Skip, Verdict
-from checks.report import dump, load
-from checks.secondopinion import mark, read
-from checks.secondopinion.shape import Communication, Gpu, NodeInfo, Summary, System, taken
-from checks.verdict import decide
-from tasks.policies import default_policy
+from checks.seed_report import detect, read
+from checks.seed_report.shape import Communication, Gpu, NodeInfo, Summary, System, taken
+from tasks.gate_file.references import default_policy
 from tasks.render.seed_report import READY, with_seed_tables
 from tests.catalogue_reports import catalogue_report, expected_report
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node
@@ -48,17 +48,17 @@ def test_our_own_report_is_read_from_it_unchanged() -> None:
     data = with_seed_tables(report, verdict_of(report))
 
     assert dump(report) == dump(load(data))
-    assert not mark.recognised(json.loads(data))
+    assert not detect.recognised(json.loads(data))
 
 
 def test_the_seeds_readers_find_their_tables() -> None:
     """Each key has that tool's name, type and unit; no key is one that the tool does not write."""
     found = tables(*p5())
-    tools = {key: value for key, value in found.items() if key != mark.OURS}
+    tools = {key: value for key, value in found.items() if key != detect.OURS}
     unknown: list[tuple[str, object]] = []
     node = found["nodes"]["node_1"]
 
-    assert mark.recognised(tools)
+    assert detect.recognised(tools)
     assert (8, 16) == (taken(NodeInfo, node["node_info"], "", unknown).rank, node["node_info"]["world_size"])
     assert 8 == len([taken(Gpu, gpu, "", unknown) for gpu in node["gpu"].values()])
     assert taken(System, node["system"], "", unknown).cpu.count

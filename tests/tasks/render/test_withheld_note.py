@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from checks import withheld
+from checks.facts import withheld_kernel_log
 from checks.model import Report, Verdict
-from tasks.paging import items_of
-from tasks.render.beside import NOTHING_BESIDE
+from tasks.paging.content import items_of
+from tasks.render.context import NOTHING_BESIDE
 from tasks.render.headline import headline
 from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
-from tasks.render.matrix import State, check_lines, node_lines
-from tasks.render.tables import finding_rows
 from tasks.render.terminal import terminal
-from tests.checks.test_withheld import confined, judged
+from tasks.render.views.nodes import State, check_lines, node_lines
+from tasks.render.views.tables import finding_rows
+from tests.checks.facts.test_withheld_kernel_log import confined, judged
 
 SAID = "The kernel log of 2 of 2 nodes could not be read"
 REPORT = confined("trn1.32xlarge")
@@ -53,7 +53,7 @@ def test_a_check_whose_log_is_withheld_is_shown_as_skipped() -> None:
     lines = {line.planned.check: line for line in check_lines(REPORT, VERDICT)}
     nodes = [line for line in node_lines(REPORT, VERDICT) if line.rank is not None]
 
-    for name in withheld.READERS:
+    for name in withheld_kernel_log.READERS:
         assert (State.SKIPPED, "log withheld on 2") == (lines[name].state, lines[name].seen)
     assert [State.PASS, State.PASS] == [line.state for line in nodes]
 

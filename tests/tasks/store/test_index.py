@@ -19,7 +19,7 @@ import pytest
 from checks.model import Answer, Level, Profile
 from tasks.store import index as indexes
 from tasks.store.index import Index, IndexFailed, IndexOfAnotherVersion
-from tasks.store.record import Digests, Record
+from tasks.store.records import Record, RecordDigests
 from tests.tasks.store.postgres import PASSWORD, Postgres, postgres
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +41,7 @@ def record(number: int = 0, cluster: str = "c", **changes: object) -> Record:
         answer=Answer.NO_GO,
         level=Level.FAIL,
         report="gates/g/health_check_metrics.json",
-        digests=Digests("r" * 64, "p" * 64, "f" * 64, None),
+        digests=RecordDigests("r" * 64, "p" * 64, "f" * 64, None),
         engine="1",
         condemned=("node-1", "node-\u20ac"),
         finding='FAIL node-1: toy: it\'s "broken"; DROP TABLE x',
@@ -68,7 +68,11 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
 
 def test_rows_come_back_as_they_were(index: Index) -> None:
     """Oldest first, every field of them, each once however often it was written."""
-    records = (record(1), record(2, digests=Digests("r", "p", "f", "b")), record(3, condemned=(), finding=""))
+    records = (
+        record(1),
+        record(2, digests=RecordDigests("r", "p", "f", "b")),
+        record(3, condemned=(), finding=""),
+    )
     index.write(STORE, reversed(records))
     index.write(STORE, records[:2])
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from tasks.launchers.base import Line, Plan
-from tasks.launchers.sagemaker.images import WHAT
+from tasks.launchers.sagemaker.model_trainer.driver_notes import warnings
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.preflight.account import credentials
-from tasks.launchers.sagemaker.preflight.asked import asked_of
-from tasks.launchers.sagemaker.preflight.bucket import prefix, region
-from tasks.launchers.sagemaker.preflight.capacity import plan, types
-from tasks.launchers.sagemaker.preflight.channels import channels, sources
-from tasks.launchers.sagemaker.preflight.groups import groups
+from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
+from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs, trust
 from tasks.launchers.sagemaker.preflight.image import images, tools
-from tasks.launchers.sagemaker.preflight.keys import keys
-from tasks.launchers.sagemaker.preflight.looking import Clients, Probe, look_at, ok
-from tasks.launchers.sagemaker.preflight.pools import pools
-from tasks.launchers.sagemaker.preflight.quotas import quotas
-from tasks.launchers.sagemaker.preflight.rights import inside, passable, starts_jobs, trust
-from tasks.launchers.sagemaker.preflight.subnets import subnets, ways
-from tasks.launchers.sagemaker.trainer_notes import warnings
+from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
+from tasks.launchers.sagemaker.preflight.probe import Clients, Probe, look_at, ok
+from tasks.launchers.sagemaker.preflight.requirements import asked_of
+from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
+from tasks.launchers.sagemaker.preflight.warm_pools import pools
+from tasks.launchers.sagemaker.request.image import WHAT
 
 PROBES = (
     Probe("credentials", credentials),

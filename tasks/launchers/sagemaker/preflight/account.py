@@ -1,14 +1,24 @@
-"""Whose credentials these are, and whether the execution role is of the same account."""
+"""Whose credentials these are, and whether the execution role is of the same account.
+
+Whether the account's quotas allow the machines and the time: for training, for spot, for warm pools, and of one job.
+
+Whether the instance type is one for training, and whether the training plan holds the machines.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from checks.documents.decode import nearest
 from tasks.launchers.base import Line
-from tasks.launchers.sagemaker.preflight.asked import Asked
-from tasks.launchers.sagemaker.preflight.looking import Clients, Unseen, ask, ok, silent, wrong
+from tasks.launchers.sagemaker.preflight.network import described
+from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, silent, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Asked, Fleet
 
-WHAT = "credentials"
+CREDENTIALS = "credentials"
 
 
 def credentials(asked: Asked, clients: Clients) -> tuple[Line, ...]:
@@ -19,13 +29,13 @@ def credentials(asked: Asked, clients: Clients) -> tuple[Line, ...]:
         if not error.no_login:
             raise
         remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
-        return (wrong(WHAT, f"there are none that AWS takes: {error.said}", remedy),)
+        return (wrong(CREDENTIALS, f"there are none that AWS takes: {error.said}", remedy),)
     account = str(caller["Account"])
     strange = [role for role in asked.roles if role.account and role.account != account]
     if strange:
         said = f"they are of account {account}, and the role {strange[0].name} is of {strange[0].account}"
-        return (wrong(WHAT, said, "Use credentials of the role's account, or a role of this one."),)
-    return (ok(WHAT, f"account {account}, {caller['Arn']}"),)
+        return (wrong(CREDENTIALS, said, "Use credentials of the role's account, or a role of this one."),)
+    return (ok(CREDENTIALS, f"account {account}, {caller['Arn']}"),)
 
 
 def _sts(clients: Clients) -> Any:
@@ -36,3 +46,196 @@ def _sts(clients: Clients) -> Any:
         return clients.sts
     except BotoCoreError as error:
         raise silent("sts:GetCallerIdentity", error) from error
+
+
+QUOTA = "quota"
+# Names as Service Quotas lists them for the service "sagemaker".
+TRAINING, SPOT, POOL = (
+    "{} for training job usage", "{} for spot training job usage", "{} for training warm pool usage",
+)  # fmt: skip
+EVERY, EVERY_SPOT = (
+    "Number of instances across all training jobs",
+    "Number of instances across all spot training jobs",
+)
+# Limits of one job, 20 instances and 432,000 s where the account has no others ("Amazon SageMaker AI endpoints and quotas",
+# AWS General Reference). The codes are those that Service Quotas gives them in every account.
+SIZE, SIZE_SPOT, TIME = (
+    "Maximum number of instances per training job",
+    "Maximum number of instances per spot training job",
+    "Longest run time for a training job",
+)
+CODES = {EVERY: "L-00C91CB5", SIZE: "L-622CFD70", TIME: "L-33A961FD"}
+PAGE = 100
+MOST_PAGES = 60
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A quota and what the gate asks of it: instances, or seconds where `unit` says " s".
+
+    `reserved` says that the machines of a training plan may not count. `instead` is what to write where it is not raised.
+    """
+
+    name: str
+    value: int
+    unit: str = ""
+    reserved: bool = False
+    instead: str = ""
+
+    def found_in(self, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+        """The row of this quota, by its name or else by its code."""
+        code, listed = CODES.get(self.name), list(rows)
+        named = (row for row in listed if row.get("QuotaName") == self.name)
+        coded = (row for row in listed if code and row.get("QuotaCode") == code)
+        return next(named, next(coded, None))
+
+
+def quotas(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each quota that the gate needs; what other jobs use of it now counts as well, and is not seen."""
+    wanted = wanted_of(asked)
+    found = _listed(clients, "list_service_quotas", wanted)
+    missing = tuple(one for one in wanted if not one.found_in(found))
+    # The account's own value where it has one, else AWS's default.
+    found += _listed(clients, "list_aws_default_service_quotas", missing) if missing else []
+    return tuple(_line(one, one.found_in(found), asked) for one in wanted)
+
+
+def wanted_of(asked: Asked) -> tuple[Wanted, ...]:
+    """The quotas that count. A warm pool is counted by its own quota, and a pool cannot be spot. Pure."""
+    wanted = []
+    for fleet in asked.fleets:
+        wanted.append(
+            Wanted((SPOT if fleet.spot else TRAINING).format(fleet.kind), fleet.nodes, reserved=True)
+        )
+        if fleet.pooled:
+            wanted.append(Wanted(POOL.format(fleet.kind), fleet.nodes, instead='placement = "in_job"'))
+    spot = any(fleet.spot for fleet in asked.fleets)
+    every = sum(fleet.nodes for fleet in asked.fleets)
+    wanted.append(Wanted(EVERY_SPOT if spot else EVERY, every, reserved=True))
+    wanted.append(Wanted(SIZE_SPOT if spot else SIZE, asked.nodes, reserved=True))
+    shorter = "a max_runtime_minutes of at most {} (in_job, the checks and the time to answer count as well)"
+    wanted.append(Wanted(TIME, asked.run_s, " s", instead=shorter))
+    return tuple(wanted)
+
+
+def _listed(clients: Clients, call: str, wanted: tuple[Wanted, ...]) -> list[Mapping[str, Any]]:
+    """The rows up to the page on which the last wanted quota is."""
+    found: list[Mapping[str, Any]] = []
+    token: dict[str, str] = {}
+    for _ in range(MOST_PAGES):
+        page = ask(clients.quotas, call, ServiceCode="sagemaker", MaxResults=PAGE, **token)
+        found += page["Quotas"]
+        if all(one.found_in(found) for one in wanted) or not page.get("NextToken"):
+            return found
+        token = {"NextToken": page["NextToken"]}
+    raise Unseen("servicequotas:ListServiceQuotas", "", f"more than {MOST_PAGES} pages")
+
+
+def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Asked) -> Line:
+    if found is None:
+        return unseen(
+            QUOTA, f"{wanted.name!r} is in no list of Service Quotas; {wanted.value}{wanted.unit} wanted"
+        )
+    value = float(found["Value"])
+    said = f"{wanted.name}: {value:.0f}{wanted.unit}, {wanted.value}{wanted.unit} wanted"
+    if value >= wanted.value:
+        return ok(QUOTA, said)
+    remedy = (
+        f"aws service-quotas request-service-quota-increase --region {asked.region} --service-code sagemaker "
+        f"--quota-code {found['QuotaCode']} --desired-value {wanted.value}"
+    )
+    if wanted.instead:
+        remedy += f"; until then, {wanted.instead.format(int(value // 60))}"
+    if wanted.name.endswith("warm pool usage"):
+        return wrong(QUOTA, f"{said}: the machines would not be kept, and others would train", remedy)
+    if asked.plan and wanted.reserved:
+        return unseen(QUOTA, f"{said}; whether it counts for a training plan is not known", remedy)
+    return wrong(QUOTA, said, remedy)
+
+
+TYPE, PLAN = "instance type", "training plan"
+# "Reserve training plans for your training jobs": SageMaker begins to end the jobs 30 minutes before the capacity does.
+ENDING = timedelta(minutes=30)
+
+
+def types(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each type: botocore's own list of those that train (TrainingInstanceType)."""
+    known = tuple(clients.sagemaker.meta.service_model.shape_for("TrainingInstanceType").enum)
+    return tuple(_type(fleet, known) for fleet in asked.fleets)
+
+
+def plan(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """Active or about to be, large enough, of these machines, in a zone of the subnets, and not about to end."""
+    name = asked.plan.rpartition("/")[2]
+    try:
+        found = ask(clients.sagemaker, "describe_training_plan", TrainingPlanName=name)
+    except Unseen as error:
+        if error.code in ("ResourceNotFound", "ResourceNotFoundException"):
+            return (
+                wrong(
+                    PLAN, f"there is no training plan {name}", "Correct training_plan_arn in the gate file."
+                ),
+            )
+        raise
+    zones = {one["AvailabilityZone"] for net in asked.networks for one in described(net, clients)}
+    faults = tuple(fault for fault in faults_of(found, asked, zones, datetime.now(UTC)))
+    if faults:
+        return tuple(wrong(PLAN, f"{name}: {said}", remedy) for said, remedy in faults)
+    end = f", ends {found['EndTime']:%Y-%m-%d %H:%M} UTC" if found.get("EndTime") else ""
+    return (
+        ok(
+            PLAN, f"{name}: {found['Status']}, {found.get('AvailableInstanceCount', '?')} instances free{end}"
+        ),
+    )
+
+
+def faults_of(
+    found: Mapping[str, Any], asked: Asked, zones: set[str], now: datetime
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with the plan, each with its remedy. Pure; `zones` empty is no VPC."""
+    status = found["Status"]
+    if status not in ("Active", "Scheduled"):
+        yield f"it is {status}: {found.get('StatusMessage', '')}".rstrip(": "), "Name a plan that is Active."
+        return
+    starts, ends = found.get("StartTime"), found.get("EndTime")
+    if status == "Scheduled" and starts and starts > now + timedelta(seconds=asked.start_s):
+        yield (
+            f"it starts {starts:%Y-%m-%d %H:%M} UTC, and the gate waits {asked.start_s / 60:g} minutes",
+            "Run the gate later, or raise start_minutes.",
+        )
+    if ends and ends - ENDING < max(now, starts or now) + timedelta(seconds=asked.check_s):
+        yield (
+            f"it ends {ends:%Y-%m-%d %H:%M} UTC, before a check of {asked.check_s / 60:g} minutes",
+            "Extend it.",
+        )
+    yield from _machines(found, asked, zones)
+
+
+def _machines(found: Mapping[str, Any], asked: Asked, zones: set[str]) -> Iterator[tuple[str, str]]:
+    reserved = found.get("ReservedCapacitySummaries", ())
+    kinds = {one["InstanceType"] for one in reserved}
+    for fleet in asked.fleets:
+        if kinds and fleet.kind not in kinds:
+            yield f"it reserves {', '.join(sorted(kinds))}, not {fleet.kind}", "Name a plan of this type."
+    free = found.get("AvailableInstanceCount")
+    if found["Status"] == "Active" and free is not None and free < asked.nodes:
+        yield (
+            f"{free} instances are free, {asked.nodes} wanted ({found.get('UnhealthyInstanceCount', 0)} unhealthy)",
+            "Wait for its other jobs to end, or ask for fewer machines.",
+        )
+    there = {one["AvailabilityZone"] for one in reserved if one.get("AvailabilityZone")}
+    if zones and there and not zones & there:
+        yield (
+            f"its machines are in {', '.join(sorted(there))}, the subnets in {', '.join(sorted(zones))}",
+            "Name a subnet in the plan's zone.",
+        )
+
+
+def _type(fleet: Fleet, known: tuple[str, ...]) -> Line:
+    if fleet.kind in known:
+        return ok(TYPE, f"{fleet.nodes} x {fleet.kind}")
+    near = nearest(fleet.kind, known)
+    remedy = (
+        f"Did you mean {near}? A newer type needs a newer boto3." if near else "Update boto3, or correct it."
+    )
+    return wrong(TYPE, f"{fleet.kind} is no type for training that boto3 knows", remedy)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.launchers.base import Line
-from tasks.launchers.sagemaker.images import LABEL, Checked, labelled, unlabelled
-from tasks.launchers.sagemaker.preflight.asked import Asked
-from tasks.launchers.sagemaker.preflight.looking import Clients, Unseen, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Asked
+from tasks.launchers.sagemaker.request.image import LABEL, Checked, labelled, unlabelled
 
 WHAT = "image"
 # ECR, "Amazon ECR private registry": registry, repository, and a tag or a digest.

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Declared, Node, Profile
-from checks.report import NodeReport, dump_plain
-from tasks.launchers.sagemaker.calls import Clients, Limits
-from tasks.launchers.sagemaker.fetch import Output
-from tasks.launchers.sagemaker.places import Places
+from tasks.launchers.sagemaker.api import Clients, Limits
+from tasks.launchers.sagemaker.output.fetch import Output
+from tasks.launchers.sagemaker.request.locations import Places
 from tests.tasks.launchers.sagemaker.stubbed import JOB, REGION, ended
 from tests.tasks.store.servers import Flaky, environment, flaky, moto
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.launchers.base import JobSpec, Work
+from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
-from tasks.launchers.sagemaker.plan import make_plan
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/prelaunch:1"
 TRAINING_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1"

@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.stub import Stubber
 
 from tasks.launchers.base import ApiCall, JobSpec, Plan
-from tasks.launchers.sagemaker.calls import Limits
+from tasks.launchers.sagemaker.api import Limits
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
 from tasks.launchers.sagemaker.options import SageMakerOptions
 

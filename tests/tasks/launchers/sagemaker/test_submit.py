@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 from botocore.response import StreamingBody
 
-from checks import exchangekey
+from checks.exchange import secret_key
 from tasks.launchers.base import (
     EngineUnavailable,
     JobHandle,
@@ -318,7 +318,7 @@ def test_each_job_gets_a_key_of_its_own_that_no_plan_has(monkeypatch: pytest.Mon
             assert not aws.launcher.submit(plan).adopted
         (given,) = put
         assert {**KEY_AT, "IfNoneMatch": "*"} == {name: given[name] for name in given if name != "Body"}
-        keys.add(exchangekey.parse(given["Body"], "S3").data)
+        keys.add(secret_key.parse(given["Body"], "S3").data)
 
     assert 2 == len(keys)
     assert not any(key.hex() in str(plan) for key in keys)

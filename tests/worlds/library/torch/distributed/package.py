@@ -261,7 +261,7 @@ class _Arrival:
 
 
 def _log(group: Group) -> None:
-    """What NCCL writes when a communicator comes up: the forms of checks/nccl/log.py's recordings."""
+    """What NCCL writes when a communicator comes up: the forms of checks/probes/collectives/nccl_log.py's recordings."""
     if group.logged or _state.backend != "nccl":
         return
     group.logged = True

@@ -1,0 +1,252 @@
+"""The node's command line: list, run, judge, gate. Exit codes are the gate's: 0 go, 1 no-go, 2 rejected, 3 cannot tell."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checks import catalog, image_requirements
+from checks.check import Check
+from checks.exit_codes import Exit
+from checks.model import Profile
+from checks.process.stderr import say
+
+if TYPE_CHECKING:
+    from checks.runner.station import Station
+
+ASKED_S = 28 * 86400.0  # nobody is asked for longer than a training job may run
+
+
+def main(argv: list[str]) -> int:
+    """Run one verb; returns the exit code. Never a traceback for what a user can cause."""
+    arguments = _parser().parse_args(argv)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    try:
+        code: int = arguments.verb(arguments)
+    except Interrupted as signalled:
+        say("checks: interrupted; all its processes have ended.")
+        return 128 + signalled.number
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.CANNOT_TELL
+    except OSError as error:
+        say(f"checks: {error.filename or arguments}: {error.strerror}")
+        return Exit.CANNOT_TELL
+    except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
+        import traceback
+
+        place = sys.modules.get("checks.runner.station")  # who raises its error has imported it
+        if place is not None and isinstance(error, place.PlaceError):
+            say(f"checks: {error}")
+            return Exit.REJECTED
+        say(f"checks: an error of the checks themselves, so they cannot tell:\n{traceback.format_exc()}")
+        return Exit.CANNOT_TELL
+    return code
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that ends the run; what it started is ended on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _interrupted(number: int, frame: object) -> None:
+    raise Interrupted(number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m checks", description="Health checks of this node.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    listing = verbs.add_parser(
+        "list", help="the checks: name, of each what, cost, what each observes [what it needs]"
+    )
+    listing.add_argument("--format", choices=("text", "json"), default="text")
+    listing.set_defaults(verb=_list)
+    modules = verbs.add_parser(
+        "modules", help="import each Python module that the checks need, and name what is missing"
+    )
+    modules.set_defaults(verb=_modules)
+    running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
+    running.add_argument(
+        "--bundle", type=Path, help="the gate's bundle; otherwise --profile and --instance-type"
+    )
+    running.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
+    running.add_argument(
+        "--instance-type", help="what this machine is declared to be, such as cpu or p5.48xlarge"
+    )
+    running.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
+    running.add_argument(
+        "--out", type=Path, required=True, help="the report's file; with --bundle the folder"
+    )
+    running.set_defaults(verb=_run)
+    judging = verbs.add_parser("judge", help="the verdict on a report")
+    judging.add_argument("report", type=Path)
+    judging.add_argument("--policy", type=Path)
+    judging.add_argument("--format", choices=("text", "json"), default="text")
+    judging.set_defaults(verb=_judge)
+    gating = verbs.add_parser("gate", help="checks, verdict, then COMMAND once every host holds the pass")
+    gating.add_argument("--bundle", type=Path, required=True)
+    gating.add_argument(
+        "--out", type=Path, required=True, help="folder for reports, verdicts and the failure file"
+    )
+    gating.add_argument(
+        "--confirm",
+        type=Path,
+        help="file of an earlier pass: run the checks only if these are not its machines",
+    )
+    gating.add_argument(
+        "--pooled",
+        action="store_true",
+        help="the pass's machines under any name and in any order, known by the token of their pool",
+    )
+    gating.add_argument(
+        "--ask-s",
+        type=_seconds,
+        default=0.0,
+        help="wait this long for an approval in OUT/ATTEMPT/answer.json if the policy requires one",
+    )
+    gating.add_argument(
+        "--observe", action="store_true", help="check and record, then start COMMAND whatever the verdict is"
+    )
+    gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    gating.set_defaults(verb=_gate)
+    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= ASKED_S:
+        raise ValueError
+    return value
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    if arguments.format == "json":
+        print(json.dumps([_row(check) for check in catalog.CATALOG]))
+        return Exit.GO
+    width = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for check in catalog.CATALOG:
+        print(_line(check, width))
+    return Exit.GO
+
+
+def _modules(arguments: argparse.Namespace) -> int:
+    """What the image's build runs: it fails where a module is missing or cannot be imported."""
+    missing = []
+    for name in image_requirements.needed(catalog.CATALOG):
+        try:
+            print(f"{name}: {image_requirements.load(name).__file__}")
+        except Exception as error:  # noqa: BLE001 - an extension module raises anything, and each is named
+            missing.append(name)
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+    return Exit.REJECTED if missing else Exit.GO
+
+
+def _line(check: Check, width: int) -> str:
+    """Its columns; in a terminal `width` columns wide the summary is folded below itself, else it is one line."""
+    head = f"{check.name:<24} {check.scope.value:<4} {check.cost:<7} "
+    said = f"{check.summary} [{check.needs}]"
+    if width <= len(head) + 20:
+        return head + said
+    return head + f"\n{' ' * len(head)}".join(textwrap.wrap(said, width - len(head)))
+
+
+def _row(check: Check) -> dict[str, object]:
+    profiles = [profile.value for profile in check.profiles]
+    return {
+        "name": check.name,
+        "scope": check.scope.value,
+        "cost": check.cost,
+        "needs": check.needs,
+        "timeout_s": check.timeout_s,
+        "profiles": profiles,
+        "summary": check.summary,
+    }
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from checks.runner import node_run, single_node, under_torchrun
+    from checks.runner.journal import JournalError
+
+    try:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            return under_torchrun.run(arguments)
+        if arguments.bundle is None:
+            return single_node.run(arguments)
+        node_run.run(_station(arguments), attempt(), arguments.out)
+    except JournalError as error:
+        say(f"checks: {error}")
+        return Exit.CANNOT_TELL
+    return Exit.GO
+
+
+def _judge(arguments: argparse.Namespace) -> int:
+    from checks.runner import single_node
+
+    return single_node.judge(arguments.report, arguments.policy, arguments.format)
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    from checks.exchange.secret_key import NoKey, require_removable
+    from checks.runner.in_job import gate
+    from checks.runner.in_job.hold import Refusal
+    from checks.runner.station import PlaceError
+
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        say("checks gate: no command. Give it after --.")
+        return Exit.REJECTED
+    station, token = _station(arguments), attempt()
+    try:
+        require_removable(station.key_path)
+    except NoKey as error:
+        raise PlaceError(str(error)) from error
+    terms = gate.Terms(arguments.confirm, arguments.pooled, 0.0 if arguments.observe else arguments.ask_s)
+    try:
+        answer = gate.gate(station, token, arguments.out, terms)
+    except Interrupted as signalled:
+        said = (
+            f"cannot_tell: ended by {signal.Signals(signalled.number).name} before every host held the pass"
+        )
+        gate.write_failure(station, token, arguments.out, Refusal(Exit.CANNOT_TELL, said))
+        raise
+    if isinstance(answer, Refusal):
+        say(f"checks gate: {answer.reason}")
+        gate.write_failure(station, token, arguments.out, answer)
+        if not arguments.observe:
+            return answer.code
+        say("checks gate: observe mode, the command starts all the same")
+        answer = gate.Go(None)
+    try:
+        gate.start(station, token, arguments.out, command, answer)
+    except OSError as error:
+        say(f"checks gate: {command[0]} cannot be started: {error.strerror}")
+    return Exit.NOT_FOUND
+
+
+def _station(arguments: argparse.Namespace) -> Station:
+    from checks.runner import station as place
+
+    roster, node = os.environ.get("PRELAUNCH_ROSTER"), os.environ.get("PRELAUNCH_NODE")
+    if not roster or not node:
+        raise place.PlaceError(
+            "PRELAUNCH_ROSTER and PRELAUNCH_NODE must say where this node is. The launcher sets them."
+        )
+    scratch = Path(os.environ.get("PRELAUNCH_SCRATCH") or f"scratch-{node}").resolve()
+    return place.open_station(arguments.bundle.resolve(), Path(roster), node, scratch)
+
+
+def attempt() -> str:
+    """The token of this start: the launcher's, or a new one."""
+    import uuid
+
+    return os.environ.get("PRELAUNCH_ATTEMPT") or uuid.uuid4().hex

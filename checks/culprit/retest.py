@@ -1,0 +1,154 @@
+"""From what all ranks measured to the pairs that are to be measured next (pure).
+
+Nothing is judged here: what is measured again because of noise costs a round. The policy's decoder has the last word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Answer, Better, Decoded, Matrix, Part, Span, Tolerance
+from checks.culprit.rounds import Pair
+from checks.culprit.test_rows import Trial
+from checks.model import PairOutcome
+
+# Judgement: half of what is usual is worth a second look.
+RATIO = 0.5
+# Linux waits at least 200 ms before it sends a lost segment again (TCP_RTO_MIN in include/net/tcp.h); half of it is what one
+# way of such a round trip shows.
+PAUSE_US = 90_000.0
+# Where more than a part of the nodes looks bad, it is the fabric or a busy host, and more tests would not tell them apart.
+SUSPECT_SHARE, LEAST_SUSPECTS = 0.25, 4
+GOOD_PARTNERS = 3
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the policy's judge compares bandwidths with: `ratio` of the usual one, and floors in 10^9 bytes/s (0: none)."""
+
+    ratio: float = RATIO
+    floor_gbps: float = 0.0
+    floor_inside_gbps: float = 0.0
+
+    def tolerance(self, span: Span) -> Tolerance:
+        """The same for the pairs inside nodes, or for those between them."""
+        floor = self.floor_inside_gbps if span is Span.INSIDE else self.floor_gbps
+        return Tolerance(self.ratio, floor or None)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One test as the others need to know it."""
+
+    source: int
+    target: int
+    bandwidth_gbps: float | None
+    slowest_us: float | None
+    outcome: PairOutcome
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a rank tells the others: its tests, whom it got no answer from, whether it can play on, and whether an exchange
+    that hangs holds its communicator.
+    """
+
+    able: bool
+    hung: bool
+    tests: tuple[Entry, ...]
+    silent: tuple[int, ...]
+
+
+def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
+    """A rank's note as text."""
+    rows = [[t.peer, t.bandwidth_gbps, t.slowest_us, t.ending.outcome.value] for t in tests]
+    return json.dumps([able, hung, rows])
+
+
+def read(rank: int, text: str) -> Note:
+    """The note of a rank. Tests that never ran are not in it: they say nothing of what lies between."""
+    able, hung, tests = json.loads(text)
+    every = [Entry(rank, peer, rate, slow, PairOutcome(word)) for peer, rate, slow, word in tests]
+    ran = tuple(test for test in every if not test.outcome.never_ran)
+    return Note(able, hung, ran, tuple({test.target for test in ran if test.outcome.is_silence}))
+
+
+def playable(notes: Mapping[int, Note], pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Those of the pairs whose ends both left a note that says that they can play on, each once."""
+    able = {rank for rank, note in notes.items() if note.able}
+    return tuple(dict.fromkeys((min(p), max(p)) for p in pairs if able.issuperset(p)))
+
+
+def silent(notes: Mapping[int, Note], rank: int) -> bool:
+    """Whether two ranks say that this one gave no answer: its note is not worth waiting for."""
+    return sum(rank in note.silent for note in notes.values()) > 1
+
+
+def gone(notes: Mapping[int, Note], ranks: int) -> tuple[int, ...]:
+    """The ranks without whom nothing that all do together can end: they hang, or fell silent and left no note."""
+    silent_to_some = {rank for note in notes.values() for rank in note.silent}
+    return tuple(r for r in range(ranks) if (notes[r].hung if r in notes else r in silent_to_some))
+
+
+def suspects(
+    tests: Sequence[Entry], nodes: int, ranks_per_node: int, bounds: Bounds = Bounds()
+) -> tuple[Pair, ...]:
+    """Pairs of the nodes that have bad tests: with each other, and with a few that have none; on all rails.
+
+    The nodes with the largest share of bad tests come first, a quarter of the nodes at most.
+    """
+    bad, all_of = Counter[int](), Counter[int]()
+    most = max(LEAST_SUSPECTS, int(SUSPECT_SHARE * nodes))
+    for matrix, found in _decoded(tests, ranks_per_node, bounds):
+        wrong = set(found.bad)
+        for cell, pair in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+            for node in {end // ranks_per_node for end in pair}:
+                all_of[node] += 1
+                bad[node] += cell in wrong
+    worst = sorted((n for n in bad if bad[n]), key=lambda n: (-bad[n] / all_of[n], n))[:most]
+    good = [node for node in range(nodes) if all_of[node] and not bad[node]]
+    few = [good[place * len(good) // GOOD_PARTNERS] for place in range(GOOD_PARTNERS)] if good else []
+    pairs = [(a, b) for place, a in enumerate(worst) for b in dict.fromkeys((*worst[place + 1 :], *few))]
+    rails = range(ranks_per_node)
+    return tuple((a * ranks_per_node + l_, b * ranks_per_node + l_) for a, b in pairs for l_ in rails)
+
+
+def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bounds()) -> tuple[Pair, ...]:
+    """The pairs to measure again before anybody is blamed.
+
+    Where so much is bad that the decoder asks for nothing, each bad pair is: a busy host may have slowed all of them.
+    """
+    cells = [
+        (t.source, t.target)
+        for t in tests
+        if t.outcome is not PairOutcome.OK or (t.slowest_us or 0.0) > PAUSE_US
+    ]
+    for matrix, found in _decoded(tests, ranks_per_node, bounds):
+        bad = ((matrix.sources[test], matrix.targets[test]) for test in found.bad)
+        cells += found.confirm or (bad if found.answer is Answer.FABRIC else ())
+    return tuple(cells)
+
+
+def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:
+    """The bandwidths between nodes and inside of them."""
+    if not tests:
+        return
+    ranks = 1 + max(max(test.source, test.target) for test in tests)
+    parts = tuple(_part(rank, ranks_per_node) for rank in range(ranks))
+    for span in Span:
+        inside = span is Span.INSIDE
+        cells = [t for t in tests if (t.source // ranks_per_node == t.target // ranks_per_node) is inside]
+        if cells:
+            sources, targets = [t.source for t in cells], [t.target for t in cells]
+            values = [t.bandwidth_gbps for t in cells]
+            matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, span, parts, sources, targets, values)
+            yield matrix, decode(matrix, bounds.tolerance(span))
+
+
+def _part(rank: int, ranks_per_node: int) -> Part:
+    node, rail = divmod(rank, ranks_per_node)
+    return Part(f"rank {rank}", f"node {node}", rail)

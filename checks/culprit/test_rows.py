@@ -1,0 +1,79 @@
+"""What a rank's tests gave, and the row that is made of them (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from checks.model import PairOutcome, Value
+
+TABLE_LINES = 40
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a test ended, and the same in words."""
+
+    outcome: PairOutcome
+    words: str
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the test has its numbers, and they are right."""
+        return self.outcome is PairOutcome.OK
+
+
+FINE = Ending(PairOutcome.OK, "ok")
+
+
+@dataclass
+class Trial:
+    """One test with one peer, None for what it did not come to. Seen from this rank; see checks.probes.pairs.pairs for units."""
+
+    peer: int = -1
+    ending: Ending = FINE
+    bandwidth_gbps: float | None = None
+    latency_us: float | None = None
+    slowest_us: float | None = None
+    retransmits: int | None = None
+    wrong_elements: int | None = None
+
+
+def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: bool) -> dict[str, Value]:
+    """The row's metrics, a list's entries in the order of the tests."""
+    row: dict[str, Value] = {
+        "peers": tuple(test.peer for test in tests),
+        "results": tuple(test.ending.outcome.value for test in tests),
+        "failures": tuple(test.ending.words for test in tests),
+        "bandwidth_gbps": tuple(test.bandwidth_gbps for test in tests),
+        "latency_us": tuple(test.latency_us for test in tests),
+        "slowest_us": tuple(test.slowest_us for test in tests),
+        "wrong_elements": tuple(test.wrong_elements for test in tests),
+        "rounds": done,
+        "rounds_left_out": left_out,
+    }
+    return {**row, "retransmits": tuple(t.retransmits for t in tests)} if with_retransmits else row
+
+
+def table(rank: int, tests: Sequence[Trial], notes: Sequence[str]) -> str:
+    """A short account: notes, medians, then the failed and the slowest tests."""
+    fine = [test for test in tests if test.ending.is_ok]
+    lines = [f"rank {rank}: {len(tests)} tests, {len(tests) - len(fine)} of them without a number", *notes]
+    rates = [test.bandwidth_gbps for test in fine if test.bandwidth_gbps is not None]
+    if rates:
+        lines.append(f"median {median(rates):.4f} GB/s, slowest first:")
+    ordered = sorted(tests, key=lambda test: (test.ending.is_ok, test.bandwidth_gbps or 0.0))
+    lines += [_line(test) for test in ordered[:TABLE_LINES]]
+    if len(ordered) > TABLE_LINES:
+        lines.append(f"and {len(ordered) - TABLE_LINES} more")
+    return "\n".join(lines)
+
+
+def _line(test: Trial) -> str:
+    if not test.ending.is_ok:
+        return f"rank {test.peer:>5}: {test.ending.words}"
+    return (
+        f"rank {test.peer:>5}: {test.bandwidth_gbps or 0.0:9.4f} GB/s, {test.latency_us or 0.0:9.1f} us, slowest"
+        f" {test.slowest_us or 0.0:9.1f} us, {test.wrong_elements or 0} wrong"
+    )

@@ -1,0 +1,201 @@
+"""A description of switches, in any of four formats -> node -> its switches, nearest first (pure).
+
+    AWS        `aws ec2 describe-instance-topology` (JSON)
+    Slurm      topology.conf, or what `scontrol show topology` prints
+    CSV        node,switch[,switch...], nearest first
+    the names  are no file: see checks.culprit.topology
+
+TopologyError       what is wrong, and in which line
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+from checks.culprit.topology import COMMA, MOST_CHARACTERS, MOST_LEVELS
+from checks.documents.decode import DecodeError, parse_json
+
+FILE_BYTES = 4 << 20
+MOST_NODES = 100_000
+Switches = dict[str, tuple[str, ...]]
+
+
+class TopologyError(Exception):
+    """The text describes no switches that could be used."""
+
+
+def parse(text: str) -> Switches:
+    """Node -> switches, nearest first, whichever of the formats it is. Raises TopologyError."""
+    if text.lstrip().startswith(("{", "[")):
+        found = parse_instances(text)
+    elif any(_key(line) in ("switchname", "blockname") for line in text.splitlines()):
+        found = parse_slurm(text)
+    else:
+        found = parse_csv(text)
+    if not found:
+        raise TopologyError("it names no node")
+    if len(found) > MOST_NODES:
+        raise TopologyError(f"it names {len(found)} nodes, more than the {MOST_NODES} that are read")
+    for node, switches in found.items():
+        _require_names(node, switches)
+    return found
+
+
+def parse_instances(text: str) -> Switches:
+    """EC2's own answer: NetworkNodes lead from the top layer down to the one that the instance hangs on.
+
+    Source: Amazon EC2 User Guide, "How Amazon EC2 topology works" (three or four layers, by instance type), and the API
+    reference of DescribeInstanceTopology (NextToken is there while more pages are to come).
+    """
+    try:
+        value = parse_json(text, FILE_BYTES)
+    except DecodeError as error:
+        raise TopologyError(str(error)) from error
+    instances = value.get("Instances") if isinstance(value, dict) else None
+    if not isinstance(instances, list):
+        raise TopologyError('it has no list "Instances", as aws ec2 describe-instance-topology prints it')
+    if isinstance(value, dict) and value.get("NextToken"):
+        raise TopologyError("it is only a part (it has a NextToken): fetch it without --max-items")
+    found: Switches = {}
+    for index, item in enumerate(instances):
+        entry = item if isinstance(item, dict) else {}
+        name, nodes = entry.get("InstanceId"), entry.get("NetworkNodes")
+        texts = [node for node in nodes if isinstance(node, str)] if isinstance(nodes, list) else []
+        if not isinstance(name, str) or not isinstance(nodes, list) or len(texts) != len(nodes) or not texts:
+            raise TopologyError(f"Instances[{index}] has no InstanceId with NetworkNodes")
+        found[name] = tuple(dict.fromkeys(reversed(texts)))
+    return found
+
+
+def parse_slurm(text: str) -> Switches:
+    """topology.conf or `scontrol show topology`, of topology/tree or topology/block.
+
+    A switch with Switches= is above them; its Nodes=, which scontrol adds, are those below them. A node on two leaves
+    hangs under both. Source: topology.conf(5); scontrol's lines were taken from Slurm 22.05.8.
+    """
+    nodes_of: dict[str, list[str]] = {}
+    parents: dict[str, list[str]] = {}
+    for number, line in _slurm_lines(text):
+        table = _keys_of(line, number)
+        name = table.get("switchname") or table.get("blockname")
+        if not name and table.keys() & {"blocksizes"}:
+            continue
+        if not name:
+            raise TopologyError(f"line {number}: neither SwitchName= nor BlockName= is in {line!r:.80}")
+        below = expand(table.get("switches", ""), number)
+        for child in below:
+            parents.setdefault(child, []).append(name)
+        for node in () if below else expand(table.get("nodes", ""), number):
+            nodes_of.setdefault(node, []).append(name)
+    return {node: _upwards(leaves, parents) for node, leaves in nodes_of.items()}
+
+
+def parse_csv(text: str) -> Switches:
+    """node,switch[,switch...], nearest first; lines that begin with # and a heading "node,..." are passed over."""
+    found: Switches = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = [cell.strip().strip('"') for cell in line.partition("#")[0].split(COMMA)]
+        if not any(cells) or (not found and cells[0].casefold() == "node"):
+            continue
+        name, switches = cells[0], tuple(dict.fromkeys(filter(None, cells[1:])))
+        if not name or not switches:
+            raise TopologyError(f"line {number}: {line!r:.80} is not of the form node,switch[,switch...]")
+        if found.get(name, switches) != switches:
+            raise TopologyError(f"line {number}: {name} was under {', '.join(found[name])} before")
+        found[name] = switches
+    return found
+
+
+def expand(text: str, number: int = 0) -> list[str]:
+    """Slurm's list of hosts -> names: "n[0-2,7],m1" is n0, n1, n2, n7, m1; zeros in front stay. Raises TopologyError."""
+    names: list[str] = []
+    for word in _words(text, number):
+        parts: list[Sequence[str]] = []
+        rest = word
+        while rest:
+            plain, bracket, after = rest.partition("[")
+            inside, closed, rest = after.partition("]") if bracket else ("", "", "")
+            if bracket and not closed:
+                raise TopologyError(f"line {number}: {word!r:.80} has a bracket without its end")
+            parts += [(plain,), *([_numbers(inside, number)] if bracket else [])]
+        made = list(zip(range(MOST_NODES + 1), product(*parts), strict=False))
+        names += ["".join(parts) for _, parts in made]
+        if len(names) > MOST_NODES:
+            raise TopologyError(f"line {number}: more than {MOST_NODES} names")
+    return names
+
+
+def _words(text: str, number: int) -> Iterator[str]:
+    """The parts between the commas that stand in no brackets."""
+    depth, word = 0, ""
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if depth not in (0, 1):
+            raise TopologyError(f"line {number}: brackets do not fit in {text!r:.80}")
+        if letter == COMMA and not depth:
+            yield from filter(None, (word.strip(),))
+            word = ""
+        else:
+            word += letter
+    yield from filter(None, (word.strip(),))
+
+
+def _numbers(text: str, number: int) -> list[str]:
+    found: list[str] = []
+    for part in text.split(COMMA):
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and len(last) < 10 and int(first) <= int(last)):
+            raise TopologyError(f"line {number}: [{text:.60}] is no list of numbers")
+        if int(last) - int(first) >= MOST_NODES:
+            raise TopologyError(f"line {number}: more than {MOST_NODES} names")
+        found += [f"{value:0{len(first)}d}" for value in range(int(first), int(last) + 1)]
+    return found
+
+
+def _slurm_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, joined where a backslash ends one."""
+    whole, begun = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.partition("#")[0].strip()
+        begun = begun or number
+        if bare.endswith("\\"):
+            whole += bare[:-1] + " "
+            continue
+        if whole + bare:
+            yield begun, whole + bare
+        whole, begun = "", 0
+    if whole:
+        yield begun, whole
+
+
+def _keys_of(line: str, number: int) -> dict[str, str]:
+    table: dict[str, str] = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise TopologyError(f"line {number}: {word!r:.80} is not of the form Key=value")
+        table[key.casefold()] = "" if value == "(null)" else value
+    return table
+
+
+def _upwards(leaves: Sequence[str], parents: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Level by level; a ring of switches ends where it began."""
+    found, level = dict.fromkeys(leaves), list(leaves)
+    while level:
+        level = [above for name in level for above in parents.get(name, ()) if above not in found]
+        found.update(dict.fromkeys(level))
+    return tuple(found)
+
+
+def _require_names(node: str, switches: Sequence[str]) -> None:
+    if len(switches) > MOST_LEVELS:
+        raise TopologyError(f"{node:.80} is under {len(switches)} switches; {MOST_LEVELS} are read")
+    for name in (node, *switches):
+        if not name.isprintable() or COMMA in name or len(name) > MOST_CHARACTERS:
+            raise TopologyError(f"{name!r:.80} cannot be the name of a node or switch")
+
+
+def _key(line: str) -> str:
+    return line.strip().partition("=")[0].casefold()

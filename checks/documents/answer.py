@@ -1,0 +1,81 @@
+"""A person's answer to nodes that hold at their gate, as a file: out/<attempt>/answer.json.
+
+It is for one attempt of one gate: an answer to an earlier start of the job starts nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+from checks.documents.decode import DecodeError, Text, decode, parse_json
+from checks.documents.report import Version, dump_plain
+from checks.model import SCHEMA_VERSION
+
+ANSWER, ASKING = "answer.json", "asking"
+ANSWER_BYTES = 1 << 16
+POLL_S = 0.5
+
+
+class Word(Enum):
+    """What the person said."""
+
+    LAUNCH = "launch"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Who said what, and why, to which attempt. `by` and `why` are for people; `at` is ISO 8601."""
+
+    schema_version: Version
+    gate_id: str
+    attempt: str
+    word: Word
+    by: Annotated[str, Text(r"(?s).*", 500)]
+    why: Annotated[str, Text(r"(?s).*", 2000)]
+    at: str
+
+
+def make(gate_id: str, attempt: str, word: Word, by: str, why: str, at: str) -> bytes:
+    """The file's bytes."""
+    return dump_plain(Answered(SCHEMA_VERSION, gate_id, attempt, word, by[:500], why[:2000], at))
+
+
+def load(data: bytes, gate_id: str, attempt: str) -> Answered:
+    """The answer, if it is to this attempt. Raises DecodeError for one that is not, or is garbled."""
+    found = decode(Answered, parse_json(data, ANSWER_BYTES))
+    if (found.gate_id, found.attempt) != (gate_id, attempt):
+        raise DecodeError(f"it is to attempt {found.attempt!r:.80} of gate {found.gate_id!r:.80}")
+    return found
+
+
+def wait(
+    folder: Path,
+    gate_id: str,
+    attempt: str,
+    seconds: float,
+    say: Callable[[str], None],
+    hopeless: Callable[[], bool] = lambda: False,
+) -> Answered | None:
+    """The answer in folder/<attempt>, waited for; None where none came in time, or waiting became `hopeless`.
+
+    A garbled one is said, and waited on.
+    """
+    path, deadline, said = folder / attempt / ANSWER, time.monotonic() + seconds, ""
+    while True:
+        try:
+            return load(path.read_bytes(), gate_id, attempt)
+        except FileNotFoundError:
+            pass
+        except (OSError, DecodeError) as error:
+            if str(error) != said:
+                said = str(error)
+                say(f"{path} cannot be used: {error}")
+        if time.monotonic() >= deadline or hopeless():
+            return None
+        time.sleep(min(POLL_S, max(deadline - time.monotonic(), 0.0)))

@@ -1,0 +1,182 @@
+"""Observations by columns: a list a field and a metric, and an Observation made only where one is asked for (pure).
+
+A report of a fleet has a million of them. Who iterates gets Observations; who judges a fleet asks for `column`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from operator import itemgetter, le
+from typing import Annotated, Any, overload
+
+from checks.model import ErrorKind, Observation, Outcome, Skip, Value
+from checks.value_types import Range
+
+Seconds = Annotated[float, Range(0, 1e9)]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All observations of one check; every list has one entry a subject, null where there is none."""
+
+    subjects: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    seconds: tuple[Seconds, ...]
+    started_s: tuple[Seconds, ...]
+    skips: tuple[Skip | None, ...]
+    reasons: tuple[str, ...]
+    evidence: tuple[str, ...]
+    evidence_truncated: tuple[bool, ...]
+    evidence_sha256: tuple[str, ...]
+    metrics: Mapping[str, tuple[Value | None, ...]]
+    error_kinds: tuple[ErrorKind | None, ...] = ()  # reports of 0.1.0 lack it
+
+    @property
+    def even(self) -> bool:
+        """Whether every list has one entry a subject."""
+        length = len(self.subjects)
+        plain = (getattr(self, name) for name in PLAIN)
+        return all(len(column) == length for column in chain(plain, self.metrics.values()))
+
+
+PLAIN = tuple(field.name for field in fields(Columns) if field.name != "metrics")
+
+
+class Rows(Sequence[Observation]):
+    """The observations of one check. `columns` must be even."""
+
+    def __init__(self, check: str, columns: Columns) -> None:
+        self.check, self.columns = check, columns
+
+    @staticmethod
+    def of(check: str, rows: Sequence[Observation]) -> Rows:
+        """The same rows by columns, in their order."""
+        if isinstance(rows, Rows):
+            return rows
+        names = dict.fromkeys(name for row in rows for name in row.metrics)
+        columns = Columns(
+            subjects=tuple(row.subject for row in rows),
+            outcomes=tuple(row.outcome for row in rows),
+            seconds=tuple(row.seconds for row in rows),
+            started_s=tuple(row.started_s for row in rows),
+            skips=tuple(row.skip for row in rows),
+            reasons=tuple(row.reason for row in rows),
+            evidence=tuple(row.evidence for row in rows),
+            evidence_truncated=tuple(row.evidence_truncated for row in rows),
+            evidence_sha256=tuple(row.evidence_sha256 for row in rows),
+            metrics={name: tuple(row.metrics.get(name) for row in rows) for name in names},
+            error_kinds=tuple(row.error_kind for row in rows),
+        )
+        return Rows(check, columns)
+
+    def column(self, metric: str) -> Sequence[Value | None]:
+        """The metric's value a subject, None where there is none."""
+        return self.columns.metrics.get(metric) or (None,) * len(self)
+
+    def take(self, places: Sequence[int]) -> Rows:
+        """Only these rows, in this order."""
+        pick = _picker(places)
+        plain: Any = {name: pick(getattr(self.columns, name)) for name in PLAIN}
+        metrics = {name: pick(column) for name, column in self.columns.metrics.items()}
+        return Rows(self.check, Columns(**plain, metrics=metrics))
+
+    def by_subject(self) -> Rows:
+        """In the order of the subjects' names."""
+        subjects = self.columns.subjects
+        if all(map(le, subjects, subjects[1:])):
+            return self
+        order = sorted(range(len(self)), key=subjects.__getitem__)
+        return self.take(order)
+
+    def __len__(self) -> int:
+        return len(self.columns.subjects)
+
+    @overload
+    def __getitem__(self, place: int) -> Observation: ...
+    @overload
+    def __getitem__(self, place: slice) -> Rows: ...
+    def __getitem__(self, place: int | slice) -> Observation | Rows:
+        if isinstance(place, slice):
+            return self.take(range(len(self))[place])
+        c = self.columns
+        found = ((name, column[place]) for name, column in c.metrics.items())
+        return Observation(
+            check=self.check,
+            subject=c.subjects[place],
+            outcome=c.outcomes[place],
+            seconds=c.seconds[place],
+            metrics={name: value for name, value in found if value is not None},
+            skip=c.skips[place],
+            reason=c.reasons[place],
+            evidence=c.evidence[place],
+            evidence_truncated=c.evidence_truncated[place],
+            evidence_sha256=c.evidence_sha256[place],
+            started_s=c.started_s[place],
+            error_kind=c.error_kinds[place],
+        )
+
+    def __iter__(self) -> Iterator[Observation]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return _alike(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Observations(Sequence[Observation]):
+    """A whole report's observations, check by check."""
+
+    def __init__(self, parts: Iterable[Rows]) -> None:
+        self.parts = tuple(parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @overload
+    def __getitem__(self, place: int) -> Observation: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Observation, ...]: ...
+    def __getitem__(self, place: int | slice) -> Observation | tuple[Observation, ...]:
+        if isinstance(place, slice):
+            return tuple(self)[place]
+        left = range(len(self))[place]
+        for part in self.parts:
+            if left < len(part):
+                return part[left]
+            left -= len(part)
+        raise IndexError(place)
+
+    def __iter__(self) -> Iterator[Observation]:
+        return chain.from_iterable(self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        return _alike(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def by_check(observations: Sequence[Observation]) -> dict[str, Rows]:
+    """Check -> its rows, in the order in which the checks come first."""
+    if isinstance(observations, Observations) and len({part.check for part in observations.parts}) == len(
+        observations.parts
+    ):
+        return {part.check: part for part in observations.parts}
+    found: dict[str, list[Observation]] = {}
+    for row in observations:
+        found.setdefault(row.check, []).append(row)
+    return {check: Rows.of(check, rows) for check, rows in found.items()}
+
+
+def _picker(places: Sequence[int]) -> Any:
+    if len(places) == 1:
+        return lambda column: (column[places[0]],)
+    return itemgetter(*places) if places else lambda column: ()
+
+
+def _alike(one: Sequence[Observation], other: object) -> bool:
+    if not isinstance(other, Sequence) or len(one) != len(other):
+        return False
+    return all(a == b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,208 @@
+"""The one strict reader of what comes from outside: JSON or TOML values -> frozen dataclasses.
+
+Unknown keys are refused with their path and the nearest valid key, numbers must be finite, and nothing is
+coerced: "8" is not 8, True is not 1.
+
+DecodeError        what, where, and the nearest valid key
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from itertools import chain
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from checks.documents import bulk_decode
+from checks.value_types import DecodeError as DecodeError
+from checks.value_types import Range as Range
+from checks.value_types import Text as Text
+from checks.value_types import required, shape
+
+T = TypeVar("T")
+MAX_DEPTH = 32
+NESTED = frozenset((dict, list))
+
+
+def nearest(word: str, choices: Sequence[str]) -> str | None:
+    """The valid word that a misspelt one most likely means."""
+    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def parse_json(text: str | bytes, max_bytes: int) -> object:
+    """JSON -> plain values. Refuses NaN, duplicate keys, deep nesting and more than `max_bytes`."""
+    if len(text) > max_bytes:
+        raise DecodeError(f"{len(text)} bytes is more than the {max_bytes} that are read")
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        value: object = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except DecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"not valid JSON ({error})") from error
+    _limit_depth(value)
+    return value
+
+
+def decode(kind: type[T], value: object, path: str = "") -> T:
+    """A plain value -> `kind` (a dataclass, enum, union, mapping, tuple or scalar). Raises DecodeError."""
+    return typing.cast(T, _decode(kind, value, path))
+
+
+Read = Callable[[object, str], object]
+# By identity: Union[int, float] and Union[float, int] are equal keys, and differ in what they make of 1.
+_READS: dict[int, tuple[Any, Read]] = {}
+
+
+def _decode(kind: Any, value: object, path: str) -> object:
+    found = _READS.get(id(kind))
+    if found is None:
+        found = _READS[id(kind)] = (kind, _read_of(kind))
+    return found[1](value, path)
+
+
+def _read_of(kind: Any) -> Read:
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return partial(_decode_annotated, args)
+    if origin in (Union, types.UnionType):
+        return partial(_decode_union, args)
+    if origin is tuple:
+        return partial(_decode_tuple, args)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return partial(_decode_mapping, args[1])
+    if dataclasses.is_dataclass(kind):
+        return partial(_decode_dataclass, kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return partial(_decode_enum, kind)
+    return partial(_decode_scalar, kind)
+
+
+def _decode_annotated(args: Sequence[Any], value: object, path: str) -> object:
+    made = _decode(args[0], value, path)
+    for rule in args[1:]:
+        rule.check(made, path)
+    return made
+
+
+def _decode_dataclass(kind: Any, value: object, path: str) -> object:
+    table = _table(value, path)
+    hints, fields = shape(kind)
+    for key in table:
+        if key not in hints:
+            raise DecodeError("unknown key", _join(path, key), nearest(key, tuple(hints)))
+    missing = [f.name for f in fields if f.name not in table and required(f)]
+    if missing:
+        raise DecodeError("missing key", _join(path, missing[0]))
+    return kind(**{key: _decode(hints[key], item, _join(path, key)) for key, item in table.items()})
+
+
+def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
+    if value is None and type(None) in kinds:
+        return None
+    errors = []
+    for kind in kinds:
+        if kind is type(None):
+            continue
+        try:
+            return _decode(kind, value, path)
+        except DecodeError as error:
+            errors.append(error)
+    raise max(errors, key=lambda error: len(error.path))
+
+
+def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
+    if not isinstance(value, (list, tuple)):
+        raise DecodeError(f"expected a list, found {_name(value)}", path)
+    whole = bulk_decode.taken(kinds[0], value)
+    if whole is not None:
+        return whole
+    return tuple(_decode(kinds[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+
+
+def _decode_mapping(kind: Any, value: object, path: str) -> object:
+    return {key: _decode(kind, item, _join(path, key)) for key, item in _table(value, path).items()}
+
+
+def _decode_enum(kind: type[Enum], value: object, path: str) -> object:
+    for member in kind:
+        if type(value) is str and member.value == value:
+            return member
+    choices = [str(member.value) for member in kind]
+    raise DecodeError(f"{value!r:.80} is none of {', '.join(choices)}", path, nearest(str(value), choices))
+
+
+def _decode_scalar(kind: Any, value: object, path: str) -> object:
+    if kind is float and type(value) is int:
+        value = _finite_int(value, path)
+    if kind is object:
+        return value
+    if type(value) is not kind:
+        raise DecodeError(f"expected {kind.__name__}, found {_name(value)}", path)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DecodeError(f"{value} is not a finite number", path)
+    return value
+
+
+def _finite_int(value: int, path: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise DecodeError("the number is out of range", path) from None
+
+
+def _table(value: object, path: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise DecodeError(f"expected a table, found {_name(value)}", path)
+    return value
+
+
+def _name(value: object) -> str:
+    return "nothing (null)" if value is None else f"{type(value).__name__} {value!r:.60}"
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _no_constant(word: str) -> object:
+    raise DecodeError(f"{word} is not a number that JSON has")
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise DecodeError("duplicate key", key)
+            seen.add(key)
+    return table
+
+
+def _limit_depth(value: object) -> None:
+    level: Sequence[Iterable[object]] = [(value,)]
+    for _ in range(MAX_DEPTH + 1):
+        if NESTED.isdisjoint(map(type, chain.from_iterable(level))):
+            return
+        level = list(chain.from_iterable(map(_children, level)))
+    raise DecodeError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _children(items: Any) -> Sequence[Iterable[object]]:
+    """What the tables and lists among the items hold. A column of numbers has none, one of lists is taken as it is."""
+    kinds = set(map(type, items))
+    if kinds == {list}:
+        return items  # type: ignore[no-any-return]
+    if NESTED.isdisjoint(kinds):
+        return ()
+    return [item.values() if type(item) is dict else item for item in items if type(item) in NESTED]

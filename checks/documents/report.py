@@ -1,0 +1,161 @@
+"""Report <-> JSON. A merged report is stored by columns: nodes once, then metric -> one value a subject.
+
+A node writes a node report (rows, <= 256 KiB) as it goes; `checks.merge` makes the merged report of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Annotated, Any
+
+from checks.documents.columns import Columns, Observations, Rows, by_check
+from checks.documents.compatibility import with_error_kind, with_error_kinds
+from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.model import (
+    EVIDENCE_BYTES,
+    SCHEMA_VERSION,
+    Declared,
+    Node,
+    Observation,
+    Planned,
+    Profile,
+    Report,
+)
+
+NODE_REPORT_BYTES = 256 * 1024
+REPORT_BYTES = 512 * 1024 * 1024
+
+# A file that has other tools' tables beside the report holds the report under this key (tasks/render/seed_report.py).
+WRAPPED = "prelaunch_report"
+Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """`health_check_metrics.json` as it lies on disk."""
+
+    schema_version: Version
+    gate_id: str
+    attempt: str
+    measured_at: str
+    profile: Profile
+    declared: Declared
+    catalogue: str
+    plan: tuple[Planned, ...]
+    nodes: tuple[Node, ...]
+    checks: Mapping[str, Columns]
+    collection: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What one node knows so far. `node.complete` is set by the last write only."""
+
+    schema_version: Version
+    gate_id: str
+    measured_at: str
+    profile: Profile
+    declared: Declared
+    plan: tuple[Planned, ...]
+    node: Node
+    observations: tuple[Observation, ...]
+
+
+def dump(report: Report) -> bytes:
+    """The report's one canonical JSON text (sorted keys, UTF-8): equal reports give equal bytes."""
+    file = ReportFile(
+        schema_version=SCHEMA_VERSION,
+        checks={check: rows.by_subject().columns for check, rows in by_check(report.observations).items()},
+        **{f.name: getattr(report, f.name) for f in dataclasses.fields(report) if f.name != "observations"},
+    )
+    return dump_plain(file)
+
+
+def load(data: bytes) -> Report:
+    """The report in `data`. Raises DecodeError for anything that is not wholly a report of this version."""
+    # Millions of new values and no cycle among them: the collector would look through all of them again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        value = parse_json(data, REPORT_BYTES)
+        value = value.get(WRAPPED, value) if isinstance(value, dict) else value
+        _require_version(value)
+        file = decode(ReportFile, value)
+    finally:
+        if collecting:
+            gc.enable()
+    checks = {check: with_error_kinds(columns) for check, columns in file.checks.items()}
+    for check, columns in checks.items():
+        if not columns.even:
+            raise DecodeError("the columns differ in length", f"checks.{check}")
+    rows = Observations(Rows(check, columns) for check, columns in checks.items())
+    names = [f.name for f in dataclasses.fields(Report) if f.name != "observations"]
+    return Report(observations=rows, **{name: getattr(file, name) for name in names})
+
+
+def load_node(data: bytes) -> NodeReport:
+    """The node report in `data`. Raises DecodeError."""
+    value = parse_json(data, NODE_REPORT_BYTES)
+    _require_version(value)
+    report = decode(NodeReport, value)
+    return dataclasses.replace(report, observations=tuple(map(with_error_kind, report.observations)))
+
+
+def dump_plain(value: object) -> bytes:
+    """A dataclass, enum or container as canonical JSON. Raises ValueError for NaN: nothing writes it."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def plain(value: object) -> object:
+    """A dataclass, enum or container as dicts, lists and scalars."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, (list, tuple)) and set(map(type, value)) <= _SCALARS:
+        return list(value)
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _names(type(value))}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+@lru_cache(maxsize=256)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def digest(data: bytes) -> str:
+    """SHA-256, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def clip(text: str) -> tuple[str, bool]:
+    """Evidence cut to 4 KiB of UTF-8, keeping its start and end, and whether anything was cut."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= EVIDENCE_BYTES:
+        return data.decode("utf-8"), False
+    half = EVIDENCE_BYTES // 2 - 32
+    start, end = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
+    return f"{start}\n[{len(data) - 2 * half} bytes cut]\n{end}", True
+
+
+def _require_version(value: object) -> None:
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise DecodeError(
+            f"schema version {version!r:.40} is unknown, this reads {SCHEMA_VERSION}", "schema_version"
+        )

@@ -1,0 +1,302 @@
+"""How nodes speak with each other before any collective: a responder on each node, and a board of notes on the first one.
+
+One request a connection, each message proven with the gate's key (checks.exchange.authentication). A request is a JSON object
+{"from", ...}, an answer one {"node", ...}:
+  HELLO -> {"catalogue"}                            who is there
+  PING  -> {}, then 64-byte messages are echoed, as they are, until the connection closes
+  SINK  -> {}, then `bytes` bytes are read, as they are; -> {"received", "timed", "seconds"}; one sink at a time
+  PUT   -> {"ok", "why"}: a note under a key, for every node to read. The first writer's stays, and a key ends with the
+           name of the node that writes it
+  GET   -> {"value"}: the note, after waiting up to `wait_ms` for it; null where there is none
+Whoever does not prove the key is cut without a word (checks.exchange.admission).
+
+ExchangeError         the peer cannot be reached, or does not answer as it should; the message is for people
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import Enum
+from typing import BinaryIO
+
+from checks.exchange.admission import Peers, Port
+from checks.exchange.authentication import (
+    GREETING_BYTES,
+    LENGTH_BYTES,
+    MAC_BYTES,
+    NONCE_BYTES,
+    Forged,
+    Op,
+    Session,
+    length_of,
+    nonce_of,
+)
+from checks.exchange.secret_key import Access
+from checks.roster import Member
+
+# Of peers, which proved the key: against a node that runs wild, and for an end in any case (judgement).
+MESSAGE_BYTES = 16 << 20  # a node's report, in JSON once more
+MESSAGE_S, IDLE_S, STREAM_S = 30.0, 10.0, 30.0
+LONGEST_WAIT_S = 10.0
+NOTES, NOTE_BYTES = 1 << 14, 512 << 20
+NOTES_OF_NODE = 64
+PING_BYTES = 64
+CHUNK_BYTES = 1 << 18
+
+
+class ExchangeError(Exception):
+    """A peer that could not be reached or did not answer as it should. `refused`: nobody listens on that port."""
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class Put(Enum):
+    """What became of a note, in words for people."""
+
+    OK = ""
+    FULL = "the first node has no room for more notes"
+    TAKEN = "another note has this key already"
+    FOREIGN = "a node may only write notes under its own name"
+    CLOSED = "the first node takes no more notes"
+
+
+class Responder:
+    """Answers peers on one address and on as many ports as asked, until closed. Threads are daemons."""
+
+    def __init__(self, access: Access, catalogue: str) -> None:
+        self.node, self._key = access.node, access.key
+        self.catalogue = catalogue
+        self.notes: dict[str, str] = {}
+        self.changed = threading.Condition()
+        self.sinking = threading.Lock()
+        self._written: dict[str, int] = {}
+        self._bytes = 0
+        self._peers = Peers()
+        self._ports: dict[int, Port] = {}
+
+    def listen(self, address: str, port: int) -> None:
+        """Open a port. Raises ExchangeError if it is taken."""
+        try:
+            self._ports[port] = Port(address, port, self._key, self._peers, self._serve)
+        except OSError as error:
+            raise ExchangeError(f"cannot listen on {address}:{port}: {error.strerror or error}") from error
+
+    def close(self, port: int | None = None) -> None:
+        """Close one port, or all."""
+        for number in [port] if port is not None else list(self._ports):
+            found = self._ports.pop(number, None)
+            if found is not None:
+                found.close()
+
+    def put(self, key: str, value: str) -> Put:
+        """Leave a note of this node's own. The same note again is fine."""
+        with self.changed:
+            found = self.notes.get(key)
+            if found is not None and not self.replaceable(key):
+                return Put.OK if found == value else Put.TAKEN
+            size = self._bytes + len(value) - len(found or "")
+            if (found is None and len(self.notes) >= NOTES) or size > NOTE_BYTES:
+                return Put.FULL
+            self.notes[key], self._bytes = value, size
+            self.changed.notify_all()
+        return Put.OK
+
+    def put_of(self, writer: str, key: str, value: str) -> Put:
+        """Leave a note of a peer's."""
+        if key.rpartition("/")[2] != writer:
+            return Put.FOREIGN
+        with self.changed:
+            fresh = key not in self.notes
+            if fresh and self._written.get(writer, 0) >= NOTES_OF_NODE:
+                return Put.FULL
+            said = self.put(key, value)
+            self._written[writer] = self._written.get(writer, 0) + (fresh and said is Put.OK)
+        return said
+
+    def get(self, key: str, wait_s: float) -> str | None:
+        """The note under `key`, after waiting up to `wait_s` for it."""
+        with self.changed:
+            self.changed.wait_for(lambda: key in self.notes, timeout=wait_s)
+            return self.notes.get(key)
+
+    def replaceable(self, key: str) -> bool:
+        """Whether a second note may take the place of the first."""
+        return False
+
+    def _serve(self, link: socket.socket, session: Session) -> None:
+        with suppress(OSError, Forged, ValueError):  # a peer that went away is that peer's finding, not ours
+            served = _Served(self, link, session)
+            served.run()
+
+
+class _Served:
+    """One connection of a peer."""
+
+    def __init__(self, responder: Responder, link: socket.socket, session: Session) -> None:
+        self.responder, self.link, self.session = responder, link, session
+        self._answers = 0
+
+    def run(self) -> None:
+        """Answer. Raises OSError, Forged, ValueError."""
+        if self.session.length > MESSAGE_BYTES:
+            return
+        message = _read(self.link, self.session.length + MAC_BYTES, time.monotonic() + MESSAGE_S)
+        asked = _table(self.session.open_request(message))
+        match self.session.op:
+            case Op.HELLO:
+                self._answer({"catalogue": self.responder.catalogue})
+            case Op.PING:
+                self._echo()
+            case Op.SINK:
+                self._sink(_int(asked, "bytes"))
+            case Op.PUT:
+                key, value = str(asked.get("key")), str(asked.get("value"))
+                said = self.responder.put_of(str(asked.get("from")), key, value)
+                self._answer({"ok": said is Put.OK, "why": said.value})
+            case Op.GET:
+                wait_s = min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S)
+                self._answer({"value": self.responder.get(str(asked.get("key")), wait_s)})
+
+    def _answer(self, value: Mapping[str, object]) -> None:
+        self.link.settimeout(MESSAGE_S)
+        data = json.dumps({"node": self.responder.node, **value}).encode()
+        self.link.sendall(self.session.answer(self._answers, data))
+        self._answers += 1
+
+    def _echo(self) -> None:
+        self._answer({})
+        end = time.monotonic() + STREAM_S
+        with self.link.makefile("rb") as file:
+            self.link.settimeout(IDLE_S)
+            while time.monotonic() < end and (data := file.read(PING_BYTES)):
+                self.link.sendall(data)
+
+    def _sink(self, size: int) -> None:
+        if not self.responder.sinking.acquire(timeout=STREAM_S):
+            return
+        try:
+            self._drain(size)
+        finally:
+            self.responder.sinking.release()
+
+    def _drain(self, size: int) -> None:
+        self._answer({})
+        self.link.settimeout(IDLE_S)
+        buffer = bytearray(CHUNK_BYTES)
+        received = untimed = self.link.recv_into(buffer, min(CHUNK_BYTES, size))
+        begun = time.monotonic()
+        while received < size and time.monotonic() - begun < STREAM_S:
+            count = self.link.recv_into(buffer, min(CHUNK_BYTES, size - received))
+            if not count:
+                break
+            received += count
+        seconds = time.monotonic() - begun
+        self._answer({"received": received, "timed": received - untimed, "seconds": seconds})
+
+
+@contextmanager
+def connection(
+    member: Member, access: Access, op: Op, timeout_s: float, port: int = 0, **more: object
+) -> Iterator[_Line]:
+    """An open request to a peer. Raises ExchangeError with the reason in the operating system's words."""
+    until = time.monotonic() + timeout_s
+    try:
+        with socket.create_connection((member.address, port or member.probe_port), timeout=timeout_s) as link:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            data = json.dumps({"from": access.node, **more}).encode()
+            nonce = nonce_of(_read(link, GREETING_BYTES, until))
+            session = Session(access.key, nonce, secrets.token_bytes(NONCE_BYTES), op, len(data))
+            link.settimeout(timeout_s)
+            link.sendall(session.opening() + session.request(data))
+            with link.makefile("rb") as file:
+                yield _Line(link, file, session, member.name, timeout_s)
+    except OSError as error:
+        raise ExchangeError(_words(error), isinstance(error, ConnectionRefusedError)) from error
+    except Forged as error:
+        raise ExchangeError(f"the peer that answers is not a node of this gate: {error}") from error
+
+
+class _Line:
+    """The caller's side of a connection: proven answers, and bytes as they are by `link` and `file`."""
+
+    def __init__(
+        self, link: socket.socket, file: BinaryIO, session: Session, peer: str, timeout_s: float
+    ) -> None:
+        self.link, self.file = link, file
+        self._session, self._peer, self._timeout_s = session, peer, timeout_s
+        self._answers = 0
+
+    def answer(self) -> dict[str, object]:
+        """The next answer, waited for as long as the request may take. Raises ExchangeError, OSError."""
+        until = time.monotonic() + self._timeout_s
+        try:
+            length = length_of(_read(self.link, LENGTH_BYTES, until))
+            if length > MESSAGE_BYTES:
+                raise ExchangeError(f"its answer claims to have {length} bytes")
+            message = _read(self.link, length + MAC_BYTES, until)
+        except ConnectionError as error:
+            if self._answers:
+                raise
+            raise ExchangeError(
+                "it closed the connection without an answer: it has another key, or belongs to another gate"
+            ) from error
+        value = _table(self._session.open_answer(self._answers, message))
+        self._answers += 1
+        self.link.settimeout(self._timeout_s)
+        if value.get("node") != self._peer:
+            raise ExchangeError(f"another node answers there: {value.get('node')!r:.60}")
+        return value
+
+
+def ask(
+    member: Member, access: Access, op: Op, timeout_s: float, port: int = 0, **more: object
+) -> dict[str, object]:
+    """One request and its answer. Raises ExchangeError."""
+    with connection(member, access, op, timeout_s, port, **more) as line:
+        return line.answer()
+
+
+def _read(link: socket.socket, count: int, until: float) -> bytes:
+    """Exactly `count` bytes by `until`, however slowly they come. Raises OSError."""
+    parts: list[bytes] = []
+    while count:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        link.settimeout(left)
+        part = link.recv(min(count, CHUNK_BYTES))
+        if not part:
+            raise ConnectionResetError("it closed the connection without an answer")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _table(data: bytes) -> dict[str, object]:
+    """The JSON object in proven bytes. Raises Forged: whoever has the key speaks this version."""
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise Forged("its message is not JSON") from error
+    if not isinstance(value, dict):
+        raise Forged("its message is not a JSON object")
+    return value
+
+
+def _int(asked: Mapping[str, object], key: str) -> int:
+    value = asked.get(key)
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _words(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return (error.strerror or str(error) or type(error).__name__).lower()

@@ -1,0 +1,33 @@
+"""The exit codes of every program of this project: of `prelaunch`, of the checks on a node, and of the container's agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from checks.model import Answer
+
+
+class Exit(IntEnum):
+    """What an exit code says. NO_GO is also that of a question that nobody has answered yet."""
+
+    GO = 0
+    NO_GO = 1
+    REJECTED = 2  # before anything started
+    CANNOT_TELL = 3
+    JOB_FAILED = 4  # after a go: the engine refused the training, or it failed
+    NO_CAPACITY = 5  # for the checks, or, after a go, for the training
+    NOT_FOUND = 127  # there is no such program, as a shell says it
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+    def __str__(self) -> str:
+        return str(self.value)  # Python 3.10 would write the name
+
+
+EXIT_CODES: Mapping[Answer, Exit] = {
+    Answer.GO: Exit.GO,
+    Answer.NO_GO: Exit.NO_GO,
+    Answer.ASK: Exit.NO_GO,
+    Answer.CANNOT_TELL: Exit.CANNOT_TELL,
+}

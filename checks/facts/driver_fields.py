@@ -1,0 +1,72 @@
+"""Which NVIDIA driver first had each field that is read of a GPU, through NVML and in nvidia-smi's document.
+
+A driver's version is compared as a tuple of whole numbers: 550.163.01 is older than 565.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+
+from checks.documents.decode import decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.value_types import Version, require_version
+
+PATH = Path(__file__).with_name("drivers.json")
+
+
+class Reader(str, Enum):
+    """Who read the field of the driver."""
+
+    NVML = "nvml"
+    NVIDIA_SMI = "nvidia_smi"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a GPU's record, the metric of the same name in `checks`, and the first driver that has it.
+
+    `read_by` names the calls, fields or elements.
+    """
+
+    field: str
+    driver: str
+    read_by: str
+    provenance: Provenance
+    checks: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> Version:
+        """The driver's version, to be compared."""
+        return require_version(self.driver)
+
+
+@dataclass(frozen=True)
+class DriverTable:
+    """Every field that is read, by who reads it."""
+
+    nvml: tuple[Field, ...] = ()
+    nvidia_smi: tuple[Field, ...] = ()
+
+    def unknown_to(self, driver: Version | None, check: str, reader: Reader) -> Mapping[str, Field]:
+        """The check's metrics that came with a later driver; none where the driver is not known.
+
+        Neither is there any for a driver below every row: of its generation nothing is known.
+        """
+        rows: tuple[Field, ...] = getattr(self, reader.value)
+        if driver is None or driver < min((row.version for row in rows), default=()):
+            return {}
+        return {row.field: row for row in rows if check in row.checks and driver < row.version}
+
+
+@lru_cache(maxsize=1)
+def builtin() -> DriverTable:
+    """The table of this version. Raises DecodeError."""
+    tables = resolved(parse_json(table_bytes(PATH), 1 << 20), *(reader.value for reader in Reader))
+    made = decode(DriverTable, tables)
+    for row in (*made.nvml, *made.nvidia_smi):
+        require_version(row.driver)
+    return made

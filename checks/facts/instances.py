@@ -1,0 +1,145 @@
+"""Facts about instance types and GPU models, each row with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated
+
+from checks.documents.decode import DecodeError, Range, decode, nearest, parse_json
+from checks.documents.report import digest
+from checks.facts.driver_fields import DriverTable
+from checks.facts.expected_tables import ExpectedTables
+from checks.facts.provenance import TABLE, Provenance, entries, resolved
+from checks.model import Declared, Part, Skip
+
+Count = Annotated[int, Range(0, 1_000_000)]
+NONE = b'{"not_applicable": []}'
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What an instance type is sold with; None where the source does not say. Counts are of one node.
+
+    `nvlinks` and `pcie_*` are of one GPU, `gpu_memory_mib` as NVML prints it, within 3 %. `network_burst_gbit_s` is
+    what a type has for a while ("up to"): a bound from above, and nothing to hold a node to. `provenance` is that of
+    the row; `columns` names, for the columns that come from elsewhere, their entry in the file's table.
+    """
+
+    gpus: int
+    gpu: str
+    provenance: Provenance
+    efa_devices: int | None = None
+    neuron_devices: int = 0
+    vcpus: Count | None = None
+    memory_gib: Count | None = None
+    gpu_memory_mib: Count | None = None
+    nvlinks: Count | None = None
+    pcie_generation: Count | None = None
+    pcie_width: Count | None = None
+    network_gbit_s: Count | None = None
+    network_burst_gbit_s: Annotated[float, Range(0, 1e6)] | None = None
+    neuron_cores_per_device: Count | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """A metric that a GPU model does not have, so that its absence is no gap in the evidence.
+
+    `model` is the first words of the name that the instance table gives ("A10G", "H100"); `check` and `metric` as in the catalogue.
+    """
+
+    model: str
+    check: str
+    metric: str
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything a verdict may know of the world, and the digest of the text that it was read from.
+
+    `named` are the provenances that the instances' `columns` name; `expected` is what machines are known to reach,
+    `drivers` which driver first had what is read of a GPU.
+    """
+
+    instances: Mapping[str, Instance]
+    digest: str
+    not_applicable: tuple[NotApplicable, ...] = ()
+    named: Mapping[str, Provenance] = field(default_factory=dict)
+    expected: ExpectedTables = field(default_factory=ExpectedTables)
+    drivers: DriverTable = field(default_factory=DriverTable)
+
+    def origin(self, instance: Instance, column: str) -> Provenance:
+        """Where the row's value in this column comes from."""
+        name = instance.columns.get(column)
+        return self.named[name] if name else instance.provenance
+
+    def absent(self, instance_type: str, check: str) -> frozenset[str]:
+        """The check's metrics that the type's GPU model does not have."""
+        known = self.instances.get(instance_type)
+        model = known.gpu if known else ""
+        rows = (row for row in self.not_applicable if row.check == check)
+        return frozenset(row.metric for row in rows if is_of_model(model, row.model))
+
+
+def is_of_model(name: str, model: str) -> bool:
+    """Whether the table's name is of the model: "A100-SXM4-40GB" is an A100, and an "L40S" is no L4."""
+    return name.startswith(model) and not name[len(model) : len(model) + 1].isalnum()
+
+
+@dataclass(frozen=True)
+class _Instances:
+    instances: Mapping[str, Instance]
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _NotApplicable:
+    not_applicable: tuple[NotApplicable, ...]
+
+
+def lacks(part: Part, declared: Declared, instance: Instance | None) -> Skip | None:
+    """Why a check of the part does not apply to what is declared; None if it does, or nobody knows."""
+    gpus = declared.gpus_per_node > 0
+    efa, neuron, nvlinks = (
+        (instance.efa_devices, instance.neuron_devices, instance.nvlinks) if instance else (None, None, None)
+    )
+    reasons: dict[Part, Skip | None] = {
+        Part.ANY: None,
+        Part.GPU: None if gpus else Skip.NO_GPU_DECLARED,
+        Part.NO_GPU: Skip.GPU_DECLARED if gpus else None,
+        Part.NVLINK: Skip.NO_NVLINK_ON_TYPE if nvlinks == 0 else None,
+        Part.EFA: Skip.NO_EFA_ON_TYPE if efa == 0 else None,
+        Part.NEURON: Skip.NO_NEURON_ON_TYPE if neuron == 0 else None,
+    }
+    if part is Part.NVLINK and not gpus:
+        return Skip.NO_GPU_DECLARED
+    return reasons[part]
+
+
+def load(data: bytes, not_applicable: bytes = NONE) -> Facts:
+    """Facts from JSON texts. Raises DecodeError."""
+    absent = resolved(parse_json(not_applicable, 1 << 24), "not_applicable")
+    document = parse_json(data, 1 << 24)
+    file = decode(_Instances, resolved(document, "instances"))
+    named = entries(document.get(TABLE, {}) if isinstance(document, Mapping) else {})
+    rows = {
+        name: replace(row, columns={**file.columns, **row.columns}) for name, row in file.instances.items()
+    }
+    for name, row in rows.items():
+        _require_columns(row, named, f"instances.{name}.columns")
+    absences = decode(_NotApplicable, absent).not_applicable
+    return Facts(rows, digest(data + not_applicable), absences, named)
+
+
+def _require_columns(row: Instance, named: Mapping[str, Provenance], path: str) -> None:
+    known = {column.name for column in fields(Instance)}
+    for column, name in row.columns.items():
+        if column not in known:
+            raise DecodeError("unknown column", f"{path}.{column}", nearest(column, sorted(known)))
+        if name not in named:
+            raise DecodeError(
+                f"{name!r:.80} is not in the file's own table", f"{path}.{column}", nearest(name, list(named))
+            )

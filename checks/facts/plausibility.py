@@ -1,0 +1,89 @@
+"""A policy's thresholds on rates, held to what the parts of its instance types can do (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from checks.facts.expected_tables import fault_in
+from checks.facts.gpu_models import Parts
+from checks.facts.instances import Facts, lacks
+from checks.facts.rooflines import Quantity, Roofline, rooflines
+from checks.model import Declared
+from checks.policy import CheckPolicy, Over, Policy, Rule
+
+_RATE = re.compile(r".*(_gbps|_gbit_s|flops|_iops|tokens_per_s)")
+
+# The checks' rates. A rate that is in neither table is refused by a test: nobody would hold its thresholds to anything.
+QUANTITIES: Mapping[tuple[str, str], Quantity] = {
+    ("compute.gemm", "gflops"): Quantity.COMPUTE_GFLOPS,
+    ("compute.gemm", "tflops"): Quantity.COMPUTE_TFLOPS,
+    ("compute.gemm", "sustained_tflops"): Quantity.COMPUTE_TFLOPS,
+    ("compute.memory_bandwidth", "copy_gbps"): Quantity.MEMORY,
+    ("compute.memory_bandwidth", "triad_gbps"): Quantity.MEMORY,
+    ("compute.transfer", "h2d_gbps"): Quantity.HOST,
+    ("compute.transfer", "d2h_gbps"): Quantity.HOST,
+    ("compute.transfer", "p2p_gbps"): Quantity.PEER,
+    ("nccl.intra_node", "busbw_peak_gbps"): Quantity.NODE_BUS,
+    ("nccl.intra_node", "busbw_gbps"): Quantity.NODE_BUS,
+    ("nccl.inter_node", "proven_gbit_s"): Quantity.NETWORK,
+    **{
+        (check, metric): Quantity.BUS
+        for check in (
+            "nccl.tests", "nccl.all_reduce", "nccl.all_gather", "nccl.reduce_scatter", "nccl.alltoall",
+            "nccl.sendrecv", "collective.all_reduce", "collective.all_gather",
+        )
+        for metric in (
+            "busbw_gbps", "busbw_peak_gbps", "busbw_out_of_place_gbps", "busbw_in_place_gbps",
+        )
+    },
+    ("network.pairs", "floor_gbps"): Quantity.FLOW,
+    ("collective.pairs", "floor_gbps"): Quantity.FLOW,
+    ("collective.pairs", "floor_inside_gbps"): Quantity.MEMORY,
+    ("nccl.pairs", "floor_gbps"): Quantity.FLOW,
+    ("nccl.pairs", "floor_inside_gbps"): Quantity.PEER,
+}  # fmt: skip
+
+
+def impossible(policy: Policy, facts: Facts, parts: Parts) -> Iterator[tuple[str, str]]:
+    """(path, why) of each absolute lower bound that some type of the policy cannot reach however healthy it is."""
+    for path, name, _, value, roofline in bounds(policy, facts, parts):
+        if value > roofline.least:
+            yield path, fault_in(value, roofline.least, name)
+
+
+def bounds(
+    policy: Policy, facts: Facts, parts: Parts
+) -> Iterator[tuple[str, str, CheckPolicy, float, Roofline]]:
+    """(path, instance type, the check's policy, bound, roofline) of every absolute lower bound on a rate."""
+    for name in policy.instance_types:
+        instance = facts.instances.get(name)
+        part = parts.find(instance.gpu) if instance and instance.gpus else None
+        if instance is None or part is None:
+            continue
+        known = rooflines(instance, part)
+        declared = Declared(name, 2, instance.gpus, instance.gpus)
+        for check, line in policy.checks.items():
+            if lacks(line.part, declared, instance) is not None:
+                continue
+            for path, metric, value in rates(check, line):
+                quantity = QUANTITIES.get((check, metric))
+                if quantity is not None and quantity in known:
+                    yield path, name, line, value, known[quantity]
+
+
+def rates(check: str, line: CheckPolicy) -> Iterator[tuple[str, str, float]]:
+    """(path, metric, bound) of every absolute lower bound on a rate."""
+    for index, rule in enumerate(line.rules):
+        if _RATE.fullmatch(rule.metric) and rule.over in (Over.SUBJECT, Over.CLUSTER):
+            for key in ("warn_below", "fail_below"):
+                value = _bound(rule, key)
+                if value is not None:
+                    yield f"checks.{check}.rules[{index}].{key}", rule.metric, value
+    for option, value in line.options.items():
+        if _RATE.fullmatch(option):
+            yield f"checks.{check}.options.{option}", option, value
+
+
+def _bound(rule: Rule, key: str) -> float | None:
+    return rule.warn_below if key == "warn_below" else rule.fail_below

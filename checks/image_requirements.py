@@ -1,0 +1,68 @@
+"""What checks need of an image: other programs, and Python modules beside the standard library, of which some come with them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
+
+# Beside the checks, wherever they were unpacked, or in our image. A training never has these folders on its path.
+FOLDERS = tuple(dict.fromkeys((Path(__file__).parents[1] / "lib", Path("/opt/prelaunch/lib"))))
+# What the newest call that a check makes is called: an older module would leave values unread that the driver has.
+NEWEST = {"pynvml": "nvmlDeviceGetRepairStatus"}
+# Modules that come with the checks, in our image and in an input channel (tasks/launchers/sagemaker/request/uploads.py).
+BROUGHT = frozenset({"pynvml"})
+
+
+class Needs(Protocol):
+    """What a check says that it needs (checks.check.Check)."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs on the PATH."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The Python modules that it imports."""
+
+
+def tools(check: Needs) -> tuple[str, ...]:
+    """What the image itself must have for this check, beside Python: programs on its PATH, and modules that do not come along."""
+    return tuple(sorted({*check.programs, *check.modules} - BROUGHT))
+
+
+def needed(checks: Iterable[Needs]) -> tuple[str, ...]:
+    """The modules that these checks import, sorted."""
+    return tuple(sorted({module for check in checks for module in check.modules}))
+
+
+def load(name: str) -> ModuleType:
+    """The image's own module where it is new enough, else the copy that came with the checks. Raises ImportError."""
+    try:
+        found = importlib.import_module(name)
+    except ImportError:
+        beside = _beside(name)
+        if beside is None:
+            raise
+        return beside
+    if name in NEWEST and not hasattr(found, NEWEST[name]):
+        return _beside(name) or found
+    return found
+
+
+@lru_cache(maxsize=8)
+def _beside(name: str) -> ModuleType | None:
+    """The copy, under a name of its own: pynvml completes the module that bears its name, which may be the image's."""
+    path = next((folder / f"{name}.py" for folder in FOLDERS if (folder / f"{name}.py").is_file()), None)
+    spec = importlib.util.spec_from_file_location(f"prelaunch_{name}", path) if path else None
+    if spec is None or spec.loader is None:
+        return None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made

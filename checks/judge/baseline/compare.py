@@ -1,0 +1,267 @@
+"""A report's numbers against what the site's own machines showed before (pure). `checks.judge.baseline.learn` makes the bands.
+
+A baseline only ever adds findings: machines that were slow when it was learned do not become fit by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from checks.documents.columns import Rows
+from checks.documents.report import clip
+from checks.judge.baseline.model import Band, Baseline
+from checks.judge.baseline.samples import Group, Key, Series, Side, gather, group_of, label_text
+from checks.judge.rules.expected_questions import LEAST_BYTES
+from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Node, Report, node_of
+from checks.policy import Over, Policy
+
+FEW = 4
+# Judgement: a band in which a part at half of its usual speed lies tells nothing of how fast it must be.
+TELLS = 0.5
+AGAIN = "Learn the baseline again from reports of this cluster: prelaunch baseline learn."
+LOOK = "Compare this node with its peers. If its hardware is healthy, learn the baseline again."
+CHANGED = "Find out what changed since then: image, driver, settings, placement. If the change is intended, learn the baseline again."
+
+
+def answered(
+    findings: Iterable[Finding],
+    report: Report,
+    rows: Mapping[str, Rows],
+    policy: Policy,
+    baseline: Baseline,
+    report_digest: str = "",
+) -> Iterator[Finding]:
+    """The findings without each "no baseline" of a check whose expected metrics all have bands, at every label.
+
+    A report is no witness for itself: what was learned from the report of this digest alone answers nothing.
+    """
+    bands = _bands(report, policy, baseline)
+    if alone := (baseline.reports == (report_digest,)):
+        said = "the baseline was learned from this report only, so comparing the two proves nothing"
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, "", AGAIN)
+    for finding in findings:
+        answerable = finding.kind is FindingKind.NO_BASELINE and finding.level is Level.WARN
+        if alone or not answerable or not _covers(finding.check, rows, policy, bands):
+            yield finding
+
+
+def judge(report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Baseline) -> Iterator[Finding]:
+    """Each sound value outside its band, what has a band and no value, and what has values and no band: WARNs."""
+    bands, known = _bands(report, policy, baseline), {learned.group for learned in baseline.groups}
+    yield from _versions(report, rows, policy, baseline)
+    unknown: dict[Group, list[str]] = {}
+    new: list[str] = []
+    for check in dict.fromkeys([*(planned.check for planned in report.plan), *bands]):
+        found = gather(_of(rows, check), policy.checks.get(check))
+        group = group_of(report, policy.checks.get(check))
+        if found and group not in known:
+            unknown.setdefault(group, []).append(check)
+            continue
+        # Which side is bad the policy says; a band's own word may be of another policy, or made up.
+        mine = {
+            key: replace(band, bad=found[key].side) if key in found else band
+            for key, band in bands.get(check, {}).items()
+        }
+        new += [
+            f"{check} {label_text(*key)}" for key in sorted(found) if key not in mine and found[key].values
+        ]
+        yield from _compared(check, found, mine, _of(rows, check))
+    for group, checks in unknown.items():
+        said = f"the baseline has no data for {group}: {_few(checks)} not compared"
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, _knows(baseline), AGAIN)
+    if new and bands:
+        said = f"the baseline has no band for {_few(new)}: not compared"
+        text = clip("\n".join(new))[0] if len(new) > FEW else ""
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, text, AGAIN)
+    if not unknown and not bands:
+        said = "the baseline has no band for anything in this report: nothing was compared with it"
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, _knows(baseline), AGAIN)
+
+
+def versions_of(nodes: Sequence[Node], rows: Mapping[str, Rows]) -> dict[str, tuple[str, ...]]:
+    """What of the software the numbers depend on: driver, torch and NCCL, each as it was found."""
+    found: dict[str, set[object]] = {
+        "driver": {node.identity.get("driver") for node in nodes},
+        "torch": _texts(rows, "system.identity", "torch"),
+        "nccl": _texts(rows, "nccl.transport", "nccl_version"),
+    }
+    return {
+        name: tuple(sorted(str(item) for item in seen if isinstance(item, str) and item))
+        for name, seen in found.items()
+    }
+
+
+def _of(rows: Mapping[str, Rows], check: str) -> Rows:
+    return rows.get(check) or Rows.of(check, ())
+
+
+def _texts(rows: Mapping[str, Rows], check: str, metric: str) -> set[object]:
+    return set(_of(rows, check).column(metric))
+
+
+def _bands(report: Report, policy: Policy, baseline: Baseline) -> dict[str, dict[Key, Band]]:
+    """Check -> its bands: those of a check that stands alone are not of the size of the cluster."""
+    found: dict[str, dict[Key, Band]] = {}
+    for learned in baseline.groups:
+        for band in learned.bands:
+            if learned.group == group_of(report, policy.checks.get(band.check)):
+                found.setdefault(band.check, {})[band.metric, band.label] = band
+    return found
+
+
+def _covers(
+    check: str,
+    rows: Mapping[str, Rows],
+    policy: Policy,
+    bands: Mapping[str, dict[Key, Band]],
+) -> bool:
+    line = policy.checks.get(check)
+    rules = line.rules if line is not None else ()
+    expected = {rule.metric for rule in rules if rule.over is Over.EXPECTED}
+    mine = bands.get(check, {})
+    measured = {key: each for key, each in gather(_of(rows, check), line).items() if key[0] in expected}
+    known = measured.keys() <= mine.keys()
+    return known and bool(measured) and all(_tells(mine[key], each.side) for key, each in measured.items())
+
+
+def _tells(band: Band, side: Side) -> bool:
+    """Whether the band bounds that side tightly enough to hold a value to. Of small messages the time is latency."""
+    if band.label.isdecimal() and int(band.label[:24]) < LEAST_BYTES:
+        return True
+    below = side is Side.HIGH or band.low >= TELLS * band.median > 0
+    above = side is Side.LOW or 0 < band.high <= band.median / TELLS
+    return below and above
+
+
+def _compared(check: str, found: dict[Key, Series], bands: dict[Key, Band], rows: Rows) -> Iterator[Finding]:
+    missing = sorted(key for key in bands if key not in found or not found[key].values)
+    if missing:
+        said = f"not measured, but the baseline has a band for it: {_named(missing)}"
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", AGAIN)
+    known = {key: found[key] for key in bands if key not in missing}
+    yield from _gaps(check, known, rows)
+    for metric in sorted({metric for metric, _ in known}):
+        outside = [
+            _Outside(bands[key], series)
+            for key, series in sorted(known.items())
+            if key[0] == metric
+            and not (bands[key].holds(min(series.values)) and bands[key].holds(max(series.values)))
+        ]
+        if outside:
+            yield from _moved(check, outside)
+
+
+def _gaps(check: str, found: dict[Key, Series], rows: Rows) -> Iterator[Finding]:
+    """Subjects of which some number that has a band is not there."""
+    lacking: dict[str, list[Key]] = {}
+    everybody = set(rows.columns.subjects)
+    for key, series in sorted(found.items()):
+        if series.subjects is rows.columns.subjects:  # a whole column, without a hole
+            continue
+        absent = everybody.difference(series.subjects)
+        for subject in sorted(absent.union(series.holes)):
+            lacking.setdefault(subject, []).append(key)
+    for subject, keys in lacking.items():
+        said = f"not measured, but the baseline has a band for it: {_named(keys)}"
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, subject, said, "", AGAIN)
+
+
+class _Outside:
+    """A band that some values of a series lie outside of, on its bad side: those of each subject."""
+
+    def __init__(self, band: Band, series: Series) -> None:
+        self.band = band
+        self.nodes = {node_of(subject) for subject in series.subjects}
+        self.values: dict[str, list[float]] = {}
+        for value, subject in zip(series.values, series.subjects, strict=True):
+            if not band.holds(value):
+                self.values.setdefault(subject, []).append(value)
+        self.slow = {node_of(subject) for subject in self.values}
+
+    @property
+    def everywhere(self) -> bool:
+        """On more than half of the nodes: something that they share, and no part of one of them."""
+        return 2 * len(self.slow) > len(self.nodes)
+
+    def worst(self, subject: str) -> float:
+        """The value that is farthest off; of all subjects for "cluster"."""
+        mine = self.values.get(subject) or [value for values in self.values.values() for value in values]
+        return max(mine, key=lambda value: (abs(value - self.band.median), value))
+
+
+def _moved(check: str, outside: Sequence[_Outside]) -> Iterator[Finding]:
+    """One metric, all its labels: one finding for the cluster where all moved, and one for each subject that did alone."""
+    shared = [one for one in outside if one.everywhere]
+    if shared:
+        nodes = max((one.nodes for one in shared), key=len)
+        slow = max(len(one.slow) for one in shared)
+        subject = CLUSTER if len(nodes) > 1 else next(iter(nodes))
+        where = f", on {slow} of {len(nodes)} nodes" if len(nodes) > 1 else ""
+        said = f"{_said(shared, CLUSTER)}{where}: worse than in the reports that the band was learned from"
+        yield Finding(Level.WARN, Cause.CONFIGURATION, check, subject, said, "", CHANGED)
+    alone = [one for one in outside if not one.everywhere]
+    for subject in dict.fromkeys(subject for one in alone for subject in one.values):
+        mine = [one for one in alone if subject in one.values]
+        said = f"{_said(mine, subject)}, while most other nodes are within it"
+        yield Finding(Level.WARN, Cause.HARDWARE, check, subject, said, "", LOOK)
+
+
+def _said(outside: Sequence[_Outside], subject: str) -> str:
+    """The band that is missed by most, and how many more of the metric's are."""
+    first = max(outside, key=lambda one: (_far(one.band, one.worst(subject)), one.band.label))
+    band, value = first.band, first.worst(subject)
+    word, edge = ("below", band.low) if value < band.low else ("above", band.high)
+    more = f" (and {len(outside) - 1} more values are outside their bands)" if len(outside) > 1 else ""
+    return (
+        f"{label_text(band.metric, band.label)} is {value:.4g}, {word} the learned band, which ends at {edge:.4g}; "
+        f"{_far(band, value):.0%} off the median of {band.median:.4g} ({band.values} values, {band.reports} reports){more}"
+    )
+
+
+def _far(band: Band, value: float) -> float:
+    return abs(value - band.median) / abs(band.median) if band.median else 0.0
+
+
+def _versions(
+    report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Baseline
+) -> Iterator[Finding]:
+    """A number that was learned under another driver is compared, and that is said."""
+    groups = {group_of(report, policy.checks.get(planned.check)) for planned in report.plan}
+    now = versions_of(report.nodes, rows)
+    for name, seen in now.items():
+        then = {
+            item
+            for learned in baseline.groups
+            if learned.group in groups
+            for item in learned.versions.get(name, ())
+        }
+        new = sorted(set(seen) - then)
+        if then and not seen:
+            said = f"{name} could not be read, but the baseline was learned with {_few(sorted(then))}"
+            yield Finding(
+                Level.WARN,
+                Cause.EVIDENCE,
+                "baseline",
+                CLUSTER,
+                said,
+                "",
+                "Find out why it could not be read.",
+            )
+        elif then and new:
+            said = f"{name} is {_few(new)}, but the baseline was learned with {_few(sorted(then))}"
+            yield Finding(Level.WARN, Cause.CONFIGURATION, "baseline", CLUSTER, said, "", AGAIN)
+
+
+def _named(keys: Sequence[Key]) -> str:
+    return _few([label_text(*key) for key in keys])
+
+
+def _few(words: Sequence[str]) -> str:
+    more = f" and {len(words) - FEW} more" if len(words) > FEW else ""
+    return f"{', '.join(words[:FEW])}{more}"
+
+
+def _knows(baseline: Baseline) -> str:
+    lines = [f"{learned.group}: {len(learned.bands)} bands" for learned in baseline.groups]
+    return "\n".join(["the baseline has:", *lines[:16]]) if lines else "the baseline is empty"

@@ -1,0 +1,209 @@
+"""Reports -> baseline (pure): for each number a robust band, with every value that it was not made from named."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import NormalDist
+
+from checks.documents.columns import by_check
+from checks.judge.baseline.compare import versions_of
+from checks.judge.baseline.model import Band, Baseline, Learned, LeftOut, NotLearned, Outlier
+from checks.judge.baseline.samples import (
+    Group,
+    Series,
+    Side,
+    gather,
+    group_of,
+    label_text,
+    label_turn,
+    measured,
+)
+from checks.judge.robust_statistics import MAD_SCALE
+from checks.model import CLUSTER, SCHEMA_VERSION, Level, Report, Verdict, node_of
+from checks.policy import Policy
+from checks.version import ENGINE
+
+# The MAD's small-sample factor is tabled to 9 values, and is n/(n - 0.8) above (Croux and Rousseeuw, COMPSTAT 1992, p. 411).
+LEAST_VALUES = 8
+# "Modified z-scores" above 3.5 are labelled outliers: Iglewicz and Hoaglin, How to Detect and Handle Outliers (ASQC, 1993).
+DEVIATIONS = 3.5
+# Of all values of a metric one in a hundred bands may leave a healthy one out: with many values the band is wider.
+CHANCE = 0.01
+# SuperBench's own rules call 5 % off the baseline defective (its documentation, "Data Diagnosis": lambda x: x < -0.05);
+# healthy GPUs of one B200 node differ by 3.1 % (published GEMM table, see checks/facts): less is no finding.
+LEAST_WIDTH = 0.05
+# Judgement, as max_unfit_fraction of the shipped policies: more than this apart are no outliers, but another kind of machine.
+MOST_OUTLIERS = 0.25
+ROUNDS = 20
+
+Name = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A report, and what was said of it without a baseline: what is unfit is not learned from."""
+
+    report: Report
+    verdict: Verdict
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """One number of a group, from all reports that have it: (the report's digest, its gate, its values)."""
+
+    side: Side
+    parts: list[tuple[str, str, Series]]
+
+
+def learn(cases: Sequence[Case]) -> Baseline:
+    """The baseline; the same for any order of the cases. A report that is given twice counts once."""
+    ordered = sorted(cases, key=lambda case: case.verdict.digests.report)
+    left_out: list[LeftOut] = []
+    pools: dict[Group, dict[Name, _Pool]] = {}
+    versions: dict[Group, dict[str, set[str]]] = {}
+    known: dict[str, Case] = {}
+    for case in ordered:
+        if known.setdefault(case.verdict.digests.report, case) is not case:
+            left_out.append(LeftOut(case.report.gate_id, CLUSTER, "", "the same report was given twice"))
+            continue
+        refused = list(_refused(case))
+        left_out += refused
+        _take(case, refused, pools, versions)
+    groups = [_group(group, pools[group], versions[group]) for group in sorted(pools, key=str)]
+    newest = max((case.report.measured_at for case in ordered), default="")
+    return Baseline(SCHEMA_VERSION, ENGINE, newest, tuple(known), tuple(groups), tuple(left_out))
+
+
+def _refused(case: Case) -> Iterator[LeftOut]:
+    """What a FAIL was said of. A sick node slows whatever it takes part in, so that this is left out as well."""
+    failed = [f for f in case.verdict.findings if f.level is Level.FAIL]
+    gate = case.report.gate_id
+    whole = next((f for f in failed if f.check in ("policy", "facts")), None)
+    if whole is not None:
+        yield LeftOut(gate, CLUSTER, "", whole.message)
+        return
+    names = {node.name for node in case.report.nodes}
+    shared = {
+        p.check for p in case.report.plan if group_of(case.report, case.policy.checks.get(p.check)).nodes
+    }
+    general = {f.check: f for f in reversed(failed) if node_of(f.subject) not in names}
+    for check in sorted(general.keys() - shared):
+        yield LeftOut(gate, CLUSTER, check, general[check].message)
+    for check in sorted(shared) if failed else ():
+        why = f"{failed[0].subject} took part, and it has a finding: {failed[0].message}"
+        yield LeftOut(gate, CLUSTER, check, why)
+    first = {node_of(f.subject): f for f in reversed(failed)}
+    for node in sorted(first.keys() & names):
+        yield LeftOut(gate, node, "", f"{first[node].check}: {first[node].message}")
+
+
+def _take(
+    case: Case,
+    refused: Sequence[LeftOut],
+    pools: dict[Group, dict[Name, _Pool]],
+    versions: dict[Group, dict[str, set[str]]],
+) -> None:
+    """Add what may be learned of one report to its groups."""
+    report = case.report
+    bad_nodes = {one.subject for one in refused if not one.check}
+    bad_checks = {one.check for one in refused if one.check}
+    if CLUSTER in bad_nodes:
+        return
+    rows = {
+        check: measured(mine, bad_nodes)
+        for check, mine in by_check(report.observations).items()
+        if check not in bad_checks
+    }
+    nodes = [node for node in report.nodes if node.name not in bad_nodes]
+    seen = versions_of(nodes, rows)
+    for check, mine in rows.items():
+        line = case.policy.checks.get(check)
+        group = group_of(report, line)
+        for key, series in gather(mine, line).items():
+            pool = pools.setdefault(group, {}).setdefault((check, *key), _Pool(series.side, []))
+            pool.parts.append((case.verdict.digests.report, report.gate_id, series))
+            found = versions.setdefault(group, {})
+            for name, items in seen.items():
+                found.setdefault(name, set()).update(items)
+
+
+def _group(group: Group, pools: Mapping[Name, _Pool], versions: Mapping[str, set[str]]) -> Learned:
+    bands: list[Band] = []
+    outliers: list[Outlier] = []
+    not_learned: list[NotLearned] = []
+    for name in sorted(pools, key=lambda name: (*name[:2], label_turn(name[2]))):
+        made = _band(name, pools[name])
+        if isinstance(made, NotLearned):
+            not_learned.append(made)
+            continue
+        bands.append(made)
+        outliers += _outliers(made, pools[name])
+    plain = {name: tuple(sorted(items)) for name, items in sorted(versions.items()) if items}
+    return Learned(group, plain, tuple(bands), tuple(outliers), tuple(not_learned))
+
+
+def _band(name: Name, pool: _Pool) -> Band | NotLearned:
+    """Median and MAD of what is left when nothing outside of the band that they make is left."""
+    values = sorted(chain.from_iterable(series.values for _, _, series in pool.parts))
+    many = len(values)
+    if many < LEAST_VALUES:
+        return NotLearned(*name, f"{many} values, {LEAST_VALUES} are needed")
+    start, end = 0, many
+    middle, mad, low, high = _robust(values)
+    for _ in range(ROUNDS):
+        first, last = bisect_left(values, low), bisect_right(values, high)
+        if (first, last) == (start, end) or last - first < LEAST_VALUES:
+            break
+        start, end = first, last
+        middle, mad, low, high = _robust(values[start:end])
+    first, last = bisect_left(values, low), bisect_right(values, high)
+    if many - (last - first) > MOST_OUTLIERS * many:
+        said = f"{many - (last - first)} of {many} values are far from the others: two kinds of machines, or many faulty ones"
+        return NotLearned(*name, said)
+    if pool.side is not Side.HIGH and low <= 0:
+        why = "vary so much that no value would be below the band" if middle > 0 else "are not above 0"
+        return NotLearned(*name, f"{many} values {why}, the median is {middle:.4g}")
+    kept = [part for part in pool.parts if any(low <= value <= high for value in part[2].values)]
+    nodes = {
+        node_of(subject) for subject in set(chain.from_iterable(series.subjects for _, _, series in kept))
+    }
+    reports = {report for report, _, _ in kept}
+    return Band(*name, pool.side, middle, mad, low, high, last - first, len(nodes), len(reports))
+
+
+def _robust(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """Median, scaled MAD, and the band's ends, of sorted values. Each end follows the scatter on its own side."""
+    many = len(values)
+    middle = _median(values)
+    mad = _median(sorted([abs(value - middle) for value in values]))
+    below = middle - _median(values[: (many + 1) // 2])
+    above = _median(values[many // 2 :]) - middle
+    scale = MAD_SCALE * many / (many - 0.8)
+    wide = max(DEVIATIONS, NormalDist().inv_cdf(1 - CHANCE / many))
+    least = LEAST_WIDTH * abs(middle)
+    low = middle - max(wide * scale * max(mad, below), least)
+    high = middle + max(wide * scale * max(mad, above), least)
+    return middle, scale * mad, low, high
+
+
+def _median(values: Sequence[float]) -> float:
+    half = len(values) // 2
+    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
+
+
+def _outliers(band: Band, pool: _Pool) -> Iterator[Outlier]:
+    for _, gate, series in pool.parts:
+        if (
+            band.low <= min(series.values, default=band.low)
+            and max(series.values, default=band.low) <= band.high
+        ):
+            continue
+        for value, subject in zip(series.values, series.subjects, strict=True):
+            if not band.low <= value <= band.high:
+                side = f"below {band.low:.4g}" if value < band.low else f"above {band.high:.4g}"
+                why = f"{label_text(band.metric, band.label)} {side}, the median is {band.median:.4g}"
+                yield Outlier(gate, subject, band.check, band.metric, band.label, value, why)

@@ -1,0 +1,132 @@
+"""The nouns of a baseline, and baseline <-> JSON: a band for each number that a site's own machines showed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.documents.report import Version, digest, dump_plain
+from checks.judge.baseline.samples import Group, Side
+
+BASELINE_BYTES = 64 * 1024 * 1024
+
+Number = Annotated[float, Range(-1e300, 1e300)]
+Many = Annotated[int, Range(1, 1_000_000_000)]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where a healthy value lies: [low, high] of the metric's own unit; `bad` is the side that counts.
+
+    `label` is a message size in bytes, a precision, or "". `mad` is in units of a standard deviation. The counts are
+    of what the band was made from, without the outliers.
+    """
+
+    check: str
+    metric: str
+    label: str
+    bad: Side
+    median: Number
+    mad: Number
+    low: Number
+    high: Number
+    values: Many
+    nodes: Many
+    reports: Many
+
+    def holds(self, value: float) -> bool:
+        """Whether the value is not on the bad side of the band."""
+        below, above = value < self.low, value > self.high
+        return not ((below and self.bad is not Side.HIGH) or (above and self.bad is not Side.LOW))
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A value that the band was not made from, whose it is, and why."""
+
+    gate_id: str
+    subject: str
+    check: str
+    metric: str
+    label: str
+    value: Number
+    why: str
+
+
+@dataclass(frozen=True)
+class NotLearned:
+    """A metric that has no band, and why."""
+
+    check: str
+    metric: str
+    label: str
+    why: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What of a report nothing was learned from: a subject ("cluster": the whole), a check ("": all), and why."""
+
+    gate_id: str
+    subject: str
+    check: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One group: its bands, and under which versions they were measured ("driver" -> all that were seen)."""
+
+    group: Group
+    versions: Mapping[str, tuple[str, ...]]
+    bands: tuple[Band, ...]
+    outliers: tuple[Outlier, ...]
+    not_learned: tuple[NotLearned, ...]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """All groups. `reports` are the SHA-256 of what it was made from; `measured_at` is the newest one's."""
+
+    schema_version: Version
+    engine: str
+    measured_at: str
+    reports: tuple[str, ...]
+    groups: tuple[Learned, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def dump(baseline: Baseline) -> bytes:
+    """Canonical JSON."""
+    return dump_plain(baseline)
+
+
+def load(data: bytes) -> Baseline:
+    """The baseline in `data`. Raises DecodeError for anything that is not wholly one, or contradicts itself."""
+    made = decode(Baseline, parse_json(data, BASELINE_BYTES))
+    groups = [learned.group for learned in made.groups]
+    if len(set(groups)) < len(groups):
+        raise DecodeError("two groups are the same", "groups")
+    for index, learned in enumerate(made.groups):
+        _require_sense(learned.bands, f"groups[{index}].bands")
+    return made
+
+
+def digest_of(baseline: Baseline) -> str:
+    """SHA-256 of the canonical JSON."""
+    return digest(dump(baseline))
+
+
+def _require_sense(bands: Sequence[Band], path: str) -> None:
+    seen: set[tuple[str, str, str]] = set()
+    for index, band in enumerate(bands):
+        where = f"{path}[{index}]"
+        if not band.low <= band.median <= band.high or band.mad < 0:
+            raise DecodeError("low, median and high are not in this order, or mad is below 0", where)
+        if band.bad is not Side.HIGH and band.low <= 0:
+            raise DecodeError("low is not above 0, so no speed can be below this band", where)
+        if (band.check, band.metric, band.label) in seen:
+            raise DecodeError("a second band for the same metric and label", where)
+        seen.add((band.check, band.metric, band.label))

@@ -1,0 +1,194 @@
+"""Which numbers of a report are compared with other reports' numbers, and those numbers (pure).
+
+Speeds and latencies are: their unit says which side is the bad one. So is what the policy holds against other
+machines. Capacities, versions and counters are not: rules and `prelaunch trend` look at those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from checks.documents.columns import Rows
+from checks.judge.culprits.from_report import CHECKS
+from checks.model import Outcome, Profile, Report, node_of
+from checks.policy import CheckPolicy
+
+# Higher is better, and lower is better, by the unit that a metric's name ends in.
+SPEEDS = ("gbps", "gbit_s", "flops", "iops", "tokens_per_s", "per_s_per_cpu")
+LATENCIES = ("_us", "_ms")
+# Arrays that say what each element is for; a GPU's place or a peer's name is no property of the number.
+AXES = ("sizes_bytes", "precisions", "programs")
+# busbw_gbps times a constant, and its greatest value: the same measurement once more.
+SAME_AGAIN = ("algbw_gbps", "busbw_peak_gbps")
+RELATIVE = ("peers", "node", "fleet", "slowest", "expected")
+SANE = 1e18
+NUMBERS = {int, float}
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+Key = tuple[str, str]
+
+
+class Side(str, Enum):
+    """Which side of the usual is bad."""
+
+    LOW = "low"
+    HIGH = "high"
+    EITHER = "either"
+
+
+@dataclass(frozen=True)
+class Group:
+    """What makes numbers comparable. `nodes` is 0 for checks that a node or a rank does by itself."""
+
+    instance_type: str
+    gpus_per_node: int
+    ranks_per_node: int
+    profile: Profile
+    nodes: int
+
+    def __str__(self) -> str:
+        size = (
+            f"{self.nodes} nodes" if self.nodes > 1 else "one node" if self.nodes else "any number of nodes"
+        )
+        return f"{self.instance_type}, {size}, {self.ranks_per_node} ranks per node, {self.profile.value}"
+
+
+@dataclass(frozen=True)
+class Series:
+    """All values of one metric at one label, and whose each one is. `holes` are subjects with an element that is none."""
+
+    side: Side
+    values: Sequence[float]
+    subjects: Sequence[str]
+    holes: Sequence[str] = ()
+
+
+def group_of(report: Report, line: CheckPolicy | None) -> Group:
+    """The group of a check's numbers: of any number of nodes only where the policy says that it needs no peer."""
+    alone = line is not None and line.min_nodes == 1 and line.min_ranks == 1
+    declared = report.declared
+    return Group(
+        declared.instance_type,
+        declared.gpus_per_node,
+        declared.ranks_per_node,
+        report.profile,
+        0 if alone else declared.nodes,
+    )
+
+
+def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
+    """Which side is bad: by the policy's relative rules, else by the unit; None for what is not compared."""
+    low = high = False
+    for rule in line.rules if line is not None else ():
+        if rule.metric == metric and rule.over.value in RELATIVE:
+            low = low or rule.warn_below is not None or rule.fail_below is not None
+            high = high or rule.warn_above is not None or rule.fail_above is not None
+    if low or high:
+        return Side.EITHER if low and high else Side.LOW if low else Side.HIGH
+    if metric in SAME_AGAIN:
+        return None
+    if metric.endswith(SPEEDS):
+        return Side.LOW
+    return Side.HIGH if metric.endswith(LATENCIES) else None
+
+
+def gather(rows: Rows, line: CheckPolicy | None) -> dict[Key, Series]:
+    """(metric, label) of one check -> its values over all rows that were measured.
+
+    The tournament of the ranks has none: a row mixes pairs within a node with pairs of two, and its decoder compares.
+    """
+    found: dict[Key, Series] = {}
+    if rows.check in CHECKS:
+        return found
+    rows = measured(rows)
+    for metric in rows.columns.metrics if rows else ():
+        side = side_of(metric, line)
+        if side is not None:
+            found.update(_series(rows, metric, side, line))
+    return found
+
+
+def measured(rows: Rows, but: frozenset[str] | set[str] = frozenset()) -> Rows:
+    """The rows that were measured, without those of these nodes."""
+    c = rows.columns
+    if not but and set(c.outcomes) <= {Outcome.MEASURED}:
+        return rows
+    pairs = enumerate(zip(c.subjects, c.outcomes, strict=True))
+    return rows.take([i for i, (s, o) in pairs if o is Outcome.MEASURED and node_of(s) not in but])
+
+
+def label_text(metric: str, label: str) -> str:
+    """A metric at its label: "busbw_gbps at 64 MiB", "tflops of bf16"."""
+    if not label:
+        return metric
+    if not label.isdecimal():
+        return f"{metric} of {label}"
+    size, power = int(label[:24]), 0
+    while size >= 1024 and size % 1024 == 0 and power < len(_UNITS) - 1:
+        size, power = size // 1024, power + 1
+    return f"{metric} at {size} {_UNITS[power]}"
+
+
+def label_turn(label: str) -> tuple[int, str]:
+    """Sizes from small to large, then words."""
+    return (int(label[:24]), "") if label.isdecimal() else (-1, label)
+
+
+def _series(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
+    """A metric's series: whole columns at once where each row has the same labels, else element by element."""
+    column, subjects = rows.column(metric), rows.columns.subjects
+    kinds = set(map(type, column))
+    if kinds <= NUMBERS and _sane(column):
+        return {(metric, ""): Series(side, column, subjects)}  # type: ignore[arg-type]
+    if kinds == {tuple}:
+        axes = {_axis(rows, metric, place, line) for place in range(len(rows))}
+        axis = axes.pop() if len(axes) == 1 else None
+        if axis is not None and len(set(axis)) == len(axis):
+            parts = [tuple(part) for part in zip(*column, strict=True)]
+            if all(set(map(type, part)) <= NUMBERS and _sane(part) for part in parts):
+                return {
+                    (metric, str(at)): Series(side, part, subjects)
+                    for at, part in zip(axis, parts, strict=True)
+                }
+    return _one_by_one(rows, metric, side, line)
+
+
+def _one_by_one(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
+    values: dict[Key, list[float]] = {}
+    subjects: dict[Key, list[str]] = {}
+    holes: dict[Key, list[str]] = {}
+    for place, (value, subject) in enumerate(zip(rows.column(metric), rows.columns.subjects, strict=True)):
+        if value is None:  # the row has no such metric; evidence says whether it had to
+            continue
+        items = value if isinstance(value, tuple) else (value,)
+        axis = _axis(rows, metric, place, line) or ("",) * len(items)
+        for label, item in zip(axis, items, strict=True):
+            key = (metric, str(label))
+            if type(item) in NUMBERS and _sane((item,)):
+                values.setdefault(key, []).append(item)  # type: ignore[arg-type]
+                subjects.setdefault(key, []).append(subject)
+            else:
+                holes.setdefault(key, []).append(subject)
+    return {
+        key: Series(side, tuple(values.get(key, ())), tuple(subjects.get(key, ())), tuple(holes.get(key, ())))
+        for key in {**values, **holes}
+    }
+
+
+def _sane(values: Sequence[object]) -> bool:
+    return not values or (-SANE <= min(values) and max(values) <= SANE)  # type: ignore[type-var,operator]
+
+
+def _axis(rows: Rows, metric: str, place: int, line: CheckPolicy | None) -> tuple[object, ...] | None:
+    """What each element of the row's array is for; None where it is an array of parts or of peers."""
+    value = rows.column(metric)[place]
+    if not isinstance(value, tuple):
+        return None
+    named = [rule.at for rule in line.rules if rule.metric == metric] if line is not None else []
+    for name in (*named, *AXES):
+        axis = rows.columns.metrics[name][place] if name in rows.columns.metrics and name != metric else None
+        if isinstance(axis, tuple) and len(axis) == len(value):
+            return axis
+    return None

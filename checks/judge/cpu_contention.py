@@ -1,0 +1,131 @@
+"""A busy machine is not a broken one: what a slow number means where other work used the CPU meanwhile (pure).
+
+Slow while others took the CPU is EVIDENCE: nobody can tell. It is HARDWARE where equally busy other hosts are not slow.
+A CPU quota that held the processes back is CONFIGURATION: that is no other work. A claim to be busy never makes anything
+fit; it turns "broken" into "nobody can tell". Without a record there is no excuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from checks.documents.columns import Rows
+from checks.documents.host_load import Contention
+from checks.model import CLUSTER, FIRST, LINK, Cause, Finding, Level, Node, Observation, Value, node_of
+
+# Judgement: hosts whose others took so much less are not equally busy.
+ALIKE = 0.15
+REMEDY = "Stop other work on this node, then run the gate again."
+QUOTA_REMEDY = "Raise the CPU quota of the container or cgroup that the checks run in."
+
+
+def machines_of(nodes: Sequence[Node]) -> dict[str, str]:
+    """Node -> the machine that it runs on, by the boot id of its kernel; "" where that is not known."""
+    return {node.name: node.identity.get("boot_id", "") for node in nodes}
+
+
+class Loads:
+    """What every subject of one check recorded. `hosts` maps a node to its machine (boot id), "" where that is not known."""
+
+    def __init__(self, rows: Sequence[Observation], hosts: Mapping[str, str], prefix: str = "") -> None:
+        self._of: dict[str, Contention] = {}
+        self._of_node: dict[str, Contention] = {}
+        self._hosts = hosts
+        for row in rows:
+            load = Contention.of(row.metrics, prefix)
+            if load is not None:
+                self._of[row.subject] = load
+                node = node_of(row.subject)
+                if _graver(load) > _graver(self._of_node.get(node)):
+                    self._of_node[node] = load
+
+    def weighed(
+        self, finding: Finding, slow: Collection[str], concerned: Collection[str] | None = None
+    ) -> Finding:
+        """The finding, about something slow, as it stands beside what else used the CPUs.
+
+        `concerned` are the nodes that it may be due to (without it those of its subject), `slow` all nodes that are slow.
+        """
+        nodes = self._concerned(finding.subject) if concerned is None else tuple(concerned)
+        mine = [(load, node) for node in nodes if (load := self._load(finding.subject, node)) is not None]
+        if not mine:
+            return finding
+        load, node = max(mine, key=lambda pair: (_graver(pair[0]), pair[1]))
+        said = load.words(node)
+        if not said:
+            return finding
+        message = f"{finding.message}; {said}"
+        if finding.cause is Cause.EVIDENCE:
+            return replace(finding, message=message)
+        if load.held_back:
+            return replace(finding, message=message, cause=Cause.CONFIGURATION, remedy=QUOTA_REMEDY)
+        fine, also = self._equally_busy(load, nodes, slow)
+        if fine > also:
+            message += f", and {fine} equally busy {'host is' if fine == 1 else 'hosts are'} not slow"
+            return replace(finding, message=message, cause=Cause.HARDWARE)
+        return replace(finding, message=message, cause=Cause.EVIDENCE, remedy=REMEDY)
+
+    def busy(self, subject: str) -> bool:
+        """Whether other work used the CPUs of the subject's host, of any host for the cluster."""
+        nodes = self._concerned(subject)
+        return any(load.busy for node in nodes if (load := self._load(subject, node)) is not None)
+
+    def _load(self, subject: str, node: str) -> Contention | None:
+        """The subject's own record; of a node, a link or the cluster the gravest of each node."""
+        return self._of.get(subject) or self._of_node.get(node)
+
+    def _concerned(self, subject: str) -> tuple[str, ...]:
+        if subject == CLUSTER:
+            return tuple(self._of_node)
+        return tuple(dict.fromkeys(node_of(end) for end in subject.split(LINK)))
+
+    def _equally_busy(
+        self, load: Contention, nodes: Collection[str], slow: Collection[str]
+    ) -> tuple[int, int]:
+        """Other machines that were as busy: how many were not slow, and how many were."""
+        here = {self._hosts.get(node, "") for node in nodes}
+        fine, also = set[str](), set[str]()
+        for node, theirs in self._of_node.items():
+            host = self._hosts.get(node, "")
+            if (
+                host
+                and "" not in here
+                and host not in here
+                and theirs.busy
+                and theirs.taken >= load.taken - ALIKE
+            ):
+                (also if node in slow else fine).add(host)
+        return len(fine - also), len(also)
+
+
+def intermittent(findings: Sequence[Finding], first: Sequence[Finding], loads: Loads) -> Iterator[Finding]:
+    """What was slow at first and not when it was measured again: a WARN, unless other work used the CPU at first."""
+    still = {finding.subject for finding in findings}
+    for finding in first:
+        if (
+            finding.subject not in still
+            and finding.cause is not Cause.EVIDENCE
+            and not loads.busy(finding.subject)
+        ):
+            said = f"{finding.message} in the first measurement, but within the thresholds in the second"
+            said += "; no other load on the CPU was recorded"
+            yield replace(finding, level=Level.WARN, message=said)
+
+
+def first_rows(rows: Sequence[Observation], metric: str) -> list[Observation]:
+    """The rows in which this metric was measured again, as they were at first."""
+    if isinstance(rows, Rows) and f"{FIRST}{metric}" not in rows.columns.metrics:
+        return []
+    again = (row for row in rows if f"{FIRST}{metric}" in row.metrics)
+    return [replace(row, metrics=first_of(row.metrics)) for row in again]
+
+
+def first_of(metrics: Mapping[str, Value]) -> dict[str, Value]:
+    """The metrics as they were when they were first measured."""
+    first = {name[len(FIRST) :]: value for name, value in metrics.items() if name.startswith(FIRST)}
+    return {**metrics, **first}
+
+
+def _graver(load: Contention | None) -> tuple[bool, bool, float]:
+    return (False, False, -1.0) if load is None else (load.held_back, load.busy, load.taken)

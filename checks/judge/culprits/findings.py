@@ -1,0 +1,337 @@
+"""All matrices of one check together: what one has explained is added to, not said again, by the next (pure).
+
+What the tournament of the ranks says about nodes, ranks, rails, links and switches, as findings (pure).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from checks.culprit.decode import MEASURED_AGAIN, decode
+from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span, Suspect, Tolerance, link
+from checks.culprit.retest import PAUSE_US
+from checks.culprit.rounds import planned
+from checks.culprit.topology import switches_of
+from checks.facts import profile_options
+from checks.facts.instances import Facts
+from checks.judge.cpu_contention import Loads, machines_of
+from checks.judge.culprits import wording
+from checks.judge.culprits.from_report import CHECKS, ORDER, Table, What, matrices, table
+from checks.model import (
+    CLUSTER,
+    LINK,
+    Cause,
+    Declared,
+    Finding,
+    Level,
+    Observation,
+    Outcome,
+    Report,
+    rank_subject,
+)
+from checks.policy import Policy
+
+# A part that stands out in these is condemned. Not by its latency: a busy host answers late, and trains as fast.
+CONDEMNS = (What.DATA, What.BANDWIDTH, What.PAUSE, What.RESENT)
+# Bad all over: of the others that is a busy network.
+FABRIC = {What.DATA: Level.FAIL, What.BANDWIDTH: Level.FAIL, What.PAUSE: Level.FAIL}
+# Bad tests that nobody explains. A host may pause once; segments are sent again, and answers late, on any network.
+UNEXPLAINED = {What.DATA: Level.FAIL, What.BANDWIDTH: Level.FAIL, What.PAUSE: Level.WARN}
+# What other work on the hosts' CPUs may cause. It changes no data, and drops no segments.
+SLOWED = (What.BANDWIDTH, What.PAUSE, What.LATENCY)
+SURE = 0.9
+# Judgement: on a quiet cluster one test of a hundred goes wrong and is good when it is measured again.
+HICCUPS = 0.05
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One matrix of a check, and what was decoded from it."""
+
+    check: str
+    what: What
+    matrix: Matrix
+    decoded: Decoded
+
+
+class Account:
+    """The findings of one check."""
+
+    def __init__(self, check: str, tests: Table, readings: Sequence[Reading], loads: Loads) -> None:
+        self.check, self.tests, self.loads = check, tests, loads
+        self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
+        self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
+        self.also: dict[Key, list[str]] = {}
+        for reading in self.readings:
+            if reading.decoded.answer is Answer.NAMED:
+                for suspect in reading.decoded.suspects:
+                    self._take(reading, suspect)
+
+    @property
+    def blamed(self) -> frozenset[int]:
+        """The parts of nodes and ranks that were condemned: what they took part in is said. A warning excuses nothing."""
+        found = [s for reading, s in self.suspects.values() if reading.what in CONDEMNS]
+        nodes = {node for s in found if s.kind is Kind.NODE for node in s.nodes}
+        ranks = {s.subject for s in found if s.kind is Kind.RANK}
+        parts = enumerate(self.tests.parts)
+        return frozenset(index for index, part in parts if part.node in nodes or part.name in ranks)
+
+    def findings(self) -> Iterator[Finding]:
+        """What is said of the cluster as one, then of each suspect."""
+        blamed = self.blamed
+        everybody = {part.node for part in self.tests.parts}
+        for reading in self.readings:
+            for finding in self._whole(reading, blamed):
+                nodes = everybody if finding.subject == CLUSTER else None
+                yield self.loads.weighed(finding, (), nodes) if reading.what in SLOWED else finding
+        slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
+        for key, (reading, suspect) in self.suspects.items():
+            found = self._named(reading, suspect, self.also.get(key, []))
+            yield self.loads.weighed(found, slow, suspect.nodes) if reading.what in SLOWED else found
+
+    def _take(self, reading: Reading, suspect: Suspect) -> None:
+        known, mine = self._explained_by(suspect), (suspect.kind.value, suspect.subject)
+        if known is not None:
+            self._add(known, reading, suspect)
+            return
+        for key in self._explained_now(suspect) if reading.what in CONDEMNS else ():
+            self._add(mine, *self.suspects.pop(key))
+            self.also[mine] += self.also.pop(key, [])
+        self.suspects[mine] = (reading, suspect)
+
+    def _add(self, key: Key, reading: Reading, suspect: Suspect) -> None:
+        said = f"{reading.what.value}: {suspect.bad} of {suspect.tests} tests"
+        self.also.setdefault(key, []).append(said)
+
+    def _explained_now(self, suspect: Suspect) -> list[Key]:
+        """Links and ranks that were blamed, and belong to the node that is blamed now: it loses segments from everybody."""
+        if suspect.kind is not Kind.NODE or suspect.probability < SURE:
+            return []
+        known = self.suspects.items()
+        parts = [(key, s) for key, (_, s) in known if s.kind in (Kind.LINK, Kind.RANK)]
+        return [key for key, s in parts if set(suspect.nodes) & set(s.nodes)]
+
+    def _explained_by(self, suspect: Suspect) -> Key | None:
+        """The suspect that is blamed already and covers this one; None if it is new."""
+        for key, (_, blamed) in self.suspects.items():
+            node = blamed.kind is Kind.NODE and set(blamed.nodes) & set(suspect.nodes)
+            rank = blamed.kind is Kind.RANK and blamed.subject in suspect.subject.split(LINK)
+            if node or rank or key == (suspect.kind.value, suspect.subject):
+                return key
+        return None
+
+    def _whole(self, reading: Reading, blamed: frozenset[int]) -> Iterator[Finding]:
+        what, result, matrix = reading.what, reading.decoded, reading.matrix
+        if result.answer is Answer.FABRIC:
+            yield Finding(
+                FABRIC.get(what, Level.WARN), Cause.CONFIGURATION, self.check, CLUSTER,
+                wording.fabric(matrix, result), wording.cells(matrix, result.bad, self.tests), wording.FABRIC_REMEDY,
+            )  # fmt: skip
+        elif what in UNEXPLAINED and (result.answer is Answer.UNEXPLAINED or _is_corrupt(reading)):
+            ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in result.bad)
+            left = [k for k, parts in ends if not parts & blamed]
+            if pair := self._always_bad(matrix, left):
+                yield Finding(
+                    UNEXPLAINED[what], Cause.HARDWARE, self.check, link(*pair),
+                    wording.one_pair(matrix, len(left)), wording.cells(matrix, left, self.tests), wording.REMEDIES[Kind.LINK],
+                )  # fmt: skip
+            elif left:
+                yield Finding(
+                    UNEXPLAINED[what], Cause.EVIDENCE, self.check, CLUSTER,
+                    wording.unexplained(matrix, len(left)), wording.cells(matrix, left, self.tests), wording.AGAIN,
+                )  # fmt: skip
+        elif result.answer is Answer.NOBODY and what is What.BANDWIDTH and _many_hiccups(matrix, result):
+            yield Finding(
+                Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.hiccups(matrix, len(result.bad)),
+                wording.cells(matrix, result.bad, self.tests), wording.AGAIN,
+            )  # fmt: skip
+        elif result.answer is Answer.TOO_FEW and what is What.BANDWIDTH:
+            yield Finding(
+                Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.too_few(matrix), "",
+                "Set floor_gbps in the policy's options.",
+            )  # fmt: skip
+        if what is What.BANDWIDTH:
+            for part in sorted(result.unseen):
+                if self._has_peers(matrix, part):
+                    said = f"it has no test {matrix.span.value}"
+                    yield missing(self.check, self.tests.parts[part].name, said)
+
+    def _always_bad(self, matrix: Matrix, bad: Sequence[int]) -> tuple[str, str] | None:
+        """The two parts of a pair that was bad each time, both ways, and that all bad tests are of; there may be too few
+        others to tell which of the two it is.
+        """
+        pairs = {frozenset((matrix.sources[test], matrix.targets[test])) for test in bad}
+        if len(pairs) != 1:
+            return None
+        [pair] = pairs
+        ends = zip(matrix.sources, matrix.targets, strict=True)
+        tests = sum(pair == {a, b} for a, b in ends)
+        one, other = sorted(pair)
+        names = self.tests.parts[one].name, self.tests.parts[other].name
+        return names if len(bad) == tests >= 2 * MEASURED_AGAIN else None
+
+    def _has_peers(self, matrix: Matrix, part: int) -> bool:
+        """Whether there is a second part that it ought to have been measured with."""
+        own = self.tests.parts[part]
+        if matrix.span is Span.INSIDE:
+            return any(other.node == own.node and other is not own for other in self.tests.parts)
+        return any(other.node != own.node and other.rail == own.rail for other in self.tests.parts)
+
+    def _named(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
+        level = Level.FAIL if reading.what in CONDEMNS else Level.WARN
+        cause = Cause.HARDWARE if suspect.probability >= SURE else Cause.EVIDENCE
+        evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
+        message, subject = wording.suspect(reading.matrix, reading.decoded, suspect, also), suspect.subject
+        if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither is a machine that could be replaced
+            message, subject = f"{subject}: {message}", CLUSTER
+        return Finding(level, cause, self.check, subject, message, evidence, wording.REMEDIES[suspect.kind])
+
+
+def _many_hiccups(matrix: Matrix, result: Decoded) -> bool:
+    """Whether so many cells were bad, if only once, that somebody ought to look."""
+    ends = list(zip(matrix.sources, matrix.targets, strict=True))
+    return len({ends[test] for test in result.bad}) > HICCUPS * len(set(ends))
+
+
+def _is_corrupt(reading: Reading) -> bool:
+    """Wrong data that was right when it was measured again, or of two ranks alone: it is never a hiccup."""
+    return (
+        reading.what is What.DATA and reading.decoded.answer is not Answer.NAMED and bool(reading.decoded.bad)
+    )
+
+
+def missing(check: str, subject: str, said: str, evidence: str = "") -> Finding:
+    """What was not measured."""
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, subject, said, evidence, wording.AGAIN)
+
+
+# Judgement: a few segments are sent again on any busy network; beyond this in one test of a few MiB something drops them.
+RESENT = 8.0
+# Judgement: on fewer other nodes than these, nobody can tell a slow node from a slow partner.
+LEAST = 3
+
+
+def tolerance(
+    what: What, span: Span, options: Mapping[str, float], policy: Policy, share_gbps: float | None
+) -> Tolerance:
+    """What a policy's options hold against this matrix.
+
+    slow_ratio (of the usual bandwidth, 0.5), floor_gbps (10^9 bytes/s between nodes, none), floor_inside_gbps (within
+    one, none), floor_share (of `share_gbps`, a rank's share of its node's network rate, none), late_ratio (of the usual
+    latency, 0.1), pause_us (half a round trip, 90 ms), resent (TCP segments a test, 8).
+    """
+    most = policy.max_unfit_fraction
+    if what is What.DATA:
+        return Tolerance(0.5, None, most)
+    if what is What.BANDWIDTH:
+        floor = options.get("floor_gbps" if span is Span.BETWEEN else "floor_inside_gbps", 0.0)
+        if span is Span.BETWEEN and share_gbps is not None:
+            floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
+        return Tolerance(options.get("slow_ratio", 0.5), floor or None, most)
+    if what is What.LATENCY:
+        return Tolerance(options.get("late_ratio", 0.1), None, most)
+    if what is What.PAUSE:
+        return Tolerance(1e-9, options.get("pause_us", PAUSE_US), most)
+    return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most)
+
+
+def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[Reading, ...]:
+    """Every matrix of the report's tournaments under this policy, decoded; for pages. A row that does not fit is left out."""
+    found: list[Reading] = []
+    switches = switches_of(report)
+    for check in CHECKS:
+        rows = [row for row in report.observations if row.check == check and row.outcome is Outcome.MEASURED]
+        if rows:
+            tests = table(report, rows, switches)
+            found += _readings(check, tests, policy, _share(report, facts))
+    return tuple(found)
+
+
+def judge(
+    report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy, facts: Facts
+) -> Iterator[Finding]:
+    """Findings from the sound rows of both checks."""
+    for check in CHECKS:
+        mine = rows.get(check, ())
+        if check not in policy.checks or not mine:
+            continue
+        tests = table(report, mine, switches_of(report))
+        readings = _readings(check, tests, policy, _share(report, facts))
+        account = Account(check, tests, readings, Loads(mine, machines_of(report.nodes)))
+        for subject, why in sorted(tests.faults.items()):
+            yield missing(check, subject, why)
+        yield from _unmeasured(check, tests, report, policy, account.blamed)
+        yield from account.findings()
+
+
+def _readings(check: str, tests: Table, policy: Policy, share_gbps: float | None) -> list[Reading]:
+    options = policy.checks[check].options if check in policy.checks else {}
+    made = []
+    for (what, span), matrix in matrices(tests).items():
+        held = tolerance(what, span, options, policy, share_gbps)
+        made.append(Reading(check, what, matrix, decode(matrix, held)))
+    return made
+
+
+def _share(report: Report, facts: Facts) -> float | None:
+    """A rank's share of what the instance table says of its node's network, in 10^9 bytes/s."""
+    instance = facts.instances.get(report.declared.instance_type)
+    if instance is None or instance.network_gbit_s is None:
+        return None
+    return float(instance.network_gbit_s) / 8 / report.declared.ranks_per_node
+
+
+def _unmeasured(
+    check: str, tests: Table, report: Report, policy: Policy, blamed: frozenset[int]
+) -> Iterator[Finding]:
+    """Who was to be measured with whom, and was not: the plan follows from what is declared, not from the rows.
+
+    `blamed` are parts that were found bad: others gave them up, and it is said of them already.
+    """
+    options = profile_options.options(check, report.profile, policy.checks[check].options)
+    declared = report.declared
+    plan = planned(
+        declared.nodes, declared.ranks_per_node, int(options["all_pairs_nodes"]), int(options["matchings"])
+    )
+    met: list[set[int]] = [set() for _ in tests.ranks]
+    for mine, peer in zip(tests.mine, tests.peers, strict=True):
+        met[mine].add(tests.ranks[peer])
+    late, known = 0, tests.silent.keys() | {tests.ranks[part] for part in blamed}
+    for index, rank in enumerate(tests.ranks):
+        if index in blamed:
+            continue
+        partners = [None if (met_ := one.partner(rank)) in known else met_ for one in plan]
+        said = _hole(partners, met[index], tests.left_out[index], rank // declared.ranks_per_node, declared)
+        if said:
+            yield missing(check, rank_subject(tests.parts[index].node, rank), said)
+        late += not said and bool(set(partners) - met[index] - {None})
+    if late:
+        most = max(tests.left_out)
+        said = f"{most} of {len(plan)} rounds did not fit into the time budget: {late} ranks were not measured with every peer"
+        yield Finding(
+            Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "",
+            "Raise budget_s in the policy's options, or find out what slows the rounds.",
+        )  # fmt: skip
+
+
+def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: int, declared: Declared) -> str:
+    """What a rank was not measured with, and had to be; `partners` are whom the plan's rounds give it, in order.
+
+    Time runs out at the end: the rounds before those that were left out must all be there, and enough between nodes and
+    inside of one to tell who is slow.
+    """
+    if not 0 <= left_out <= len(partners):
+        return f"it reports that {left_out} of {len(partners)} rounds were skipped"
+    due = {peer for peer in partners[: len(partners) - left_out] if peer is not None}
+    if absent := sorted(due - met):
+        more = f" and {len(absent) - 4} more" if len(absent) > 4 else ""
+        return f"it was not measured with rank {', '.join(map(str, absent[:4]))}{more}"
+    per, every = declared.ranks_per_node, {peer for peer in partners if peer is not None}
+    inside = {peer for peer in every if peer // per == node}
+    for group, what in ((every - inside, "other nodes"), (inside, "other ranks of its node")):
+        if len(group & met) < min(LEAST, len(group)):
+            return f"it was measured with {len(group & met)} of {len(group)} {what}"
+    return ""

@@ -1,0 +1,250 @@
+"""The rows of collective.pairs and nccl.pairs as matrices (pure).
+
+Each row is one rank's: an entry a test that it took part in. A test towards a rank that has no row of its own is in no
+matrix: that rank is silent, which is a matter of evidence and says nothing about a link.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from checks.culprit.matrix import Better, Matrix, Part, Span
+from checks.culprit.test_rows import FINE
+from checks.documents.compatibility import pair_outcome
+from checks.model import Observation, PairOutcome, Report, node_of
+
+COLLECTIVE, NCCL = "collective.pairs", "nccl.pairs"
+CHECKS = (COLLECTIVE, NCCL)
+NUMBERS = ("bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements")  # what a test that is ok has
+
+Meeting = tuple[int, object, int]
+
+
+class What(str, Enum):
+    """What a matrix holds, by the words that people read."""
+
+    DATA = "correct data"
+    BANDWIDTH = "bandwidth"
+    PAUSE = "slowest answer"
+    RESENT = "segments sent again"
+    LATENCY = "latency"
+
+
+# The gravest first: what an earlier one explains is no news in a later one.
+ORDER = (What.DATA, What.BANDWIDTH, What.PAUSE, What.RESENT, What.LATENCY)
+COLUMNS: Mapping[What, tuple[str, str, Better]] = {
+    What.DATA: ("wrong_elements", "", Better.HIGHER),
+    What.BANDWIDTH: ("bandwidth_gbps", "GB/s", Better.HIGHER),
+    What.PAUSE: ("slowest_us", "us", Better.LOWER),
+    What.RESENT: ("retransmits", "segments + 1", Better.LOWER),
+    What.LATENCY: ("latency_us", "us", Better.LOWER),
+}
+
+
+NEVER_RAN = tuple(outcome for outcome in PairOutcome if outcome.never_ran)
+SILENCE = tuple(outcome for outcome in PairOutcome if outcome.is_silence)
+# From a nanosecond, in which light travels 0.3 m, to a day.
+LEAST_US, MOST_US = 1e-3, 86_400e6
+
+
+@dataclass(frozen=True)
+class Table:
+    """The tests of all ranks that have a row, by columns.
+
+    `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is how many rounds each had no time for.
+    `silent` maps a global rank without a row to those that waited for it and why, as text. `faults` maps a subject to what
+    is wrong with its lists.
+    """
+
+    parts: tuple[Part, ...]
+    ranks: tuple[int, ...]
+    mine: list[int] = field(default_factory=list)
+    peers: list[int] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    outcomes: list[PairOutcome] = field(default_factory=list)
+    columns: dict[What, list[object]] = field(default_factory=dict)
+    silent: dict[int, list[str]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    left_out: list[int] = field(default_factory=list)
+
+
+def rank_of(subject: str) -> int | None:
+    """The global rank of "node-0/rank-3"."""
+    digits = subject.rpartition("/rank-")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+
+
+def table(report: Report, rows: Sequence[Observation], switches: Mapping[str, tuple[str, ...]]) -> Table:
+    """The rows' tests. A row whose lists do not fit is left out and named in `faults`."""
+    fit: dict[int, Observation] = {}
+    outcomes: dict[int, Sequence[PairOutcome]] = {}
+    faults: dict[str, str] = {}
+    for row in rows:
+        ended = _outcomes(row)
+        rank, why = rank_of(row.subject), _fault(row, ended, report.declared.ranks)
+        if why or rank is None:
+            faults[row.subject] = why or "its subject is not a rank"
+        else:
+            fit[rank], outcomes[rank] = row, ended
+    ranks = tuple(sorted(fit))
+    alone, per = report.declared.ranks_per_node == 1, report.declared.ranks_per_node
+    parts = tuple(_part(fit[rank].subject, rank, per, alone, switches) for rank in ranks)
+    made = Table(parts, ranks, columns={what: [] for what in What}, faults=faults)
+    place = {rank: index for index, rank in enumerate(ranks)}
+    never = {meeting for rank in ranks for meeting in _meetings(fit[rank], rank, outcomes[rank], NEVER_RAN)}
+    for rank in ranks:
+        _add(made, fit[rank], outcomes[rank], place[rank], place, never)
+        left = fit[rank].metrics.get("rounds_left_out")
+        made.left_out.append(left if type(left) is int else 0)
+    return made
+
+
+def _part(subject: str, rank: int, per: int, alone: bool, switches: Mapping[str, tuple[str, ...]]) -> Part:
+    node = node_of(subject)
+    return Part(node if alone else subject, node, rank % per, switches.get(node, ()))
+
+
+def _outcomes(row: Observation) -> Sequence[PairOutcome]:
+    """How each test ended; () where the row's words are none of PairOutcome. Rows of 0.1.0 have the failures alone."""
+    words = row.metrics.get("results")
+    if words is None:
+        told = {said: pair_outcome(str(said)) for said in set(_list(row, "failures"))}
+        return tuple(told[said] for said in _list(row, "failures"))
+    known = {outcome.value: outcome for outcome in PairOutcome}
+    if not isinstance(words, tuple) or not known.keys() >= set(words):
+        return ()
+    return tuple(known[str(word)] for word in words)
+
+
+def _fault(row: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str:
+    peers, failures = row.metrics.get("peers"), row.metrics.get("failures")
+    if not isinstance(peers, tuple) or not isinstance(failures, tuple):
+        return "it has no list of peers"
+    numbers = [row.metrics.get(column) for column in NUMBERS]
+    resent = row.metrics.get(COLUMNS[What.RESENT][0], failures)
+    if any(
+        not isinstance(values, tuple) or len(values) != len(peers) for values in (failures, resent, *numbers)
+    ):
+        return "its lists do not have one entry per test"
+    if len(outcomes) != len(peers):
+        return "its list of results does not say of each test how it ended"
+    fine = [outcome is PairOutcome.OK for outcome in outcomes]
+    if fine != [said == FINE.words for said in failures]:
+        return "its results and its failures contradict each other"
+    if any(entry[0] and None in entry[1:] for entry in zip(fine, *numbers, strict=True)):
+        return "a test with result ok lacks a number"
+    for what in (What.LATENCY, What.PAUSE):
+        column = COLUMNS[what][0]
+        measured = [value for is_ok, value in zip(fine, _list(row, column), strict=True) if is_ok]
+        if not all(map(_is_time, measured)):
+            return f"{column} of a test with result ok is an impossible time"
+    if any(type(peer) is not int or not 0 <= peer < ranks for peer in peers):
+        return "a peer is not a rank of this job"
+    return "" if rank_of(row.subject) not in peers else "it lists itself as a peer"
+
+
+def _is_time(value: object) -> bool:
+    """Whether it is a number of microseconds that a message can take."""
+    return isinstance(value, (int, float)) and LEAST_US <= value <= MOST_US
+
+
+def _list(row: Observation, name: str) -> tuple[object, ...]:
+    value = row.metrics.get(name)
+    return value if isinstance(value, tuple) else ()
+
+
+def _meetings(
+    row: Observation, rank: int, outcomes: Sequence[PairOutcome], wanted: Collection[PairOutcome]
+) -> Mapping[Meeting, int]:
+    """The tests that ended in such a way, as (this rank, the peer, the how manieth of the two), with their entry."""
+    peers = _list(row, "peers")
+    if not any(outcome in outcomes for outcome in wanted):
+        return {}
+    times: Counter[object] = Counter()
+    found: dict[Meeting, int] = {}
+    for entry, peer in enumerate(peers):
+        if outcomes[entry] in wanted:
+            found[rank, peer, times[peer]] = entry
+        times[peer] += 1
+    return found
+
+
+def _add(
+    made: Table,
+    row: Observation,
+    outcomes: Sequence[PairOutcome],
+    mine: int,
+    place: Mapping[int, int],
+    never: Collection[Meeting],
+) -> None:
+    """A rank that got no answer from a peer which says itself that it never came to it has measured nothing."""
+    peers, failures, rank = _list(row, "peers"), _list(row, "failures"), made.ranks[mine]
+    vain = {
+        entry
+        for (_, peer, time), entry in (_meetings(row, rank, outcomes, SILENCE).items() if never else ())
+        if (peer, rank, time) in never
+    }
+    kept = []
+    for entry, peer in enumerate(peers):
+        if type(peer) is not int:
+            continue
+        other = place.get(peer)
+        if other is None:
+            made.silent.setdefault(peer, []).append(f"{row.subject}: {failures[entry]}")
+        elif entry not in vain and not outcomes[entry].never_ran:
+            kept.append(entry)
+            made.peers.append(other)
+    made.mine.extend([mine] * len(kept))
+    made.failures.extend([str(failures[entry]) for entry in kept])
+    made.outcomes.extend([outcomes[entry] for entry in kept])
+    for what, (column, _, _) in COLUMNS.items():
+        values = row.metrics.get(column)
+        made.columns[what].extend(
+            [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
+        )
+    rates, wrong = made.columns[What.BANDWIDTH], made.columns[What.DATA]
+    for test in range(len(rates) - len(kept), len(rates)):
+        # It broke off: whatever rate it had counts for nothing.
+        if made.outcomes[test] is not PairOutcome.OK and wrong[test] in (0, None):
+            rates[test] = None
+
+
+def matrices(tests: Table) -> dict[tuple[What, Span], Matrix]:
+    """The matrices that have a test. Bandwidth has every test, None where it failed; the others have those with a number."""
+    nodes = [part.node for part in tests.parts]
+    found: dict[tuple[What, Span], Matrix] = {}
+    inside = [nodes[a] == nodes[b] for a, b in zip(tests.mine, tests.peers, strict=True)]
+    for what in ORDER:
+        for span in Span:
+            kept = [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)]
+            made = _matrix(tests, what, span, kept)
+            if made is not None:
+                found[what, span] = made
+    return found
+
+
+def _matrix(tests: Table, what: What, span: Span, kept: list[int]) -> Matrix | None:
+    column = tests.columns[what]
+    if what is not What.BANDWIDTH:
+        kept = [k for k in kept if column[k] is not None]
+    if not kept:
+        return None
+    values = [_value(what, column[k]) for k in kept]
+    mine, peers = [tests.mine[k] for k in kept], [tests.peers[k] for k in kept]
+    if what is What.DATA:  # what is wrong came from the peer
+        mine, peers = peers, mine
+    _, unit, better = COLUMNS[what]
+    return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values)
+
+
+def _value(what: What, value: object) -> float | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e15:
+        return None
+    if what is What.DATA:
+        return 1.0 if value == 0 else None
+    if what is What.RESENT:  # so that none at all can be compared with
+        return value + 1.0
+    return float(value) or None  # a rate or a time of zero was not measured

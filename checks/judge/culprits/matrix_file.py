@@ -1,0 +1,175 @@
+"""A matrix of another tool -> findings: the decoder's suspects, or why nobody can tell (pure).
+
+Its values are held against each other; against a number only where --floor gives one. No policy has a line for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Answer, Better, Decoded, Kind, Span, Suspect, Tolerance
+from checks.documents.report import clip
+from checks.explain.reading import Asked, Reading, Table
+from checks.judge.culprits import wording
+from checks.model import Cause, Finding, Level
+
+CHECK, SUBJECT = "matrix", "input"
+# A port that trained at half its width halves its tests. Healthy matrices of eight GPUs hold all cells within 0.76 of
+# the median (six A6000 on two sockets, NVIDIA/nvbandwidth issue 50: 21.8 to 26.4 GB/s).
+SLOW = 0.6
+# Judgement: another tier of switches, or a busy host, is up to twice as late and carries as much.
+LATE = 0.4
+# Below this another explanation is not out of the question, and no machine is to be touched for it.
+SURE = 0.9
+ALIKE = "matrix level: values are only compared with each other; to find out whether all are equally bad, use --floor"
+AGAIN = "Measure the pairs in the evidence again, preferably on idle machines, then explain both outputs."
+
+
+@dataclass(frozen=True)
+class Told:
+    """One table, and what was decoded from it."""
+
+    table: Table
+    decoded: Decoded
+
+
+def told(reading: Reading, asked: Asked, max_unfit_fraction: float) -> tuple[Told, ...]:
+    """Every table of the reading, decoded; a floor holds where all are of one unit."""
+    floor = asked.floor if len(_units(reading)) == 1 else None
+    return tuple(
+        Told(table, decode(table.matrix, _tolerance(table, asked.ratio, floor, max_unfit_fraction)))
+        for table in reading.tables
+        if any(value is not None for value in table.matrix.values)
+    )
+
+
+def findings(reading: Reading, found: Sequence[Told], asked: Asked) -> Iterator[Finding]:
+    """What the tables say, and what they do not."""
+    units = _units(reading)
+    if asked.floor is not None and len(units) > 1:
+        yield _evidence(
+            f"one --floor cannot apply to {len(units)} kinds of values. Explain them one by one, or omit --floor"
+        )
+    whole = {id(one.table) for one in found}
+    for table in reading.tables:
+        if id(table) not in whole:
+            yield _evidence(f"{table.name}: none of its {len(table.matrix.values)} tests gave a number")
+    yield from _undeclared(reading, asked)
+    for one in found:
+        yield from _of_table(one)
+    yield from _suspects(found)
+
+
+def not_held(found: Sequence[Told], asked: Asked) -> tuple[str, ...]:
+    """What comparing alone cannot see."""
+    return (ALIKE,) if found and asked.floor is None else ()
+
+
+def summary(one: Told) -> str:
+    """ "bandwidth: no part is worse than the rest; 56 tests, the usual is 37 GB/s, bad is below 22 GB/s"."""
+    matrix, noise = one.table.matrix, one.decoded.noise
+    said = f"{one.table.name}: {_answer(one.decoded)}; {len(matrix.values)} tests"
+    if one.decoded.answer is Answer.TOO_FEW:
+        return said
+    word = "below" if matrix.better is Better.HIGHER else "above"
+    said += f", typical value {wording.number(noise.usual, matrix.unit)}, bad is {word} {wording.number(noise.line, matrix.unit)}"
+    share = f"a bad part shows in {wording.percent(noise.sensitivity)} of its tests, a good one in {wording.percent(noise.hiccup)}"
+    return f"{said}; {share}" if one.decoded.answer is Answer.NAMED else said
+
+
+def _answer(decoded: Decoded) -> str:
+    count = len(decoded.suspects)
+    return (
+        f"{count} suspect{'' if count == 1 else 's'}"
+        if decoded.answer is Answer.NAMED
+        else decoded.answer.value
+    )
+
+
+def _units(reading: Reading) -> set[tuple[str, Better]]:
+    return {(table.matrix.unit, table.matrix.better) for table in reading.tables}
+
+
+def _tolerance(
+    table: Table, ratio: float | None, floor: float | None, max_unfit_fraction: float
+) -> Tolerance:
+    usual = SLOW if table.matrix.better is Better.HIGHER else LATE
+    return Tolerance(usual if ratio is None else ratio, floor, max_unfit_fraction)
+
+
+def _of_table(one: Told) -> Iterator[Finding]:
+    """What is said of a table as a whole."""
+    matrix, decoded = one.table.matrix, one.decoded
+    prefix = "" if one.table.name == matrix.what else f"{one.table.name}: "
+    evidence = cells(one.table, decoded.bad)
+    if decoded.answer is Answer.FABRIC:
+        said = prefix + wording.fabric(matrix, decoded)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, CHECK, SUBJECT, said, evidence, wording.FABRIC_REMEDY)
+    elif decoded.answer is Answer.UNEXPLAINED:
+        yield _evidence(prefix + wording.unexplained(matrix, len(decoded.bad)), evidence, AGAIN)
+    elif decoded.answer is Answer.TOO_FEW:
+        yield _evidence(
+            prefix + wording.too_few(matrix),
+            "",
+            "Give more pairs, or set the value that each must reach with --floor.",
+        )
+
+
+def _suspects(found: Sequence[Told]) -> Iterator[Finding]:
+    """Each once, whoever it is that several tables name: by the table that is surest of it."""
+    of: dict[tuple[Kind, str], list[tuple[Told, Suspect]]] = {}
+    for one in found:
+        for suspect in one.decoded.suspects if one.decoded.answer is Answer.NAMED else ():
+            of.setdefault((suspect.kind, suspect.subject), []).append((one, suspect))
+    for named in of.values():
+        (one, suspect), *rest = sorted(named, key=lambda pair: -pair[1].probability)
+        more = f"in {len(rest)} more {'matrix' if len(rest) == 1 else 'matrices'}"
+        yield _named(one, suspect, [more] if rest else [])
+
+
+def _named(one: Told, suspect: Suspect, also: Sequence[str]) -> Finding:
+    kind = {Kind.LINK: "link ", Kind.SWITCH: "switch "}.get(suspect.kind, "")
+    said = f"{kind}{suspect.subject}: {wording.suspect(one.table.matrix, one.decoded, suspect, also)}"
+    said += "" if one.table.name == one.table.matrix.what else f" (in {one.table.name})"
+    sure = suspect.probability >= SURE
+    cause, remedy = (Cause.HARDWARE, wording.REMEDIES[suspect.kind]) if sure else (Cause.EVIDENCE, AGAIN)
+    return Finding(Level.FAIL, cause, CHECK, SUBJECT, said, cells(one.table, suspect.cells), remedy)
+
+
+def cells(table: Table, which: Sequence[int]) -> str:
+    """The tests as lines, with where they stand."""
+    matrix = table.matrix
+    lines = []
+    for k in which[: wording.MOST_CELLS]:
+        value, line = matrix.values[k], table.lines[k] if table.lines else 0
+        shown = "no result" if value is None else wording.number(value, matrix.unit)
+        where = f"{line}: " if line else ""
+        lines.append(
+            f"{where}{matrix.parts[matrix.sources[k]].name} -> {matrix.parts[matrix.targets[k]].name}: {shown}"
+        )
+    more = len(which) - len(lines)
+    return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
+
+
+def _undeclared(reading: Reading, asked: Asked) -> Iterator[Finding]:
+    """A node that is in no row is missed only by who knows that it is there."""
+    if asked.declared is None:
+        return
+    parts = {part for table in reading.tables for part in table.matrix.parts}
+    nodes, spans = {part.node for part in parts}, {table.matrix.span for table in reading.tables}
+    wanted, what = asked.declared.nodes, "nodes"
+    seen = len(nodes)
+    if wanted == 1 and spans == {Span.INSIDE}:
+        wanted, what, seen = asked.declared.gpus_per_node, "GPUs", len({part.name for part in parts})
+    if parts and seen != wanted:
+        yield _evidence(f"it contains {seen} {what}, but {wanted} are declared")
+    elif parts and wanted > 1 and what == "nodes" and Span.BETWEEN not in spans:
+        yield _evidence(f"it contains no test between two of the {wanted} nodes")
+
+
+def _evidence(
+    said: str, evidence: str = "", remedy: str = "Give the whole matrix, with every pair in both directions."
+) -> Finding:
+    return Finding(Level.FAIL, Cause.EVIDENCE, CHECK, SUBJECT, said, evidence, remedy)

@@ -1,0 +1,251 @@
+"""After a check that all ranks do together broke off: which ranks the others waited for (pure).
+
+Those that reported nothing are suspects: frozen, killed, lost, or never come so far. Where all reported, it is a rank that
+broke off by an error of its own while others waited, or one that was still busy when others had given up. It stays
+EVIDENCE: a process was silent, and nothing is known against the machine. A rank that finished its part is no suspect.
+
+gloo's "Connection closed by peer" names the one that left first as well as those that gave up because of it, and an
+address, not a rank: it is shown, and nobody is named by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from checks.documents.columns import Rows, by_check
+from checks.model import (
+    CLUSTER,
+    Cause,
+    ErrorKind,
+    Finding,
+    Level,
+    Outcome,
+    Report,
+    Scope,
+    node_of,
+    rank_subject,
+)
+from checks.policy import CheckPolicy, Policy
+
+REACHABILITY = "network.reachability"
+# How a rank's check ended that it waited in for others.
+WAITING = (ErrorKind.RAISED, ErrorKind.DEADLINE, ErrorKind.NOT_RUN)
+# What gloo, NCCL and torch's store say to those that wait. Seen: torch 2.13 (gloo's pair.cc and unbound_buffer.cc);
+# NCCL: "remote process exited or there was a network error" (ncclRemoteError); TCPStore: "wait timeout after".
+WAITED = re.compile(
+    r"(?i)timed out|timeout|connection (?:closed|reset|refused)|remote process exited|ncclRemoteError"
+    r"|broken pipe|socket|connectFullMesh|heartbeat|Work\w+\("
+)
+PLACE_IN_SOURCE = re.compile(r"\[[^\]]*:\d+\] ")
+MOST_NAMED = 8
+REMEDY = (
+    "Find out what happened to that process: its node's log, dmesg (out of memory, Xid), a debugger that stopped it. "
+    "Run the gate again: if the same rank is silent again, suspect its GPU or node."
+)
+# Subject -> how and why its check broke off; None where there is a measurement, or a reason of the declaration.
+Errors = Mapping[str, "_Error | None"]
+TOGETHER = "Check what they share: a node, the fabric, the deadline of the check, memory. Run the gate again."
+
+
+class _Why(str, Enum):
+    SILENT = "did not report"
+    ERROR = "ended with an error of its own"
+    BUSY = "was still busy at its deadline"
+
+
+@dataclass(frozen=True)
+class _Error:
+    kind: ErrorKind | None
+    reason: str
+
+    def is_own(self) -> bool:
+        """Whether it raised something else than what torch and NCCL raise in a rank that waits."""
+        return self.kind is ErrorKind.RAISED and not WAITED.search(self.reason)
+
+
+@dataclass(frozen=True)
+class Suspected:
+    """One finding, and the ranks that it is about: it stands for what is said of each of them in that check."""
+
+    finding: Finding
+    ranks: frozenset[str]
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether the other finding says less of the same."""
+        same = (finding.check, finding.cause) == (self.finding.check, Cause.EVIDENCE)
+        return same and finding.subject in self.ranks and not finding.evidence
+
+
+@dataclass(frozen=True)
+class _Break:
+    """The first group check that some waited in: who, and what they said; who did not, and in which way."""
+
+    check: str
+    why: _Why
+    suspects: tuple[str, ...]
+    waited: Mapping[str, _Error]
+
+
+def judge(report: Report, policy: Policy) -> tuple[Suspected, ...]:
+    """The suspects, one finding a node; one about the cluster where they are too many to be ranks; () for none."""
+    declared = report.declared
+    checks = [p for p in report.plan if p.scope is Scope.RANK and p.skip is None]
+    together = [p.check for p in checks if policy.checks.get(p.check, CheckPolicy()).min_ranks > 1]
+    parts = by_check(report.observations)
+    if not any(_odd(parts.get(check), declared.ranks) for check in together):
+        return ()
+    ranks = _ranks(report)
+    said = {p.check: _errors(parts[p.check]) if p.check in parts else {} for p in checks}
+    found = _broken(together, said, ranks)
+    lost = _lost_nodes(report, parts) if found is not None and found.waited else ()
+    if found is None or not (found.suspects or lost):
+        return ()
+    order = [*(p.check for p in checks if p.check not in together), *together]  # as ranks run them
+    first = {rank: _first_missing(rank, order, said, found) for rank in found.suspects}
+    return tuple(_said(report, policy, found, first, lost))
+
+
+def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence[str]) -> _Break | None:
+    """The first check in which somebody waited, or else the first of which some reported and some did not."""
+    partly: _Break | None = None
+    for check in checks:
+        said = errors[check]
+        waited, absent = _waiting(said), tuple(rank for rank in ranks if _absent(rank, said))
+        if absent and waited:
+            return _Break(check, _Why.SILENT, absent, waited)
+        if absent:
+            partly = partly or _Break(check, _Why.SILENT, absent, {})
+        elif waited:
+            return partly or _by_error(check, waited)
+    return partly
+
+
+def _by_error(check: str, waited: Mapping[str, _Error]) -> _Break:
+    """All ranks reported: one that raised something else than those that waited, or that was busy when they had left."""
+    own = tuple(rank for rank, error in waited.items() if error.is_own())
+    others = {rank: error for rank, error in waited.items() if rank not in own}
+    if own and others:
+        return _Break(check, _Why.ERROR, own, others)
+    busy = tuple(rank for rank, error in waited.items() if error.kind is ErrorKind.DEADLINE)
+    others = {rank: error for rank, error in waited.items() if rank not in busy}
+    return _Break(check, _Why.BUSY, busy if others else (), others)
+
+
+def _said(
+    report: Report, policy: Policy, found: _Break, first: Mapping[str, str], lost: Sequence[str]
+) -> Iterator[Suspected]:
+    declared = report.declared
+    of_node: dict[str, list[str]] = {}
+    for rank in found.suspects:
+        of_node.setdefault(node_of(rank), []).append(rank)
+    nodes = len(of_node) + len(lost)
+    many = len(found.suspects) > max(1.0, policy.max_unfit_fraction * declared.ranks)
+    if nodes > max(1.0, policy.max_unfit_fraction * declared.nodes) or (declared.nodes == 1 and many):
+        if found.why is not _Why.SILENT:
+            return  # everybody said what befell him, and it is one thing
+        check = next(iter(first.values()), found.check)
+        count = len(found.suspects) + len(lost) * declared.ranks_per_node
+        said = f"{count} of {declared.ranks} ranks did not report: too many to suspect a single rank"
+        yield _suspected(policy, found, check, CLUSTER, said, (), TOGETHER)
+        return
+    for node in lost:
+        said = f"{node} left no report{_waiters(found, found.check)}"
+        yield _suspected(policy, found, found.check, node, said, ())
+    for node, ranks in of_node.items():
+        check = first[ranks[0]]
+        subject = ranks[0] if len(ranks) == 1 else node
+        said = f"{_who(ranks, node, declared.ranks_per_node, found.why)}{_waiters(found, check)}"
+        yield _suspected(policy, found, check, subject, said, ranks)
+
+
+def _who(ranks: Sequence[str], node: str, per_node: int, why: _Why) -> str:
+    """Such as "rank 5 on node-1 did not report", "none of the 8 ranks on node-1 reported"."""
+    if len(ranks) == per_node > 1 and why is _Why.SILENT:
+        return f"none of the {per_node} ranks on {node} reported"
+    numbers = [rank.rpartition("-")[2] for rank in ranks]
+    more = len(numbers) - MOST_NAMED
+    named = ", ".join(numbers[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"rank{'' if len(ranks) == 1 else 's'} {named} on {node} {why.value}"
+
+
+def _waiters(found: _Break, check: str) -> str:
+    count = len(found.waited)
+    if not count:
+        return "; the others did"
+    where = "" if check == found.check else f" in {found.check}"
+    return f"; {count} other{' rank' if count == 1 else ' ranks'} waited for it{where}"
+
+
+def _suspected(
+    policy: Policy,
+    found: _Break,
+    check: str,
+    subject: str,
+    said: str,
+    ranks: Sequence[str],
+    remedy: str = REMEDY,
+) -> Suspected:
+    required = policy.checks.get(check, CheckPolicy()).required
+    level = Level.FAIL if required else Level.WARN
+    finding = Finding(level, Cause.EVIDENCE, check, subject, said, _evidence(found), remedy)
+    return Suspected(finding, frozenset(ranks))
+
+
+def _evidence(found: _Break) -> str:
+    """What those that waited say, the most frequent first."""
+    texts = {rank: PLACE_IN_SOURCE.sub("", why.reason, count=1)[:300] for rank, why in found.waited.items()}
+    said, who = Counter(texts.values()), {text: rank for rank, text in reversed(list(texts.items()))}
+    lines = []
+    for text, times in sorted(said.items(), key=lambda item: (-item[1], item[0]))[:MOST_NAMED]:
+        more = f" and {times - 1} more" if times > 1 else ""
+        lines.append(f"{who[text]}{more}: {text}")
+    return "\n".join(lines)
+
+
+def _first_missing(rank: str, order: Sequence[str], errors: Mapping[str, Errors], found: _Break) -> str:
+    if found.why is not _Why.SILENT:
+        return found.check
+    return next((check for check in order if errors[check] and _absent(rank, errors[check])), found.check)
+
+
+def _errors(rows: Rows) -> Errors:
+    columns = rows.columns
+    every = zip(columns.subjects, columns.outcomes, columns.error_kinds, columns.reasons, strict=True)
+    return {
+        subject: _Error(kind, reason) if outcome is Outcome.ERRORED else None
+        for subject, outcome, kind, reason in every
+    }
+
+
+def _absent(rank: str, said: Errors) -> bool:
+    """Whether nothing came of it; the runner fills in for ranks that never came so far."""
+    error = said.get(rank)
+    return rank not in said or (error is not None and error.kind is ErrorKind.NOT_REACHED)
+
+
+def _waiting(said: Errors) -> dict[str, _Error]:
+    return {rank: error for rank, error in said.items() if error is not None and error.kind in WAITING}
+
+
+def _odd(rows: Rows | None, ranks: int) -> bool:
+    return rows is None or len(rows) != ranks or Outcome.ERRORED in rows.columns.outcomes
+
+
+def _lost_nodes(report: Report, parts: Mapping[str, Rows]) -> tuple[str, ...]:
+    """Nodes that belong to the job and left no report: declared by name, or seen by others."""
+    here = {node.name for node in report.nodes}
+    seen = parts[REACHABILITY].column("peers") if REACHABILITY in parts else ()
+    peers = (str(peer) for value in seen if isinstance(value, tuple) for peer in value)
+    known = dict.fromkeys([*report.declared.node_names, *peers])
+    missing = [name for name in known if name not in here]
+    return tuple(sorted(missing)) if len(missing) <= report.declared.nodes - len(here) else ()
+
+
+def _ranks(report: Report) -> list[str]:
+    per_node = report.declared.ranks_per_node
+    nodes = sorted(report.nodes, key=lambda node: (node.rank, node.name))
+    return [rank_subject(n.name, n.rank * per_node + local) for n in nodes for local in range(per_node)]

@@ -1,0 +1,126 @@
+"""Suspects in words (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checks.culprit.matrix import Better, Decoded, Kind, Matrix, Suspect, Way
+from checks.documents.report import clip
+from checks.judge.culprits.from_report import Table
+from checks.model import PairOutcome
+
+AGAIN = "Run the gate again. If the finding returns, read the node's log."
+FABRIC_REMEDY = (
+    "No single part is worse than the rest. Check MTU, routes, the transport's settings "
+    "and the image before you suspect a machine."
+)
+REMEDIES = {
+    Kind.NODE: "Do not train on this node. Check its NICs, cables and switch port, and its GPUs.",
+    Kind.RANK: "Do not train on this rank's GPU. Check it and the NIC nearest to it, with their cables.",
+    Kind.LINK: "Check the path between the two: cable, switch ports, routes. This does not mean that either end is broken.",
+    Kind.RAIL: "Check this rail's switch, and the NIC and its settings that this local rank uses on every node.",
+    Kind.SWITCH: "Check this switch and its uplinks before any node below it.",
+    Kind.FABRIC: FABRIC_REMEDY,
+}
+MOST_CELLS = 40
+
+
+def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]) -> str:
+    """What was seen of it, how sure that is, and what else it might be."""
+    said = f"{matrix.what} {_where(found)}: {found.bad} of {found.tests} tests are bad"
+    if found.ratio is not None:
+        said += (
+            f", their median is {found.ratio:.3g} times the typical {number(result.noise.usual, matrix.unit)}"
+        )
+    elif matrix.unit:
+        said += ", none gave a value"
+    if result.noise.line > 0 and matrix.unit:
+        word = "below" if matrix.better is Better.HIGHER else "above"
+        said += f" (bad is {word} {number(result.noise.line, matrix.unit)})"
+    said += f"; probability {percent(found.probability)}"
+    if found.runner_up is not None:
+        other = found.runner_up
+        said += f", next {other.kind.value} {other.subject} {percent(other.probability)}"
+    return said + (f"; also {', '.join(also)}" if also else "")
+
+
+def _where(found: Suspect) -> str:
+    if found.kind is Kind.LINK:
+        return {
+            Way.BOTH: "between the two",
+            Way.OUT: "from the first to the second",
+            Way.IN: "from the second to the first",
+        }[found.way]
+    return {Way.BOTH: "to and from it", Way.OUT: "from it", Way.IN: "towards it"}[found.way]
+
+
+def fabric(matrix: Matrix, result: Decoded) -> str:
+    """Too much is bad for a part to be named."""
+    usual, line = number(result.noise.usual, matrix.unit), number(result.noise.line, matrix.unit)
+    said = f"{matrix.what} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
+    said += f", typical value {usual}, bad is {'below' if matrix.better is Better.HIGHER else 'above'} {line}"
+    if result.suspects:
+        said += f"; {len(result.suspects)} parts would have to be at fault"
+    return said
+
+
+def unexplained(matrix: Matrix, bad: int) -> str:
+    """Bad tests that no part explains."""
+    tests = len(matrix.values)
+    return (
+        f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests are bad, and no single part explains them"
+    )
+
+
+def one_pair(matrix: Matrix, bad: int) -> str:
+    """A pair that is bad each time, where there is too little else to tell which end it is."""
+    return f"{matrix.what} {matrix.span.value}: all {bad} tests of this pair are bad, and those of the other pairs are not"
+
+
+def hiccups(matrix: Matrix, bad: int) -> str:
+    """Tests that were good when they were measured again, and are many."""
+    tests = len(matrix.values)
+    return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests were bad, but good when they were measured again"
+
+
+def too_few(matrix: Matrix) -> str:
+    """Nothing to compare with."""
+    return (
+        f"{matrix.what} {matrix.span.value} was not judged: too few pairs to compare, and no minimum is set"
+    )
+
+
+def cells(matrix: Matrix, which: Sequence[int], tests: Table) -> str:
+    """The tests as lines, the worst as they come."""
+    why = _reasons(tests)
+    lines = []
+    for k in which[:MOST_CELLS]:
+        ends = matrix.sources[k], matrix.targets[k]
+        value, names = matrix.values[k], [matrix.parts[end].name for end in ends]
+        shown = number(value, matrix.unit) if value is not None else why.get(ends, "no value")
+        lines.append(f"{names[0]} -> {names[1]}: {shown}")
+    more = len(which) - len(lines)
+    return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
+
+
+def _reasons(tests: Table) -> dict[tuple[int, int], str]:
+    """Why a test gave nothing, both ways: data that is wrong is told by who received it."""
+    found: dict[tuple[int, int], str] = {}
+    every = zip(tests.mine, tests.peers, tests.outcomes, tests.failures, strict=True)
+    for a, b, outcome, said in every:
+        if outcome is not PairOutcome.OK:
+            found.setdefault((b, a), said)
+            found[a, b] = said
+    return found
+
+
+def number(value: float, unit: str) -> str:
+    """With its unit."""
+    return f"{value:.3g} {unit}".strip()
+
+
+def percent(probability: float) -> str:
+    """Never 100 %: nobody is that sure."""
+    if probability > 0.999:
+        return ">99.9 %"
+    return f"{100 * probability:.3g} %" if probability >= 0.001 else "<0.1 %"

@@ -1,0 +1,123 @@
+"""What a node's driver is too old to report: a WARN that names the driver that would, in place of missing evidence.
+
+A value is excused where all of this holds: the node's driver is known, it is older than the first driver that has the
+field (checks/facts/drivers.json), and not one GPU of the row has a value. The driver's version is evidence itself: it
+is the newest that NVML, the kernel's module, the node's identity and DCGM name, and there is none where NVML did not
+say it or one of them says something that is no version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from checks.documents.columns import Rows
+from checks.facts.driver_fields import Field, Reader
+from checks.facts.instances import Facts
+from checks.model import Cause, Finding, FindingKind, Level, Report, Value, node_of
+from checks.policy import Policy
+from checks.value_types import Version, version_of
+
+NVML = "gpu.inventory"
+SOURCES = (NVML, "system.identity", "dcgm.diag")
+METRIC = "driver"
+ORIGIN = "checks/facts/drivers.json"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A metric of a check that the subject's driver does not report."""
+
+    check: str
+    subject: str
+    field: Field
+
+
+def of_nodes(report: Report, rows: Mapping[str, Rows]) -> dict[str, str]:
+    """Each node's driver, as its newest source prints it; nodes of which it is not known are left out."""
+    said: dict[str, list[object]] = {node.name: [node.identity.get(METRIC, "")] for node in report.nodes}
+    for check in SOURCES:
+        if check in rows:
+            for subject, value in zip(rows[check].columns.subjects, rows[check].column(METRIC), strict=True):
+                said.setdefault(subject, []).extend(value if isinstance(value, tuple) else (value or "",))
+    asked = rows[NVML].columns.subjects if NVML in rows else ()
+    found = {node: newest(said[node]) for node in asked}
+    return {node: driver for node, driver in found.items() if driver}
+
+
+def newest(texts: Iterable[object]) -> str:
+    """The newest of the versions; "" where none is given, or one that is given is no version. "" gives none."""
+    given = [text for text in texts if text != ""]
+    versions = {text: version for text in given if isinstance(text, str) and (version := version_of(text))}
+    return (
+        max(versions, key=lambda text: versions[text]) if given and len(versions) == len(set(given)) else ""
+    )
+
+
+def gaps(
+    drivers: Mapping[str, str], rows: Mapping[str, Rows], policy: Policy, facts: Facts, kind: str
+) -> tuple[Gap, ...]:
+    """What the nodes' drivers are too old to report, of the metrics that the policy's rules look at.
+
+    `kind` is the declared instance type: what its GPUs do not have at all is no gap.
+    """
+    found: list[Gap] = []
+    for check, of_check in rows.items():
+        ruled = {rule.metric for rule in policy.checks[check].rules} if check in policy.checks else set()
+        ruled -= facts.absent(kind, check)
+        later = {
+            driver: facts.drivers.unknown_to(version_of(driver), check, Reader.NVML)
+            for driver in set(drivers.values())
+        }
+        for name in sorted(ruled & {field for fields in later.values() for field in fields}):
+            for subject, value in zip(of_check.columns.subjects, of_check.column(name), strict=True):
+                fields = later.get(drivers.get(node_of(subject), ""), {})
+                if name in fields and is_empty(value):
+                    found.append(Gap(check, subject, fields[name]))
+    return tuple(found)
+
+
+def by_subject(found: Iterable[Gap], check: str) -> dict[str, frozenset[str]]:
+    """The metrics of the check that each subject's driver does not report."""
+    made: dict[str, set[str]] = {}
+    for gap in found:
+        if gap.check == check:
+            made.setdefault(gap.subject, set()).add(gap.field.field)
+    return {subject: frozenset(names) for subject, names in made.items()}
+
+
+def is_empty(value: Value | None) -> bool:
+    """Whether an array holds nothing but nulls."""
+    return isinstance(value, tuple) and bool(value) and set(value) == {None}
+
+
+def findings(found: Iterable[Gap], drivers: Mapping[str, str]) -> Iterator[Finding]:
+    """One WARN per node, with all that its driver does not report."""
+    by_node: dict[str, list[Gap]] = {}
+    for gap in found:
+        by_node.setdefault(node_of(gap.subject), []).append(gap)
+    for node, missing in by_node.items():
+        yield finding(node, drivers[node], {(gap.check, gap.field) for gap in missing})
+
+
+def finding(subject: str, driver: str, missing: Iterable[tuple[str, Field]]) -> Finding:
+    """The WARN: what the driver does not report, and which driver does."""
+    needed: dict[Version, list[str]] = {}
+    texts: dict[Version, str] = {}
+    for check, field in sorted(missing, key=lambda pair: (pair[0], pair[1].field)):
+        needed.setdefault(field.version, []).append(f"{check} {field.field}")
+        texts[field.version] = field.driver
+    parts = [f"{', '.join(needed[each])} (needs driver {texts[each]} or newer)" for each in sorted(needed)]
+    remedy = f"Install driver {texts[max(texts)]} or newer. To make the policy require it, add a rule with min_version."
+    said = f"not measured, because driver {driver} is too old: {', '.join(parts)}"
+    return Finding(
+        Level.WARN,
+        Cause.EVIDENCE,
+        NVML,
+        subject,
+        said,
+        "",
+        remedy,
+        source=ORIGIN,
+        kind=FindingKind.DRIVER_TOO_OLD,
+    )

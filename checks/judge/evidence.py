@@ -1,0 +1,396 @@
+"""What had to be observed against what was (pure). What is missing becomes a finding, cause EVIDENCE."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from checks.documents.columns import Rows, by_check
+from checks.facts import withheld_kernel_log
+from checks.facts.instances import Facts, Instance, lacks
+from checks.judge import completeness
+from checks.judge.reachability import PAIRS
+from checks.model import (
+    CLUSTER,
+    Cause,
+    Count,
+    Coverage,
+    Declared,
+    Finding,
+    FindingKind,
+    Level,
+    Observation,
+    Outcome,
+    Part,
+    Planned,
+    Profile,
+    Report,
+    Scope,
+    Skip,
+)
+from checks.policy import CheckPolicy, Policy
+
+MOST_PROBLEMS = 1000  # more lines than anybody reads; the rest is counted
+TWICE = "the report has two observations of this check: neither can be trusted"
+AGAIN = "Run the gate again. If the finding returns, read this node's log."
+MEND = {
+    Skip.TOOL_MISSING: "Install the tool on every node (container/Dockerfile installs all tools), or accept the skip in the policy.",
+    Skip.NOT_PERMITTED: "Run the checks with the permission that the reason names, or accept the skip in the policy.",
+    Skip.PREREQUISITE: "Fix what made the check that it depends on fail, then run the gate again.",
+    Skip.GATE_FILE: "Remove the check from [checks] skip, and run the gate again.",
+}
+
+
+@dataclass(frozen=True)
+class Sound:
+    """The observations that a judge may use, by check, and what is missing."""
+
+    rows: dict[str, Rows]
+    findings: list[Finding]
+    coverage: Coverage
+
+
+def weigh(report: Report, policy: Policy, facts: Facts) -> Sound:
+    """Split the report into sound observations, in the order of their subjects, and findings about evidence."""
+    instance = facts.instances.get(report.declared.instance_type)
+    findings = [
+        *_about_nodes(report),
+        *_about_twins(report, instance),
+        *_about_plan(report, policy, instance),
+    ]
+    subjects = {scope: completeness.subjects_of(scope, report) for scope in Scope}
+    observed = by_check(report.observations)
+    sound: dict[str, Rows] = {}
+    required, unread = 0, set[str]()
+    for planned in report.plan:
+        rows = observed.pop(planned.check, None) or Rows.of(planned.check, ())
+        line = _line(planned.check, policy, report.declared)
+        if planned.skip is None:
+            accepted = _accepted(rows, subjects[planned.scope], report.declared)
+            unread |= accepted
+            required += completeness.declared_count(planned.scope, report.declared) - len(accepted)
+            absent = facts.absent(report.declared.instance_type, planned.check)
+            findings += _about_subjects(planned, rows, subjects[planned.scope], line)
+            sound[planned.check] = _sound(planned, rows.by_subject(), subjects[planned.scope])
+            findings += _about_rows(planned, rows, subjects[planned.scope] - accepted, line, absent)
+            findings += completeness.judge_lists(planned, sound[planned.check], report.declared, line)
+            findings += _about_source(sound[planned.check])
+        else:
+            findings += _about_subjects(planned, rows, frozenset(), line)
+    for check, rows in observed.items():
+        findings += [_missing(check, s, TWICE) for s in _twice(rows)]
+        findings.append(
+            _missing(
+                check,
+                CLUSTER,
+                "the report has an observation of this check, but the plan does not contain it",
+            )
+        )
+    findings += _about_withheld(report.declared, unread, sound, instance)
+    count = sum(map(len, sound.values()))
+    return Sound(sound, findings, completeness.coverage(report, sound, Count(count, required)))
+
+
+def allowed(
+    check: str,
+    skip: Skip,
+    declared: Declared,
+    profile: Profile,
+    line: CheckPolicy | None,
+    instance: Instance | None,
+) -> bool:
+    """Whether the declaration itself says that the check does not apply.
+
+    Without a line the policy asks nothing of the check, so that any part that is truly not declared will do.
+    """
+    if skip is Skip.KERNEL_LOG_READABLE:
+        return withheld_kernel_log.needless(check, declared)
+    if withheld_kernel_log.required(check, declared):
+        return lacks(withheld_kernel_log.STAND_INS[check].part, declared, instance) is skip
+    if line is None:
+        return any(lacks(part, declared, instance) is skip for part in Part)
+    if skip is Skip.ONE_NODE_DECLARED:
+        return declared.nodes < line.min_nodes
+    if skip is Skip.ONE_RANK_DECLARED:
+        return declared.ranks < line.min_ranks
+    if skip is Skip.NOT_IN_PROFILE:
+        return profile not in line.profiles
+    return lacks(line.part, declared, instance) is skip
+
+
+def _about_nodes(report: Report) -> Iterator[Finding]:
+    for problem in report.collection[:MOST_PROBLEMS]:
+        yield _missing("report", CLUSTER, problem)
+    if len(report.collection) > MOST_PROBLEMS:
+        more = len(report.collection) - MOST_PROBLEMS
+        yield _missing("report", CLUSTER, f"{more} more things could not be collected")
+    names, count = [node.name for node in report.nodes], report.declared.nodes
+    reported, known = set(names), set(report.declared.node_names)
+    if CLUSTER in reported:
+        yield _missing("report", CLUSTER, "a node has the reserved name that stands for the whole cluster")
+    for name, times in Counter(names).items():
+        if times > 1:
+            yield _missing("report", name, f"{times} reports have this node's name")
+    for rank, times in Counter(node.rank for node in report.nodes).items():
+        if times > 1 or rank >= count:
+            yield _missing("report", CLUSTER, f"{times} of {count} nodes have node rank {rank}")
+    absent = [name for name in report.declared.node_names if name not in reported]
+    for name in absent:
+        yield _missing(
+            "report", name, "no report from this node: it did not start, or it ended before it wrote one"
+        )
+    unnamed = count - len(reported) - len(absent)
+    if unnamed > 0:
+        yield _missing("report", CLUSTER, f"no report from {unnamed} of {count} declared nodes")
+    if len(names) > count:
+        yield _missing("report", CLUSTER, f"{len(names)} nodes reported, but {count} are declared")
+    yield from completeness.judge_clocks(report.nodes)
+    for node in report.nodes:
+        if node.attempt != report.attempt:
+            yield _missing("report", node.name, f"its report is from another attempt ({node.attempt:.12})")
+        if node.catalogue != report.catalogue:
+            yield _missing(
+                "report",
+                node.name,
+                "this node ran another version of the checks than the gate",
+                "Use one image on every node.",
+            )
+        if not node.complete:
+            yield _missing("report", node.name, "its report is incomplete: it ends before the last check")
+        if known and node.name not in known:
+            yield _missing("report", node.name, "this node is not one of the declared nodes")
+
+
+def _about_twins(report: Report, instance: Instance | None) -> Iterator[Finding]:
+    """Two nodes that are one machine. Without accelerators that is how a gate is tried out on one host."""
+    if instance is None or not (report.declared.gpus_per_node or instance.neuron_devices):
+        return
+    for name, other, shared in completeness.twins(report.nodes):
+        said = (
+            f"this node and {other} are the same machine ({shared:.80}): one declared machine was not tested"
+        )
+        yield _missing(
+            "report", name, said, "Start one agent per machine. Check where the scheduler placed both nodes."
+        )
+
+
+def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> Iterator[Finding]:
+    planned = Counter(p.check for p in report.plan)
+    for name, times in planned.items():
+        if times > 1:
+            yield _missing(name, CLUSTER, "the plan contains this check twice")
+    for name in policy.checks:
+        if name not in planned and not withheld_kernel_log.needless(name, report.declared):
+            yield _missing(name, CLUSTER, "the policy requires this check, but the plan does not contain it")
+    for name, stand_in in withheld_kernel_log.STAND_INS.items():
+        applies = lacks(stand_in.part, report.declared, instance) is None
+        if applies and withheld_kernel_log.required(name, report.declared) and name not in planned:
+            yield _missing(
+                name, CLUSTER, "this check replaces the kernel log, but the plan does not contain it"
+            )
+    for p in report.plan:
+        line = policy.checks.get(p.check)
+        if p.skip is not None and not allowed(
+            p.check, p.skip, report.declared, report.profile, line, instance
+        ):
+            yield _missing(
+                p.check,
+                CLUSTER,
+                f"the plan skips this check ({p.skip.value}), which contradicts the declaration",
+            )
+        elif line is not None and line.scope not in (None, p.scope):
+            said = f"the plan has scope {p.scope.value} for this check, but the policy requires scope {line.scope.value}"
+            yield _missing(
+                p.check,
+                CLUSTER,
+                said,
+                "Run the gate again with the same version of the checks and the policy.",
+            )
+        elif line is None and p.skip is None:
+            remedy = f'Add [checks."{p.check}"] with at least one rule to the policy: an entry without rules is refused.'
+            yield _missing(p.check, CLUSTER, "the policy has no entry for this check", remedy)
+
+
+def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
+    """The policy's line; of a check that stands in for the kernel log nothing may be missing, whatever the line says."""
+    line = policy.checks.get(check, CheckPolicy()).on(declared)
+    return (
+        replace(line, required=True, accept_skips=())
+        if withheld_kernel_log.required(check, declared)
+        else line
+    )
+
+
+def _accepted(rows: Rows, expected: frozenset[str], declared: Declared) -> frozenset[str]:
+    """The subjects whose check is skipped because the engine withholds the kernel's log."""
+    if rows.check not in withheld_kernel_log.READERS:
+        return frozenset()
+    found = (rows[place] for place in _other_than(rows.columns.outcomes, Outcome.MEASURED))
+    accepted = (
+        row.subject
+        for row in found
+        if row.outcome is Outcome.SKIPPED and withheld_kernel_log.accepts(row.check, row.skip, declared)
+    )
+    return frozenset(accepted) & expected - _twice(rows)
+
+
+def _about_withheld(
+    declared: Declared, unread: set[str], sound: Mapping[str, Rows], instance: Instance | None
+) -> Iterator[Finding]:
+    """One note on the nodes whose kernel log was not read: it changes no answer."""
+    if unread:
+        measured = [name for name in withheld_kernel_log.STAND_INS if sound.get(name)]
+        neuron = bool(instance and instance.neuron_devices)
+        said = withheld_kernel_log.said(len(unread), declared, measured, neuron)
+        yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, said, source=withheld_kernel_log.SOURCE)
+
+
+def _about_source(rows: Rows) -> Iterator[Finding]:
+    """A log that a variable put in place of the machine's own says nothing of the machine, whatever the policy says."""
+    for place, own in enumerate(rows.column(withheld_kernel_log.OWN_SOURCE)):
+        if own is False:
+            row = rows[place]
+            said = f"the kernel log was read from {row.metrics.get('source')}, not from this machine"
+            said += f": {withheld_kernel_log.FILE_VARIABLE} is set"
+            yield _missing(
+                row.check, row.subject, said, f"Unset {withheld_kernel_log.FILE_VARIABLE} on this node."
+            )
+
+
+def _about_subjects(
+    planned: Planned, rows: Rows, expected: frozenset[str], line: CheckPolicy
+) -> Iterator[Finding]:
+    """Who said nothing, who was not asked, and who said it twice."""
+    found, twice = frozenset(rows.columns.subjects), _twice(rows)
+    level = Level.FAIL if line.required else Level.WARN
+    for subject in sorted(twice):
+        yield _missing(planned.check, subject, TWICE, AGAIN, level)
+    for subject in sorted(found - expected - twice):
+        yield _missing(
+            planned.check, subject, "the report has an observation of this check, but it was not planned"
+        )
+    for subject in sorted(expected - found):
+        yield _missing(planned.check, subject, _silence(planned.scope), AGAIN, level)
+
+
+def _sound(planned: Planned, rows: Rows, expected: frozenset[str]) -> Rows:
+    """The rows that a judge may use. Of two rows for one subject neither is."""
+    left_out = _unfit(planned, rows)
+    subjects, twice = rows.columns.subjects, _twice(rows)
+    if not twice and expected.issuperset(subjects):
+        places = (
+            [place for place in range(len(rows)) if place not in left_out] if left_out else range(len(rows))
+        )
+    else:
+        wanted = expected - twice
+        places = [i for i, s in enumerate(subjects) if s in wanted and i not in left_out]
+    return rows if len(places) == len(rows) else rows.take(places)
+
+
+def _about_rows(
+    planned: Planned, rows: Rows, expected: frozenset[str], line: CheckPolicy, absent: frozenset[str]
+) -> Iterator[Finding]:
+    level = Level.FAIL if line.required else Level.WARN
+    unfit, ruled = _unfit(planned, rows), absent | {rule.metric for rule in line.rules}
+    holes = _with_holes(rows, ruled | ({"bandwidth_gbps"} if rows.check == PAIRS else set()))
+    twice = _twice(rows) if unfit or holes else frozenset()
+    for place in sorted(unfit | holes):
+        row = rows[place]
+        if row.subject in twice or row.subject not in expected:
+            continue
+        if place not in unfit:
+            yield from _holes(row, ruled)
+        elif row.outcome is Outcome.SKIPPED and line.accepts(row.skip):
+            yield _unmeasured(row, _why(row), "", Level.WARN)
+        else:
+            remedy = AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
+            yield _unmeasured(row, _defect(row, planned), remedy, level)
+
+
+def _twice(rows: Rows) -> frozenset[str]:
+    subjects = rows.columns.subjects
+    if len(set(subjects)) == len(subjects):
+        return frozenset()
+    return frozenset(subject for subject, times in Counter(subjects).items() if times > 1)
+
+
+def _unfit(planned: Planned, rows: Rows) -> frozenset[int]:
+    """The places of the rows that `_defect` has something to say of."""
+    columns = rows.columns
+    odd = _other_than(columns.outcomes, Outcome.MEASURED) | _other_than(columns.skips, None)
+    for name in planned.metrics:
+        column = rows.column(name)
+        if None in column:
+            odd |= {place for place, value in enumerate(column) if value is None}
+    for column in columns.metrics.values():
+        if () in column:
+            odd |= {place for place, value in enumerate(column) if value == ()}
+    return frozenset(odd)
+
+
+def _other_than(column: Sequence[object], usual: object) -> set[int]:
+    if column.count(usual) == len(column):
+        return set()
+    return {place for place, value in enumerate(column) if value is not usual}
+
+
+def _with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
+    """The places of the rows with a null within an array that no rule looks at."""
+    odd: set[int] = set()
+    for name, column in rows.columns.metrics.items():
+        kinds = set() if name in ruled else set(map(type, column))
+        if tuple not in kinds:
+            continue
+        arrays = column if len(kinds) == 1 else (value for value in column if type(value) is tuple)
+        if None in chain.from_iterable(arrays):  # type: ignore[arg-type]
+            odd |= {i for i, value in enumerate(column) if type(value) is tuple and None in value}
+    return frozenset(odd)
+
+
+def _holes(row: Observation, ruled: frozenset[str]) -> Iterator[Finding]:
+    """Nulls that nothing explains, in metrics that no rule looks at (rules and localise speak of theirs)."""
+    failures = row.metrics.get("failures")
+    for name, value in row.metrics.items():
+        items = value if isinstance(value, tuple) and name not in ruled else ()
+        holes = [i for i, item in enumerate(items) if item is None and not _explained(failures, i)]
+        if holes:
+            more = f" and {len(holes) - 1} more" if len(holes) > 1 else ""
+            yield _unmeasured(row, f"{name}[{holes[0]}]{more}", AGAIN, Level.WARN)
+
+
+def _explained(failures: object, index: int) -> bool:
+    return isinstance(failures, tuple) and index < len(failures) and failures[index] not in ("ok", None)
+
+
+def _silence(scope: Scope) -> str:
+    if scope is Scope.RANK:
+        return "this rank reported nothing: it ended or hung before it could; suspect it before its peers"
+    return "this node reported nothing: it ended or hung before it could"
+
+
+def _defect(row: Observation, planned: Planned) -> str:
+    if row.outcome is not Outcome.MEASURED or row.skip is not None:
+        return _why(row)
+    lacking = [name for name in planned.metrics if name not in row.metrics]
+    empty = [name for name, value in row.metrics.items() if value == ()]
+    if lacking:
+        return f"{lacking[0]} is missing from the measurement"
+    return f"{empty[0]} is an empty list" if empty else ""
+
+
+def _why(row: Observation) -> str:
+    said = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
+    return said or "no reason given"
+
+
+def _missing(
+    check: str, subject: str, message: str, remedy: str = AGAIN, level: Level = Level.FAIL
+) -> Finding:
+    return Finding(level, Cause.EVIDENCE, check, subject, message, "", remedy)
+
+
+def _unmeasured(row: Observation, why: str, remedy: str, level: Level) -> Finding:
+    said, kind = f"not measured: {why}", FindingKind.NOT_MEASURED
+    return Finding(level, Cause.EVIDENCE, row.check, row.subject, said, row.evidence, remedy, kind=kind)

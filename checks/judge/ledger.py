@@ -1,0 +1,114 @@
+"""What a verdict rests on, check by check: what was looked at, what it was held to, and what could not speak (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from checks.documents.columns import by_check
+from checks.judge.rules import relative
+from checks.model import Cause, Declared, Finding, FindingKind, Outcome, Planned, Report, Scope, Verdict
+from checks.policy import CheckPolicy, Over, Policy, Rule
+
+NO_BASELINE = (FindingKind.NO_BASELINE, FindingKind.ONLY_SMALL_MESSAGES)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One check of the plan. Counts are of subjects; `skip` says why it was left out, "" if it was not.
+
+    `held` are the lines that it was held to, `silent` the comparisons that could not speak, with the reason: of these a
+    verdict proves nothing. `sources` are those of the lines.
+    """
+
+    check: str
+    required: int
+    measured: int
+    skipped: int
+    errored: int
+    missing: int
+    skip: str
+    optional: bool
+    held: tuple[str, ...]
+    silent: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+def ledger(report: Report, policy: Policy, verdict: Verdict) -> tuple[Entry, ...]:
+    """An entry for each check of the plan, in the plan's order."""
+    outcomes = {check: rows.columns.outcomes for check, rows in by_check(report.observations).items()}
+    unknown: dict[str, list[Finding]] = {}
+    for finding in verdict.findings:
+        if finding.cause is Cause.EVIDENCE:
+            unknown.setdefault(finding.check, []).append(finding)
+    return tuple(
+        _entry(planned, report.declared, policy.checks.get(planned.check), outcomes, unknown)
+        for planned in report.plan
+    )
+
+
+def _entry(
+    planned: Planned,
+    declared: Declared,
+    line: CheckPolicy | None,
+    outcomes: Mapping[str, Sequence[Outcome]],
+    unknown: Mapping[str, Sequence[Finding]],
+) -> Entry:
+    required = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[planned.scope]
+    seen = outcomes.get(planned.check, ()) if planned.skip is None else ()
+    rules = line.rules if line is not None and planned.skip is None else ()
+    required = 0 if planned.skip is not None else required
+    silent = [*_silent(rules, declared, required), *_unknown(unknown.get(planned.check, ()))]
+    return Entry(
+        check=planned.check,
+        required=required,
+        measured=seen.count(Outcome.MEASURED),
+        skipped=seen.count(Outcome.SKIPPED),
+        errored=seen.count(Outcome.ERRORED),
+        missing=max(0, required - len(seen)),
+        skip=planned.skip.value if planned.skip else "",
+        optional=line is not None and not line.required,
+        held=tuple(f"{rule.metric}: {held_to(rule)}" for rule in rules),
+        silent=tuple(dict.fromkeys(silent)),
+        sources=tuple(dict.fromkeys(rule.source for rule in rules)),
+    )
+
+
+def _silent(rules: Sequence[Rule], declared: Declared, subjects: int) -> Iterator[str]:
+    for metric, why in relative.comparisons(rules, declared.nodes, subjects).items():
+        yield f"{metric} was not compared: {why}"
+
+
+def _unknown(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
+        if finding.kind in NO_BASELINE:
+            yield finding.message
+
+
+def held_to(rule: Rule) -> str:
+    """The rule in words: "FAIL below 0.8 times the expected value, WARN below 0.9"."""
+    unit = {
+        Over.SUBJECT: "",
+        Over.CLUSTER: " over the cluster",
+        Over.PEERS: " times the median of its peers",
+        Over.NODE: " times the median of its node",
+        Over.FLEET: " times the median of the nodes",
+        Over.SLOWEST: " of the job's time, lost to the slowest",
+        Over.EXPECTED: " times the expected value",
+    }[rule.over]
+    bounds = (
+        ("FAIL below", rule.fail_below),
+        ("FAIL above", rule.fail_above),
+        ("WARN below", rule.warn_below),
+        ("WARN above", rule.warn_above),
+    )
+    said = [f"{word} {bound:g}" for word, bound in bounds if bound is not None]
+    if rule.equals is not None:
+        said.append(f"{rule.level} unless {rule.equals!r}")
+    if rule.same:
+        said.append(f"{rule.level} unless it is the same everywhere")
+    if rule.uniform:
+        said.append(f"{rule.level} unless it is the same within the node")
+    if rule.fact:
+        said.append(f"{rule.level} below the instance type's {rule.fact}")
+    return ", ".join(said) + unit

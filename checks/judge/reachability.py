@@ -1,0 +1,313 @@
+"""From who reached whom, and how fast, to the host or the link that is to blame (pure).
+
+`network.reachability` and `network.pairs` give one row a node: what it saw of each of its peers. A cell
+(a, b) is what a measured towards b. Blame goes to a host when nearly all of its cells are bad and the others'
+are not; what is left over are links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from checks.documents.compatibility import was_refused
+from checks.documents.report import clip
+from checks.judge.cpu_contention import Loads, first_of, first_rows, intermittent, machines_of
+from checks.model import CLUSTER, LINK, Cause, Finding, Level, Observation, Report
+from checks.policy import Policy
+from checks.roster import neighbours
+
+REACHABILITY = "network.reachability"
+PAIRS = "network.pairs"
+# A host is to blame when at least this share of its cells is bad: one lucky cell must not acquit it.
+HOST_SHARE = 0.8
+# Judgement: so many links, and more than there are hosts, are nobody's reading, and no broken cables.
+MOST_LINKS = 64
+
+Cell = tuple[str, str]
+# What a row of each check says of every peer.
+REFUSED = "refused"  # rows of 0.1.0 lack it
+REACHED = ("failures", REFUSED, "connect_ms")
+
+
+def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
+    """Findings about hosts and links from the sound rows of both network checks."""
+    alive = {node.name for node in report.nodes}
+    yield from _incomplete(REACHABILITY, rows.get(REACHABILITY, ()), report, REACHED)
+    yield from _incomplete(PAIRS, rows.get(PAIRS, ()), report, ("bandwidth_gbps", "latency_us"))
+    first = next((node.name for node in report.nodes if node.rank == 0), "")
+    yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first, policy.max_unfit_fraction)
+    line = policy.checks.get(PAIRS)
+    if rows.get(PAIRS) and line is not None:
+        floor, ratio = line.options.get("floor_gbps", 0.0), line.options.get("slow_ratio", 0.25)
+        yield from _beside_other_work(
+            rows[PAIRS],
+            machines_of(report.nodes),
+            lambda seen: list(judge_pairs(seen, alive, floor, ratio, policy.max_unfit_fraction)),
+        )
+
+
+def _beside_other_work(
+    rows: Sequence[Observation],
+    hosts: Mapping[str, str],
+    judged: Callable[[Sequence[Observation]], list[Finding]],
+) -> Iterator[Finding]:
+    """The findings about slow hosts and links beside what else used the hosts' CPUs, and those that came and went."""
+    found, loads = judged(rows), Loads(rows, hosts)
+    slow = {node for one in found for node in one.subject.split(LINK)}
+    yield from (loads.weighed(one, slow) for one in found)
+    if first_rows(rows, "bandwidth_gbps"):
+        before = [replace(row, metrics=first_of(row.metrics)) for row in rows]
+        yield from intermittent(found, judged(before), Loads(before, hosts))
+
+
+def _incomplete(
+    check: str, rows: Sequence[Observation], report: Report, lists: tuple[str, ...]
+) -> Iterator[Finding]:
+    """A row that leaves out a peer that it was to look at has not measured it."""
+    names = {node.rank: node.name for node in report.nodes}
+    ranks, nodes = {node.name: node.rank for node in report.nodes}, report.declared.nodes
+    for row in rows:
+        peers, rank = _peers(row), ranks.get(row.subject, 0)
+        looked_at = neighbours(rank, nodes) if check == PAIRS else _others(rank, nodes)
+        missing = sorted({names[peer] for peer in looked_at if peer in names} - {*peers, row.subject})
+        if missing:
+            more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+            yield _evidence(
+                check, row.subject, f"its observation does not cover {', '.join(missing[:4])}{more}"
+            )
+        elif len(peers) != len(set(peers)) or not len(looked_at) <= len(peers) < max(nodes, 2):
+            yield _evidence(check, row.subject, "it did not test each of its peers exactly once")
+        elif any(
+            len(_list(row, name)) != len(peers) for name in lists if name != REFUSED or name in row.metrics
+        ):
+            yield _evidence(check, row.subject, "its lists do not have one entry per peer")
+
+
+def _others(rank: int, nodes: int) -> Sequence[int]:
+    return [other for other in range(nodes) if other != rank]
+
+
+def judge_reachability(
+    rows: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float = 0.25
+) -> Iterator[Finding]:
+    """Who is cut off, who never answered, and which links are down. `first` is where the ranks meet."""
+    heard = {row.subject for row in rows}
+    why: dict[Cell, str] = {}
+    for row in rows:
+        why.update({(row.subject, peer): said for peer, said in _texts(row, "failures")})
+    down = {cell for cell, said in why.items() if said != "ok"}
+    towards: dict[str, list[Cell]] = {}
+    for cell in down:
+        towards.setdefault(cell[1], []).append(cell)
+    for peer in sorted(towards.keys() - (heard & alive)):
+        yield _evidence(REACHABILITY, peer, f"this node did not answer: {_reasons(why, towards[peer])}")
+    down = {cell for cell in down if cell[1] in heard and cell[1] in alive}
+    refused = {cell for row in rows for cell in _refused(row)} & down
+    for peer in sorted({b for _, b in refused}):
+        yield _evidence(
+            REACHABILITY, peer, "this node's responder did not start in time (connection refused)"
+        )
+    yield from _unreached(down - refused, set(why), why, max_unfit_fraction)
+    for row in rows:
+        met = row.metrics.get("rendezvous")
+        if met != "ok" and first in heard and why.get((row.subject, first), "ok") == "ok":
+            said = f"this node reaches {first}, but not its rendezvous port: {met}"
+            remedy = "Free the port, or open it in the firewall or security group."
+            yield Finding(
+                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, row.subject, said, row.evidence, remedy
+            )
+
+
+def _refused(row: Observation) -> Iterator[Cell]:
+    """The peers on whose port nothing listened. Rows of 0.1.0 have the failures alone."""
+    said = _list(row, REFUSED) or tuple(was_refused(text) for _, text in _texts(row, "failures"))
+    return ((row.subject, peer) for peer, is_refused in zip(_peers(row), said, strict=False) if is_refused)
+
+
+def _unreached(
+    down: set[Cell], cells: set[Cell], why: Mapping[Cell, str], max_unfit_fraction: float
+) -> Iterator[Finding]:
+    hosts, links = _blame(down, cells)
+    nodes, of_host, of_link = {a for cell in cells for a in cell}, *_by_end_and_link(down)
+    if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
+        said = f"{len(hosts)} of {len(nodes)} nodes are unreachable from most others: suspect the network, not a single node"
+        remedy = "Check routes, firewall and security group (it must allow all traffic to and from itself)."
+        text = _cells_text(sorted(down), why)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, said, text, remedy)
+        return
+    for host in hosts:
+        mine = sorted(of_host[host])
+        said = f"this node is cut off ({_reasons(why, mine)}), while the other nodes reach each other"
+        yield Finding(
+            Level.FAIL, Cause.HARDWARE, REACHABILITY, host, said, _cells_text(mine, why),
+            "Check this node's cable, NIC and switch port, and its firewall or security group.",
+        )  # fmt: skip
+    if len(links) > max(MOST_LINKS, len(nodes)):
+        said = f"{len(links)} pairs of {len(nodes)} nodes do not reach each other, and no single node explains it: suspect the network"
+        text = _cells_text(sorted(cell for link in links for cell in of_link[link]), why)
+        remedy = "Check switches, routes, firewall and security group; the evidence names the pairs."
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, said, text, remedy)
+        return
+    for link in sorted(links):
+        a, b = link
+        said = f"{a} and {b} both run, but {_reasons(why, of_link[link])} between them"
+        remedy = (
+            "Check the path between the two: switch, route, firewall or security group (both directions)."
+        )
+        # One way that works shows a cable that works: what is left is a filter, or a node that came late.
+        both = (a, b) in down and (b, a) in down
+        cause = Cause.HARDWARE if both else Cause.CONFIGURATION
+        yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy)
+
+
+def judge_pairs(
+    rows: Sequence[Observation],
+    alive: set[str],
+    floor_gbps: float,
+    slow_ratio: float,
+    max_unfit_fraction: float,
+) -> Iterator[Finding]:
+    """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or `slow_ratio` of the upper quartile."""
+    speed: dict[Cell, float] = {}
+    for row in rows:
+        for peer, value in _numbers(row, "bandwidth_gbps"):
+            if value is not None:
+                speed[row.subject, peer] = value
+            elif peer in alive:
+                yield _evidence(
+                    PAIRS, f"{row.subject}{LINK}{peer}", f"no bandwidth measured from {row.subject}"
+                )
+    if not speed:
+        return
+    usual = _upper_quartile(list(speed.values())) if len(speed) >= 6 else 0.0
+    line = max(floor_gbps, slow_ratio * usual)
+    if line <= 0:
+        said = "bandwidth was not judged: there are too few pairs to compare, and no minimum is set"
+        yield Finding(
+            Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, said, "", "Set floor_gbps in the policy's options."
+        )
+    slow = {cell for cell, value in speed.items() if value < line}
+    hosts, links = _blame(slow, set(speed))
+    nodes, of_host, of_link = {a for cell in speed for a in cell}, *_by_end_and_link(slow)
+    if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
+        said = f"{len(hosts)} of {len(nodes)} nodes are slow (below {line:.3g} GB/s): suspect the fabric, not a single node"
+        yield Finding(
+            Level.FAIL,
+            Cause.CONFIGURATION,
+            PAIRS,
+            CLUSTER,
+            said,
+            _speeds(slow, speed),
+            "Check MTU, routes and switches.",
+        )
+        return
+    for host in hosts:
+        mine = of_host[host]
+        said = f"this node is slow to and from every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        remedy = "Do not train on this node. Check its NIC, cable and switch port."
+        yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, host, said, _speeds(mine, speed), remedy)
+    if len(links) > max(MOST_LINKS, len(nodes)):
+        mine = set().union(*(of_link[link] for link in links))
+        said = f"{len(links)} links between {len(nodes)} nodes are slow, and no single node explains it: suspect the fabric; "
+        said += f"{_range(mine, speed)}, threshold {line:.3g} GB/s"
+        remedy = "Check MTU, routes and switches; the evidence names the pairs."
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, said, _speeds(mine, speed), remedy)
+        return
+    for a, b in sorted(links):
+        mine = of_link[a, b]
+        said = f"the link is slow: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        remedy = "Check the path between the two nodes. With only two nodes, either end may be the cause."
+        yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", said, _speeds(mine, speed), remedy)
+
+
+def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
+    """Hosts that explain the bad cells, greedily, then the links that are left. Two hosts make a link."""
+    blamed: list[str] = []
+    of_host: dict[str, set[Cell]] = {}
+    for cell in cells:
+        for end in cell:
+            of_host.setdefault(end, set()).add(cell)
+    bad, good = bad & cells, len(cells - bad)
+    bad_here = {host: len(mine & bad) for host, mine in of_host.items()}
+    while len(of_host) > 2:
+        shares = {host: bad_here[host] / len(mine) for host, mine in of_host.items()}
+        host = min(shares, key=lambda name: (-shares[name], name))
+        good_here = len(of_host[host]) - bad_here[host]
+        if shares[host] < HOST_SHARE or good == good_here:
+            break
+        blamed.append(host)
+        good -= good_here
+        for cell in of_host.pop(host):
+            other = cell[1] if cell[0] == host else cell[0]
+            if other in of_host:
+                of_host[other].discard(cell)
+                bad_here[other] -= cell in bad
+            bad.discard(cell)
+        of_host = {name: mine for name, mine in of_host.items() if mine}
+    return blamed, {(min(cell), max(cell)) for cell in bad}
+
+
+def _by_end_and_link(bad: set[Cell]) -> tuple[dict[str, set[Cell]], dict[Cell, set[Cell]]]:
+    """The bad cells of each host, and of each link: looked up for each finding, of which there may be thousands."""
+    of_host: dict[str, set[Cell]] = {}
+    of_link: dict[Cell, set[Cell]] = {}
+    for cell in bad:
+        of_link.setdefault((min(cell), max(cell)), set()).add(cell)
+        for end in cell:
+            of_host.setdefault(end, set()).add(cell)
+    return of_host, of_link
+
+
+def _upper_quartile(values: Sequence[float]) -> float:
+    # One slow host of three makes four of six cells slow, so the median would lie among the slow ones.
+    return sorted(values)[math.ceil(0.75 * (len(values) - 1))]
+
+
+def _texts(row: Observation, name: str) -> Iterator[tuple[str, str]]:
+    for peer, value in zip(_peers(row), _list(row, name), strict=False):
+        yield peer, str(value)
+
+
+def _numbers(row: Observation, name: str) -> Iterator[tuple[str, float | None]]:
+    for peer, value in zip(_peers(row), _list(row, name), strict=False):
+        yield peer, float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
+
+
+def _peers(row: Observation) -> Sequence[str]:
+    return [str(peer) for peer in _list(row, "peers")]
+
+
+def _list(row: Observation, name: str) -> Sequence[object]:
+    value = row.metrics.get(name)
+    return value if isinstance(value, tuple) else ()
+
+
+def _reasons(why: Mapping[Cell, str], cells: Iterable[Cell]) -> str:
+    return " and ".join(sorted({why[cell] for cell in cells})) or "no answer"
+
+
+def _cells_text(cells: Sequence[Cell], why: Mapping[Cell, str]) -> str:
+    return clip("\n".join(f"{a} -> {b}: {why[a, b]}" for a, b in cells))[0]
+
+
+def _speeds(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
+    return clip("\n".join(f"{a} -> {b}: {speed[a, b]:.4g} GB/s" for a, b in sorted(cells)))[0]
+
+
+def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
+    values = [speed[cell] for cell in cells]
+    return f"{min(values):.3g} to {max(values):.3g} GB/s"
+
+
+def _evidence(check: str, subject: str, said: str) -> Finding:
+    return Finding(
+        Level.FAIL,
+        Cause.EVIDENCE,
+        check,
+        subject,
+        said,
+        "",
+        "Check whether that node started, and read its log.",
+    )

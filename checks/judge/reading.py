@@ -1,0 +1,176 @@
+"""A reading -> a verdict, by the same rules that judge a node's observations (pure).
+
+Less can be judged than on a node: there is one subject, and without a declaration nobody knows what should be there.
+What could not be judged is named in `left_out`, and where nothing at all could be, nobody can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from checks.documents.report import clip, digest, dump_plain
+from checks.explain.reading import Asked, Part, Reading
+from checks.facts.instances import Facts
+from checks.judge import driver_age
+from checks.judge.culprits import matrix_file
+from checks.judge.culprits.matrix_file import Told
+from checks.judge.rules import apply
+from checks.judge.rules.values import Known
+from checks.judge.verdict import conclude
+from checks.model import (
+    Cause,
+    Count,
+    Coverage,
+    Digests,
+    Finding,
+    FindingKind,
+    Level,
+    Observation,
+    Outcome,
+    Verdict,
+)
+from checks.policy import CheckPolicy, Over, Policy, Rule
+from checks.version import ENGINE
+
+SUBJECT = "input"
+ITSELF = "explain"
+NOTHING = Coverage(Count(0, 0), Count(0, 0), Count(0, 0), Count(0, 1))
+# Of a long list a finding names the first eight elements, and how many more there are.
+_MORE = re.compile(r" and \d+ more(?:, it must be |$)")
+GET_IT_AGAIN = (
+    "Give the whole output of the tool. With --instance-type, Prelaunch knows what it must contain."
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """`held` says for each part how many rules were applied ("gpu.ecc (4 rules)"), `left_out` which were not."""
+
+    verdict: Verdict
+    held: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    told: tuple[Told, ...] = ()
+
+
+def judge(reading: Reading, policy: Policy, facts: Facts, asked: Asked, data: bytes) -> Judged:
+    """The verdict on what was read; `data` is the input, whose digest the verdict bears."""
+    findings = [*_about_policy(policy, asked), *(_missing(why) for why in reading.unread)]
+    held, left_out = [], list(reading.left_out)
+    for part in reading.parts:
+        line = policy.checks.get(part.check)
+        if line is None:
+            findings.append(
+                _missing(f"policy {policy.name!r} has no entry for {part.check}", check=part.check)
+            )
+            continue
+        fitting, beside = _sorted(part, line, asked)
+        left_out += beside
+        held.append(f"{part.check} ({len(fitting)} rule{'' if len(fitting) == 1 else 's'})")
+        findings += _findings(part, replace(line, rules=fitting), facts, asked)
+    findings += _unreported(reading, policy)
+    told = matrix_file.told(reading, asked, policy.max_unfit_fraction)
+    findings += matrix_file.findings(reading, told, asked)
+    left_out += matrix_file.not_held(told, asked)
+    parts = len(reading.parts) + len(reading.tables)
+    if not parts and not reading.unread:
+        findings.append(_missing("the output contains nothing that a check measures"))
+    seen = Count(parts, max(parts + len(reading.unread), 1))
+    verdict = _conclude(findings, replace(NOTHING, checks=seen), policy, facts, data)
+    return Judged(verdict, tuple(held), tuple(dict.fromkeys(left_out)), told)
+
+
+def unread(why: str, policy: Policy, facts: Facts, data: bytes) -> Judged:
+    """The verdict on what no reader understands, or what is broken: nobody can tell."""
+    return Judged(_conclude([_missing(why)], NOTHING, policy, facts, data))
+
+
+def _sorted(part: Part, line: CheckPolicy, asked: Asked) -> tuple[tuple[Rule, ...], list[str]]:
+    """The rules that can be applied to the part, and why the others cannot."""
+    fitting, left_out = [], []
+    for rule in line.rules:
+        name = f"{part.check} {rule.metric}"
+        if rule.over not in (Over.SUBJECT, Over.EXPECTED):
+            left_out.append(f"{name}: this rule compares nodes, but the output is of one node")
+        elif rule.metric not in part.metrics:
+            also = "" if asked.declared else ", or it needs --instance-type"
+            left_out.append(f"{name}: the output does not contain it{also}")
+        elif (rule.fact or rule.over is Over.EXPECTED) and asked.declared is None:
+            left_out.append(f"{name}: not judged without --instance-type")
+        else:
+            fitting.append(rule)
+    return tuple(fitting), left_out
+
+
+def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: Asked) -> Iterator[Finding]:
+    if not line.rules:
+        yield _missing("no rule of the policy could be applied to this output", part.evidence, part.check)
+    kind = asked.declared.instance_type if asked.declared else ""
+    known = Known(facts.instances.get(kind), facts.absent(kind, part.check), asked.declared, facts)
+    for rule in line.rules:
+        value = part.metrics[rule.metric]
+        if value == ():
+            yield _unmeasured(f"{rule.metric} is an empty list", part.evidence, part.check)
+            continue
+        row = Observation(part.check, SUBJECT, Outcome.MEASURED, 0.0, part.metrics)
+        for finding in apply.apply(part.check, replace(line, rules=(rule,)), (row,), 1, known):
+            yield replace(finding, subject=SUBJECT, evidence=clip(_lines(part, rule, finding.message))[0])
+    yield from _holes(part, known.absent | {rule.metric for rule in line.rules})
+
+
+def _lines(part: Part, rule: Rule, message: str) -> str:
+    """The lines that a finding rests on: of an array that has a line an element, those of the elements it names."""
+    said = part.lines.get(rule.metric, "") or part.evidence
+    value, each, lines = part.metrics[rule.metric], part.metrics.get(rule.each), said.splitlines()
+    if not isinstance(value, tuple) or len(lines) != len(value) or _MORE.search(message):
+        return said
+    labels = (
+        each if isinstance(each, tuple) and len(each) == len(value) else [f"[{n}]" for n in range(len(value))]
+    )
+    named = [
+        text
+        for text, label in zip(lines, labels, strict=True)
+        if re.search(rf"{re.escape(str(label))}(?!\w)", message)
+    ]
+    return "\n".join(named) or said
+
+
+def _holes(part: Part, ruled: frozenset[str]) -> Iterator[Finding]:
+    """Nulls in what no rule looks at: a WARN, as in a report."""
+    for name, value in part.metrics.items():
+        if isinstance(value, tuple) and None in value and name not in ruled:
+            which, lines = f"{name}[{value.index(None)}]", part.lines.get(name, "")
+            yield replace(_unmeasured(which, lines, part.check), level=Level.WARN)
+
+
+def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
+    ruled = {(check, rule.metric) for check, line in policy.checks.items() for rule in line.rules}
+    missing = [(check, field) for check, field in reading.unreported if (check, field.field) in ruled]
+    if missing:
+        yield driver_age.finding(SUBJECT, reading.driver, missing)
+
+
+def _about_policy(policy: Policy, asked: Asked) -> Iterator[Finding]:
+    if asked.declared is not None and asked.declared.instance_type not in policy.instance_types:
+        said = f"policy {policy.name!r} is not for instance type {asked.declared.instance_type}"
+        remedy = "Choose a policy whose instance_types contain this type."
+        yield Finding(Level.FAIL, Cause.EVIDENCE, "policy", SUBJECT, said, "", remedy)
+
+
+def _conclude(
+    findings: list[Finding], coverage: Coverage, policy: Policy, facts: Facts, data: bytes
+) -> Verdict:
+    digests = Digests(digest(data), digest(dump_plain(policy)), facts.digest, None, ENGINE)
+    made = conclude(findings, coverage, policy, 1, digests, None)
+    order = {finding: place for place, finding in enumerate([*made.findings, *findings])}
+    ordered = sorted(made.findings, key=lambda f: (-f.level.rank, f.cause is Cause.EVIDENCE, order[f]))
+    return replace(made, findings=tuple(ordered), condemned=())  # no node is known: none is condemned
+
+
+def _missing(message: str, evidence: str = "", check: str = ITSELF) -> Finding:
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, SUBJECT, message, clip(evidence)[0], GET_IT_AGAIN)
+
+
+def _unmeasured(why: str, evidence: str, check: str) -> Finding:
+    return replace(_missing(f"not measured: {why}", evidence, check), kind=FindingKind.NOT_MEASURED)

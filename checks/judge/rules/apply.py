@@ -1,0 +1,252 @@
+"""A policy's rules applied to sound observations (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from checks.documents.columns import Rows
+from checks.judge import cpu_contention, xid_overlay
+from checks.judge.rules import expected, prefilter, relative
+from checks.judge.rules import values as bounds
+from checks.judge.rules.values import NOTHING_KNOWN, Known, cells_of, label_of, show, unread
+from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level, Observation, node_of
+from checks.policy import RELATIVE, CheckPolicy, Over, Rule
+from checks.value_types import version_of
+
+# What a finding calls for where its rule does not say.
+ACTIONS = {
+    Cause.HARDWARE: Action.INSPECT,
+    Cause.CONFIGURATION: Action.NONE,
+    Cause.APPLICATION: Action.RESTART_APP,
+    Cause.EVIDENCE: Action.NONE,
+}
+
+
+def apply(
+    check: str,
+    line: CheckPolicy,
+    rows: Sequence[Observation],
+    subjects: int,
+    known: Known = NOTHING_KNOWN,
+) -> Iterator[Finding]:
+    """Every finding that the policy's line makes of the check's observations.
+
+    `subjects` is how many are declared: a comparison of one subject with itself is no comparison.
+    """
+    if check == xid_overlay.CHECK:
+        return xid_overlay.judge(line, rows, known, lambda held: _applied(check, line, held, subjects, known))
+    return _applied(check, line, rows, subjects, known)
+
+
+def _applied(
+    check: str, line: CheckPolicy, rows: Sequence[Observation], subjects: int, known: Known
+) -> Iterator[Finding]:
+    for rule in line.rules:
+        blind = Level.FAIL if line.required else Level.WARN
+        held = rows
+        if rule.metric in known.absent and not prefilter.complete(rows, rule.metric):
+            held = [row for row in (_without_nulls(row, rule) for row in rows) if row is not None]
+        held = _reported(held, rule.metric, known)
+        odd = prefilter.suspects(rule, held, known)
+        found: Iterable[Finding] = _found(check, rule, odd, blind, subjects, known)
+        if rule.needs_cpu:
+            found = _beside_other_work(check, rule, held, list(found), blind, subjects, known)
+        for finding in found:
+            if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
+                finding = replace(
+                    finding, level=blind
+                )  # what cannot be compared is no worse than what is lost
+            yield _resting(finding, rule)
+
+
+def _beside_other_work(
+    check: str,
+    rule: Rule,
+    rows: Sequence[Observation],
+    found: list[Finding],
+    blind: Level,
+    subjects: int,
+    known: Known,
+) -> Iterator[Finding]:
+    """The findings of a rule about speed, beside what else used the CPUs; and those that came and went."""
+    first = cpu_contention.first_rows(rows, rule.metric) if rule.over not in RELATIVE else []
+    if found:
+        loads, slow = cpu_contention.Loads(rows, known.hosts), {node_of(finding.subject) for finding in found}
+        for finding in found:
+            yield loads.weighed(finding, slow)
+    if first:
+        before = list(_found(check, rule, first, blind, subjects, known))
+        yield from cpu_contention.intermittent(found, before, cpu_contention.Loads(first, known.hosts))
+
+
+def _found(
+    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, subjects: int, known: Known
+) -> Iterator[Finding]:
+    if rule.equals is not None:
+        return _equals(check, rule, rows, blind)
+    if rule.same:
+        return _same(check, rule, rows, blind)
+    if rule.uniform:
+        return _uniform(check, rule, rows, blind)
+    if rule.fact:
+        return _facts(check, rule, rows, blind, known)
+    if rule.min_version:
+        return _versions(check, rule, rows, blind)
+    if rule.over in RELATIVE:
+        return relative.judge(check, rule, rows, blind, subjects, known)
+    if rule.over is Over.EXPECTED:
+        return expected.judge(check, rule, rows, known, blind)
+    return bounds.judge(check, rule, rows, blind)
+
+
+def _resting(finding: Finding, rule: Rule) -> Finding:
+    """The finding with what the rule calls for, and who set its line; what could not be looked at crossed none."""
+    if finding.cause is Cause.EVIDENCE and rule.cause is not Cause.EVIDENCE:
+        return finding
+    action = finding.action
+    if action is Action.NONE:
+        action = rule.action or ACTIONS[finding.cause]
+    return replace(finding, action=action, source=finding.source or rule.source, metric=rule.metric)
+
+
+def _without_nulls(row: Observation, rule: Rule) -> Observation | None:
+    """The row with the elements that are there; None without any. What is there counts, listed as absent or not."""
+    value = row.metrics.get(rule.metric)
+    if not isinstance(value, tuple):
+        return None if value is None else row
+    there = [index for index, item in enumerate(value) if item is not None]
+    if not there:
+        return None
+    kept = {rule.metric: tuple(value[index] for index in there)}
+    for name in (rule.each, rule.at):
+        labels = row.metrics.get(name)
+        if isinstance(labels, tuple) and len(labels) == len(value):
+            kept[name] = tuple(labels[index] for index in there)
+    return replace(row, metrics={**row.metrics, **kept})  # type: ignore[dict-item]
+
+
+def _reported(rows: Sequence[Observation], metric: str, known: Known) -> Sequence[Observation]:
+    """The rows without those whose driver is too old to report the metric."""
+    too_old = {subject for subject, names in known.unreported.items() if metric in names}
+    if not too_old:
+        return rows
+    if isinstance(rows, Rows):
+        subjects = rows.columns.subjects
+        return rows.take([place for place, subject in enumerate(subjects) if subject not in too_old])
+    return [row for row in rows if row.subject not in too_old]
+
+
+def _uniform(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+    for row in rows:
+        value = row.metrics.get(rule.metric)
+        if not isinstance(value, tuple) or None in value or not value:
+            yield unread(check, row, f"{rule.metric} is missing, or some elements have no value", blind)
+            continue
+        ranked = sorted(Counter(map(str, value)).items(), key=lambda pair: (-pair[1], pair[0]))
+        usual = ranked[0][0]
+        odd = [index for index, item in enumerate(value) if str(item) != usual]
+        if odd:
+            named = ", ".join(f"{label_of(rule, row, index)} is {show(value[index])}" for index in odd[:8])
+            said = f"{rule.metric} differs within the node: {named}; the other {len(value) - len(odd)} are {show(usual)}"
+            yield Finding(Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy)
+
+
+def _facts(
+    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, known: Known
+) -> Iterator[Finding]:
+    expected = getattr(known.instance, rule.fact, None)
+    for row in rows:
+        cells, fault = cells_of(rule, row)
+        if fault:
+            yield unread(check, row, fault, blind)
+        if type(expected) is not int and rule.accept_unknown and known.instance is not None:
+            continue
+        if type(expected) is not int:
+            said = f"{rule.metric} was not compared: the instance table has no {rule.fact} for this type"
+            yield Finding(Level.WARN, Cause.EVIDENCE, check, row.subject, said, row.evidence, "")
+            continue
+        for cell in cells:
+            if cell.value < expected * (1 - rule.tolerance):
+                said = f"{cell.label} is {cell.value:.6g}, but the instance type has {expected}"
+                yield Finding(
+                    Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy
+                )
+            elif cell.value > expected * (1 + rule.tolerance):
+                said = f"{cell.label} is {cell.value:.6g}, but the instance table has {expected}"
+                remedy = "Correct the declared instance type, or the instance table."
+                yield Finding(Level.WARN, Cause.CONFIGURATION, check, row.subject, said, row.evidence, remedy)
+
+
+def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+    for row in rows:
+        value = row.metrics.get(rule.metric)
+        if value is None:
+            yield unread(check, row, f"{rule.metric} is missing", blind)
+            continue
+        items = value if isinstance(value, tuple) else (value,)
+        known = [item for item in items if item is not None]
+        if len(known) < len(items) or not items:
+            yield unread(check, row, f"{rule.metric} has elements without a value", blind)
+        strange = [item for item in known if type(item) is not type(rule.equals)]
+        if strange:
+            said = f"{rule.metric} is {show(strange[0])!r}, which cannot be compared with {rule.equals!r}"
+            yield unread(check, row, said, blind)
+        odd = [
+            (index, item)
+            for index, item in enumerate(items)
+            if type(item) is type(rule.equals) and item != rule.equals
+        ]
+        if odd:
+            where = ", ".join(f"{label_of(rule, row, index)} is {show(item)}" for index, item in odd[:8])
+            more = f" and {len(odd) - 8} more" if len(odd) > 8 else ""
+            seen = f": {where}{more}" if isinstance(value, tuple) else f" is {show(value)}"
+            wanted = (
+                f", it must be {rule.equals!r}" if rule.equals != "" else ""
+            )  # a list of faults needs no word
+            said = f"{rule.metric}{seen}{wanted}"
+            yield Finding(Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy)
+
+
+def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+    least = version_of(rule.min_version)
+    for row in rows:
+        value = row.metrics.get(rule.metric)
+        for text in value if isinstance(value, tuple) else (value,):
+            found = version_of(text)
+            if found is None or least is None:
+                said = f"{rule.metric} is {show(text)!r}, which is not a driver version"
+                yield unread(check, row, said, blind)
+            elif found < least:
+                said = f"{rule.metric} is {show(text)}, older than {rule.min_version}"
+                yield Finding(
+                    Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy
+                )
+
+
+def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+    values: dict[str, str] = {}
+    for row in rows:
+        value = row.metrics.get(rule.metric)
+        if value is None or (isinstance(value, tuple) and None in value):
+            yield unread(check, row, f"{rule.metric} is missing, or some elements have no value", blind)
+        else:
+            values[row.subject] = str(value)
+    ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
+    if len(ranked) < 2:
+        return
+    usual, most = ranked[0]
+    voters = {node_of(subject) for subject, value in values.items() if value == usual}
+    alone = len(voters) == 1 and len({node_of(subject) for subject in values}) > 1
+    if 2 * most <= len(values) or alone:  # no majority, or one of a node's own ranks: nobody is blamed
+        said = f"{rule.metric} differs, and no value has a majority"
+        shown = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
+        yield Finding(
+            Level(rule.level), rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy
+        )
+        return
+    for subject, value in values.items():
+        if value != usual:
+            said = f"{rule.metric} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
+            yield Finding(Level(rule.level), rule.cause, check, subject, said, "", rule.remedy)

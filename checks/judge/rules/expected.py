@@ -1,0 +1,286 @@
+"""Rules over = "expected": what was measured against what the facts expect of the declared machine (pure).
+
+One finding a subject, of its worst element; one for a node or the cluster whose subjects are all slow. Who is slow
+while others are fine has a fault of its own (HARDWARE); where all are alike, it is what they share: a setting, a driver,
+the fabric (CONFIGURATION), and a part that stands alone cannot be told from its settings. What exceeds the roofline was
+mistimed, and is no speed (EVIDENCE). What nothing is known of is said once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, cast
+
+from checks.documents.columns import Rows
+from checks.judge.rules.expected_questions import Question, questions
+from checks.judge.rules.expected_values import Expected
+from checks.judge.rules.prefilter import parts_of, span
+from checks.judge.rules.values import Known, cells_of, unread
+from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
+from checks.policy import Expect, Rule
+
+LEARN = "Learn a baseline: prelaunch baseline learn REPORT..."
+# The share that an expectation may leave open below its value before the line is drawn from its low end: half of what
+# the WARN line (0.90) leaves for the run-to-run spread of healthy machines.
+WIDE = 0.95
+NUMBERS, MOST = frozenset((int, float)), 1e300
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """One element of a subject that is not as it should be: `ratio` to what is expected, or to the roofline."""
+
+    row: Observation
+    index: int
+    value: float
+    question: Question
+    expected: Expected
+    level: Level
+    ratio: float
+    above: bool
+
+    @property
+    def subject(self) -> str:
+        """Whose it is."""
+        return self.row.subject
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is asked of rows that were measured alike; `wanted` are the elements that something is known of."""
+
+    questions: Sequence[Question]
+    fault: str
+    wanted: Sequence[tuple[int, Expected]]
+
+
+@dataclass
+class _Seen:
+    """What is not as it should be, whose numbers were compared with what is expected, and what was asked."""
+
+    marks: list[_Mark] = field(default_factory=list)
+    compared: list[str] = field(default_factory=list)
+    plans: list[_Plan] = field(default_factory=list)
+
+
+def judge(
+    check: str, rule: Rule, rows: Sequence[Observation], known: Known, blind: Level
+) -> Iterator[Finding]:
+    """Findings of a rule over expected values; where nothing is known one finding says so."""
+    seen = _by_columns(check, rule, rows, known) if isinstance(rows, Rows) else None
+    if seen is None:
+        seen = _Seen()
+        yield from _one_by_one(check, rule, rows, known, blind, seen)
+    yield from _spoken(check, rule, _worst(seen.marks), seen.compared)
+    yield from _unknown(check, rule, [plan.questions for plan in seen.plans])
+
+
+def _by_columns(check: str, rule: Rule, rows: Rows, known: Known) -> _Seen | None:
+    """What `_one_by_one` sees, where all rows are numbers that were measured alike; None where one may not be."""
+    column, labels = rows.column(rule.metric), rows.column(rule.at)
+    parts = parts_of(column)
+    if parts is None or labels.count(labels[0]) < len(labels) or len(_kinds(labels)) > 1:
+        return None
+    plan = _plan(questions(check, rule, rows[0], known))
+    if plan.fault or any(span(part) is None for part in parts):
+        return None
+    odd: set[int] = set()
+    for index, expected in plan.wanted:
+        part = parts[index]
+        # A greater number has a greater ratio: between two that are as they should be all are.
+        if any(_held(rule, value, expected)[0] is not Level.PASS for value in (min(part), max(part))):
+            odd |= {i for i, v in enumerate(part) if _held(rule, v, expected)[0] is not Level.PASS}
+    marks = [
+        mark
+        for place in sorted(odd)
+        for mark in _marks(rule, rows[place], [part[place] for part in parts], plan, plan.wanted)
+    ]
+    return _Seen(marks, list(rows.columns.subjects) if plan.wanted else [], [plan])
+
+
+def _kinds(labels: Sequence[Any]) -> set[type]:
+    """Of what types they are: 1.0 equals 1, and is no size."""
+    return set(map(type, chain.from_iterable(label for label in labels if type(label) is tuple)))
+
+
+def _one_by_one(
+    check: str, rule: Rule, rows: Sequence[Observation], known: Known, blind: Level, seen: _Seen
+) -> Iterator[Finding]:
+    plans: dict[object, _Plan] = {}
+    for row in rows:
+        value, labels = row.metrics.get(rule.metric), row.metrics.get(rule.at)
+        items = value if isinstance(value, tuple) else (value,)
+        # 1.0 equals 1, and is no size: one row's labels must not answer for another's.
+        key = (*((labels, *map(type, labels)) if isinstance(labels, tuple) else ()), len(items))
+        if key not in plans:  # thousands of ranks measured at the same sizes
+            plans[key] = _plan(questions(check, rule, row, known))
+        plan = plans[key]
+        sound = _are_numbers(items)
+        if plan.fault or not sound:
+            yield unread(check, row, cells_of(rule, row)[1] or plan.fault, blind)
+        there = [one for one in plan.wanted if sound or _are_numbers((items[one[0]],))]
+        seen.compared += [row.subject] if there else []
+        seen.marks += _marks(rule, row, items, plan, there)
+    seen.plans += plans.values()
+
+
+def _plan(asked: Sequence[Question] | str) -> _Plan:
+    if isinstance(asked, str):
+        return _Plan((), asked, ())
+    known = ((index, question.expected) for index, question in enumerate(asked))
+    return _Plan(asked, "", [(index, expected) for index, expected in known if expected is not None])
+
+
+def _are_numbers(items: Sequence[object]) -> bool:
+    if not items or not NUMBERS.issuperset(map(type, items)):
+        return False
+    numbers = cast("Sequence[float]", items)
+    return -MOST < min(numbers) and max(numbers) < MOST
+
+
+def _marks(
+    rule: Rule, row: Observation, items: Sequence[object], plan: _Plan, there: Sequence[tuple[int, Expected]]
+) -> Iterator[_Mark]:
+    for index, expected in there:
+        value: float = items[index]  # type: ignore[assignment]
+        level, ratio, above = _held(rule, value, expected)
+        if level is not Level.PASS:
+            yield _Mark(row, index, value, plan.questions[index], expected, level, ratio, above)
+
+
+def _held(rule: Rule, value: float, expected: Expected) -> tuple[Level, float, bool]:
+    """The level, the ratio that it rests on, and whether that is to the roofline."""
+    above = expected.most is not None and value > expected.most
+    ratio = value / expected.most if above and expected.most else value / _reference(expected)
+    return Level.FAIL if above else _line(rule, ratio, expected)[0], ratio, above
+
+
+def _reference(expected: Expected) -> float:
+    return expected.low if _is_wide(expected) else expected.value
+
+
+def _is_wide(expected: Expected) -> bool:
+    return expected.low < WIDE * expected.value
+
+
+def _said(rule: Rule, mark: _Mark) -> str:
+    expected, origin = mark.expected, mark.expected.provenance
+    named = f"{_label(rule, mark)} is {mark.value:.4g}"
+    if mark.above:
+        return f"{named}, more than the hardware can do ({expected.most:.4g}): the measurement is wrong"
+    what = f"the expected {expected.value:.4g}"
+    if expected.is_floor:
+        what = f"the minimum for its links ({expected.value:.4g})"
+    elif expected.is_limit:
+        what = f"the limit of {expected.value:.4g}"
+    elif _is_wide(expected):
+        what = f"{expected.low:.4g}, the low end of the expected value ({expected.value:.4g})"
+    line = _line(rule, mark.ratio, expected)[1]
+    return f"{named}, {mark.ratio:.2f} of {what}, {line} ({origin.kind.value}: {origin.source})"
+
+
+def _label(rule: Rule, mark: _Mark) -> str:
+    cells = () if mark.question.label else cells_of(rule, mark.row)[0]
+    return next((cell.label for cell in cells if cell.index == mark.index), mark.question.label)
+
+
+def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, str]:
+    """The level, and which line is crossed. Somebody's fail line is not shifted by ours, and leaves no room to warn."""
+    if expected.is_limit:
+        return (Level.FAIL, "below it") if ratio < 1 else (Level.PASS, "")
+    for level, low, high in (
+        (Level.FAIL, rule.fail_below, rule.fail_above),
+        (Level.WARN, rule.warn_below, rule.warn_above),
+    ):
+        if low is not None and ratio < low:
+            return level, f"below the threshold {low:.4g}"
+        if high is not None and ratio > high:
+            return level, f"above the threshold {high:.4g}"
+    return Level.PASS, ""
+
+
+def _worst(marks: Sequence[_Mark]) -> list[_Mark]:
+    """One mark a subject: the impossible first, then the worst level, then the least ratio."""
+    best: dict[str, _Mark] = {}
+    for mark in marks:
+        held = best.get(mark.subject)
+        if held is None or _rank(mark) < _rank(held):
+            best[mark.subject] = mark
+    return list(best.values())
+
+
+def _rank(mark: _Mark) -> tuple[object, ...]:
+    return (not mark.above, -mark.level.rank, -mark.ratio if mark.above else mark.ratio)
+
+
+def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[str]) -> Iterator[Finding]:
+    for above in (True, False):
+        some = [mark for mark in marks if mark.above is above]
+        if not some:
+            continue
+        cause = Cause.EVIDENCE if above else _cause(rule, some, compared)
+        for subject, group in _grouped(some, compared).items():
+            worst = min(group, key=lambda mark: (_rank(mark), mark.subject))
+            said = _said(rule, worst)
+            if len(group) > 1:
+                said = f"all {len(group)} are affected, {worst.subject} most: {said}"
+            made = Finding(worst.level, cause, check, subject, said, worst.row.evidence, rule.remedy)
+            yield made if above else replace(made, source=str(worst.expected.provenance))
+
+
+def _grouped(marks: Sequence[_Mark], compared: Sequence[str]) -> dict[str, list[_Mark]]:
+    """By who is spoken of: the cluster or a node of which all are slow, or each subject by itself."""
+    if len(marks) > 1 and len(marks) == len(compared):
+        return {CLUSTER: list(marks)}
+    of_node: dict[str, int] = {}
+    for subject in compared:
+        of_node[node_of(subject)] = of_node.get(node_of(subject), 0) + 1
+    slow: dict[str, list[_Mark]] = {}
+    for mark in marks:
+        slow.setdefault(node_of(mark.subject), []).append(mark)
+    made: dict[str, list[_Mark]] = {}
+    for node, group in slow.items():
+        if len(group) > 1 and len(group) == of_node[node]:
+            made[node] = group
+        else:
+            made.update({mark.subject: [mark] for mark in group})
+    return made
+
+
+def _cause(rule: Rule, slow: Sequence[_Mark], compared: Sequence[str]) -> Cause:
+    """A collective's ranks share one time, so that nodes are told apart, not ranks."""
+    shared = rule.expect is Expect.COLLECTIVE
+    whole = {node_of(subject) if shared else subject for subject in compared}
+    ill = {node_of(mark.subject) if shared else mark.subject for mark in slow}
+    return Cause.HARDWARE if len(whole) > 1 and 2 * len(ill) <= len(whole) else Cause.CONFIGURATION
+
+
+def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[Question]]) -> Iterator[Finding]:
+    every = [question for plan in plans for question in plan if question.about]
+    asked: dict[str, bool] = {}
+    for question in every:
+        asked[question.about] = asked.get(question.about, False) or question.expected is not None
+    nothing = sorted(text for text, is_known in asked.items() if not is_known)
+    floor = sorted(
+        {
+            q.about
+            for q in every
+            if q.expected is not None and q.expected.is_floor and (q.too_small or not rule.accept_floor)
+        }
+    )
+    too_small = {question.about for question in every if question.too_small}
+    for about, held in (
+        (nothing, "was not judged"),
+        (floor, "was only compared with the minimum for its links"),
+    ):
+        if about:
+            said = f"no baseline: {rule.metric} {held}: {_listed(about)}"
+            small = not too_small.isdisjoint(about)
+            kind = FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
+            yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", LEARN, kind=kind)
+
+
+def _listed(about: Sequence[str]) -> str:
+    return ", ".join(about[:8]) + (f" and {len(about) - 8} more" if len(about) > 8 else "")

@@ -1,0 +1,141 @@
+"""What a rule over = "expected" asks of each element of a metric, and what the facts answer (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checks.facts.instances import Facts, Instance
+from checks.judge.rules.expected_values import (
+    ALL_REDUCE,
+    PEER,
+    RAILS,
+    Expected,
+    expected_busbw,
+    expected_gemm,
+    expected_memory,
+    expected_transfer,
+    floor_busbw,
+    transport_of,
+)
+from checks.judge.rules.values import Known
+from checks.model import Declared, Observation
+from checks.policy import Expect, Rule
+
+# From here on a message shows bandwidth and no latency: 64 MiB ran at 43 % of the peak on 2 x p5, 128 MiB at 59 %, 1 GiB
+# at 90 % (AWS's nccl-tests README); smaller ones differ between versions of NCCL and ways of timing.
+LEAST_BYTES = 128 << 20
+POINT = re.compile(r"(\w+?)(?:_perf)? (\d+) B, (\d+) ranks")
+
+
+@dataclass(frozen=True)
+class Question:
+    """`about` says what is asked, alike for all sizes of one collective; "" where the element is not to be compared.
+
+    `label` is what the element is called, where the metric does not say it. `too_small`: no message was large enough to
+    show bandwidth. No baseline answers that: what was not sent was not measured.
+    """
+
+    about: str
+    expected: Expected | None = None
+    label: str = ""
+    too_small: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Who takes part in a collective."""
+
+    collective: str
+    nodes: int
+    ranks: int
+
+
+def questions(check: str, rule: Rule, row: Observation, known: Known) -> list[Question] | str:
+    """One question an element of the rule's metric, or why they cannot be asked."""
+    value = row.metrics.get(rule.metric)
+    count = len(value) if isinstance(value, tuple) else 1
+    labels = row.metrics.get(rule.at) if rule.at else None
+    if rule.at and (not isinstance(labels, tuple) or len(labels) != count):
+        return f"{rule.at} does not say how each element of {rule.metric} was measured"
+    at: Sequence[object] = labels if isinstance(labels, tuple) else [None] * count
+    if known.instance is None or known.declared is None or known.facts is None:
+        kind = known.declared.instance_type if known.declared else "an undeclared instance type"
+        return [Question(f"no expected values for {kind}")] * count
+    if rule.expect is Expect.COLLECTIVE:
+        return _of_collective(check, rule, at, known.facts, known.instance, known.declared)
+    return [_of_part(rule, item, known.facts, known.instance) for item in at]
+
+
+def taking_part(check: str, declared: Declared) -> Group:
+    """Who takes part in the collective of a check of ours."""
+    name = check.rpartition(".")[2]
+    if name == "intra_node":
+        return Group(ALL_REDUCE, 1, declared.ranks_per_node)
+    if name == "inter_node":
+        return Group(RAILS, declared.nodes, declared.nodes)
+    return Group(name, declared.nodes, declared.ranks)
+
+
+def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> Question:
+    """Of one GPU. `at` is a precision, or nothing: then the metric's first word is the test."""
+    model, test = instance.gpu, rule.metric.partition("_")[0]
+    named = model or "a machine without GPUs"
+    if rule.expect is Expect.GEMM:
+        return Question(
+            f"no expected value for {at} products on {named}", expected_gemm(facts, model, str(at))
+        )
+    if rule.expect is Expect.MEMORY:
+        return Question(f"no expected value for a {test} on {named}", expected_memory(facts, model, test))
+    if test == PEER and instance.nvlinks == 0:
+        return Question("")  # through the host, whose links are held to their own
+    return Question(f"no expected value for {test} on {named}", expected_transfer(facts, model, test))
+
+
+def _of_collective(
+    check: str, rule: Rule, at: Sequence[object], facts: Facts, instance: Instance, declared: Declared
+) -> list[Question] | str:
+    told = [_point(check, item, declared) for item in at]
+    if any(point is None for point in told):
+        return "how its elements were measured cannot be read"
+    points = [point for point in told if point is not None]
+    largest: dict[Group, int] = {}
+    for group, size in points:
+        largest[group] = max(size, largest.get(group, 0))
+    made = []
+    for group, size in points:
+        if size < min(LEAST_BYTES, largest[group]):
+            made.append(Question(""))
+            continue
+        transport = transport_of(instance, group.nodes)
+        said = f"no expected value for {group.collective} over {group.ranks} ranks of {group.nodes} x "
+        said += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
+        asked = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
+        if size < LEAST_BYTES:
+            # A network that is too slow for larger messages must not be held to nothing because of that.
+            said = f"{group.collective} was measured with no message of {LEAST_BYTES >> 20} MiB or more"
+            found = floor_busbw(facts, *asked, largest=True)
+        else:
+            found = expected_busbw(facts, *asked) or floor_busbw(facts, *asked)
+        label = f"{rule.metric} of {group.collective} at {_size(size)} over {group.ranks} ranks"
+        made.append(Question(said, found, "" if rule.each else label, size < LEAST_BYTES))
+    return made
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >> 20 else f"{size} B"
+
+
+def _point(check: str, at: object, declared: Declared) -> tuple[Group, int] | None:
+    """Who took part, and the size in bytes: of a program's point ("all_reduce_perf 1024 B, 16 ranks"), or of a check's."""
+    if isinstance(at, str):
+        told = POINT.fullmatch(at)
+        if told is None:
+            return None
+        ranks, a_node = int(told[3]), declared.gpus_per_node
+        nodes = ranks // a_node if a_node and ranks % a_node == 0 else 0
+        return Group(told[1], nodes, ranks), int(told[2])
+    if type(at) is not int:
+        return None
+    return taking_part(check, declared), at

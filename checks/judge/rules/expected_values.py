@@ -1,0 +1,280 @@
+"""What a machine is expected to reach, by what is known of its like; None where nothing is (pure).
+
+Bus bandwidth follows the curve through the known sizes of the same type, nodes, ranks, collective and transport: what is
+known of EFA says nothing about TCP, and two nodes nothing about three. On each stretch between two known sizes,
+time = latency + size / bandwidth: exact at a point, rising with the size, and the same whatever the units are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from checks.facts.expected_tables import CollectiveRow, GemmRow, MemoryRow, TransferRow
+from checks.facts.gpu_models import RooflinePart, of_model
+from checks.facts.instances import Facts, Instance
+from checks.facts.provenance import Kind, Provenance
+from checks.probes.collectives.operations import FACTORS
+
+# Below the smallest known size by more than this factor nothing is expected: the latency is not known.
+REACH = 4.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A bandwidth in the points' own unit: between `low` and `high`, most likely `value`; `points` are the sizes used."""
+
+    value: float
+    low: float
+    high: float
+    points: tuple[float, ...]
+
+
+def estimate(points: Sequence[Sequence[float]], size: float, most: float = float("inf")) -> Estimate | None:
+    """The bandwidth of a message of this size; None more than `REACH` times below the smallest point. At most `most`.
+
+    `points` are (size, bandwidth), both rising. Between two of them the truth lies between their bandwidths; beyond
+    the last its own stretch goes on.
+    """
+    if not points or size < points[0][0] / REACH:
+        return None
+    made = _raw(points, size)
+    return Estimate(min(made.value, most), min(made.low, most), min(made.high, most), made.points)
+
+
+def _raw(points: Sequence[Sequence[float]], size: float) -> Estimate:
+    for known, gbps in points:
+        if known == size:
+            return Estimate(gbps, gbps, gbps, (known,))
+    first, last = points[0], points[-1]
+    if size < first[0]:
+        return _below(points, size)
+    if len(points) == 1:
+        return Estimate(first[1], first[1], _endless(first, size), (first[0],))
+    if size > last[0]:
+        value = _through(points[-2], last, size)
+        return Estimate(value, last[1], _endless(last, size), (points[-2][0], last[0]))
+    at = next(index for index, point in enumerate(points) if point[0] > size)
+    left, right = points[at - 1], points[at]
+    return Estimate(_through(left, right, size), left[1], right[1], (left[0], right[0]))
+
+
+def _below(points: Sequence[Sequence[float]], size: float) -> Estimate:
+    """Between a message that takes as long as the smallest known one, and one that has its bandwidth."""
+    first = points[0]
+    slowest, fastest = first[1] * size / first[0], first[1]
+    value = _through(first, points[1], size) if len(points) > 1 else slowest
+    return Estimate(value, slowest, fastest, tuple(point[0] for point in points[:2]))
+
+
+def _through(left: Sequence[float], right: Sequence[float], size: float) -> float:
+    """On the line of time over size through both points."""
+    took, next_took = left[0] / left[1], right[0] / right[1]
+    pace = (next_took - took) / (right[0] - left[0])
+    return size / (took + pace * (size - left[0]))
+
+
+def _endless(last: Sequence[float], size: float) -> float:
+    """The most that a larger message can have, if the last point was all latency but for nothing: size over its time."""
+    return last[1] * size / last[0]
+
+
+NVLINK, PCIE, EFA, TCP = "nvlink", "pcie", "efa", "tcp"
+# Where nobody published a measurement a collective is held to this share of what its links can carry. Measured all_reduce
+# reaches 0.3 (8 MiB) to 0.8 of it over NVLink (SuperBench, 8 x A100), 0.38 (128 MiB) to 0.65 over EFA (AWS's nccl-tests
+# README, 2 x p5); NCCL's fallback to TCP on 2 x p6-b300 reached 0.01. The share lies between, far from the healthy side.
+FLOOR_SHARE = 0.04
+# Each rank's part of a message must be as large, or latency sets the time and not the links: judgement, after nccl-tests
+# of 8 MiB over 8 ranks (SuperBench), which reach a third of the links' rate.
+FLOOR_BYTES_A_RANK = 1 << 20
+# What a smaller message may take beside its transfer, for each of two steps a rank (a ring's all_reduce): judgement, many
+# times the 20 to 40 us that a step between nodes takes.
+FLOOR_STEP_S = 100e-6
+ALL_REDUCE, RAILS, PEER = "all_reduce", "all_reduce_of_rails", "p2p"
+# NVLink between nodes: NVL72 racks (NVIDIA, GB200 NVL72).
+RACK_MODELS = ("GB200", "GB300")
+Row = TypeVar("Row", GemmRow, MemoryRow, TransferRow)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A rate in the metric's unit: most likely `value`, between `low` and `high`; never above `most`, the roofline.
+
+    `points` are the known sizes that it rests on. Where `is_limit`, `value` is somebody's fail line, not what is usual;
+    where `is_floor`, that line was derived from what the links can carry, because no measurement is known.
+    """
+
+    value: float
+    low: float
+    high: float
+    provenance: Provenance
+    points: tuple[float, ...] = ()
+    most: float | None = None
+    is_limit: bool = False
+    is_floor: bool = False
+
+
+def expected_busbw(
+    facts: Facts,
+    instance_type: str,
+    nodes: int,
+    ranks: int,
+    collective: str,
+    size_bytes: float,
+    transport: str,
+) -> Expected | None:
+    """Bus bandwidth in 10^9 bytes/s of a message of this size, as nccl-tests defines both."""
+    most = most_busbw(facts, instance_type, nodes, ranks, collective, transport)
+    wanted = (nodes, ranks, collective, transport)
+    for row in facts.expected.collectives:
+        if instance_type not in row.types or wanted != _shape(row):
+            continue
+        found = estimate(row.points, size_bytes, float("inf") if most is None else most)
+        if found is not None:
+            low = found.low * row.low_fraction
+            return Expected(found.value, low, found.high, row.provenance, found.points, most)
+    return None
+
+
+def most_busbw(
+    facts: Facts, instance_type: str, nodes: int, ranks: int, collective: str, transport: str
+) -> float | None:
+    """What no such machine can exceed; None where the tables do not tell.
+
+    Within a node a GPU sends no faster than its NVLinks, and must send each byte of a message twice (factor 2 (n-1)/n),
+    or once where the switch adds. Between nodes each node must receive the others' part of every message, whatever
+    the algorithm: two nodes may so exceed the wire's rate, since the half of it that stays within them counts too.
+    """
+    instance = facts.instances.get(instance_type)
+    part = facts.expected.parts.find(instance.gpu) if instance else None
+    if instance is None or part is None:
+        return None
+    if transport in (NVLINK, PCIE):
+        return _within(part, ranks, collective, transport)
+    wire = max(instance.network_gbit_s or 0, instance.network_burst_gbit_s or 0) / 8
+    if not wire or nodes < 2:
+        return None
+    if collective == RAILS:
+        return wire * FACTORS[ALL_REDUCE](nodes)
+    if collective == ALL_REDUCE:
+        return wire * FACTORS[ALL_REDUCE](ranks)
+    return wire * nodes / (nodes - 1) * FACTORS[collective](ranks) if collective in FACTORS else None
+
+
+def floor_busbw(
+    facts: Facts,
+    instance_type: str,
+    nodes: int,
+    ranks: int,
+    collective: str,
+    size_bytes: float,
+    transport: str,
+    largest: bool = False,
+) -> Expected | None:
+    """The bus bandwidth (10^9 bytes/s) below which links of this type are not used; None where the tables do not tell.
+
+    It is FLOOR_SHARE of what the links can carry, and holds for messages of which each rank has FLOOR_BYTES_A_RANK. For a
+    smaller one it is less by FLOOR_STEP_S, and asked only where nothing larger was measured (`largest`).
+    """
+    possible = _possible_busbw(facts, instance_type, nodes, ranks, collective, transport)
+    small = size_bytes < ranks * FLOOR_BYTES_A_RANK
+    if possible is None or (small and not largest):
+        return None
+    least = FLOOR_SHARE * possible
+    if small:
+        factor = FACTORS.get(collective, FACTORS[ALL_REDUCE])(ranks)
+        least = 1 / (1 / least + 2 * ranks * FLOOR_STEP_S * 1e9 / (factor * size_bytes))
+    origin = Provenance(
+        f"the links of {instance_type} by the tables of checks/facts (instances.json, parts.json)",
+        f"{FLOOR_SHARE:g} of the {possible:.4g} GB/s that they can carry, as no measurement is published",
+        "2026-11",
+        Kind.DERIVED,
+    )
+    most = most_busbw(facts, instance_type, nodes, ranks, collective, transport)
+    return Expected(least, least, possible, origin, most=most, is_limit=True, is_floor=True)
+
+
+def _possible_busbw(
+    facts: Facts, instance_type: str, nodes: int, ranks: int, collective: str, transport: str
+) -> float | None:
+    """What the links carry where all GPUs of a node share its network evenly, in 10^9 bytes/s of bus bandwidth.
+
+    Where `most_busbw` asks what cannot be exceeded, this asks what a healthy machine could come near. Over the network a
+    node must receive, of a message of S bytes: S in all_reduce, broadcast and reduce, S (nodes - 1) / nodes in all_gather
+    and reduce_scatter, that much for each of its GPUs in alltoall; in sendrecv one GPU's own share carries S.
+    """
+    instance = facts.instances.get(instance_type)
+    part = facts.expected.parts.find(instance.gpu) if instance else None
+    if instance is None or part is None or ranks < 2:
+        return None
+    if transport == NVLINK:
+        return part.nvlink_gbps
+    if transport == PCIE:
+        return part.pcie_gbps * (0.5 if instance.pcie_width == 8 else 1.0)
+    if not transport or not instance.network_gbit_s or nodes < 2:
+        return None
+    wire, others = instance.network_gbit_s / 8, nodes / (nodes - 1)
+    of_a_gpu = wire / max(instance.gpus, 1)
+    return {
+        ALL_REDUCE: wire * FACTORS[ALL_REDUCE](ranks),
+        RAILS: of_a_gpu * FACTORS[ALL_REDUCE](nodes),
+        "all_gather": wire * others * FACTORS["all_gather"](ranks),
+        "reduce_scatter": wire * others * FACTORS["reduce_scatter"](ranks),
+        "alltoall": of_a_gpu * others * FACTORS["alltoall"](ranks),
+        "sendrecv": of_a_gpu,
+        "broadcast": wire,
+        "reduce": wire,
+    }.get(collective)
+
+
+def _within(part: RooflinePart, ranks: int, collective: str, transport: str) -> float | None:
+    if transport == PCIE:
+        return part.pcie_gbps
+    if part.nvlink_gbps is None:
+        return None
+    adds = part.sums_in_switch and collective == ALL_REDUCE
+    return part.nvlink_gbps * (FACTORS[ALL_REDUCE](ranks) if adds else 1.0)
+
+
+def transport_of(instance: Instance, nodes: int) -> str:
+    """What must carry the data of this many nodes of the type; "" where the table does not say."""
+    if nodes == 1 or instance.gpu.startswith(RACK_MODELS):
+        return "" if instance.nvlinks is None else NVLINK if instance.nvlinks else PCIE
+    return "" if instance.efa_devices is None else EFA if instance.efa_devices else TCP
+
+
+def expected_gemm(facts: Facts, model: str, precision: str) -> Expected | None:
+    """What the model sustains in large products, in 10^12 operations a second."""
+    row = _fitting(model, [row for row in facts.expected.gemm if row.precision == precision])
+    part = facts.expected.parts.find(model)
+    return _of(row, row.tflops, part.most_tflops(precision) if part else None) if row else None
+
+
+def expected_memory(facts: Facts, model: str, test: str) -> Expected | None:
+    """What the model's own memory reaches in a "copy" or "triad", in 10^9 bytes/s, reads and writes together."""
+    row = _fitting(model, [row for row in facts.expected.memory if row.test == test])
+    part = facts.expected.parts.find(model)
+    return _of(row, row.gbps, part.memory_gbps if part else None) if row else None
+
+
+def expected_transfer(facts: Facts, model: str, way: str) -> Expected | None:
+    """What one copy reaches, in 10^9 bytes/s: "h2d", "d2h", or "p2p" between two GPUs that NVLinks join."""
+    row = _fitting(model, [row for row in facts.expected.transfer if row.way == way])
+    part = facts.expected.parts.find(model)
+    return _of(row, row.gbps, part.most_gbps(way) if part else None) if row else None
+
+
+def _fitting(model: str, rows: Sequence[Row]) -> Row | None:
+    """The row of the longest model that this name is of: an A100-SXM4-40GB's own before that of every A100."""
+    name = of_model(model, [row.model for row in rows])
+    return next((row for row in rows if row.model == name), None)
+
+
+def _of(row: GemmRow | MemoryRow | TransferRow, value: float, most: float | None) -> Expected:
+    is_limit = row.provenance.kind is Kind.THRESHOLD
+    return Expected(value, value * row.low_fraction, value, row.provenance, (), most, is_limit)
+
+
+def _shape(row: CollectiveRow) -> tuple[int, int, str, str]:
+    return row.nodes, row.ranks, row.collective, row.transport

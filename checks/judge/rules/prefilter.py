@@ -1,0 +1,191 @@
+"""Which rows a rule has to look at, told from whole columns by a few passes of C (pure).
+
+`suspects` may return too many rows, never too few: of what it leaves out the rule would say nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+from checks.documents.columns import Rows
+from checks.judge.rules.values import Known, edges
+from checks.model import Observation, node_of
+from checks.policy import Over, Rule
+
+CHUNK = 256
+LIMIT = 1e300  # as in cells: past it nothing can be compared
+NUMBERS = frozenset({int, float})
+Fits = Callable[[Sequence[Any]], bool]
+
+
+def suspects(rule: Rule, rows: Sequence[Observation], known: Known) -> Sequence[Observation]:
+    """The rows of which the rule may have something to say; all of them where columns cannot tell."""
+    if not isinstance(rows, Rows):
+        return rows
+    column = rows.column(rule.metric)
+    if rule.same:
+        return () if _one_value(column) else rows
+    fits = _fits(rule, known)
+    if fits is None:
+        return _in_odd_nodes(rule, rows, column) if rule.over is Over.NODE else rows
+    if rule.over is Over.CLUSTER:
+        return () if fits(column) else rows
+    return rows.take(_odd(column, fits))
+
+
+def complete(rows: Sequence[Observation], metric: str) -> bool:
+    """Whether the metric plainly has a value for everything."""
+    if not isinstance(rows, Rows):
+        return False
+    flat = _flat(rows.column(metric))
+    return flat is not None and None not in flat
+
+
+def _fits(rule: Rule, known: Known) -> Fits | None:
+    """Whether nothing in a stretch of the column is worth a finding; None where that depends on more."""
+    if rule.equals is not None:
+        return _all_equal(rule.equals)
+    if rule.uniform:
+        return _each_uniform
+    if rule.fact:
+        expected = getattr(known.instance, rule.fact, None)
+        if type(expected) is not int:
+            return None
+        return _all_between(expected * (1 - rule.tolerance), expected * (1 + rule.tolerance))
+    if rule.over in (Over.SUBJECT, Over.CLUSTER):
+        return _all_between(*edges(rule))
+    return None
+
+
+def _odd(column: Sequence[Any], fits: Fits) -> Sequence[int]:
+    """The places that do not fit. A stretch that does is not looked at one by one."""
+    if fits(column):
+        return ()
+    return [
+        place
+        for start in range(0, len(column), CHUNK)
+        if not fits(stretch := column[start : start + CHUNK])
+        for place, value in enumerate(stretch, start)
+        if not fits((value,))
+    ]
+
+
+def _flat(column: Sequence[Any]) -> Sequence[Any] | None:
+    """All elements; None where arrays and scalars are mixed, or an array is empty."""
+    kinds = set(map(type, column))
+    if tuple not in kinds:
+        return column
+    if len(kinds) > 1 or () in column:
+        return None
+    return list(chain.from_iterable(column))
+
+
+def span(flat: Sequence[Any]) -> tuple[float, float] | None:
+    """The least and the greatest, where all are numbers that can be compared."""
+    if not flat or not set(map(type, flat)) <= NUMBERS:
+        return None
+    try:
+        finite = math.isfinite(sum(flat))  # one that is infinite or NaN makes the sum so
+    except OverflowError:
+        return None
+    least, most = min(flat), max(flat)
+    return (least, most) if finite and least > -LIMIT and most < LIMIT else None
+
+
+def _all_between(low: float, high: float) -> Fits:
+    def fits(column: Sequence[Any]) -> bool:
+        found = span(_flat(column) or ())
+        return found is not None and low <= found[0] and found[1] <= high
+
+    return fits
+
+
+def _all_equal(value: object) -> Fits:
+    def fits(column: Sequence[Any]) -> bool:
+        flat = _flat(column) or ()
+        return set(map(type, flat)) == {type(value)} and flat.count(value) == len(flat)
+
+    return fits
+
+
+def _each_uniform(column: Sequence[Any]) -> bool:
+    if set(map(type, column)) != {tuple}:
+        return False
+    # Texts and whole numbers are equal only if they read alike; 0.0 and -0.0 do not.
+    if set(map(type, chain.from_iterable(column))) not in ({str}, {int}):
+        return False
+    return set(map(len, map(set, column))) == {1}
+
+
+def _one_value(column: Sequence[Any]) -> bool:
+    return set(map(type, _flat(column) or ())) in ({str}, {int}) and len(set(column)) == 1
+
+
+def _in_odd_nodes(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Observation]:
+    """All rows of the nodes within which something differs."""
+    subjects = rows.columns.subjects
+    nodes = list(map(node_of, subjects))
+    kinds = set(map(type, column))
+    if kinds == {tuple} and len(set(nodes)) == len(nodes) and "/" not in "".join(subjects):
+        return rows.take([place for place, values in enumerate(column) if not _alike(rule, values)])
+    if kinds == {tuple} and not all("/" in subject for subject in subjects):
+        return rows
+    parts = parts_of(column)
+    if parts is None or (kinds == {tuple} and labels_of(rule, rows, len(parts)) is None):
+        return rows
+    places: dict[str, list[int]] = {}
+    for place, node in enumerate(nodes):
+        places.setdefault(node, []).append(place)
+    odd: set[str] = set()
+    enough = min(map(len, places.values())) >= rule.min_peers
+    for part in parts:
+        if not (enough and are_near(rule, part)):
+            odd |= {node for node, mine in places.items() if not _alike(rule, [part[i] for i in mine])}
+    return rows.take([place for place, node in enumerate(nodes) if node in odd])
+
+
+def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
+    """The elements, a column each, where all arrays have as many; the column itself where none is an array."""
+    kinds = set(map(type, column))
+    if tuple not in kinds:
+        return [column] if column else None
+    if len(kinds) > 1 or len(set(map(len, column))) > 1:
+        return None
+    return [list(map(itemgetter(index), column)) for index in range(len(column[0]))] or None
+
+
+def labels_of(rule: Rule, rows: Rows, length: int) -> list[str] | None:
+    """What the elements are called, where that is one list for all rows."""
+    if not rule.each:
+        return [f"{rule.metric}[{index}]" for index in range(length)]
+    column = rows.column(rule.each)
+    names = column[0]
+    if type(names) is not tuple or len(set(names)) != length or column.count(names) != len(column):
+        return None
+    if set(map(type, names)) != {str} or len(names) != length:
+        return None
+    return [f"{name}: {rule.metric}" for name in names]
+
+
+def are_near(rule: Rule, values: Sequence[Any]) -> bool:
+    """Whether all are numbers that lie so close that none crosses a line to the median of any of them."""
+    found = span(values)
+    low, high = edges(rule)
+    if found is None or found[0] <= 0:
+        return False
+    return low <= float(found[0]) / float(found[1]) and float(found[1]) / float(found[0]) <= high
+
+
+def _alike(rule: Rule, values: Sequence[Any]) -> bool:
+    """Whether a node's values are enough to compare, and none lies beyond a bound. `deviations` only excuses more."""
+    if len(values) < rule.min_peers or span(values) is None:
+        return False
+    ordered = sorted(map(float, values))
+    half = len(ordered) // 2
+    middle = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    low, high = edges(rule)
+    return bool(middle > 0 and low <= ordered[0] / middle and ordered[-1] / middle <= high)

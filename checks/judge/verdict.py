@@ -1,0 +1,237 @@
+"""Report + policy + facts -> Verdict. Pure: no clock, no disk, no network; the same input gives the same verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from checks.culprit import topology
+from checks.documents.columns import Rows, by_check
+from checks.documents.report import digest, dump, dump_plain
+from checks.facts.instances import Facts
+from checks.judge import cpu_contention, driver_age, evidence, reachability
+from checks.judge.baseline import compare as baselines
+from checks.judge.baseline.model import Baseline
+from checks.judge.culprits import findings as culprit
+from checks.judge.culprits import silent_ranks as silent
+from checks.judge.rules import apply
+from checks.judge.rules.values import Known
+from checks.model import (
+    CLUSTER,
+    LINK,
+    Action,
+    Answer,
+    Cause,
+    Count,
+    Coverage,
+    Declared,
+    Digests,
+    Finding,
+    Level,
+    Outcome,
+    Report,
+    Scope,
+    Verdict,
+    node_of,
+    worst,
+)
+from checks.policy import OnWarn, Policy
+from checks.version import ENGINE
+
+# Of equal level a broken part comes first; what was not seen comes last.
+CAUSES = (Cause.HARDWARE, Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE)
+NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
+
+
+def decide(
+    report: Report,
+    policy: Policy,
+    facts: Facts,
+    baseline: Baseline | None = None,
+    *,
+    report_digest: str = "",
+) -> Verdict:
+    """The verdict. Whatever had to be observed and was not is a FAIL with the cause EVIDENCE.
+
+    A baseline only adds findings, but for one: where it has a band it answers "no baseline". `report_digest` is the
+    SHA-256 of the bytes that the report was loaded from; without it the report is written out to be digested.
+    """
+    sound = evidence.weigh(report, policy, facts)
+    findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
+    fits = (
+        report.declared.instance_type in policy.instance_types
+    )  # else its lines say nothing of these machines
+    versions = driver_age.of_nodes(report, sound.rows)
+    gaps = driver_age.gaps(versions, sound.rows, policy, facts, report.declared.instance_type) if fits else ()
+    findings += driver_age.findings(gaps, versions)
+    hosts = cpu_contention.machines_of(report.nodes)
+    for planned in report.plan if fits else ():
+        rows, line = sound.rows.get(planned.check, ()), policy.checks.get(planned.check)
+        if planned.skip is None and line is not None:
+            kind = report.declared.instance_type
+            absent = facts.absent(kind, planned.check)
+            unreported = driver_age.by_subject(gaps, planned.check)
+            known = Known(facts.instances.get(kind), absent, report.declared, facts, unreported, hosts)
+            subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
+            findings += apply.apply(planned.check, line, rows, subjects, known)
+    findings += reachability.judge(report, sound.rows, policy)
+    findings += culprit.judge(report, sound.rows, policy, facts)
+    findings += topology.judge(report)
+    suspected = silent.judge(report, policy)
+    findings = [f for f in findings if not any(one.covers(f) for one in suspected)]
+    findings += [one.finding for one in suspected]
+    report_digest = report_digest or digest(dump(report))
+    if baseline is not None:
+        findings = [*baselines.answered(findings, report, sound.rows, policy, baseline, report_digest)]
+        findings += baselines.judge(report, sound.rows, policy, baseline)
+    digests = Digests(
+        report_digest,
+        digest(dump_plain(policy)),
+        facts.digest,
+        None if baseline is None else digest(dump_plain(baseline)),
+        ENGINE,
+    )
+    called = [_called(finding) for finding in findings]
+    return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report, suspected))
+
+
+def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
+    """The verdict on something that is no report: nobody can tell."""
+    remedy = "Run the gate again. A truncated file means that its writer died or the disk was full."
+    finding = Finding(
+        Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report cannot be read: {reason}", "", remedy
+    )
+    digests = Digests(digest(data), digest(dump_plain(policy)), facts.digest, None, ENGINE)
+    return conclude([finding], NOTHING, policy, 1, digests, None)
+
+
+def conclude(
+    findings: list[Finding],
+    coverage: Coverage,
+    policy: Policy,
+    nodes: int,
+    digests: Digests,
+    order: _Order | None,
+) -> Verdict:
+    """Findings -> the answer, worst first."""
+    said_so = any(f.level is not Level.PASS and f.cause is Cause.EVIDENCE for f in findings)
+    failed = any(f.level is Level.FAIL for f in findings)
+    short = any(c.observed < c.required for c in (coverage.nodes, coverage.gpus, coverage.ranks))
+    if (short and not failed) or (not coverage.complete and not said_so):
+        said = "a required observation is missing from the report"
+        findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said)]
+    ordered = sorted(set(findings), key=order or _severity)
+    level = worst([finding.level for finding in ordered])
+    bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE and _is_node(f.subject))
+    condemned = tuple(sorted({node_of(f.subject) for f in bad}))
+    brake = len(condemned) > max(1.0, policy.max_unfit_fraction * nodes)
+    return Verdict(
+        level, _answer(level, ordered, policy), coverage, tuple(ordered), condemned, brake, digests
+    )
+
+
+def _called(finding: Finding) -> Finding:
+    """A part that failed and calls for nothing in particular is to be looked at."""
+    vague = finding.action is Action.NONE and finding.cause is Cause.HARDWARE and finding.level is Level.FAIL
+    return replace(finding, action=Action.INSPECT) if vague else finding
+
+
+def _answer(level: Level, findings: list[Finding], policy: Policy) -> Answer:
+    if level is Level.FAIL:
+        known = any(f.level is Level.FAIL and f.cause is not Cause.EVIDENCE for f in findings)
+        return Answer.NO_GO if known else Answer.CANNOT_TELL
+    if level is Level.WARN and policy.on_warn is not OnWarn.GO:
+        return Answer.ASK if policy.on_warn is OnWarn.ASK else Answer.NO_GO
+    return Answer.GO
+
+
+def _is_node(subject: str) -> bool:
+    return subject != CLUSTER and LINK not in subject
+
+
+def _severity(finding: Finding) -> tuple[object, ...]:
+    return (-finding.level.rank, CAUSES.index(finding.cause), finding.check != "report")
+
+
+class _Order:
+    """Worst first; then whom the others waited for; then who fell silent before who complained; then the check that ran
+    first.
+    """
+
+    def __init__(self, report: Report, suspected: Sequence[silent.Suspected] = ()) -> None:
+        self.suspected = {one.finding for one in suspected}
+        self.silent = _silent(report)
+        self.turn = {planned.check: index for index, planned in enumerate(report.plan)}
+
+    def __call__(self, f: Finding) -> tuple[object, ...]:
+        turn = self.turn.get(f.check, -1)
+        silent = f.subject not in self.silent
+        *severe, general = _severity(f)
+        return (
+            *severe,
+            f not in self.suspected,
+            general,
+            silent,
+            turn,
+            f.check,
+            f.subject,
+            f.cause.value,
+            f.message,
+            f.evidence,
+            f.remedy,
+        )
+
+
+def _silent(report: Report) -> frozenset[str]:
+    """Ranks that wrote nothing of a check that their peers at least attempted."""
+    parts = by_check(report.observations).values()
+    errored = [rows for rows in parts if any("/" in subject for subject in _errored(rows))]
+    if not errored:
+        return frozenset()
+    ranks = frozenset().union(*map(_ranks, parts))
+    return frozenset().union(*(ranks - _ranks(rows) for rows in errored))
+
+
+def _ranks(rows: Rows) -> frozenset[str]:
+    return frozenset(subject for subject in rows.columns.subjects if "/" in subject)
+
+
+def _errored(rows: Rows) -> frozenset[str]:
+    if Outcome.ERRORED not in rows.columns.outcomes:
+        return frozenset()
+    pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)
+    return frozenset(subject for subject, outcome in pairs if outcome is Outcome.ERRORED)
+
+
+def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterator[Finding]:
+    if declared.instance_type not in policy.instance_types:
+        said = f"policy {policy.name!r} is not for instance type {declared.instance_type}"
+        yield Finding(
+            Level.FAIL,
+            Cause.EVIDENCE,
+            "policy",
+            CLUSTER,
+            said,
+            "",
+            "Choose a policy whose instance_types contain this type.",
+        )
+    instance = facts.instances.get(declared.instance_type)
+    if instance is None:
+        said = f"unknown instance type {declared.instance_type!r}"
+        yield Finding(
+            Level.FAIL, Cause.EVIDENCE, "facts", CLUSTER, said, "", "Correct the declared instance type."
+        )
+    elif declared.ranks_per_node < declared.gpus_per_node:
+        said = f"{declared.ranks_per_node} ranks are declared for {declared.gpus_per_node} GPUs: some GPUs would not be tested"
+        yield Finding(
+            Level.FAIL,
+            Cause.CONFIGURATION,
+            "facts",
+            CLUSTER,
+            said,
+            "",
+            "Set ranks_per_node to the number of GPUs (one rank per GPU).",
+        )
+    elif instance.gpus != declared.gpus_per_node:
+        said = f"{declared.gpus_per_node} GPUs per node are declared, but {declared.instance_type} has {instance.gpus}"
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, "facts", CLUSTER, said, "", "Correct gpus_per_node.")

@@ -1,0 +1,251 @@
+"""Whose answers to Xids hold: NVIDIA's catalogue, or a cloud's own beside it, over any report, old ones too (pure).
+
+An overlay speaks of the codes that its rows name, or of all others with a row that names none; where it does not speak
+NVIDIA's answer stands. What nobody could read stays unread, whoever looks; and a FAIL of NVIDIA's stays one, since a
+cloud that would not repair a machine has not said that it is well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+
+from checks.documents.columns import Rows
+from checks.documents.decode import decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.judge.rules.values import Known
+from checks.model import Action, Cause, Finding, Level, Observation, Value
+from checks.policy import CheckPolicy, Overlay, Policy
+from checks.probes.kernel.xid_catalogue import (
+    ACTIONS,
+    GENERATIONS,
+    NEEDS,
+    Need,
+    Since,
+    generation_of,
+    is_odd,
+    mended,
+)
+from checks.probes.kernel.xid_catalogue import table as catalogue
+from checks.probes.kernel.xid_rows import ARRAYS, IncidentRow, incidents_of
+
+CHECK = "kernel.xid"
+TABLE = Path(__file__).parents[1] / "facts" / "xid_overlays.json"
+SAID = 6
+MESSAGE = 2000
+REMEDIES = {
+    Action.NONE: "Nothing has to be done. The evidence has the details.",
+    Action.RESTART_APP: "Restart the program that the evidence names. If the Xid returns with another program, suspect the GPU.",
+    Action.RESET_GPU: "Drain the GPU and reset it: {resets}. Where NVSwitches join them, all GPUs of the node at "
+    "once (nvidia-smi --gpu-reset). If it returns, restart the node; then replace it.",
+    Action.REBOOT: "Restart the node (systemctl reboot; for a GPU that stays away, cut its power: stop and start the instance). "
+    "If it returns, replace the node.",
+    Action.REPLACE: "Replace the node. On HyperPod: kubectl label node NODE "
+    "sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite",
+    Action.INSPECT: "Check the GPU's seating, power and links, then run dcgmi diag -r 3 before a job uses it.",
+    Action.CONTACT: "Report it to the vendor's or cloud's support with the output of nvidia-bug-report.sh. "
+    "If it returns, do not use this GPU.",
+}
+# Of these the policy's own line says what to do: the row that calls for something is not known, or was answered.
+KEPT = (Need.HANDLED, Need.UNKNOWN, Need.UNREAD)
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+Apply = Callable[[Sequence[Observation]], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an overlay says of some codes; of all that it does not name, where `codes` is empty. No action: NVIDIA's."""
+
+    overlay: Overlay
+    codes: tuple[int, ...]
+    level: Level
+    says: str
+    provenance: Provenance
+    action: Action | None = None
+
+
+def under(policy: Policy, overlay: Overlay | None) -> Policy:
+    """The policy with another overlay; None leaves its own."""
+    line = policy.checks.get(CHECK)
+    if overlay is None or line is None:
+        return policy
+    return replace(policy, checks={**policy.checks, CHECK: replace(line, overlay=overlay)})
+
+
+@dataclass(frozen=True)
+class _Table:
+    overlays: tuple[Row, ...]
+
+
+@lru_cache(maxsize=1)
+def table() -> dict[Overlay, tuple[Row, ...]]:
+    """The shipped rows of each overlay; NVIDIA's has none, since it is what they lie over."""
+    rows = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "overlays")).overlays
+    return {overlay: tuple(row for row in rows if row.overlay is overlay) for overlay in Overlay}
+
+
+def row_of(code: int, overlay: Overlay) -> Row | None:
+    """What the overlay says of a code; None where it does not speak of it."""
+    rows = table()[overlay]
+    named = next((row for row in rows if code in row.codes), None)
+    return named or next((row for row in rows if not row.codes), None)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an overlay itself says of an incident; `speaks` is False where it leaves it to NVIDIA's catalogue."""
+
+    level: Level
+    action: Action
+    speaks: bool
+    why: str
+    source: str
+
+
+def answer(told: IncidentRow, overlay: Overlay) -> Answer:
+    """The overlay's own words, also where they are milder than what is judged."""
+    row = row_of(told.code, overlay) if told.code and told.need is not Need.UNREAD else None
+    if row is None:
+        return Answer(told.need.level, told.action, overlay is Overlay.NVIDIA, told.why, told.source)
+    action = row.action or (told.action if told.action is not Action.NONE else Action.CONTACT)
+    level = row.level
+    if level is Level.FAIL and mended(action, told.since):
+        level = Level.WARN
+    return Answer(level, action, True, row.says, f"{row.provenance.source}; {row.provenance.conditions}")
+
+
+def seen_by(told: IncidentRow, overlay: Overlay) -> IncidentRow:
+    """The incident as it is judged under the overlay."""
+    said = answer(told, overlay)
+    why = f"{overlay.value}: {said.why}"
+    if overlay is Overlay.NVIDIA or not said.speaks:
+        return told
+    if told.need is Need.ACT and said.level is not Level.FAIL:
+        return replace(told, why="; ".join(filter(None, (told.why, why))))
+    need = _need(said, told)
+    return replace(told, need=need, action=said.action, why=why, source=said.source)
+
+
+def judge(line: CheckPolicy, rows: Sequence[Observation], known: Known, apply: Apply) -> Iterator[Finding]:
+    """What `apply` finds of the rows under the line's overlay, with codes, actions and sources named."""
+    generation = generation_of(known.instance.gpu) if known.instance else ""
+    held = rows
+    if line.overlay is not Overlay.NVIDIA and not _is_silent(rows):
+        yield from (_blind(row, line) for row in rows if whole(row.metrics) is None)
+        held = [_recounted(row, line.overlay) for row in rows]
+    found = list(apply(held))
+    spoke = {row.subject: row for row in rows} if found else {}
+    for finding in found:
+        told = whole(spoke[finding.subject].metrics) if finding.subject in spoke else None
+        yield _worded(finding, [seen_by(one, line.overlay) for one in told or ()], generation)
+
+
+def _is_silent(rows: Sequence[Observation]) -> bool:
+    """Whether plainly no row tells of an incident, and none counts any: then there is nothing to see otherwise."""
+    if not isinstance(rows, Rows) or any(name in rows.columns.metrics for name in ARRAYS):
+        return False
+    if not _all_zero(rows.column("incidents")):
+        return False
+    gpus = [len(value) if type(value) is tuple else 0 for value in rows.column("gpus")]
+    for need in NEEDS:
+        column = rows.column(need.value)
+        if set(map(type, column)) != {tuple} or list(map(len, column)) != gpus:  # type: ignore[arg-type]
+            return False
+        if not _all_zero(list(chain.from_iterable(column))):  # type: ignore[arg-type]
+            return False
+    return True
+
+
+def _all_zero(column: Sequence[object]) -> bool:
+    return set(map(type, column)) <= {int} and column.count(0) == len(column)
+
+
+def _need(said: Answer, told: IncidentRow) -> Need:
+    if said.level is Level.FAIL:
+        return Need.ACT
+    if said.level is Level.PASS:
+        return Need.ROUTINE
+    if told.since is not Since.NOTHING and mended(said.action, told.since) and said.action is not Action.NONE:
+        return Need.HANDLED
+    return Need.APPLICATION if told.need is Need.APPLICATION else Need.SUPPORT
+
+
+def _recounted(row: Observation, overlay: Overlay) -> Observation:
+    """The row with each GPU's lines counted under what the overlay makes of them; as it is where they are not whole."""
+    told = whole(row.metrics)
+    if not told:
+        return row
+    return replace(
+        row, metrics={**row.metrics, **_counts(row.metrics, [seen_by(one, overlay) for one in told])}
+    )
+
+
+def _counts(metrics: Mapping[str, Value], told: Sequence[IncidentRow]) -> dict[str, Value]:
+    tally = Counter[tuple[str, Need]]()
+    for one in told:
+        tally[one.gpu, one.need] += one.count
+    return {need.value: tuple(tally[str(gpu), need] for gpu in _gpus(metrics)) for need in NEEDS}
+
+
+def whole(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None:
+    """The incidents, if they account for every line that was counted: one that is left out could not be judged."""
+    told = incidents_of(metrics)
+    if told is None or not {one.gpu for one in told} <= set(map(str, _gpus(metrics))):
+        return None
+    return told if _counts(metrics, told).items() <= metrics.items() else None
+
+
+def _gpus(metrics: Mapping[str, Value]) -> tuple[object, ...]:
+    gpus = metrics.get("gpus")
+    return gpus if isinstance(gpus, tuple) else ()
+
+
+def _blind(row: Observation, line: CheckPolicy) -> Finding:
+    said = f"its list of Xid incidents is incomplete, so overlay {line.overlay.value} cannot judge them"
+    remedy = 'Run the gate again with this version, or judge by overlay = "nvidia".'
+    level = Level.FAIL if line.required else Level.WARN
+    return Finding(level, Cause.EVIDENCE, CHECK, row.subject, said, row.evidence, remedy)
+
+
+def _worded(finding: Finding, told: Sequence[IncidentRow], generation: str) -> Finding:
+    """The finding on a count, in words: whose it is, what it calls for, which rows say so."""
+    meant = [one for one in told if one.need.value == finding.metric]
+    if not meant:
+        return finding
+    meant.sort(key=lambda one: ACTIONS.index(one.action), reverse=True)
+    said = [f"{one}{_odd(one, generation)}" for one in meant[:SAID]]
+    more = [f"and {len(meant) - SAID} more"] if len(meant) > SAID else []
+    sources = dict.fromkeys(one.source for one in meant[:SAID] if one.source)
+    worded = replace(
+        finding, message="; ".join([*said, *more])[:MESSAGE], source="; ".join(sources) or finding.source
+    )
+    if meant[0].need in KEPT:
+        return worded
+    return replace(worded, remedy=_remedy(meant), action=meant[0].action)
+
+
+def _odd(one: IncidentRow, generation: str) -> str:
+    row = catalogue().get(one.code)
+    if row is None or not is_odd(one.code, generation):
+        return ""
+    if not row.generations:
+        return f" [odd: the catalogue lists it for none of {', '.join(GENERATIONS).upper()}]"
+    return (
+        f" [odd: the catalogue does not list it for {generation.upper()}; check the declared instance type]"
+    )
+
+
+def _remedy(meant: Sequence[IncidentRow]) -> str:
+    """What to do for each action that is called for, the gravest first."""
+    said = []
+    for action in dict.fromkeys(one.action for one in meant):
+        named = (_PCI.search(one.gpu) for one in meant if one.action is action)
+        resets = dict.fromkeys(f"nvidia-smi --gpu-reset -i {found[0]}" for found in named if found)
+        typed = ", ".join(list(resets)[:8]) or "nvidia-smi --gpu-reset -i GPU"
+        said.append(REMEDIES[action].replace("{resets}", typed))
+    return " ".join(said)

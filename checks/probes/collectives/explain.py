@@ -1,0 +1,240 @@
+"""`prelaunch explain` for the output of nccl-tests (text of every generation, -J) and for NCCL's own log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance
+from checks.model import Value
+from checks.probes.collectives import nccl_log, nccl_tests_json, nccl_tests_result, nccl_tests_text
+from checks.probes.collectives.nccl_log import Line, Log
+from checks.probes.collectives.nccl_tests_result import Run, faults
+from checks.probes.collectives.transport import crosses, evidence, measured
+
+# From here on a message shows a network's rate and no latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
+# 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
+LEAST_NETWORK_BYTES = 128 << 20
+SHOWN = 8
+ONE_PROCESS = "the output lists the ranks of one process only, but the numbers are of more. Give --instance-type and --nodes"
+UNNAMED = (
+    "the output does not name its collective, and its numbers fit several, so the rate cannot be judged. Include the command "
+    "line that started it (such as './all_gather_perf -b 8 -e 4G -g 8') above the output"
+)
+_WATCHDOG = re.compile(
+    r"\[Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
+)
+
+
+def detect(text_: str) -> bool:
+    """Whether this is the output of nccl-tests, or a log of NCCL."""
+    return (
+        nccl_tests_json.recognised(text_)
+        or nccl_tests_text.recognised(text_)
+        or any(True for _ in nccl_log.lines_of(text_))
+    )
+
+
+def read(text_: str, asked: Asked) -> Reading:
+    """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
+    if nccl_tests_json.recognised(text_):
+        try:
+            return _of_runs((nccl_tests_json.read(text_),), nccl_log.read(""), asked, "-J")
+        except nccl_tests_json.NotWritten as error:
+            raise Broken(f"this is a file of nccl-tests -J, but it cannot be read: {error}") from error
+    found = nccl_log.read(text_)
+    if nccl_tests_text.recognised(text_):
+        runs = nccl_tests_text.read(text_)
+        if not any(run.rows for run in runs):
+            why = next(
+                (error for run in runs for error in run.errors),
+                "the program ended early or the output was truncated",
+            )
+            raise Broken(f"the output of nccl-tests has no row of results: {why}")
+        return _of_runs(tuple(run for run in runs if run.rows), found, asked, "text")
+    if found.begun or found.channels or found.networks or found.warnings or found.versions:
+        return _of_log(found, text_, asked)
+    if any(True for _ in nccl_log.lines_of(text_)):
+        raise Broken("the text has lines of NCCL, but none that shows what carries the data")
+    raise NotRecognised("the text is neither output of nccl-tests nor a log of NCCL")
+
+
+def _of_runs(runs: Sequence[Run], found: Log, asked: Asked, form: str) -> Reading:
+    unread = [f"{_named(run)}: {why}" for run in runs for why in faults(run)]
+    if asked.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
+        unread.append(UNNAMED)
+    declared = asked.declared.ranks if asked.declared else None
+    if asked.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
+        unread.append(ONE_PROCESS)
+    parts = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _shown(runs))]
+    instance, nodes = _instance(asked), _nodes(runs, asked)
+    logged = bool(found.channels)
+    if logged:
+        parts.append(_transport(found, instance, nodes))
+    if nodes > 1:
+        carried, why = _network(runs, instance, nodes)
+        parts += carried
+        if not carried and not (logged and crosses(found.channels)):
+            unread.append(why)
+    ranks = {nccl_tests_result.ranks_of(run) for run in runs}
+    said = f"nccl-tests {runs[0].version}".strip()
+    names = ", ".join(dict.fromkeys(_named(run) for run in runs))
+    title = f"{said}, {form}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
+    return Reading(Kind.NCCL_TESTS, title, tuple(parts), tuple(dict.fromkeys(unread)))
+
+
+def _of_log(found: Log, text_: str, asked: Asked) -> Reading:
+    instance = _instance(asked)
+    nodes = max(found.nodes, asked.declared.nodes if asked.declared else 1)
+    unread = list(_about_log(found, nodes))
+    if text_ and not text_.endswith("\n"):
+        unread.append("the last line is not complete: the log was truncated")
+    if asked.declared and found.ranks not in (0, asked.declared.ranks):
+        unread.append(f"{asked.declared.ranks} ranks are declared, but the log is of {found.ranks}")
+    if instance is None:
+        unread.append("no instance type is declared, so it is unknown what should have carried the data")
+    parts = [_transport(found, instance, nodes)] if found.channels else []
+    version = f" {found.versions[0]}" if found.versions else ""
+    title = f"log of NCCL{version}: {found.processes} processes, {len(found.channels)} channels"
+    unread += _victims(text_)
+    return Reading(Kind.NCCL_LOG, title, tuple(parts), tuple(unread))
+
+
+def _victims(text_: str) -> list[str]:
+    """Torch's word on a collective that never ended: who reports waited, and who is silent is to be suspected."""
+    found = [(match[1], match[2]) for match in _WATCHDOG.finditer(text_)]
+    if not found:
+        return []
+    ranks = ", ".join(dict.fromkeys(rank for rank, _ in found))
+    return [
+        f"ranks {ranks} timed out waiting for other ranks in {found[0][1]}. Suspect the ranks that are not in this list"
+    ]
+
+
+def _about_log(found: Log, nodes: int) -> Iterator[str]:
+    if not found.begun:
+        yield "no communicator is initialised in this log, so it is only a part of one"
+    if not found.channels:
+        yield "no line shows the transport of a channel"
+    if found.unfinished:
+        yield f"the initialisation of {found.unfinished} communicators did not complete: the log was truncated, or NCCL failed"
+    if found.up < found.ranks:
+        yield f"only {found.up} of {found.ranks} ranks are initialised in this log: give the logs of all processes together"
+    up = found.begun - found.unfinished
+    if found.ended < up:
+        yield f"{up - found.ended} of {up} communicators do not end in this log, so later connections may be missing"
+    ends = {(c.ends, c.end) for c in found.channels if c.end}
+    halves = sum((what, "receive" if end == "send" else "send") not in ends for what, end in ends)
+    if halves:
+        yield f"{halves} channels over the network have only one of their two ends in this log"
+    if nodes > 1 and found.channels and not crosses(found.channels):
+        yield f"{nodes} nodes took part, but no channel connects one node with another"
+
+
+def _transport(found: Log, instance: Instance | None, nodes: int) -> Part:
+    metrics = measured(found, instance, nodes)
+    if len(found.versions) == 1:
+        metrics["nccl_version"] = found.versions[0]
+    shown = _each([channel.line for channel in found.channels])
+    network = _each([channel.line for channel in found.channels if channel.kind == "NET"])
+    lines = {
+        "channels": shown,
+        "fallback_channels": network or shown,
+        "unproven_channels": network or shown,
+        "unjudged_channels": network or shown,
+        "gpudirect_off": network,
+        "without_gpudirect": _each([c.line for c in found.channels if c.kind == "NET" and not c.gpudirect]),
+        "without_nvlink": _each([c.line for c in found.channels if c.kind == "SHM"]),
+        "nics_missing": _each(found.chosen),
+        "warnings": _each(found.warnings),
+    }
+    return Part("nccl.transport", metrics, lines, evidence(found))
+
+
+def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tuple[list[Part], str]:
+    """What crossed the network at least, or why that cannot be said.
+
+    To sum, or to gather, each node must receive the others' part of a message: that much for each message that
+    was done, whatever the algorithm.
+    """
+    if instance is None or instance.network_gbit_s is None:
+        return (
+            [],
+            "several hosts took part: only NCCL's log, or a declared instance type with a known network, shows what carried the data",
+        )
+    told = [(run, row) for run in runs if _part_received(run, nodes) for row in run.rows]
+    largest = max((row.size_bytes for _, row in told), default=0)
+    if largest < LEAST_NETWORK_BYTES:
+        return (
+            [],
+            f"no message of {LEAST_NETWORK_BYTES >> 20} MiB or more, of a kind that tells the network's rate",
+        )
+    rates = [
+        (8 * _part_received(run, nodes) * min(half.algbw_gbps for half in row.placements), row.line)
+        for run, row in told
+        if row.size_bytes == largest
+    ]
+    slowest, line = min(rates)
+    proven: Value = min(slowest, float(instance.network_gbit_s))
+    return [Part("nccl.inter_node", {"proven_gbit_s": proven}, {"proven_gbit_s": line}, line)], ""
+
+
+def _part_received(run: Run, nodes: int) -> float:
+    """What part of a message each node must receive; 0 where the program does not tell."""
+    collective = nccl_tests_result.collective_of(run)
+    if collective == "all_reduce":
+        return 1.0
+    return (nodes - 1) / nodes if collective in ("all_gather", "reduce_scatter") else 0.0
+
+
+def _lines(runs: Sequence[Run]) -> dict[str, str]:
+    rows = [row for run in runs for row in run.rows]
+    wrong = [row.line for row in rows if any(half.wrong for half in row.placements)]
+    unverified = [row.line for row in rows if any(half.wrong is None for half in row.placements)]
+    out = max(rows, key=lambda row: row.out_of_place.busbw_gbps).line
+    inside = max(rows, key=lambda row: row.in_place.busbw_gbps).line
+    feet = "\n".join(run.footer.line for run in runs if run.footer)
+    plans = "\n".join(run.lines["plan"] for run in runs if "plan" in run.lines)
+    ranks = "\n".join(run.lines["ranks"] for run in runs if "ranks" in run.lines) or out
+    return {
+        "wrong_elements": "\n".join(wrong[:SHOWN]) or feet,
+        "out_of_bounds": feet,
+        "rows_unverified": "\n".join(unverified[:SHOWN]) or out,
+        "rows_missing": plans or feet,
+        "below_own_minimum": feet,
+        "ranks": ranks,
+        "ranks_missing": ranks,
+        "busbw_out_of_place_gbps": out,
+        "busbw_in_place_gbps": inside,
+        "busbw_gbps": "\n".join(row.line for row in rows),
+    }
+
+
+def _shown(runs: Sequence[Run]) -> str:
+    lines = {
+        name: said for name, said in _lines(runs).items() if name != "busbw_gbps"
+    }  # every row, which is too much
+    return "\n".join(line for said in lines.values() for line in said.splitlines()[:SHOWN])
+
+
+def _nodes(runs: Sequence[Run], asked: Asked) -> int:
+    hosts = max(len(run.hosts) for run in runs)
+    return max(hosts, asked.declared.nodes if asked.declared else 1)
+
+
+def _instance(asked: Asked) -> Instance | None:
+    return builtin().instances.get(asked.declared.instance_type) if asked.declared else None
+
+
+def _named(run: Run) -> str:
+    return run.program or nccl_tests_result.collective_of(run) or "an unnamed collective"
+
+
+def _each(lines: Sequence[Line]) -> str:
+    """The first of each text, as "17: text"."""
+    first: dict[str, str] = {}
+    for line in lines:
+        first.setdefault(line.said, line.shown)
+    return "\n".join(list(first.values())[:SHOWN])

@@ -1,0 +1,296 @@
+"""What a run of an nccl-tests program says, and whether it says it wholly (pure).
+
+The output is complete if every size that the header announces has its row, the ranks that it lists are those that the
+numbers imply, and the footer's average is that of the rows. Its average over sizes is used for nothing else:
+it depends on which sizes were chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checks.model import Value
+
+# Rows carry two decimals; the average, %g with six digits, is of what they were before.
+ROUNDING = 0.006
+OPERATORS = frozenset(
+    ("sum", "prod", "max", "min", "avg", "mulsum")
+)  # nccl-tests prints "none" where a collective has none
+LEAST_EXACT_GBPS = 1.0  # below it two decimals do not give the number of ranks
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One half of a row, bandwidths in 10^9 bytes/s. `wrong` is None where results were not compared (N/A)."""
+
+    algbw_gbps: float
+    busbw_gbps: float
+    wrong: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One message size. `line` is where it stands in the text, "17: text"."""
+
+    size_bytes: int
+    redop: str
+    out_of_place: Placement
+    in_place: Placement
+    line: str = ""
+
+    @property
+    def placements(self) -> tuple[Placement, Placement]:
+        """Both halves."""
+        return (self.out_of_place, self.in_place)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the header announces; `step` is a factor, or bytes."""
+
+    least_bytes: int
+    most_bytes: int
+    step: int
+    by_factor: bool
+    threads: int
+    gpus: int
+    validated: bool
+
+    def sizes(self) -> int:
+        """How many rows must follow."""
+        if self.step < (2 if self.by_factor else 1) or self.least_bytes < 1:
+            return 1
+        if not self.by_factor:
+            return (self.most_bytes - self.least_bytes) // self.step + 1
+        count, size = 0, self.least_bytes
+        while size <= self.most_bytes:
+            count, size = count + 1, size * self.step
+        return count
+
+
+@dataclass(frozen=True)
+class RankLine:
+    """A rank as the header lists it."""
+
+    rank: int
+    pid: int
+    host: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The two lines at the end; `passed` is the program's own word, `count` how many tests had wrong results."""
+
+    count: int
+    passed: bool
+    average_gbps: float
+    slow: bool
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. `errors` are lines in which the program, or NCCL, says that something failed; `odd` what cannot be
+    read. `float_error`: the output of before 2.13, whose error column is a rounding error and no verdict.
+    """
+
+    program: str
+    version: str
+    plan: Plan | None
+    ranks: tuple[RankLine, ...]
+    rows: tuple[Row, ...]
+    footer: Footer | None
+    concluded: bool
+    errors: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
+    float_error: bool = False
+    lines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether results were wrong: by the rows, or by the program's own word."""
+        return wrong_elements(self) > 0 or (self.footer is not None and not self.footer.passed)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the listed ranks."""
+        return tuple(dict.fromkeys(rank.host for rank in self.ranks))
+
+
+def faults(run: Run) -> tuple[str, ...]:
+    """Why the run is not a whole, trustworthy account; () if it is."""
+    found = list(run.odd)
+    if not run.rows:
+        found.append("there is no row of results")
+    if run.footer is None:
+        found.append("the footer is missing: the program ended early or the output was truncated")
+    if not run.concluded:
+        found.append("the program reported its start but not its end")
+    if not run.failed:  # wrong results make it exit with a failure of its own
+        found += [f"it printed an error: {line}" for line in run.errors]
+    if run.rows:
+        found += _about_ranks(run)
+    if run.rows and run.footer and not rows_missing(run) and not _average_fits(run.rows, run.footer):
+        found.append(
+            f"the average of the rows is not the footer's ({run.footer.average_gbps:g} GB/s): rows are missing"
+        )
+    return tuple(found)
+
+
+def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str, Value]:
+    """One value a run, in the order of `programs`. Of runs with rows and a footer.
+
+    But for `points`, which name program, size and ranks of every row, and `busbw_gbps`, the lesser half of each.
+    """
+    made: dict[str, Value] = {
+        "programs": tuple(run.program or "collective" for run in runs),
+        "wrong_elements": tuple(int(wrong_elements(run)) for run in runs),
+        "out_of_bounds": tuple(_failed_tests(run) for run in runs),
+        "rows_unverified": tuple(_unverified(run) for run in runs),
+        "rows_missing": tuple(rows_missing(run) for run in runs),
+        "below_own_minimum": tuple(int(run.footer is not None and run.footer.slow) for run in runs),
+        "ranks": tuple(ranks_of(run) for run in runs),
+        "busbw_out_of_place_gbps": tuple(_best(run, [row.out_of_place for row in run.rows]) for run in runs),
+        "busbw_in_place_gbps": tuple(_best(run, [row.in_place for row in run.rows]) for run in runs),
+        "points": tuple(point_of(run, row) for run in runs for row in run.rows),
+        "busbw_gbps": tuple(_slower(run, row) for run in runs for row in run.rows),
+    }
+    if declared_ranks is not None:
+        made["ranks_missing"] = tuple(declared_ranks - ranks_of(run) for run in runs)
+    return made
+
+
+def wrong_elements(run: Run) -> float:
+    """The sum of all #wrong; an output with rounding errors in its place counts in the footer alone."""
+    if run.float_error:
+        return 0
+    return sum(half.wrong or 0 for row in run.rows for half in row.placements)
+
+
+def collective_of(run: Run) -> str:
+    """The collective that ran, "all_gather": the program's own name, else what its numbers leave alone; "" where several fit.
+
+    Bus over algorithm bandwidth is 2 (n - 1) / n for all_reduce, (n - 1) / n for all_gather, reduce_scatter and alltoall, 1 for
+    sendrecv, broadcast and reduce (nccl-tests, PERFORMANCE.md). Of the second group reduce_scatter alone has an operator.
+    """
+    if run.program:
+        return run.program.removesuffix("_perf")
+    half = _fastest(run)
+    if half.algbw_gbps < LEAST_EXACT_GBPS:
+        return ""
+    factor = half.busbw_gbps / half.algbw_gbps
+    if factor > 1 + ROUNDING:
+        return "all_reduce"
+    summed = {row.redop for row in run.rows} <= OPERATORS
+    return "reduce_scatter" if summed and 0 < factor < 1 - ROUNDING else ""
+
+
+def rows_missing(run: Run) -> int:
+    """How many sizes have no row, or too many; 0 where no header says how many there should be."""
+    return abs(run.plan.sizes() - len(run.rows)) if run.plan else 0
+
+
+def ranks_of(run: Run) -> int:
+    """How many ranks took part: as listed, or else as the numbers imply; 0 where nothing tells."""
+    return _implied_ranks(run) if lists_one_process(run) else len(run.ranks) or _implied_ranks(run)
+
+
+def lists_one_process(run: Run) -> bool:
+    """Whether it is one process's own output: all its ranks are listed, and the numbers are of more ranks than these.
+
+    Which hosts the others ran on such an output cannot tell.
+    """
+    listed = [rank.rank for rank in run.ranks]
+    if not listed or not run.rows or run.plan is None or len(listed) != run.plan.threads * run.plan.gpus:
+        return False
+    if len({(rank.host, rank.pid) for rank in run.ranks}) > 1 or len(set(listed)) < len(listed):
+        return False
+    ranks = _implied_ranks(run)
+    return ranks > max(len(listed), *listed) and ranks % len(listed) == 0
+
+
+def _best(run: Run, halves: Sequence[Placement]) -> float | None:
+    """The best size's bus bandwidth; None for one rank, which has no bus (its bandwidth is 0 by definition)."""
+    return max(half.busbw_gbps for half in halves) if ranks_of(run) > 1 else None
+
+
+def point_of(run: Run, row: Row) -> str:
+    """What the row was measured at: "all_reduce_perf 1048576 B, 8 ranks"."""
+    named = run.program or collective_of(run) or "collective"
+    return f"{named} {row.size_bytes} B, {ranks_of(run)} ranks"
+
+
+def _slower(run: Run, row: Row) -> float | None:
+    """The row's bus bandwidth: the lesser of in place and out of place, which are to be held apart (nccl-tests)."""
+    return min(half.busbw_gbps for half in row.placements) if ranks_of(run) > 1 else None
+
+
+def _failed_tests(run: Run) -> int:
+    if run.footer is None:
+        return 0
+    return max(run.footer.count, 0 if run.footer.passed else 1)
+
+
+def _unverified(run: Run) -> int:
+    return sum(any(half.wrong is None for half in row.placements) for row in run.rows)
+
+
+def _about_ranks(run: Run) -> list[str]:
+    found = []
+    listed = 0 if lists_one_process(run) else len(run.ranks)
+    if listed and sorted(rank.rank for rank in run.ranks) != list(range(listed)):
+        found.append(f"the {listed} listed ranks are not 0 to {listed - 1}")
+    if listed and run.plan:
+        of_process = run.plan.threads * run.plan.gpus
+        processes = len({(rank.host, rank.pid) for rank in run.ranks})
+        if processes * of_process != listed:
+            found.append(f"{listed} ranks are listed, but {processes} processes of {of_process} ran")
+    if listed and not _factor_fits(run, listed):
+        found.append(f"the bus bandwidth is not that of {listed} ranks")
+    if not listed and not _implied_ranks(run):
+        found.append("no rank is listed, and the number of ranks cannot be derived from the numbers")
+    return found
+
+
+def _fastest(run: Run) -> Placement:
+    return max((half for row in run.rows for half in row.placements), key=lambda half: half.algbw_gbps)
+
+
+def _factor_fits(run: Run, ranks: int) -> bool:
+    half = _fastest(run)
+    if half.algbw_gbps < LEAST_EXACT_GBPS:
+        return True
+    part = (ranks - 1) / ranks
+    within = 2 * ROUNDING * (1 + 2 * part)
+    return any(abs(half.busbw_gbps - factor * half.algbw_gbps) <= within for factor in _factors(run, part))
+
+
+def _factors(run: Run, part: float) -> tuple[float, ...]:
+    """The factors that the program may have (nccl-tests, PERFORMANCE.md); all of them if it is not named."""
+    if run.program.startswith("all_reduce"):
+        return (2 * part,)
+    if run.program.startswith(("all_gather", "reduce_scatter", "alltoall", "gather", "scatter")):
+        return (part,)
+    if run.program.startswith(("sendrecv", "broadcast", "reduce_perf")):
+        return (1.0,)
+    return (2 * part, part, 1.0) if part else (0.0, 1.0)
+
+
+def _implied_ranks(run: Run) -> int:
+    half = _fastest(run)
+    if half.algbw_gbps < LEAST_EXACT_GBPS:
+        return 0
+    factor = half.busbw_gbps / half.algbw_gbps
+    if half.busbw_gbps == 0:
+        return 1
+    summed = run.program.startswith("all_reduce") or (not run.program and factor > 1 + ROUNDING)
+    part = factor / 2 if summed else factor
+    return round(1 / (1 - part)) if part < 1 - ROUNDING / 10 else 0
+
+
+def _average_fits(rows: Sequence[Row], footer: Footer) -> bool:
+    values = [half.busbw_gbps for row in rows for half in row.placements]
+    average = sum(values) / len(values)
+    return abs(average - footer.average_gbps) <= ROUNDING + 1e-5 * average

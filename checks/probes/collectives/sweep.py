@@ -1,0 +1,268 @@
+"""A collective over message sizes: are the results right, and how fast is it?
+
+What is decided (time, whether to go on) is decided by rank 0 from the slowest rank's times and broadcast,
+so that no rank leaves a loop that another one stays in. Neither goes through the collective that is
+measured.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+from checks.check import Body, Check, CheckError, Context, Measurement, check
+from checks.model import Part, Scope
+from checks.probes.collectives import operations
+from checks.probes.collectives.operations import Kind, World, busbw_gbps
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ELEMENT_BYTES = 4
+SIZE_STEP = 4
+MIB = 1 << 20
+# The median's 95% interval within 5%: less is below the run-to-run spread of healthy nodes (SuperBench uses
+# 5%).
+TIGHT = 0.05
+LEAST_SAMPLES = 5
+# A small size spends at most this part of an even share of what is left: the large ones, which need more,
+# show the peak.
+SHARE = 0.5
+# A size is begun only if its least work fits: one warm-up, two verified runs, the samples, and some slack.
+LEAST_RUNS = LEAST_SAMPLES + 4
+OVERRUN = 8.0
+LEAST_PEAK_BYTES = 1 << 20  # smaller messages measure latency, and their rate is no bandwidth
+METRICS = (
+    "wrong_elements",
+    "sizes_bytes",
+    "sizes_left_out",
+    "busbw_gbps",
+    "algbw_gbps",
+    "iterations",
+    "latency_us",
+    "busbw_peak_gbps",
+)
+
+
+@dataclass
+class Sweep:
+    """What was measured so far; the lists have one entry a size."""
+
+    wrong: int = 0
+    sizes: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    iterations: list[int] = field(default_factory=list)
+
+
+def sweep_check(
+    name: str,
+    *,
+    part: Part,
+    needs: str,
+    timeout_s: float,
+    more: tuple[str, ...] = (),
+    min_nodes: int = 1,
+    min_ranks: int = 2,
+) -> Callable[[Body], Check]:
+    """A catalogue line of a check that sweeps a collective; `more` are metrics beside those of every sweep."""
+    return check(
+        name,
+        Scope.RANK,
+        timeout_s=timeout_s,
+        metrics=(*METRICS, *more),
+        needs=needs,
+        cost="seconds",
+        min_nodes=min_nodes,
+        min_ranks=min_ranks,
+        part=part,
+        group=True,
+    )
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the median's 95% interval over the median, by order statistics; infinite below 2 values."""
+    ordered, middle = sorted(values), len(values) / 2
+    if len(ordered) < 2:
+        return math.inf
+    reach = 0.98 * math.sqrt(len(ordered))  # 1.96 standard deviations of a binomial with p = 1/2
+    low, high = max(0, math.floor(middle - reach)), min(len(ordered) - 1, math.ceil(middle + reach))
+    return (ordered[high] - ordered[low]) / 2 / median(ordered)
+
+
+def sweep_sizes(least_bytes: int, most_bytes: int, shares: int) -> tuple[int, ...]:
+    """Sizes by a factor of 4, the greatest included, each a whole number of elements a share."""
+    unit = ELEMENT_BYTES * shares
+    sizes, size = [], max(1, least_bytes)
+    while size < most_bytes:
+        sizes.append(size)
+        size *= SIZE_STEP
+    return tuple(dict.fromkeys(max(1, size // unit) * unit for size in [*sizes, max(1, most_bytes)]))
+
+
+def whole_world(context: Context) -> World:
+    """All ranks of the default group. Raises CheckError if that is not the declared one."""
+    import torch.distributed as dist
+
+    place = context.place
+    if place is None or not dist.is_initialized():
+        raise CheckError("there is no process group. Run this check under torchrun.")
+    if dist.get_world_size() != place.world_size or dist.get_rank() != place.rank:
+        raise CheckError(
+            f"the process group has {dist.get_world_size()} ranks, but {place.world_size} were started"
+        )
+    if place.world_size > operations.MOST_RANKS:
+        raise CheckError(f"sums over more than {operations.MOST_RANKS} ranks are not exact: use fewer ranks")
+    return World(place.rank, place.world_size, place.device)
+
+
+def measure(context: Context, kind: Kind) -> Measurement:
+    """The collective's sweep over the default group. Raises CheckError if that is not the declared one."""
+    return measure_in(whole_world(context), context, kind)
+
+
+def measure_in(world: World, context: Context, kind: Kind) -> Measurement:
+    """The collective's sweep over this world, with the numbers of the check's profile."""
+    options, shares = context.options, kind.shares(world.ranks)
+    sizes = sweep_sizes(int(options.get("min_bytes", 1024)), int(options.get("max_bytes", 8 * MIB)), shares)
+    budget_s, sweep = options.get("budget_s", 1.5), Sweep()
+    _connect(kind, sizes[0] // ELEMENT_BYTES // shares, world)
+    begun = time.monotonic()
+    for index, size in enumerate(sizes):
+        spent = time.monotonic() - begun
+        if sweep.sizes and not _agree(_fits(sweep, size, spent, budget_s), world):
+            break
+        share_s = SHARE * (budget_s - spent) / (len(sizes) - index)
+        _measure_size(kind, size // ELEMENT_BYTES // shares, size, share_s, world, sweep)
+    if world.device.startswith("cuda"):
+        import torch
+
+        torch.cuda.empty_cache()  # buffers of the largest size: the next check looks at what is free
+    return _measurement(kind, sweep, sizes, world)
+
+
+def _connect(kind: Kind, count: int, world: World) -> None:
+    """Run once before the clock does: NCCL brings a communicator up in the first call, which takes it many seconds."""
+    import torch
+
+    own = torch.zeros(count * kind.sends(world.ranks), device=world.device)
+    _time_once(kind, own, _result(kind, own, count, world), world)
+
+
+def _measure_size(kind: Kind, count: int, size: int, share_s: float, world: World, sweep: Sweep) -> None:
+    sweep.wrong += _verify(kind, count, 2 * len(sweep.sizes), world)
+    times, wrong = _time(kind, count, share_s, world)
+    sweep.wrong += wrong + _verify(kind, count, 2 * len(sweep.sizes) + 1, world)
+    sweep.sizes.append(size)
+    sweep.seconds.append(median(times))
+    sweep.iterations.append(len(times))
+
+
+def _verify(kind: Kind, count: int, round_: int, world: World) -> int:
+    """How many elements of one fresh run are wrong here; NaN is, too."""
+    own = operations.sent(world.rank, count * kind.sends(world.ranks), round_, world.device)
+    result = _result(kind, own, count, world)
+    kind.run(own, result, world)
+    return int((result != kind.expected(world, count, round_)).sum())
+
+
+def _time(kind: Kind, count: int, share_s: float, world: World) -> tuple[list[float], int]:
+    """Times of single runs, each the slowest rank's, until tight or out of time; and wrong elements.
+
+    Every rank gets the same times.
+    """
+    import torch
+
+    # zeros: a sum in place must not grow without bound
+    own = torch.zeros(count * kind.sends(world.ranks), device=world.device)
+    result = _result(kind, own, count, world)
+    _time_once(kind, own, result, world)  # the first run opens connections
+    times: list[float] = []
+    end, most = time.monotonic() + share_s, most_samples(world.ranks)
+    enough = False
+    while not enough:
+        times += _slowest([_time_once(kind, own, result, world) for _ in range(LEAST_SAMPLES)], world)
+        enough = _agree(half_width(times) <= TIGHT or len(times) >= most or time.monotonic() > end, world)
+    return times, int((result != 0).sum())
+
+
+def _result(kind: Kind, own: Tensor, count: int, world: World) -> Tensor:
+    """Where the result goes. No element is right before the run."""
+    return own if kind.in_place else own.new_full((count * kind.gets(world.ranks),), -1.0)
+
+
+def most_samples(ranks: int) -> int:
+    """The most timed runs a size: fewer in larger worlds, where each costs more."""
+    return max(2 * LEAST_SAMPLES, 100 // max(1, math.ceil(math.log2(ranks))))
+
+
+def _time_once(kind: Kind, own: Tensor, result: Tensor, world: World) -> float:
+    own.zero_()  # what one rank got wrong in place must not reach its peers by the next run
+    _wait(own)
+    begun = time.perf_counter()
+    kind.run(own, result, world)
+    _wait(own)
+    return time.perf_counter() - begun
+
+
+def _slowest(times: Sequence[float], world: World) -> list[float]:
+    import torch
+    import torch.distributed as dist
+
+    shared = torch.tensor(times, dtype=torch.float64, device=world.device)
+    dist.reduce(shared, dst=world.first, op=dist.ReduceOp.MAX, group=world.group)
+    dist.broadcast(shared, src=world.first, group=world.group)
+    return [float(value) for value in shared.tolist()]
+
+
+def _agree(opinion: bool, world: World) -> bool:
+    """The opinion of the world's rank 0, on every rank."""
+    import torch
+    import torch.distributed as dist
+
+    shared = torch.tensor([float(opinion)], device=world.device)
+    dist.broadcast(shared, src=world.first, group=world.group)
+    return bool(shared.item())
+
+
+def _fits(sweep: Sweep, size: int, spent_s: float, budget_s: float) -> bool:
+    """The budget bounds repetition; a size is left out only where it would cost several times as much."""
+    return spent_s + sweep.seconds[-1] * size / sweep.sizes[-1] * LEAST_RUNS <= OVERRUN * budget_s
+
+
+def _measurement(kind: Kind, sweep: Sweep, sizes: Sequence[int], world: World) -> Measurement:
+    left_out = len(sizes) - len(sweep.sizes)
+    if left_out and sweep.sizes[-1] < LEAST_PEAK_BYTES <= sizes[-1]:
+        raise CheckError(
+            f"only {len(sweep.sizes)} of {len(sizes)} sizes were measured in time: the host is busy or the network is slow"
+        )
+    measured = list(zip(sweep.sizes, sweep.seconds, strict=True))
+    busbw = tuple(busbw_gbps(kind.name, size, spent, world.ranks) for size, spent in measured)
+    head = f"{kind.name}, {world.ranks} ranks: size, median of the slowest rank's times, bus bandwidth"
+    rows = (
+        f"{size:>12} B {spent * 1e6:12.1f} us {bus:9.4f} GB/s"
+        for (size, spent), bus in zip(measured, busbw, strict=True)
+    )
+    return Measurement(
+        {
+            "wrong_elements": sweep.wrong,
+            "sizes_bytes": tuple(sweep.sizes),
+            "sizes_left_out": left_out,
+            "busbw_gbps": busbw,
+            "algbw_gbps": tuple(size / spent / 1e9 for size, spent in measured),
+            "iterations": tuple(sweep.iterations),
+            "latency_us": sweep.seconds[0] * 1e6,
+            "busbw_peak_gbps": max(busbw),
+        },
+        "\n".join([head, *rows]),
+    )
+
+
+def _wait(tensor: Tensor) -> None:
+    if tensor.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(tensor.device)

@@ -1,0 +1,148 @@
+"""nccl.transport: what carried the collectives, proven by NCCL's own log."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from checks.check import CheckError, Context, Measurement, Turn, check
+from checks.facts.instances import Instance
+from checks.model import Part, Scope, Value
+from checks.probes.collectives import nccl_log
+from checks.probes.collectives.nccl_log import Channel, Line, Log, read
+
+EFA = "efa"
+# EFA reaches the memory of these GPUs by itself (AWS: GPUDirect RDMA from p4d on).
+GPUDIRECT = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
+# From A100 on an NVSwitch joins all GPUs of a node; V100's are joined in part, so that some pairs go by other ways.
+NVSWITCH_LINKS = 12
+SHOWN = 12
+METRICS = (
+    "nccl_version",
+    "channels",
+    "fallback_channels",
+    "unproven_channels",
+    "unjudged_channels",
+    "gpudirect_off",
+    "without_gpudirect",
+    "without_nvlink",
+    "nics_missing",
+    "warnings",
+)
+
+
+@check(
+    "nccl.transport",
+    Scope.RANK,
+    timeout_s=30,
+    metrics=METRICS,
+    needs="torch with NCCL",
+    min_ranks=2,
+    part=Part.GPU,
+    group=True,
+    turn=Turn.LAST,
+)
+def transport(context: Context) -> Measurement:
+    """Reads in NCCL's log what carried the collectives: NVLink, EFA, GPUDirect, or a fallback to TCP.
+
+    Counts are of this rank's channels. `fallback_channels`: over TCP (or another provider than efa) though the type
+    has EFA. `unproven_channels`: the log does not say whether this is one; `unjudged_channels`: over TCP, and
+    the instance table does not say whether the type has EFA. `without_gpudirect`: through the host's
+    memory though EFA reaches this GPU's; `gpudirect_off`: all of them. `without_nvlink`: between GPUs of a
+    node through shared memory though an NVSwitch joins them. `nics_missing`: EFA devices that the plugin did not find. `warnings`:
+    lines that NCCL itself marks WARN. It must follow the collectives.
+    """
+    text = nccl_log.texts(os.environ)
+    own = read(text, nccl_log.process())
+    _require_whole(own)
+    if context.declared.nodes > 1 and not crosses(read(text).channels):
+        raise CheckError(
+            f"{context.declared.nodes} nodes are declared, but no NCCL channel of this node's ranks goes to another node"
+        )
+    metrics = measured(own, context.instance, context.declared.nodes)
+    return Measurement({**metrics, "nccl_version": _version(own)}, evidence(own))
+
+
+def measured(log: Log, instance: Instance | None, nodes: int) -> dict[str, Value]:
+    """The metrics but for the version; `instance` is the declared type's row."""
+    network = [channel for channel in log.channels if channel.kind == "NET"]
+    efa = instance.efa_devices if instance else None
+    fallback, unproven = _fallback(log, network, instance)
+    tcp = [channel for channel in network if channel.way == "Socket"]
+    direct = instance is not None and bool(efa) and instance.gpu.startswith(GPUDIRECT)
+    over_efa = [channel for channel in network if channel not in fallback] if direct else []
+    plain = [channel for channel in over_efa if not channel.gpudirect]
+    switched = instance is not None and (instance.nvlinks or 0) >= NVSWITCH_LINKS
+    shared = [channel for channel in log.channels if channel.kind == "SHM"] if switched else []
+    return {
+        "channels": len(log.channels),
+        "fallback_channels": len(fallback),
+        "unproven_channels": len(unproven),
+        "unjudged_channels": len(tcp) if instance is not None and efa is None else 0,
+        "gpudirect_off": bool(plain) and len(plain) == len(over_efa),
+        "without_gpudirect": len(plain),
+        "without_nvlink": len(shared),
+        "nics_missing": max(0, (efa or 0) - max(log.nics)) if log.nics and nodes > 1 else 0,
+        "warnings": len(log.warnings),
+    }
+
+
+def crosses(channels: Sequence[Channel]) -> bool:
+    """Whether a channel leads to another node: over the network, or over NVLink between nodes."""
+    return any(channel.kind == "NET" or channel.way == "MNNVL" for channel in channels)
+
+
+def _fallback(
+    log: Log, network: Sequence[Channel], instance: Instance | None
+) -> tuple[list[Channel], list[Channel]]:
+    """The channels that fell back, and those of which the log does not tell."""
+    over_libfabric = [channel for channel in network if "Libfabric" in channel.way or channel.way == "OFI"]
+    others = [channel for channel in network if channel not in over_libfabric]
+    if instance is None:
+        return [], [channel for channel in others if channel.way == "Socket"]
+    if not instance.efa_devices:
+        return [], []
+    silent = [channel for channel in over_libfabric if channel.line.process not in log.providers]
+    wrong = [channel for channel in over_libfabric if log.providers.get(channel.line.process, EFA) != EFA]
+    return [*others, *wrong], silent
+
+
+def evidence(log: Log) -> str:
+    """What the log shows, the lines of choice first, then how many channels go which way, then one of each."""
+    ways = Counter(_way(channel) for channel in log.channels)
+    first: dict[str, Line] = {}
+    for channel in log.channels:
+        first.setdefault(_way(channel), channel.line)
+    lines = dict.fromkeys(line.said for line in log.chosen)
+    return "\n".join(
+        [f"{count} channels via {way}, such as {first[way].shown}" for way, count in ways.most_common(SHOWN)]
+        + list(lines)[:SHOWN]
+        + [f"WARN {line.shown}" for line in log.warnings[:SHOWN]]
+    )
+
+
+def _way(channel: Channel) -> str:
+    return f"{channel.kind}/{channel.way}{'/GDRDMA' if channel.gpudirect else ''}"
+
+
+def _require_whole(own: Log) -> None:
+    if not own.begun:
+        raise CheckError("NCCL's log has no line about the communicators of this rank")
+    if own.unfinished:
+        raise CheckError(
+            f"NCCL's log is truncated: the initialisation of {own.unfinished} communicators did not complete"
+        )
+    if not own.channels:
+        raise CheckError("NCCL's log shows no channel of this rank, so it is unknown what carried its data")
+
+
+def _version(own: Log) -> str:
+    if own.versions:
+        return own.versions[0]
+    try:
+        import torch
+
+        return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise CheckError(f"NCCL's version cannot be read: {error}") from error

@@ -1,0 +1,127 @@
+"""The torch device that a rank computes on: it is there, or the check cannot measure; and what it can multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checks.check import CheckError, Context, RankPlace
+
+if TYPE_CHECKING:
+    import torch
+
+# Compute capability 8.0 (Ampere) brought TF32 and bfloat16 to the tensor cores (CUDA programming guide).
+AMPERE = 8
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A way to multiply: torch's name of the operands' type, and whether float32 is rounded to TF32 (11 bits)."""
+
+    name: str
+    dtype: str
+    tf32: bool = False
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The operands' type."""
+        import torch
+
+        found = getattr(torch, self.dtype)
+        if not isinstance(found, torch.dtype):
+            raise CheckError(f"torch has no data type {self.dtype}")
+        return found
+
+
+FP32 = Precision("fp32", "float32")
+TF32 = Precision("tf32", "float32", tf32=True)
+BF16 = Precision("bf16", "bfloat16")
+FP16 = Precision("fp16", "float16")
+
+
+def is_cuda(device: str) -> bool:
+    """Whether the device is a GPU."""
+    return device.startswith("cuda")
+
+
+def precisions(device: str) -> tuple[Precision, ...]:
+    """What the device is to be tried with: float32 alone on a CPU, whose other formats are often emulated."""
+    if not is_cuda(device):
+        return (FP32,)
+    import torch
+
+    if torch.cuda.get_device_capability(device)[0] < AMPERE:
+        return (FP32, FP16)
+    return (FP32, TF32, BF16, FP16)
+
+
+def name_of(device: str) -> str:
+    """What the device calls itself ("NVIDIA H100 80GB HBM3")."""
+    if not is_cuda(device):
+        return device
+    import torch
+
+    return str(torch.cuda.get_device_name(device))
+
+
+def place_of(context: Context, check: str) -> RankPlace:
+    """The rank's place, whose device torch can use. Raises CheckError."""
+    if context.place is None:
+        raise CheckError(f"{check} must run in a rank. Run it under torchrun.")
+    require(context.place.device)
+    return context.place
+
+
+def require(device: str) -> None:
+    """Raise CheckError unless torch sees the device."""
+    if not is_cuda(device):
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise CheckError(f"torch {torch.__version__} finds no CUDA device, but {device} is declared")
+    index, count = int(device.partition(":")[2] or 0), torch.cuda.device_count()
+    if index >= count:
+        raise CheckError(f"torch sees {count} CUDA devices, and {device} is not among them")
+
+
+def wait(device: str) -> None:
+    """Until the device has done what it was given."""
+    if is_cuda(device):
+        import torch
+
+        torch.cuda.synchronize(device)
+
+
+@contextmanager
+def released(device: str) -> Iterator[None]:
+    """Give the device's memory back afterwards, to the next check and to those that look for strangers."""
+    try:
+        yield
+    finally:
+        if is_cuda(device):
+            import torch
+
+            torch.cuda.empty_cache()
+
+
+@contextmanager
+def multiplying(precision: Precision, device: str) -> Iterator[None]:
+    """Products in the precision and no other: TF32 only where it is meant, partial sums in float32."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
+    flags = torch.backends.cuda.matmul
+    names = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
+    kept = {name: getattr(flags, name) for name in names} if is_cuda(device) else {}
+    for name in kept:
+        setattr(flags, name, False)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        for name, value in kept.items():
+            setattr(flags, name, value)

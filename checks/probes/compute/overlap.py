@@ -1,0 +1,188 @@
+"""compute.overlap: are results right, and how much slower, when the ranks compute and communicate at once?
+
+Some faults show under neither load alone: power, heat and the paths to memory and links are shared. (SuperBench, USENIX
+ATC 2024, runs both at once for that reason.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
+from checks.model import Scope
+from checks.probes.collectives import operations
+from checks.probes.compute import device as devices
+from checks.probes.compute import gemm
+from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, wait
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KIB = 1 << 10
+SIZES = {"cpu": 256, "cuda": 8192}
+BUFFERS_KIB = {"cpu": 1024, "cuda": 256 * KIB}
+ROUNDS, ALONE_ROUNDS, MOST_PRODUCTS = 8, 3, 64
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a rank does in a round: products of `problem`, and a sum over all ranks."""
+
+    problem: gemm.Problem
+    left: Tensor
+    right: Tensor
+    precision: Precision
+    elements: int
+    place: RankPlace
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round's seconds, and what was wrong: `products_s` until the products were done, `whole_s` until all was."""
+
+    products_s: float
+    whole_s: float
+    wrong_products: int
+    wrong_sums: int
+
+
+@check(
+    "compute.overlap",
+    Scope.RANK,
+    timeout_s=180,
+    metrics=("wrong_products", "wrong_sums", "overlap_gflops", "of_sequential", "rounds"),
+    needs="torch",
+    cost="seconds",
+    min_ranks=2,
+    group=True,
+    turn=Turn.LAST,
+)
+def overlap(context: Context) -> Measurement:
+    """Multiplies while the ranks sum, compares the results, and takes the times against each alone.
+
+    `wrong_products` and `wrong_sums` count elements, of each round's last product and whole sum. `overlap_gflops` is
+    this rank's rate in 10^9 operations a second while it communicates (median of `rounds`); `gemm_slowdown`, the time
+    of its products over that alone, is there too. `of_sequential` is the time of both at once over the sum of each
+    alone: 1 means that nothing overlaps.
+    """
+    import torch.distributed as dist
+
+    place = devices.place_of(context, "compute.overlap")
+    if not dist.is_initialized():
+        raise CheckError("there is no process group. Run this check under torchrun.")
+    if place.world_size > operations.MOST_RANKS:
+        raise CheckError(f"sums over more than {operations.MOST_RANKS} ranks are not exact")
+    if (dist.get_world_size(), dist.get_rank()) != (place.world_size, place.rank):
+        raise CheckError(
+            f"the process group has {dist.get_world_size()} ranks, but {place.world_size} were started"
+        )
+    kind = "cuda" if is_cuda(place.device) else "cpu"
+    with devices.released(place.device):
+        return measure(
+            place, SIZES[kind], BUFFERS_KIB[kind] * KIB, int(context.options.get("rounds", ROUNDS))
+        )
+
+
+def measure(place: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measurement:
+    """The measurement over the default group: every rank takes the same number of rounds and products."""
+    work = prepare(place, size, buffer_bytes)
+    with multiplying(work.precision, place.device):
+        first = run_round(work, 1, 0)  # it opens connections and loads libraries: not timed
+        zeros = work.left.new_zeros(work.elements, dtype=work.problem.product.dtype)
+        sum_s = _alone(place.device, lambda: _begin_sum(zeros)())
+        products = _agreed(sum_s / _alone(place.device, lambda: _multiply(work, 1)), place)
+        alone_s = _alone(place.device, lambda: _multiply(work, products))
+        seen = [run_round(work, products, index) for index in range(1, max(1, rounds) + 1)]
+    products_s = median(one.products_s for one in seen)
+    whole_s = median(one.whole_s for one in seen)
+    return Measurement(
+        {
+            "wrong_products": sum(one.wrong_products for one in (first, *seen)),
+            "wrong_sums": sum(one.wrong_sums for one in (first, *seen)),
+            "overlap_gflops": 2 * size**3 * products / products_s / 1e9,
+            "of_sequential": whole_s / (alone_s + sum_s),
+            "gemm_slowdown": products_s / alone_s,
+            "rounds": len(seen),
+        },
+        f"{place.device}, {place.world_size} ranks, {work.precision.name}: {products} products of order {size} take "
+        f"{alone_s * 1e3:.3f} ms alone, the sum of {buffer_bytes} bytes {sum_s * 1e3:.3f} ms; at once "
+        f"{products_s * 1e3:.3f} ms and {whole_s * 1e3:.3f} ms together (medians of {len(seen)} rounds)",
+    )
+
+
+def prepare(place: RankPlace, size: int, buffer_bytes: int) -> Work:
+    """The operands; bfloat16 on GPUs that have it, whose load is the highest."""
+    precision = BF16 if BF16 in devices.precisions(place.device) else FP32
+    problem = gemm.make_problem(size, place.rank % 2, place.device)
+    left, right = gemm.operands(problem, precision)
+    return Work(problem, left, right, precision, buffer_bytes // 4, place)
+
+
+def run_round(work: Work, products: int, index: int) -> Round:
+    """One round: the sum is begun, then the products; both are waited for, and compared."""
+    place = work.place
+    summed = operations.sent(place.rank, work.elements, index, place.device)
+    wait(place.device)
+    begun = time.perf_counter()
+    pending = _begin_sum(summed)
+    result = _multiply(work, products)
+    products_s = _products_s(work, begun)
+    pending()
+    wait(place.device)
+    whole_s = time.perf_counter() - begun
+    expected = operations.summed(place.world_size, work.elements, index, place.device)
+    wrong_sums = int((summed != expected).sum())
+    wrong = gemm.wrong_elements(result, work.problem, gemm.TOLERANCE[work.precision.name])
+    return Round(products_s, whole_s, wrong, wrong_sums)
+
+
+def _products_s(work: Work, begun: float) -> float:
+    """Until the stream of the products is done; the sum has a stream, or threads, of its own."""
+    if is_cuda(work.place.device):
+        import torch
+
+        torch.cuda.current_stream(work.place.device).synchronize()
+    return time.perf_counter() - begun
+
+
+def _begin_sum(tensor: Tensor) -> Callable[[], object]:
+    """Start the sum; what is returned waits for it."""
+    import torch.distributed as dist
+
+    pending = dist.all_reduce(tensor, async_op=True)
+    return pending.wait if pending is not None else lambda: None
+
+
+def _alone(device: str, run: Callable[[], object]) -> float:
+    """The median time of one kind of work by itself."""
+    times = []
+    for _ in range(ALONE_ROUNDS):
+        wait(device)
+        begun = time.perf_counter()
+        run()
+        wait(device)
+        times.append(time.perf_counter() - begun)
+    return median(times)
+
+
+def _agreed(products: float, place: RankPlace) -> int:
+    """Rank 0's opinion of how many products last as long as one sum, on every rank."""
+    import torch
+    import torch.distributed as dist
+
+    shared = torch.tensor([float(min(max(round(products), 1), MOST_PRODUCTS))], device=place.device)
+    dist.broadcast(shared, src=0)
+    return max(1, int(shared.item()))
+
+
+def _multiply(work: Work, products: int) -> Tensor:
+    import torch
+
+    result = torch.matmul(work.left, work.right)
+    for _ in range(products - 1):
+        result = torch.matmul(work.left, work.right)
+    return result

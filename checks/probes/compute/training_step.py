@@ -1,0 +1,245 @@
+"""training.step: does a transformer block train here, the same way twice, and at what rate?
+
+One block (attention, then a feed-forward layer of four times the width), written out in matrix products that are
+deterministic on one stream; the optimiser is gradient descent whose steps are a fixed part of each weight's norm, so
+that every width learns at one pace. It learns to rotate its input's components, so that the loss must fall.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checks.check import Context, Measurement, check
+from checks.facts.rooflines import limit_tflops, peak_of
+from checks.model import Scope, Value
+from checks.probes.compute import device as devices
+from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, wait
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FEED_FORWARD = 4
+LEARNING_RATE = 0.03
+SMALLEST = 1e-30  # a gradient of zeros moves nothing, and divides nothing
+STEPS, LEAST_STEPS = 6, 3
+# The first steps load libraries and raise clocks; they are in the losses, not in the rate.
+UNTIMED_STEPS = 1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sequences a batch, tokens a sequence, width, heads."""
+
+    batch: int
+    tokens: int
+    width: int
+    heads: int
+
+    @property
+    def step_flops(self) -> float:
+        """Operations of one step: 6 a weight and token (forward 2, backward 4), and 12 a token pair for attention.
+
+        As in PaLM (Chowdhery et al. 2022, appendix B), for one layer.
+        """
+        weights = (4 + 2 * FEED_FORWARD) * self.width**2
+        return self.batch * self.tokens * (6.0 * weights + 12.0 * self.tokens * self.width)
+
+
+# On a GPU 0.8 GB of weights, as much of gradients and 4 GB of what the backward pass needs: it fits into 16 GB.
+SHAPES = {"cpu": Shape(4, 64, 128, 4), "cuda": Shape(4, 1024, 4096, 32)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training from the same start: a loss a step, and the seconds of the timed steps."""
+
+    losses: tuple[float, ...]
+    seconds: float
+    timed: int
+
+
+@check(
+    "training.step",
+    Scope.RANK,
+    timeout_s=180,
+    metrics=(
+        "precisions",
+        "loss_ratio",
+        "nonfinite_losses",
+        "unequal_losses",
+        "tokens_per_s",
+        "above_peak",
+        "steps",
+    ),
+    needs="torch",
+    cost="seconds",
+)
+def step(context: Context) -> Measurement:
+    """Trains a transformer block twice from one start, in float32 and in bfloat16 (autocast), and takes the rate.
+
+    Arrays have one entry for each of `precisions`. `loss_ratio` is the last loss over the first, null where one is
+    not finite; `nonfinite_losses` counts those, `unequal_losses` the steps whose loss differs in any bit between
+    both runs. `tokens_per_s` is the faster run's. `above_peak` counts rates beyond what the device can do by its
+    maker's word. `mfu`, the fraction of the bfloat16 peak that is used, is there for GPU models whose peak is known.
+    """
+    device, options = devices.place_of(context, "training.step").device, context.options
+    shape = SHAPES["cuda" if is_cuda(device) else "cpu"]
+    with devices.released(device):
+        return measure(device, shape, max(LEAST_STEPS, int(options.get("steps", STEPS))))
+
+
+def measure(device: str, shape: Shape, steps: int) -> Measurement:
+    """The measurement on a torch device, of `steps` steps a run."""
+    tried = precisions(device)
+    start, batch = make_weights(shape, device), make_batch(shape, device)
+    runs = {one.name: [train(start, batch, shape, steps, one) for _ in (0, 1)] for one in tried}
+    rates = {name: _tokens_per_s(pair, shape) for name, pair in runs.items()}
+    tflops = {
+        name: rate * shape.step_flops / shape.batch / shape.tokens / 1e12 for name, rate in rates.items()
+    }
+    name = devices.name_of(device)
+    metrics: dict[str, Value] = {
+        "precisions": tuple(runs),
+        "loss_ratio": tuple(_ratio(pair[0].losses) for pair in runs.values()),
+        "nonfinite_losses": tuple(_nonfinite(pair) for pair in runs.values()),
+        "unequal_losses": tuple(_unequal(*pair) for pair in runs.values()),
+        "tokens_per_s": tuple(rates.values()),
+        "above_peak": sum(rate > limit_tflops(name) for rate in tflops.values()),
+        "steps": steps,
+        **_mfu(name, tflops),
+    }
+    return Measurement(metrics, "\n".join([f"{name} ({device}), {shape}", *_account(runs, rates, tflops)]))
+
+
+def precisions(device: str) -> tuple[Precision, ...]:
+    """Float32 and bfloat16; GPUs before Ampere have no bfloat16, CPUs emulate what they lack."""
+    return (FP32, BF16) if not is_cuda(device) or BF16 in devices.precisions(device) else (FP32,)
+
+
+def train(
+    start: Sequence[Tensor], batch: tuple[Tensor, Tensor], shape: Shape, steps: int, precision: Precision
+) -> Run:
+    """Train from the same weights on the same batch, timing all but the first steps."""
+    weights = [weight.clone().requires_grad_() for weight in start]
+    device, losses, begun = str(batch[0].device), [], 0.0
+    with multiplying(precision, device):
+        for index in range(steps):
+            if index == UNTIMED_STEPS:
+                wait(device)
+                begun = time.perf_counter()
+            losses.append(one_step(weights, batch, shape, device, precision))
+        wait(device)
+    seconds = time.perf_counter() - begun
+    return Run(tuple(float(loss) for loss in losses), seconds, steps - UNTIMED_STEPS)
+
+
+def one_step(
+    weights: Sequence[Tensor],
+    batch: tuple[Tensor, Tensor],
+    shape: Shape,
+    device: str,
+    precision: Precision,
+) -> Tensor:
+    """Forward, backward, descend; the loss before the step."""
+    import torch
+
+    with _autocast(device, precision):
+        made = block(batch[0], weights, shape)
+    loss = ((made.float() - batch[1]) ** 2).mean()
+    gradients = torch.autograd.grad(loss, weights)
+    with torch.no_grad():
+        for weight, gradient in zip(weights, gradients, strict=True):
+            pace = LEARNING_RATE * weight.norm() / gradient.norm().clamp_min(SMALLEST)
+            weight.sub_(gradient * pace)
+    return loss.detach()
+
+
+def block(inputs: Tensor, weights: Sequence[Tensor], shape: Shape) -> Tensor:
+    """A transformer block: attention over all tokens, then the feed-forward layer, each added to what came in."""
+    import torch
+
+    joined, mixed, widened, narrowed = weights
+    parts = torch.matmul(_normal(inputs), joined).view(shape.batch, shape.tokens, 3, shape.heads, -1)
+    query, key, value = parts.permute(2, 0, 3, 1, 4)
+    scores = torch.matmul(query, key.transpose(-1, -2)) / math.sqrt(query.shape[-1])
+    seen = torch.matmul(torch.softmax(scores, -1), value).transpose(1, 2).reshape(inputs.shape)
+    attended = inputs + torch.matmul(seen, mixed)
+    hidden = torch.nn.functional.gelu(torch.matmul(_normal(attended), widened))
+    return attended + torch.matmul(hidden, narrowed)
+
+
+def make_weights(shape: Shape, device: str) -> list[Tensor]:
+    """Weights that depend on the shape alone."""
+    import torch
+
+    source, width = torch.Generator().manual_seed(1), shape.width
+    sizes = (
+        (width, 3 * width),
+        (width, width),
+        (width, FEED_FORWARD * width),
+        (FEED_FORWARD * width, width),
+    )
+    return [(torch.randn(size, generator=source) / math.sqrt(size[0])).to(device) for size in sizes]
+
+
+def make_batch(shape: Shape, device: str) -> tuple[Tensor, Tensor]:
+    """Inputs, and what the block has to make of them."""
+    import torch
+
+    source = torch.Generator().manual_seed(2)
+    inputs = torch.randn((shape.batch, shape.tokens, shape.width), generator=source).to(device)
+    return inputs, inputs.roll(1, -1)
+
+
+def _normal(tensor: Tensor) -> Tensor:
+    import torch
+
+    return torch.nn.functional.layer_norm(tensor, tensor.shape[-1:])
+
+
+def _autocast(device: str, precision: Precision) -> AbstractContextManager[object]:
+    import torch
+
+    if precision == FP32:
+        return nullcontext()
+    return torch.autocast(device.partition(":")[0], dtype=precision.torch_dtype)
+
+
+def _tokens_per_s(pair: Sequence[Run], shape: Shape) -> float:
+    return max(shape.batch * shape.tokens * run.timed / run.seconds for run in pair)
+
+
+def _ratio(losses: Sequence[float]) -> float | None:
+    finite = math.isfinite(losses[0]) and math.isfinite(losses[-1]) and losses[0] > 0
+    return losses[-1] / losses[0] if finite else None
+
+
+def _nonfinite(pair: Sequence[Run]) -> int:
+    return sum(not math.isfinite(loss) for run in pair for loss in run.losses)
+
+
+def _unequal(one: Run, other: Run) -> int:
+    """NaN differs from NaN."""
+    return sum(a != b for a, b in zip(one.losses, other.losses, strict=True))
+
+
+def _mfu(name: str, tflops: Mapping[str, float]) -> dict[str, Value]:
+    peak = peak_of(name)
+    return {"mfu": tuple(rate / peak.tflops for rate in tflops.values())} if peak else {}
+
+
+def _account(
+    runs: Mapping[str, Sequence[Run]], rates: Mapping[str, float], tflops: Mapping[str, float]
+) -> list[str]:
+    said = []
+    for name, pair in runs.items():
+        shown = " | ".join(", ".join(f"{loss:.9g}" for loss in run.losses[:20]) for run in pair)
+        said.append(
+            f"{name}: {rates[name]:.0f} tokens/s, {tflops[name]:.4g} TFLOP/s; losses of both runs: {shown}"
+        )
+    return said

@@ -1,0 +1,201 @@
+"""compute.transfer: does what is sent between host and GPU, and between the GPUs of a node, arrive, and how fast?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.facts.instances import Instance
+from checks.model import Part, Scope
+from checks.probes.compute import bit_patterns
+from checks.probes.compute import device as devices
+from checks.probes.compute.device import is_cuda, wait
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MIB = 1 << 20
+BUFFER_MIB = 64
+NVSWITCH_LINKS = 12
+LEAST_PEERS = (
+    4  # a policy's min_peers: on a node of fewer GPUs too few ranks reach any one of them to be compared
+)
+SECONDS, LEAST_REPEATS = 0.1, 3
+
+
+@dataclass
+class Link:
+    """What one direction showed: the best rate in 10^9 bytes/s, and the words that did not arrive."""
+
+    gbps: float = 0.0
+    wrong: int = 0
+    repeats: int = 0
+
+
+@check(
+    "compute.transfer",
+    Scope.RANK,
+    timeout_s=180,
+    metrics=("wrong_words", "h2d_gbps", "d2h_gbps", "links", "p2p_gbps", "gpus"),
+    needs="torch",
+    cost="seconds",
+    part=Part.GPU,
+)
+def transfer(context: Context) -> Measurement:
+    """Sends words from pinned memory to the rank's GPU, back, and on to every GPU of the node; all are compared.
+
+    Rates in 10^9 bytes/s, the best of single copies: all ranks send at once, and two may meet on one link.
+    `p2p_gbps` is the rank's row of the node's matrix, one for each of `gpus`, the others (alone on its node: its own
+    copy, since a copy within a GPU is no peer of one between two); where they are joined in part (V100) or few, the
+    slowest of those reached directly and of the rest. `peer_access`, for each GPU, is 1 where the driver lets the two talk
+    directly, 0 where it goes through the host. `wrong_words` counts 32-bit words for each of `links`. Raises CheckError
+    if torch sees fewer GPUs than are declared.
+    """
+    place, options = devices.place_of(context, "compute.transfer"), context.options
+    if not is_cuda(place.device):
+        raise CheckError(f"the rank's device is {place.device}, so there is no GPU to send data to")
+    others = visible(context.declared.gpus_per_node)
+    size = int(options.get("buffer_mib", BUFFER_MIB)) * MIB
+    with devices.released(place.device):
+        return measure(
+            place.device, others, size, options.get("seconds", SECONDS), joined_in_part(context.instance)
+        )
+
+
+def visible(declared: int) -> tuple[str, ...]:
+    """The node's GPUs, as torch names them. Raises CheckError if there are fewer than declared."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if count < declared:
+        raise CheckError(
+            f"torch sees {count} of {declared} GPUs: {declared - count} cannot be reached (see gpu.inventory)"
+        )
+    return tuple(f"cuda:{index}" for index in range(declared))
+
+
+def joined_in_part(instance: Instance | None) -> bool:
+    """Whether some pairs have NVLinks, one or two, and others none: before NVSwitch, which A100s of 12 links brought."""
+    return instance is not None and 0 < (instance.nvlinks or 0) < NVSWITCH_LINKS
+
+
+def measure(
+    device: str, targets: Sequence[str], buffer_bytes: int, seconds: float, in_part: bool = False
+) -> Measurement:
+    """The measurement from a torch device to others, in about `seconds` a direction."""
+    count = buffer_bytes // bit_patterns.WORD_BYTES
+    down, up = to_device(device, count, seconds), from_device(device, count, seconds)
+    reached = {at: between(device, targets[at], count, seconds) for at in _in_turn(targets, device)}
+    links = [reached[at] for at in range(len(targets))]
+    access = [reachable(device, target) for target in targets]
+    names = tuple(f"GPU {index}" for index in range(len(targets)))
+    own = targets.index(device) if device in targets else -1
+    rates = between_gpus([link.gbps for link in links], access, own, in_part)
+    return Measurement(
+        {
+            "wrong_words": (down.wrong, up.wrong, *(link.wrong for link in links)),
+            "h2d_gbps": down.gbps,
+            "d2h_gbps": up.gbps,
+            "links": ("host to GPU", "GPU to host", *(f"to {name}" for name in names)),
+            "p2p_gbps": tuple(rates.values()),
+            "gpus": tuple(rates),
+            "peer_access": tuple(access),
+        },
+        "\n".join(
+            [
+                f"{devices.name_of(device)} ({device}), best of copies of {buffer_bytes} bytes",
+                f"host to GPU: {down.gbps:.2f} GB/s of {down.repeats}, {down.wrong} wrong words",
+                f"GPU to host: {up.gbps:.2f} GB/s of {up.repeats}, {up.wrong} wrong words",
+            ]
+            + [
+                f"to {name}: {link.gbps:.2f} GB/s of {link.repeats}, {link.wrong} wrong words, "
+                f"{'directly' if direct else 'through the host'}"
+                for name, link, direct in zip(names, links, access, strict=True)
+            ]
+        ),
+    )
+
+
+def _in_turn(targets: Sequence[str], device: str) -> list[int]:
+    """From the device's own on: when all ranks send at once, each sends to another one, and no GPU gets from all."""
+    own = targets.index(device) if device in targets else 0
+    return [*range(own, len(targets)), *range(own)]
+
+
+def between_gpus(gbps: Sequence[float], access: Sequence[int], own: int, in_part: bool) -> dict[str, float]:
+    """The rates that can be compared with those of other ranks, by what they are called."""
+    others = [index for index in range(len(gbps)) if index != own]
+    if not others or not (in_part or len(others) < LEAST_PEERS):
+        return {f"GPU {index}": gbps[index] for index in others or [own]}
+    found: dict[str, float] = {}
+    for index in others:
+        way = f"the slowest GPU reached {'directly' if access[index] else 'through the host'}"
+        found[way] = min(gbps[index], found.get(way, gbps[index]))
+    return found
+
+
+def to_device(device: str, count: int, seconds: float) -> Link:
+    """From pinned host memory; compared on the device with what the device itself makes of the formula."""
+    return _send(pinned(bit_patterns.make(count, 0, "cpu"), device), _empty(count, device), seconds, device)
+
+
+def from_device(device: str, count: int, seconds: float) -> Link:
+    """To pinned host memory; compared on the host."""
+    return _send(
+        bit_patterns.make(count, 1, device), pinned(_empty(count, "cpu"), device), seconds, device, seed=1
+    )
+
+
+def between(device: str, target: str, count: int, seconds: float) -> Link:
+    """To another device, or within one; compared there."""
+    return _send(bit_patterns.make(count, 2, device), _empty(count, target), seconds, device, target, seed=2)
+
+
+def pinned(tensor: Tensor, device: str) -> Tensor:
+    """In memory that the GPU reads by itself; as it is where the device is no GPU."""
+    return tensor.pin_memory() if is_cuda(device) else tensor
+
+
+def reachable(device: str, target: str) -> int:
+    """1 if the one may read the other's memory directly."""
+    if device == target or not is_cuda(device):
+        return 1
+    import torch
+
+    return int(torch.cuda.can_device_access_peer(device, target))
+
+
+def _send(
+    source: Tensor, target: Tensor, seconds: float, device: str, other: str | None = None, seed: int = 0
+) -> Link:
+    """Copies, all bits flipped between one and the next; each compared whole where it arrived."""
+    link, flipped = Link(), False
+    target.copy_(source)  # the first opens the way
+    end = time.monotonic() + seconds
+    while link.repeats < LEAST_REPEATS or time.monotonic() < end:
+        source.bitwise_not_()
+        flipped = not flipped
+        spent = _timed(source, target, device, other or device)
+        link.gbps = max(link.gbps, source.nbytes / spent / 1e9)
+        link.wrong += bit_patterns.wrong(target, seed, flipped)
+        link.repeats += 1
+    return link
+
+
+def _timed(source: Tensor, target: Tensor, device: str, other: str) -> float:
+    wait(device)
+    wait(other)
+    begun = time.perf_counter()
+    target.copy_(source, non_blocking=True)
+    wait(device)
+    wait(other)
+    return time.perf_counter() - begun
+
+
+def _empty(count: int, device: str) -> Tensor:
+    import torch
+
+    return torch.zeros(count, dtype=torch.int32, device=device)

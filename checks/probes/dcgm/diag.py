@@ -1,0 +1,160 @@
+"""dcgm.diag: NVIDIA's own diagnostic, at the level of the profile.
+
+The deadlines: level 1 takes seconds, level 2 was measured at 36 s to 10.5 min (8 GPUs), level 3 takes about 15 min,
+level 4 was measured at 45 min to 2.25 h.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
+from checks.model import Part, Scope, Skip, Value
+from checks.probes.dcgm import dcgmi, diag_json
+from checks.probes.dcgm.diagnosis import Diagnosis, DiagnosisError, Meaning, Result, Status, problems_of
+from checks.probes.dcgm.error_table import dcgm_facts
+from checks.process.tool import Said, ToolMissing
+
+NODE = "the node"
+LONGEST_S = 4 * 3600.0
+MESSAGE_CHARACTERS = 300
+A_TEST_FAILED = 226  # DCGM_ST_NVVS_ERROR (-30) as an exit code; DCGM uses it for settings too
+METRICS = ("gpus_missing", "tests_missing", "not_passed", *(meaning.value for meaning in Meaning))
+
+
+@check(
+    "dcgm.diag",
+    Scope.NODE,
+    timeout_s=LONGEST_S + 60,
+    metrics=METRICS,
+    needs="dcgmi, nv-hostengine",
+    cost="minutes",
+    part=Part.GPU,
+    serial=True,
+    uses=(Resource.GPU,),
+)
+def diag(context: Context) -> Measurement | Skipped:
+    """Runs `dcgmi diag` on every GPU and reads each test's result for each GPU.
+
+    Arrays hold a text a GPU and one for the node, "" where there is nothing to say: `hardware_failures` (DCGM's
+    severity ISOLATE, RESET or TRIAGE of a part, or its test failed), `software_failures` (the same, of software),
+    `test_errors` (the test itself broke or did not run), `hardware_warnings` (MONITOR, and no test failed),
+    `config_warnings` (CONFIG, and no test failed, or it failed for a setting alone), `not_passed` (expected, and
+    skipped, not run, or without a result). `gpus_missing` is declared minus seen; `tests_missing` names tests of the
+    level that no GPU has a result of. An exit code that the results do not explain, output that is cut or of an
+    unknown version is a CheckError.
+    """
+    level = int(context.options.get("level", 1))
+    deadline_s = min(context.options.get("deadline_s", 60.0), max(context.timeout_s - 30.0, 1.0))
+    try:
+        said = dcgmi.run_to_deadline(("diag", "-r", str(level), "-j"), deadline_s)
+    except ToolMissing as missing:
+        return Skipped(Skip.TOOL_MISSING, str(missing))
+    diagnosis = read(said)
+    gpus = diagnosis.gpus or range(_discovered())  # DCGM 2 names no GPU at level 1
+    metrics = metrics_of(diagnosis, level, tuple(gpus), context.declared.gpus_per_node)
+    return Measurement(metrics, f"{account(diagnosis)}\n{said.account()}")
+
+
+def read(said: Said) -> Diagnosis:
+    """The diagnosis in what dcgmi said. Raises CheckError."""
+    try:
+        diagnosis = diag_json.parse(said.stdout)
+    except DiagnosisError as error:
+        raise CheckError(f"{error}\n{said.account()[:1500]}") from error
+    if said.code and not _explains(diagnosis, said.code):
+        raise CheckError(
+            f"dcgmi ended with exit code {said.code}, but no failed test explains it: {said.account()[:1500]}"
+        )
+    return diagnosis
+
+
+def _explains(diagnosis: Diagnosis, code: int) -> bool:
+    """Whether the results explain the exit code: a failed test explains 226, any other takes more than warnings."""
+    found = {meaning for result in diagnosis.results for meaning, _ in problems_of(result)}
+    if found - {Meaning.HINT, Meaning.CONFIGURATION}:
+        return True
+    return code == A_TEST_FAILED and any(result.status is Status.FAIL for result in diagnosis.results)
+
+
+def _discovered() -> int:
+    return gpus_discovered(dcgmi.ask("discovery", "-l", timeout_s=20.0).stdout)
+
+
+def gpus_discovered(text: str) -> int:
+    """How many GPUs `dcgmi discovery -l` found. Raises CheckError."""
+    found = re.search(r"^\s*(\d+) GPUs? found", text, re.MULTILINE)
+    if found is None:
+        raise CheckError(f"the output of dcgmi discovery has no number of GPUs: {text[:300]!r}")
+    return int(found[1])
+
+
+def metrics_of(
+    diagnosis: Diagnosis, level: int, gpus: tuple[int, ...], declared: int | None
+) -> dict[str, Value]:
+    """The check's metrics; without a declaration all but `gpus_missing`."""
+    said: dict[str, dict[int | None, list[str]]] = {
+        name: {} for name in (*(m.value for m in Meaning), "not_passed")
+    }
+    for result in diagnosis.results:
+        for meaning, words in problems_of(result):
+            owner = owner_of(result, words, gpus)
+            said[meaning.value].setdefault(owner, []).append(words[:MESSAGE_CHARACTERS])
+    expected = dcgm_facts().expected(level, diagnosis.major)
+    for owner, words in _not_passed(diagnosis, expected, gpus):
+        said["not_passed"].setdefault(owner, []).append(words)
+    seen = {result.test for result in diagnosis.results}
+    metrics: dict[str, Value] = {
+        "gpus": (*(f"GPU {gpu}" for gpu in gpus), NODE),
+        "tests_missing": ", ".join(test for test in expected if test not in seen),
+        "version": diagnosis.version,
+        "driver": diagnosis.driver,
+        "level": level,
+        **{name: _array(by_owner, gpus) for name, by_owner in said.items()},
+    }
+    if declared is not None:
+        metrics["gpus_missing"] = declared - len(gpus)
+    return metrics
+
+
+def owner_of(result: Result, words: str, gpus: tuple[int, ...]) -> int | None:
+    """Whose the problem is: a test of the node may still name a GPU."""
+    if result.gpu is not None and not dcgm_facts().is_deployment(result.test):
+        return result.gpu
+    named = re.search(r"\bGPU (\d+)\b", words)
+    return int(named[1]) if named and int(named[1]) in gpus else result.gpu
+
+
+def _array(by_owner: Mapping[int | None, list[str]], gpus: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple("; ".join(by_owner.get(owner, ())) for owner in (*gpus, None))
+
+
+def _not_passed(
+    diagnosis: Diagnosis, expected: tuple[str, ...], gpus: tuple[int, ...]
+) -> Iterator[tuple[int | None, str]]:
+    """What had to pass and did not fail either: nobody knows about these."""
+    optional = dcgm_facts().optional
+    wanted = {test for test in expected if test not in optional}
+    for result in diagnosis.results:
+        quiet = result.status in (Status.SKIP, Status.NOT_RUN)
+        if result.status is Status.UNKNOWN or (quiet and result.test in wanted):
+            why = "; ".join(problem.message for problem in result.problems)
+            yield result.gpu, f"{result.test}: {result.word}{f' ({why})' if why else ''}"[:MESSAGE_CHARACTERS]
+    for test in expected:
+        if diagnosis.major < 4 and dcgm_facts().is_deployment(test):
+            continue  # one result for the whole node
+        of_test = {result.gpu for result in diagnosis.results if result.test == test}
+        if of_test and None not in of_test:
+            yield from ((gpu, f"{test}: no result") for gpu in gpus if gpu not in of_test)
+
+
+def account(diagnosis: Diagnosis) -> str:
+    """Every result that is no plain pass, a line each."""
+    rows = [
+        f"{result.test}, {NODE if result.gpu is None else f'GPU {result.gpu}'}: {result.word}"
+        + "".join(f"\n    {words}" for _, words in problems_of(result))
+        for result in diagnosis.results
+        if result.status is not Status.PASS or result.problems
+    ]
+    return "\n".join((f"{diagnosis.named}, driver {diagnosis.driver or 'not stated'}", *rows))

@@ -1,0 +1,264 @@
+"""`dcgmi diag -j` of DCGM 2.x, 3.0 to 3.2, 3.3 and 4.x -> Diagnosis (pure).
+
+Shapes, from dcgmi/Diag.cpp and nvvs of those versions: the root key was renamed in 4.0; a result names its GPUs by
+`gpu_ids` ("0,1", to 3.2), `gpu_id` ("0", 3.3) or `entity_group` and `entity_id` (4.x), or not at all (tests of
+the node); `warnings` is a string to 3.2, then a list of objects whose message is
+`warning` (of a test of the node before 4.0: `warnings`). Text may stand before and after the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from checks.documents.decode import DecodeError, parse_json
+from checks.probes.dcgm.diagnosis import (
+    Diagnosis,
+    DiagnosisError,
+    Problem,
+    Result,
+    Status,
+    major_of,
+    severity_of,
+    status_of,
+)
+from checks.probes.dcgm.error_table import dcgm_facts
+
+ROOT_4, ROOT_3 = "DCGM Diagnostic", "DCGM GPU Diagnostic"
+MAX_BYTES = 8 << 20
+NOT_STATED = "2.0"
+MOST_GPUS = 4096
+# What tells of a result: under a key that is not read here, it would pass unread.
+_TELLING = frozenset(("status", "error_id", "error_severity", "warning", "warnings"))
+
+
+def document(text: str) -> dict[str, object]:
+    """The JSON object in the text. Raises DiagnosisError for none, and for one that is cut."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0:
+        raise DiagnosisError(f"the output has no JSON document: {_first_words(text)}")
+    try:
+        value = parse_json(text[start : end + 1] if end > start else text[start:], MAX_BYTES)
+    except DecodeError as error:
+        raise DiagnosisError(f"the JSON document is truncated or garbled: {error}") from error
+    if not isinstance(value, dict):
+        raise DiagnosisError("the JSON document is not an object")
+    return value
+
+
+def parse(text: str) -> Diagnosis:
+    """The diagnosis. Raises DiagnosisError."""
+    whole = document(text)
+    root = whole.get(ROOT_4, whole.get(ROOT_3))
+    if not isinstance(root, dict):
+        raise DiagnosisError(f"the document has neither {ROOT_4!r} nor {ROOT_3!r}: {', '.join(whole)[:200]}")
+    version, driver = _versions(whole, root)
+    if (ROOT_4 in whole) != (major_of(version) >= 4):
+        raise DiagnosisError(f"a document of DCGM {version} has another root key")
+    if said := root.get("runtime_error", whole.get("runtime_error")):
+        raise DiagnosisError(f"nothing was tested: {said}")
+    lines = _status_lines(text, whole)
+    results = tuple(_results(root, version, lines))
+    if not results:
+        raise DiagnosisError("the document has no test result")
+    named = {result.gpu for result in results if result.gpu is not None}
+    listed = set(_listed(whole))
+    if not named <= listed and major_of(version) >= 3:
+        raise DiagnosisError(
+            f"the document lists {len(listed)} GPUs but has results of {len(named | listed)}"
+        )
+    return Diagnosis(version, driver, "JSON", tuple(sorted(named | listed)), results)
+
+
+def _versions(whole: Mapping[str, object], root: Mapping[str, object]) -> tuple[str, str]:
+    """DCGM's version and the driver's. DCGM 2 states none: its shape has to be that of a version that does not."""
+    places = [place for place in (whole.get("metadata"), whole, root) if isinstance(place, dict)]
+    version = next((place["version"] for place in places if isinstance(place.get("version"), str)), None)
+    driver = next((str(p["Driver Version Detected"]) for p in places if "Driver Version Detected" in p), "")
+    if version is None:
+        if ROOT_4 in whole or "gpu_id" in _keys(root) or "error_severity" in _keys(root):
+            raise DiagnosisError(
+                "the document lacks DCGM's version, without which its numbers have no meaning"
+            )
+        return NOT_STATED, driver
+    return str(version), driver
+
+
+def _keys(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        for inner in value.values():
+            yield from _keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys(inner)
+
+
+def _listed(whole: Mapping[str, object]) -> Iterator[int]:
+    """The GPUs that the document says it looked at, beside the results."""
+    groups = whole.get("entity_groups")
+    for group in groups if isinstance(groups, list) else []:
+        if isinstance(group, dict) and group.get("entity_group") == "GPU":
+            entities = group.get("entities")
+            for entity in entities if isinstance(entities, list) else []:
+                yield _number(entity.get("entity_id") if isinstance(entity, dict) else None, "an entity")
+    ids, serials = whole.get("GPU Device IDs"), whole.get("GPU Device Serials")
+    if isinstance(ids, list) and isinstance(serials, dict) and len(ids) != len(serials):
+        raise DiagnosisError(f"the document lists {len(ids)} GPUs but {len(serials)} serial numbers")
+    yield from range(len(ids) if isinstance(ids, list) else 0)
+
+
+def _results(root: Mapping[str, object], version: str, lines: Mapping[int, int]) -> Iterator[Result]:
+    _require_read(root, "the document", "test_categories")
+    for category in _list(root, "test_categories", "the document"):
+        _require_read(_mapping(category, "a category"), "a category", "tests")
+        for test in _list(_mapping(category, "a category"), "tests", "a category"):
+            if test is None:  # DCGM 4 writes null for a test that the group has no entity for
+                continue
+            named = _mapping(test, "a test")
+            title = named.get("name")
+            if not isinstance(title, str):
+                raise DiagnosisError("a test has no name")
+            yield from _of_test(dcgm_facts().canonical(title), named, version, lines)
+
+
+def _of_test(
+    name: str, test: Mapping[str, object], version: str, lines: Mapping[int, int]
+) -> Iterator[Result]:
+    rows = [_mapping(row, name) for row in _list(test, "results", name)]
+    _require_read(test, name, "results", "test_summary")
+    seen: set[int | None] = set()
+    told: set[str] = set()
+    statuses: set[Status] = set()
+    for row in rows:
+        for result in _of_row(name, row, version, lines.get(id(row), 0)):
+            if result.gpu in seen:
+                raise DiagnosisError(f"{name} has two results for {_who(result.gpu)}")
+            seen.add(result.gpu)
+            told.update(problem.message for problem in result.problems)
+            statuses.add(result.status)
+            yield result
+    summary = test.get("test_summary")
+    if not isinstance(summary, dict):
+        if major_of(version) >= 4:
+            raise DiagnosisError(f"{name} has no test_summary")
+        return
+    whole = _result(name, None, summary, version, lines.get(id(summary), 0))
+    # The summary repeats its GPUs' worst (and from 4.5 on their messages); what it says beyond that is about the node.
+    more = tuple(problem for problem in whole.problems if problem.message not in told)
+    said_by_rows = whole.status in statuses or (whole.status is not Status.FAIL and statuses - {Status.PASS})
+    if more or (whole.status is not Status.PASS and not said_by_rows):
+        yield replace(whole, problems=more)
+
+
+def _of_row(name: str, row: Mapping[str, object], version: str, line: int) -> Iterator[Result]:
+    gpus: list[int | None]
+    if "entity_id" in row or "entity_group" in row:
+        entity = _number(row.get("entity_id"), name)
+        if not isinstance(row.get("entity_group"), str):
+            raise DiagnosisError(f"a result of {name} does not name its entity")
+        if row["entity_group"] != "GPU":
+            yield _result(f"{name} ({row['entity_group']} {entity})", None, row, version, line)
+            return
+        gpus = [entity]
+    elif major_of(version) < 4 and dcgm_facts().is_deployment(name):
+        gpus = [_blamed(row.get("gpu_id"))]
+    elif "gpu_id" in row or "gpu_ids" in row:
+        said = str(row.get("gpu_id", row.get("gpu_ids")))
+        gpus = [_number(part.strip(), name) for part in said.split(",")]
+    else:
+        raise DiagnosisError(f"a result of {name} names no GPU")
+    for gpu in gpus:
+        yield _result(name, gpu, row, version, line)
+
+
+def _blamed(gpu: object) -> int | None:
+    """Before 4.0 a test of the node may carry the GPU of its last error; -1 or nothing stands for none."""
+    return gpu if isinstance(gpu, int) and not isinstance(gpu, bool) and 0 <= gpu < MOST_GPUS else None
+
+
+def _result(name: str, gpu: int | None, row: Mapping[str, object], version: str, line: int) -> Result:
+    _require_read(row, name, "warnings", "info")
+    word = row.get("status")
+    if not isinstance(word, str):
+        raise DiagnosisError(f"a result of {name} for {_who(gpu)} has no status")
+    return Result(name, gpu, status_of(word), word, tuple(_problems(row.get("warnings"), version)), line)
+
+
+def _problems(warnings: object, version: str) -> Iterator[Problem]:
+    if isinstance(warnings, str):
+        if warnings.strip():
+            yield Problem(" ".join(warnings.split()))
+        return
+    if warnings is not None and not isinstance(warnings, list):
+        raise DiagnosisError(f"the warnings have an unknown form: {warnings!r:.80}")
+    for warning in warnings or []:
+        if isinstance(warning, str):
+            yield Problem(" ".join(warning.split()))
+            continue
+        said = _mapping(warning, "a warning")
+        number, category, severity = (
+            said.get(key) for key in ("error_id", "error_category", "error_severity")
+        )
+        yield Problem(
+            " ".join(str(said.get("warning", said.get("warnings", ""))).split()) or "no message",
+            number if isinstance(number, int) and number > 0 else None,
+            severity_of(severity, version) if isinstance(severity, int) else "",
+            category if isinstance(category, int) else None,
+        )
+
+
+def _status_lines(text: str, whole: Mapping[str, object]) -> dict[int, int]:
+    """The line on which each object's "status" stands, by the object's identity; none if they cannot be matched."""
+    at = [index for index, line in enumerate(text.splitlines(), 1) if re.search(r'"status"\s*:', line)]
+    owners = list(_owners(whole))
+    return dict(zip(owners, at, strict=True)) if len(at) == len(owners) else {}
+
+
+def _owners(value: object) -> Iterator[int]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "status":
+                yield id(value)
+            else:
+                yield from _owners(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _owners(inner)
+
+
+def _require_read(part: Mapping[str, object], where: str, *read: str) -> None:
+    """Raise DiagnosisError where results stand in a place of which this program does not know."""
+    for key, value in part.items():
+        if key not in read and isinstance(value, (dict, list)) and _TELLING & set(_keys(value)):
+            raise DiagnosisError(f"{where} has results in {key!r:.40}, which no known version of DCGM uses")
+
+
+def _mapping(value: object, where: str) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise DiagnosisError(f"{where} is not an object")
+    return value
+
+
+def _list(value: Mapping[str, object], key: str, where: str) -> list[object]:
+    found = value.get(key)
+    if not isinstance(found, list):
+        raise DiagnosisError(f"{where} has no {key}")
+    return found
+
+
+def _number(value: object, where: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST_GPUS:
+        raise DiagnosisError(f"{value!r:.40} in {where} is not a GPU number")
+    return value
+
+
+def _who(gpu: int | None) -> str:
+    return "the node" if gpu is None else f"GPU {gpu}"
+
+
+def _first_words(text: str) -> str:
+    return " ".join(text.split())[:200] or "it printed nothing"

@@ -1,0 +1,227 @@
+"""The table that `dcgmi diag` prints without -j -> Diagnosis (pure).
+
+A row whose first cell is empty continues the one above: before 4.0 it may be another status ("Fail - GPU: 0" under
+"Pass - GPUs: 1, 2"), from 4.0 on each GPU has such a row ("GPU3: Fail"). Rows called Warning, Error or Info hold
+messages, broken at the width of the cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from checks.probes.dcgm.diagnosis import (
+    Diagnosis,
+    DiagnosisError,
+    Problem,
+    Result,
+    Status,
+    major_of,
+    status_of,
+)
+from checks.probes.dcgm.error_table import dcgm_facts
+
+HEADER = re.compile(r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", re.MULTILINE)
+# A status of 2.x and 3.x with the GPUs that it is about; enough to know an excerpt without its header.
+SHARED = re.compile(r"(Pass|Fail|Skip|Warn(?:ing)?|Not Run) - (All|GPUs?: \d[\d, ]*)", re.IGNORECASE)
+_ROW = re.compile(r"^\s*\|(?P<left>.{27})\|(?P<right>.*?)\|?\s*$")
+_RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
+_SECTION = re.compile(r"^\s*[|+]-----  (?P<name>.+?)  -+\+-+[|+]\s*$")
+_ONE_GPU = re.compile(r"GPU ?(?P<gpu>\d+): (?P<word>.+)")
+_MESSAGE_WIDTH = 45
+_MESSAGES = ("Warning", "Error", "Info")
+_VERSION, _DRIVER, _DEVICES = "DCGM Version", "Driver Version Detected", "GPU Device IDs Detected"
+
+
+@dataclass
+class _Test:
+    """A test as its rows are read."""
+
+    name: str
+    word: str
+    line: int
+    statuses: list[tuple[str, str, int]] = field(default_factory=list)
+    gpus: dict[int, tuple[str, int]] = field(default_factory=dict)
+    messages: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class _Reader:
+    """What was read so far."""
+
+    tests: list[_Test] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)
+    message: bool = False
+    fresh: bool = True
+    ended: bool = False
+
+
+def parse(text: str) -> Diagnosis:
+    """The diagnosis; of an excerpt what there is, and `broken`. Raises DiagnosisError if there is no result."""
+    lines = text.splitlines()
+    header = next((index for index, line in enumerate(lines) if HEADER.match(line)), None)
+    first = next((index for index, line in enumerate(lines) if _ROW.match(line)), None)
+    if header is None and first is None:
+        raise DiagnosisError(
+            f"the output has no table: {' '.join(text.split())[:200] or 'it printed nothing'}"
+        )
+    reader = _Reader()
+    last = len(lines)
+    for index in range(min(at for at in (header, first) if at is not None), len(lines)):
+        if not _take(reader, lines, index):
+            last = index
+            break
+    more = next((index for index in range(last, len(lines)) if _ROW.match(lines[index])), None)
+    return _diagnosis(reader, header is not None, more)
+
+
+def _take(reader: _Reader, lines: list[str], index: int) -> bool:
+    """Read one line; False after the table's end."""
+    line = lines[index]
+    if _SECTION.match(line) or HEADER.match(line):
+        reader.message, reader.fresh = False, True
+        return True
+    if _RULE.match(line):
+        # The rule under the header is drawn with "="; one with "-" is the end, or the beginning of another table.
+        reader.ended = "=" not in line and not any(
+            HEADER.match(after) for after in lines[index + 1 : index + 2]
+        )
+        return not reader.ended
+    row = _ROW.match(line)
+    if row is None:
+        return True
+    left, right = row["left"].strip(), row["right"][1 : 1 + _MESSAGE_WIDTH]
+    if left in (_VERSION, _DRIVER, _DEVICES, "EUD Test Version", "CPU EUD Test Version"):
+        reader.about[left] = right.strip()
+        reader.message = False
+    elif left in _MESSAGES:
+        _message(reader, left, right)
+    elif left:
+        reader.message = False
+        _begin(reader, left, right.strip(), index + 1)
+    else:
+        _continue(reader, right, index + 1)
+    return True
+
+
+def _begin(reader: _Reader, left: str, word: str, line: int) -> None:
+    test = _Test(dcgm_facts().canonical(left), word, line)
+    test.statuses.append((word, word, line))
+    reader.tests.append(test)
+    reader.fresh = False
+
+
+def _message(reader: _Reader, kind: str, right: str) -> None:
+    if reader.fresh:  # an excerpt in which the test's own row is left out
+        _begin(reader, "software", "Fail", 0)
+    reader.message = True
+    reader.tests[-1].messages.append((kind, right))
+
+
+def _continue(reader: _Reader, right: str, line: int) -> None:
+    if not reader.tests:
+        raise DiagnosisError(f"line {line} continues a row that is not there")
+    test = reader.tests[-1]
+    one = _ONE_GPU.fullmatch(right.strip())
+    if one is not None:
+        gpu = int(one["gpu"])
+        if gpu in test.gpus:
+            raise DiagnosisError(f"line {line}: {test.name} has two results for GPU {gpu}")
+        test.gpus[gpu] = (one["word"].strip(), line)
+        reader.message = False
+    elif SHARED.fullmatch(right.strip()):
+        test.statuses.append((right.strip(), right.strip(), line))
+        reader.message = False
+    elif reader.message:
+        kind, said = test.messages[-1]
+        test.messages[-1] = (kind, said + right)
+    else:
+        test.statuses.append((right.strip(), right.strip(), line))  # no known word: it cannot be a pass
+
+
+def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
+    version = reader.about.get(_VERSION, "")
+    devices = [part for part in reader.about.get(_DEVICES, "").split(",") if part.strip()]
+    faults = [] if headed else ["its header is missing"]
+    faults += [] if reader.ended else ["its last line is missing"]
+    faults += [] if version else ["it does not state DCGM's version"]
+    faults += [] if devices else ["it does not list the GPUs"]
+    faults += [] if more is None else [f"line {more + 1} is a row after its end"]
+    if version:
+        major_of(version)
+    results = tuple(result for test in reader.tests for result in _results(test, len(devices), version))
+    if not results:
+        raise DiagnosisError("the table holds no result of any test")
+    named = {result.gpu for result in results if result.gpu is not None}
+    gpus = tuple(sorted(named | set(range(len(devices)))))
+    broken = f"the table is not complete: {', '.join(faults)}" if faults else ""
+    return Diagnosis(
+        version or "3.0", reader.about.get(_DRIVER, ""), "text", gpus, results, broken, bool(version)
+    )
+
+
+def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
+    problems = [
+        Problem(" ".join(said.split())) for kind, said in test.messages if kind != "Info" and said.strip()
+    ]
+    if test.gpus:
+        yield from _of_gpus(test, problems)
+        return
+    rows = [_shared(test, word, line, devices) for word, _, line in test.statuses]
+    found = [result for row in rows for result in row]
+    twice = [gpu for gpu, times in Counter(result.gpu for result in found).items() if times > 1]
+    if twice:
+        raise DiagnosisError(
+            f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}"
+        )
+    blamed = _blamed(found, problems)
+    for result in found:
+        mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
+        yield replace(result, problems=mine)
+
+
+def _of_gpus(test: _Test, problems: list[Problem]) -> Iterator[Result]:
+    """From 4.0: a line a GPU under the test's own; what the GPUs do not account for is about the node."""
+    found = [
+        Result(test.name, gpu, status_of(word), word, (), line)
+        for gpu, (word, line) in sorted(test.gpus.items())
+    ]
+    failing = any(result.status is not Status.PASS for result in found)
+    own = status_of(test.word)
+    blamed = _blamed([*found, Result(test.name, None, own, test.word)], problems)
+    for result in found:
+        yield replace(result, problems=tuple(problem for problem, owner in blamed if owner == result.gpu))
+    rest = tuple(problem for problem, owner in blamed if owner is None)
+    if rest or (own is not Status.PASS and not failing):
+        yield Result(test.name, None, own, test.word, rest, test.line)
+
+
+def _shared(test: _Test, word: str, line: int, devices: int) -> list[Result]:
+    """One status and the GPUs that share it."""
+    found = SHARED.fullmatch(word)
+    if found is None:
+        return [Result(test.name, None, status_of(word), word, (), line)]
+    status, who = status_of(found[1]), found[2]
+    if who.lower() == "all":
+        gpus: list[int | None] = list(range(devices)) or [None]
+    else:
+        gpus = [int(part) for part in who.partition(":")[2].split(",") if part.strip()]
+    return [Result(test.name, gpu, status, word, (), line) for gpu in gpus]
+
+
+def _blamed(results: list[Result], problems: list[Problem]) -> list[tuple[Problem, int | None]]:
+    """Whose each message is: of the GPU that it names, else of the only one that failed, else of the node."""
+    failed = [result.gpu for result in results if result.status is not Status.PASS and result.gpu is not None]
+    own = {result.gpu for result in results}
+    made: list[tuple[Problem, int | None]] = []
+    for problem in problems:
+        named = re.search(r"\bGPU (\d+)\b", problem.message)
+        if named and int(named[1]) in own:
+            made.append((problem, int(named[1])))
+        elif None in own:
+            made.append((problem, None))
+        else:
+            made.append((problem, failed[0] if len(failed) == 1 else results[0].gpu))
+    return made

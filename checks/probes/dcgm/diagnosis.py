@@ -1,0 +1,240 @@
+"""What `dcgmi diag` found, whichever version wrote it, and what each problem means (pure).
+
+DiagnosisError      the output gives no answer: cut, garbled, of an unknown version, or DCGM's own refusal
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from checks.probes.dcgm.error_table import dcgm_facts
+
+
+class DiagnosisError(Exception):
+    """The output gives no answer. The message says why, in DCGM's own words where it has any."""
+
+
+class Status(str, Enum):
+    """DCGM's words, whatever their case; any other word is UNKNOWN, which is no pass."""
+
+    PASS = "pass"  # noqa: S105 - a status
+    FAIL = "fail"
+    WARN = "warn"
+    SKIP = "skip"
+    NOT_RUN = "not run"
+    UNKNOWN = "unknown"
+
+
+class Meaning(str, Enum):
+    """What a problem says about the node; the value is the metric's name."""
+
+    HARDWARE = "hardware_failures"
+    SOFTWARE = "software_failures"
+    INTERNAL = "test_errors"
+    HINT = "hardware_warnings"
+    CONFIGURATION = "config_warnings"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One message, with DCGM's error id and its severity and category where the version gives them.
+
+    `severity` is a name of checks/facts/dcgm.json, "unknown" for a number that has none, "" where none was given.
+    """
+
+    message: str
+    error_id: int | None = None
+    severity: str = ""
+    category: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One test on one GPU; `gpu` is None where it is about the node as a whole. `line` counts from 1, 0: unknown."""
+
+    test: str
+    gpu: int | None
+    status: Status
+    word: str
+    problems: tuple[Problem, ...] = ()
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The whole output. `gpus` are those that it names; `broken` says where it was cut, "" if it is whole.
+
+    Without `stated` the output tells no version, and `version` is what it is read as.
+    """
+
+    version: str
+    driver: str
+    form: str
+    gpus: tuple[int, ...]
+    results: tuple[Result, ...]
+    broken: str = ""
+    stated: bool = True
+
+    @property
+    def named(self) -> str:
+        """DCGM and its version, for people."""
+        return f"DCGM {self.version}" if self.stated else "DCGM of an unstated version"
+
+    @property
+    def major(self) -> int:
+        """2, 3 or 4."""
+        return major_of(self.version)
+
+
+# Text tables and DCGM 2 give no error id: what a message says is matched with what dcgm_errors.h calls it.
+_BY_MESSAGE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
+    (number, re.compile(pattern, re.IGNORECASE))
+    for number, pattern in (
+        (80, r"row remapping failed"),
+        (85, r"row remappings? (?:is|are) pending"),
+        (84, r"uncorrectable memory errors and \d+ rows"),
+        (4, r"volatile double-bit ECC"),
+        (5, r"single-bit ECC error\(s\) detected"),
+        (6, r"pending retired page|pending page retirement"),
+        (41, r"thermal violations? totaling"),
+        (42, r"exceeded user-specified maximum allowed temperature"),
+        (10, r"clocks? (?:event|throttling) due to thermal"),
+        (12, r"clocks? (?:event|throttling) due to power"),
+        (14, r"nvlink link \d+ is currently down"),
+        (9, r"corrupt InfoROM"),
+        (29, r"persistence mode .*disabled"),
+        (30, r"did not exceed minimum required bandwidth"),
+        (45, r"running at PCI link generation"),
+        (46, r"running at PCI link width"),
+        (52, r"faulty memory elements"),
+        (56, r"couldn't allocate at least"),
+        (58, r"memory mismatch was detected"),
+        (44, r"internal error during the test"),
+        (66, r"failed to create a CUDA context|unable to create CUDA context"),
+        (65, r"API call \S+ failed for GPU"),
+        (64, r"API call \S+ failed"),
+        (51, r"error using CUDA API"),
+        (101, r"detected XID \d+"),
+        (81, r"uncontained error"),
+        (120, r"fallen off the bus"),
+        (112, r"fabric manager \("),
+        (117, r"test .* (?:was|is) skipped"),
+    )
+)
+_HARDWARE_CATEGORIES = range(9, 16)
+# ISOLATE or RESET for these means a part as well: performance, Xids, and NVIDIA's own field diagnostic (EUD).
+_ISOLATING_CATEGORIES = (1, 2, 5, 7)
+_INTERNAL_CATEGORY = 16
+# From harmless to grave. "unknown" stands above MONITOR: DCGM does not say that the problem may wait.
+_GRAVITY = ("", "none", "config", "monitor", "unknown", "triage", "reset", "isolate")
+
+
+def status_of(word: str) -> Status:
+    """The status that a word stands for; "Warning" is what text tables of some versions print for Warn."""
+    plain = " ".join(word.lower().replace("_", " ").split())
+    if plain == "warning":
+        return Status.WARN
+    return next((status for status in Status if status.value == plain), Status.UNKNOWN)
+
+
+def major_of(version: str) -> int:
+    """The first number of "3.3.5". Raises DiagnosisError for a version that this program does not know."""
+    found = re.fullmatch(r"(\d+)\.\d+(?:\.\d+)*(?:[-+~].*)?", version.strip())
+    major = int(found[1]) if found else 0
+    if not 2 <= major <= dcgm_facts().newest_major:
+        newest = dcgm_facts().newest_major
+        raise DiagnosisError(
+            f"DCGM version {version!r} is not one of 2 to {newest}, so the meaning of its output is unknown"
+        )
+    return major
+
+
+def severity_of(number: int, version: str) -> str:
+    """DCGM 3.3 renumbered the severities, so the same number means another thing before."""
+    minor = int(version.split(".")[1]) if version.count(".") else 0
+    old = (major_of(version), minor) < (3, 3)
+    names = dcgm_facts().severities_before_3_3 if old else dcgm_facts().severities
+    return names[number] if 0 <= number < len(names) else "unknown"
+
+
+def known(problem: Problem) -> Problem:
+    """The problem with what the table of errors says of it: the graver of both severities, and the table's category.
+
+    The error is found by its id, or where there is neither id nor severity by its message.
+    """
+    number = problem.error_id
+    if number is None and not problem.severity:
+        number = next((n for n, pattern in _BY_MESSAGE if pattern.search(problem.message)), None)
+    row = dcgm_facts().errors.get(str(number), ()) if number else ()
+    if len(row) != 2:
+        return problem
+    severity = max(problem.severity, dcgm_facts().severities[row[0]], key=_GRAVITY.index)
+    return Problem(problem.message, number, severity, row[1])
+
+
+def meaning_of(problem: Problem, result: Result) -> Meaning:
+    """What the problem says about the node. Nothing that a failed test reports is a mere warning, except a setting."""
+    found = known(problem)
+    facts = dcgm_facts()
+    if found.error_id in facts.not_run:
+        return Meaning.INTERNAL
+    if found.error_id in facts.blocking:
+        return Meaning.SOFTWARE
+    if found.category == _INTERNAL_CATEGORY:
+        return Meaning.INTERNAL
+    if result.status is Status.FAIL:
+        return _of_failure(problem, found, result.test)
+    if not found.severity:
+        return Meaning.HINT  # a remark that DCGM itself did not hold against the GPU
+    if found.severity == "config":
+        return Meaning.CONFIGURATION
+    if found.severity == "monitor":
+        return Meaning.HINT if found.category in _HARDWARE_CATEGORIES else Meaning.CONFIGURATION
+    return _of_severity(found, result.test)
+
+
+def _of_failure(said: Problem, found: Problem, test: str) -> Meaning:
+    """A test that failed for a setting leaves its GPU usable; with any other reason the GPU did not pass."""
+    if _is_setting(said, found) and dcgm_facts().is_deployment(test):
+        return Meaning.CONFIGURATION
+    if found.severity == "config":
+        return Meaning.SOFTWARE
+    if found.severity == "monitor":
+        return Meaning.HARDWARE if found.category in _HARDWARE_CATEGORIES else Meaning.SOFTWARE
+    return _of_severity(found, test)
+
+
+def _is_setting(said: Problem, found: Problem) -> bool:
+    """Whether the table and the document both call the error a setting; a document that gives no severity agrees."""
+    agrees = said.severity in ("", "config") and said.category in (None, found.category)
+    return found.error_id in dcgm_facts().settings and found.severity == "config" and agrees
+
+
+def _of_severity(found: Problem, test: str) -> Meaning:
+    if found.severity in ("isolate", "reset", "triage"):
+        parts = found.category in _HARDWARE_CATEGORIES
+        isolating = found.severity != "triage" and found.category in _ISOLATING_CATEGORIES
+        return Meaning.HARDWARE if parts or isolating else Meaning.SOFTWARE
+    return unexplained(test)
+
+
+def unexplained(test: str) -> Meaning:
+    """What a failure without a usable reason means: a test of hardware failed, or one of software."""
+    return Meaning.SOFTWARE if dcgm_facts().is_deployment(test) else Meaning.HARDWARE
+
+
+def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
+    """Each problem of a result that was run, with its meaning. A Pass that recorded an error is no Pass."""
+    if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
+        return
+    for problem in result.problems:
+        number = known(problem).error_id
+        words = f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
+        yield meaning_of(problem, result), words
+    if not result.problems and result.status is Status.FAIL:
+        yield unexplained(result.test), f"{result.test}: {result.word}, no reason given"
+    if not result.problems and result.status is Status.WARN:
+        yield Meaning.HINT, f"{result.test}: {result.word}, no reason given"

@@ -1,0 +1,124 @@
+"""What is known of DCGM's versions: its errors, and the tests of a level (checks/facts/dcgm.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from checks.documents.decode import decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
+
+PATH = Path(__file__).parents[2] / "facts" / "dcgm.json"
+
+
+@dataclass(frozen=True)
+class DcgmFacts:
+    """`errors` maps an id to (severity, category) in the numbers of 3.3 and later.
+
+    `levels` holds what each level adds. Before 4.0 the test "software" of level 1 was `deployment_before_4`,
+    and `other_deployment_before_4` where a version had them.
+    `optional` tests come with packages of their own: a Skip of one is no gap.
+    Ids of errors: `settings` change how a GPU is used and not whether it is healthy, `not_run` say that a test was
+    not run or that results were left out, and with `blocking` no job can run, although DCGM calls them less.
+    """
+
+    newest_major: int
+    severities: tuple[str, ...]
+    severities_before_3_3: tuple[str, ...]
+    levels: Mapping[str, tuple[str, ...]]
+    optional: tuple[str, ...]
+    deployment_before_4: tuple[str, ...]
+    other_deployment_before_4: tuple[str, ...]
+    aliases: Mapping[str, str]
+    errors: Mapping[str, tuple[int, ...]]
+    settings: tuple[int, ...]
+    not_run: tuple[int, ...]
+    blocking: tuple[int, ...]
+
+    def expected(self, level: int, major: int) -> tuple[str, ...]:
+        """The tests that a level runs, in the names of `canonical`."""
+        names = [name for each in range(1, level + 1) for name in self.levels[str(each)]]
+        if major >= 4:
+            return tuple(names)
+        return (*self.deployment_before_4, *(name for name in names if name != "software"))
+
+    def is_deployment(self, test: str) -> bool:
+        """Whether the test looks at software alone."""
+        return test == "software" or test in self._titles
+
+    def canonical(self, title: str) -> str:
+        """One name for a test, however its version spells it."""
+        title = " ".join(title.split())
+        title = self.aliases.get(title, title)
+        return title if title in self._titles else title.lower().replace(" ", "_")
+
+    @property
+    def _titles(self) -> tuple[str, ...]:
+        return (*self.deployment_before_4, *self.other_deployment_before_4)
+
+
+@dataclass(frozen=True)
+class _Number:
+    value: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Names:
+    names: tuple[str, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Name:
+    name: str
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Error:
+    severity: int
+    category: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Ids:
+    ids: tuple[int, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _File:
+    """The file: every table of it in rows, each with its provenance."""
+
+    versions: Mapping[str, _Number]
+    names: Mapping[str, _Names]
+    levels: Mapping[str, _Names]
+    aliases: Mapping[str, _Name]
+    errors: Mapping[str, _Error]
+    error_groups: Mapping[str, _Ids]
+
+
+@lru_cache(maxsize=1)
+def dcgm_facts() -> DcgmFacts:
+    """The facts of this version."""
+    tables = ("versions", "names", "levels", "aliases", "errors", "error_groups")
+    file = decode(_File, resolved(parse_json(table_bytes(PATH), 1 << 20), *tables))
+    lists = {key: row.names for key, row in file.names.items()}
+    return DcgmFacts(
+        newest_major=file.versions["newest_major"].value,
+        severities=lists["severities"],
+        severities_before_3_3=lists["severities_before_3_3"],
+        levels={level: row.names for level, row in file.levels.items()},
+        optional=lists["optional"],
+        deployment_before_4=lists["deployment_before_4"],
+        other_deployment_before_4=lists["other_deployment_before_4"],
+        aliases={title: row.name for title, row in file.aliases.items()},
+        errors={number: (row.severity, row.category) for number, row in file.errors.items()},
+        settings=file.error_groups["settings"].ids,
+        not_run=file.error_groups["not_run"].ids,
+        blocking=file.error_groups["blocking"].ids,
+    )

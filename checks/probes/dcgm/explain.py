@@ -1,0 +1,157 @@
+"""Reads what dcgmi printed: diag (JSON and table), health -c (JSON and table), policy --get (JSON)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.model import Value
+from checks.probes.dcgm import diag, diag_json, diag_text, health, policy
+from checks.probes.dcgm.diagnosis import (
+    Diagnosis,
+    DiagnosisError,
+    Problem,
+    Result,
+    Status,
+    meaning_of,
+    problems_of,
+)
+from checks.probes.dcgm.error_table import dcgm_facts
+
+KIND = Kind.DCGMI
+# Where dcgmi itself writes them: a text that only speaks of dcgmi is not its output.
+_JSON_ROOT = re.compile(rf'"(?:{diag_json.ROOT_4}|{diag_json.ROOT_3})"\s*:')
+_SAID = re.compile(
+    r"^\s*(?:Successfully ran diagnostic for group|(?:Error: )?Health watches not enabled"
+    r"|Error: Unable to run diagnostic)",
+    re.MULTILINE,
+)
+_WORDS = ("Successfully ran", "Health watches", "Error: Unable")
+_ENGINE = re.compile(
+    r"^Error: .*(?:host engine|connection to the specified host|homogeneous group)", re.MULTILINE
+)
+
+
+def detect(text: str) -> bool:
+    """Whether dcgmi printed it. A search for letters comes first: an expression takes seconds for 30 MB."""
+    return bool(
+        ('"DCGM' in text and _JSON_ROOT.search(text))
+        or _titled(health.TITLE, text)
+        or _titled(policy.TITLE, text)
+        or (any(words in text for words in _WORDS) and _SAID.search(text))
+        or ("Diagnostic" in text and diag_text.HEADER.search(text))
+        or (text.count("|") > 2 and diag_text.SHARED.search(text))
+        or ("Error: " in text and _ENGINE.search(text))
+    )
+
+
+def _titled(title: str, text: str) -> bool:
+    """Whether a table's row or a JSON list begins with the title, or a line is nothing else."""
+    if title not in text:
+        return False
+    form = rf'^\s*(?:\|\s*)?{title}\s*(?:\||$)|(?:\[|^)\s*"{title}"\s*(?:,|\]|$)'
+    return re.search(form, text, re.MULTILINE) is not None
+
+
+def read(text: str, asked: Asked) -> Reading:
+    """The reading. Raises NotRecognised, Broken."""
+    if not detect(text):
+        raise NotRecognised("this is not the output of dcgmi")
+    try:
+        if _titled(health.TITLE, text):
+            return _health(text, asked)
+        if _titled(policy.TITLE, text):
+            return _policy(text)
+        if _JSON_ROOT.search(text):
+            return _diag(text, diag_json.parse(text), asked)
+        if diag_text.HEADER.search(text) or diag_text.SHARED.search(text):
+            return _diag(text, diag_text.parse(text), asked)
+    except DiagnosisError as error:
+        raise Broken(str(error)) from error
+    raise Broken(f"dcgmi gave no result: {' '.join(text.split())[:300]}")
+
+
+def level_of(diagnosis: Diagnosis) -> int:
+    """The highest level that a test of it was run for; dcgmi does not say which one was asked for."""
+    seen = {result.test for result in diagnosis.results}
+    return max([1, *(int(n) for n, tests in dcgm_facts().levels.items() if seen & set(tests))])
+
+
+def _diag(text: str, diagnosis: Diagnosis, asked: Asked) -> Reading:
+    level = level_of(diagnosis)
+    declared = asked.declared.gpus_per_node if asked.declared and diagnosis.gpus else None
+    unread = [diagnosis.broken] if diagnosis.broken else []
+    if asked.declared and declared is None:
+        unread.append(
+            "the output names no GPU (as level 1 of DCGM 2), so the number of tested GPUs is unknown"
+        )
+    metrics = diag.metrics_of(diagnosis, level, diagnosis.gpus, declared)
+    lines = _diag_lines(text.splitlines(), diagnosis)
+    plural = "" if len(diagnosis.gpus) == 1 else "s"
+    title = (
+        f"dcgmi diag of {diagnosis.named}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
+        f"level {level} as far as its tests tell"
+    )
+    part = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
+    return Reading(KIND, title, (part,), tuple(unread))
+
+
+def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
+    """For each metric the lines that it rests on: the status, and the message under it."""
+    found: dict[str, list[int]] = {}
+    for result in diagnosis.results:
+        at = [result.line] if result.line else []
+        for meaning, _ in problems_of(result):
+            found.setdefault(meaning.value, []).extend(at)
+        for problem in result.problems:
+            name = meaning_of(problem, result).value
+            found.setdefault(name, []).extend(_message_lines(text, problem, result))
+        if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
+            found.setdefault("not_passed", []).extend(at)
+    return {name: _quoted(text, numbers) for name, numbers in found.items() if numbers}
+
+
+def _message_lines(text: list[str], problem: Problem, result: Result) -> list[int]:
+    """Where the message begins: whole in JSON, broken at the cell's width in a table."""
+    words = problem.message[:30]
+    found = [index for index, line in enumerate(text, 1) if words in " ".join(line.split())]
+    near = [index for index in found if index >= result.line]
+    return (near or found)[:1]
+
+
+def _quoted(text: list[str], numbers: Iterable[int]) -> str:
+    return "\n".join(f"{number}: {text[number - 1].strip()}" for number in sorted(set(numbers)))
+
+
+def _health(text: str, asked: Asked) -> Reading:
+    report = health.parse(text)
+    declared = asked.declared.gpus_per_node if asked.declared else 0
+    named = {incident.entity for incident in report.incidents if incident.group == "GPU"}
+    metrics = health.metrics_of(report, tuple(sorted(named | set(range(declared)))))
+    quoted: dict[str, list[int]] = {}
+    for incident in report.incidents:
+        if incident.line:
+            quoted.setdefault(health.metric_of(incident), []).append(incident.line)
+    lines = {name: _quoted(text.splitlines(), numbers) for name, numbers in quoted.items()}
+    title = f"dcgmi health -c, {report.form}: {report.overall}, {len(report.incidents)} incidents"
+    part = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
+    return Reading(KIND, title, (part,), (report.broken,) if report.broken else ())
+
+
+def _policy(text: str) -> Reading:
+    found = policy.parse(text)
+    metrics: Mapping[str, Value] = {
+        "conditions": found.conditions,
+        "action": found.action,
+        "validation": found.validation,
+    }
+    lines = {
+        name: _quoted(text.splitlines(), _lines_with(text, title))
+        for name, title in (("action", "Action on violation"), ("validation", "Validation after action"))
+    }
+    return Reading(KIND, "dcgmi policy --get, JSON", (Part("dcgm.policy", metrics, lines, ""),))
+
+
+def _lines_with(text: str, words: str) -> list[int]:
+    return [index for index, line in enumerate(text.splitlines(), 1) if words in line]

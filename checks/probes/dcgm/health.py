@@ -1,0 +1,280 @@
+"""dcgm.health: DCGM's background watches, set at the start of the run and read after the ranks.
+
+What `dcgmi health` prints: the watches that are set (-f), and what they saw (-c), as JSON or as a table (pure).
+
+Shapes, from dcgmi/Health.cpp and DcgmiOutput.cpp: JSON is {"header": [...], "body": {"GPU": {"children": {"3": {...
+"Errors": {"children": {"NVLINK system": {"value": "Failure", "overflow": [message, broken at 54 characters]}}}}}}}};
+the table is the same tree, each level set in by three characters. Only entities with incidents are in it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Part, Profile, Scope, Skip, Value
+from checks.probes.dcgm import dcgmi
+from checks.probes.dcgm.diag import NODE, gpus_discovered
+from checks.probes.dcgm.diag_json import document
+from checks.probes.dcgm.diagnosis import DiagnosisError, Problem, known
+from checks.process.tool import Said, ToolMissing
+
+TITLE = "Health Monitor Report"
+OVERALL = "Overall Health"
+HEALTHY, WARNING, FAILURE = "Healthy", "Warning", "Failure"
+WORDS = (HEALTHY, WARNING, FAILURE)
+_ROW = re.compile(r"^\s*\|(?P<left>.{26,27})\|(?P<right>.*?)\|?\s*$")
+_RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One system of one entity that is not well. `value` is Warning or Failure."""
+
+    group: str
+    entity: int
+    system: str
+    value: str
+    message: str
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Health:
+    """The report; `broken` says where it was cut, "" if it is whole."""
+
+    overall: str
+    incidents: tuple[Incident, ...]
+    form: str
+    broken: str = ""
+
+
+@dataclass
+class _Node:
+    """A node of the tree: its value, the lines under it, and its children."""
+
+    value: str = ""
+    overflow: list[str] = field(default_factory=list)
+    children: dict[str, _Node] = field(default_factory=dict)
+    line: int = 0
+
+
+def watches(text: str) -> dict[str, bool]:
+    """Which systems are watched, from `dcgmi health -f -j`. Raises DiagnosisError."""
+    body = document(text).get("body")
+    if not isinstance(body, dict) or not body:
+        raise DiagnosisError(f"the output of dcgmi health -f lists no system: {text[:200]!r}")
+    made: dict[str, bool] = {}
+    for name, said in body.items():
+        value = said.get("value") if isinstance(said, dict) else None
+        if value not in ("On", "Off"):
+            raise DiagnosisError(f"the watch of {name} is neither On nor Off: {value!r}")
+        made[name] = value == "On"
+    return made
+
+
+def parse(text: str) -> Health:
+    """The report. Raises DiagnosisError for output that is none, or contradicts itself."""
+    if "{" in text:
+        whole = document(text)
+        body = whole.get("body")
+        if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
+            raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
+        made = _health({name: _from_json(value) for name, value in body.items()}, "JSON", "")
+        return _with_lines(made, text)
+    if TITLE not in text:
+        raise DiagnosisError(f"the output has no {TITLE!r}: {' '.join(text.split())[:200]!r}")
+    tree, broken = _from_table(text.splitlines())
+    return _health(tree, "text", broken)
+
+
+def _from_json(value: object) -> _Node:
+    if not isinstance(value, dict):
+        raise DiagnosisError(f"{value!r:.80} is not a part of a health report")
+    children = value.get("children", {})
+    overflow = value.get("overflow", [])
+    if not isinstance(children, dict) or not isinstance(overflow, list):
+        raise DiagnosisError("a part of the health report has an unknown form")
+    made = {name: _from_json(child) for name, child in children.items()}
+    return _Node(str(value.get("value", "")), [str(_text(part)) for part in overflow], made)
+
+
+def _text(part: object) -> object:
+    return part.get("value", part) if isinstance(part, dict) else part
+
+
+def _from_table(lines: Sequence[str]) -> tuple[dict[str, _Node], str]:
+    start = next(index for index, line in enumerate(lines) if TITLE in line)
+    root = _Node()
+    path = [root]
+    for index in range(start + 1, len(lines)):
+        if _RULE.match(lines[index]):
+            if "=" in lines[index]:
+                continue
+            more = next((at for at in range(index, len(lines)) if _ROW.match(lines[at])), None)
+            return root.children, "" if more is None else f"line {more + 1} is a row after its end"
+        row = _ROW.match(lines[index])
+        if row is None:
+            return root.children, f"line {index + 1} is not a row of the table"
+        left, value = row["left"][1:].rstrip(), row["right"].strip()
+        if not left:
+            path[-1].overflow.append(value)
+            continue
+        level = (len(left) - len(left.lstrip(" ->"))) // 3
+        if level >= len(path):
+            raise DiagnosisError(f"line {index + 1} is indented under a missing row")
+        node = _Node(value, line=index + 1)
+        path[level].children[left.lstrip(" ->")] = node
+        path = [*path[: level + 1], node]
+    return root.children, "its last line is missing"
+
+
+def _health(tree: Mapping[str, _Node], form: str, broken: str) -> Health:
+    overall = tree[OVERALL].value if OVERALL in tree else ""
+    incidents = tuple(_incidents(tree))
+    for value in (overall, *(incident.value for incident in incidents)):
+        if value not in WORDS:
+            raise DiagnosisError(f"{value!r} is none of {', '.join(WORDS)}")
+    worst = max((WORDS.index(incident.value) for incident in incidents), default=0)
+    if worst != WORDS.index(overall) and not broken:
+        raise DiagnosisError(f"the overall health is {overall}, its parts say {WORDS[worst]}")
+    return Health(overall, incidents, form, broken)
+
+
+def _incidents(tree: Mapping[str, _Node]) -> Iterator[Incident]:
+    for group, node in tree.items():
+        if group == OVERALL:
+            continue
+        for entity, found in node.children.items():
+            if not entity.isdigit():
+                raise DiagnosisError(f"{group} {entity!r} is not an entity number")
+            errors = found.children.get("Errors", _Node()).children
+            for system, said in errors.items():
+                message = " ".join(" ".join(said.overflow).split()) or "no message"
+                yield Incident(group, int(entity), system, said.value, message, said.line)
+            if found.value != HEALTHY and not errors:
+                yield Incident(group, int(entity), "", found.value, "no system is named", found.line)
+
+
+def _with_lines(health: Health, text: str) -> Health:
+    lines = text.splitlines()
+    made = []
+    for incident in health.incidents:
+        words = incident.message[:40]
+        line = next((index for index, said in enumerate(lines, 1) if words in said), 0)
+        made.append(
+            Incident(incident.group, incident.entity, incident.system, incident.value, incident.message, line)
+        )
+    return Health(health.overall, tuple(made), health.form, health.broken)
+
+
+GROUP = ("-g", "0")  # DCGM's own group of all GPUs
+# What `-s a` sets in every version; SM is not among them, and PMU and MCU are not implemented.
+WATCHED = ("PCIe", "NVLINK", "Memory", "InfoROM", "Thermal", "Power", "Driver")
+ASK_S = 20.0
+DRIVER = "Driver"
+# DCGM_FR_CLOCKS_EVENT_POWER: a GPU at its power limit, which is what full load is; gpu.power judges the limit.
+AT_POWER_LIMIT = 12
+
+
+def set_watches(context: Context) -> Mapping[str, object]:
+    """Set all watches, and note when. They stay set in the host engine, as dcgmi means them to. Raises CheckError."""
+    said = dcgmi.ask("health", *GROUP, "-s", "a", timeout_s=ASK_S)
+    if said.code or "successfully" not in said.stdout.lower():
+        raise CheckError(f"the watches could not be set: {said.account()[:600]}")
+    return {"at_s": time.monotonic()}
+
+
+@check(
+    "dcgm.health",
+    Scope.NODE,
+    timeout_s=180,
+    metrics=("gpus_missing", "watches_off", "watched_s", "failures", "driver_failures", "warnings"),
+    needs="dcgmi, nv-hostengine",
+    cost="seconds",
+    profiles=(Profile.STANDARD, Profile.DEEP),
+    part=Part.GPU,
+    closing=True,
+    before=set_watches,
+)
+def health(context: Context) -> Measurement | Skipped:
+    """Reads what DCGM's health watches (PCIe, NVLink, memory, InfoROM, thermal, power, driver) saw during the run.
+
+    `failures`, `driver_failures` and `warnings` hold a text a GPU and one for the node, "" where there is nothing;
+    `remarks` are warnings that a GPU reached its power limit, as full load does. `watches_off` names systems that
+    nobody watches. Some watches need a minute of samples, so that a read sooner than `watch_s` (an option) after they
+    were set says nothing: it waits. Raises CheckError if they could not be set, or no host engine runs.
+    """
+    try:
+        found = gpus_discovered(dcgmi.ask("discovery", "-l", timeout_s=ASK_S).stdout)
+        watched_s = _wait(context.before, context.options.get("watch_s", 60.0))
+        flags = dcgmi.ask("health", *GROUP, "-f", "-j", timeout_s=ASK_S)
+        seen = dcgmi.ask("health", *GROUP, "-c", "-j", timeout_s=ASK_S)
+        off, report = read(flags, seen)
+    except ToolMissing as missing:
+        return Skipped(Skip.TOOL_MISSING, str(missing))
+    metrics: dict[str, Value] = {
+        "gpus_missing": context.declared.gpus_per_node - found,
+        "watches_off": off,
+        "watched_s": watched_s,
+        **metrics_of(report, tuple(range(found))),
+    }
+    return Measurement(metrics, f"{seen.account()}\n{flags.account()}")
+
+
+def read(flags: Said, seen: Said) -> tuple[str, Health]:
+    """Which systems are not watched, and the report. Raises CheckError."""
+    try:
+        on = watches(flags.stdout)
+        off = ", ".join(name for name in WATCHED if not on.get(name, False))
+        report = parse(seen.stdout)
+    except DiagnosisError as error:
+        raise CheckError(f"{error}\n{seen.account()[:600]}\n{flags.account()[:600]}") from error
+    if seen.code or flags.code:
+        raise CheckError(f"dcgmi health failed: {seen.account()[:600]}\n{flags.account()[:600]}")
+    return off, report
+
+
+def _wait(before: Mapping[str, object] | None, enough_s: float) -> float:
+    """How long the watches have been set, after at least `enough_s`. Raises CheckError if they were not."""
+    at_s = before.get("at_s") if before else None
+    if not isinstance(at_s, (int, float)):
+        raise CheckError(
+            "DCGM's health watches were not set at the start of the run. See this node's log for the reason"
+        )
+    age_s = time.monotonic() - at_s
+    if age_s < enough_s:
+        time.sleep(enough_s - age_s)
+    return time.monotonic() - at_s
+
+
+def metrics_of(report: Health, gpus: tuple[int, ...]) -> dict[str, Value]:
+    """What the watches saw, an element a GPU and one for the node."""
+    names = ("failures", "driver_failures", "warnings", "remarks")
+    said: dict[str, dict[int | None, list[str]]] = {name: {} for name in names}
+    for incident in report.incidents:
+        mine = incident.group == "GPU" and incident.entity in gpus
+        owner = incident.entity if mine else None
+        said[metric_of(incident)].setdefault(owner, []).append(words_of(incident))
+    arrays = {
+        name: tuple("; ".join(by_owner.get(owner, ())) for owner in (*gpus, None))
+        for name, by_owner in said.items()
+    }
+    return {"gpus": (*(f"GPU {gpu}" for gpu in gpus), NODE), **arrays}
+
+
+def metric_of(incident: Incident) -> str:
+    """Which metric an incident belongs to."""
+    if incident.value == WARNING:
+        benign = known(Problem(incident.message)).error_id == AT_POWER_LIMIT
+        return "remarks" if benign else "warnings"
+    return "driver_failures" if incident.system.startswith(DRIVER) else "failures"
+
+
+def words_of(incident: Incident) -> str:
+    """The incident in one line."""
+    where = "" if incident.group == "GPU" else f"{incident.group} {incident.entity}, "
+    return f"{where}{incident.system or 'unknown system'}: {incident.message}"[:300]

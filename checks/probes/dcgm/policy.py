@@ -1,0 +1,116 @@
+"""dcgm.policy: the violation policy that somebody set in the host engine, and what it reports.
+
+It is never set here: `dcgmi policy --set` replaces a site's own. A policy that resets GPUs would do so under the job.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Part, Scope, Skip, Value
+from checks.probes.dcgm import dcgmi
+from checks.probes.dcgm.diag_json import document
+from checks.probes.dcgm.diagnosis import DiagnosisError
+from checks.process import tool
+from checks.process.tool import Said, ToolMissing
+
+GROUP = ("-g", "0")
+ASK_S = 20.0
+NONE = "None"
+TITLE = "Policy Information"
+LISTENING = "Listening for violations"
+_FIELDS = ("Violation conditions", "Action on violation", "Validation after action")
+_BESIDE = ("Isolation mode", "Validation failure action")
+_VIOLATION = re.compile(
+    r"^.*(?:has violated policy manager values\.|XID error \d+ detected\.)\s*$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class SetPolicy:
+    """What the host engine was told: "None" where nothing was, "****" where the GPUs differ."""
+
+    conditions: str
+    action: str
+    validation: str
+
+
+@check(
+    "dcgm.policy",
+    Scope.NODE,
+    timeout_s=90,
+    metrics=("action", "validation", "violations"),
+    needs="dcgmi, nv-hostengine",
+    cost="seconds",
+    part=Part.GPU,
+)
+def policy(context: Context) -> Measurement | Skipped:
+    """Reads the violation policy of all GPUs, and listens for `listen_s` seconds (an option) where it has conditions.
+
+    `conditions`, `action` and `validation` in DCGM's words. `violations` holds what was reported meanwhile, "" for
+    nothing. Without a condition there is nothing to listen to, and the evidence says so.
+    """
+    try:
+        said = dcgmi.ask("policy", *GROUP, "--get", "-j", timeout_s=ASK_S)
+        found = read(said)
+        heard = listen(context.options.get("listen_s", 2.0)) if found.conditions != NONE else None
+    except ToolMissing as missing:
+        return Skipped(Skip.TOOL_MISSING, str(missing))
+    metrics: dict[str, Value] = {
+        "conditions": found.conditions,
+        "action": found.action,
+        "validation": found.validation,
+        "violations": "; ".join(violations(heard.stdout)) if heard else "",
+    }
+    listened = heard.account() if heard else "no violation condition is set, so no violation was watched for"
+    return Measurement(metrics, f"{said.account()}\n{listened}")
+
+
+def read(said: Said) -> SetPolicy:
+    """The policy in what dcgmi said. Raises CheckError."""
+    try:
+        found = parse(said.stdout)
+    except DiagnosisError as error:
+        raise CheckError(f"{error}\n{said.account()[:600]}") from error
+    if said.code:
+        raise CheckError(f"dcgmi policy failed: {said.account()[:600]}")
+    return found
+
+
+def parse(text: str) -> SetPolicy:
+    """The policy in the JSON text of `dcgmi policy --get -j`. Raises DiagnosisError."""
+    whole = document(text)
+    body = whole.get("body")
+    if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
+        raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
+    for name in _BESIDE:
+        _value(body, name)  # they say nothing here, but a document without them is not whole
+    return SetPolicy(*(_value(body, name) for name in _FIELDS))
+
+
+def _value(body: dict[str, object], name: str) -> str:
+    said = body.get(name)
+    if not isinstance(said, dict) or not isinstance(said.get("value"), str):
+        raise DiagnosisError(f"{name!r} is missing")
+    more = said.get("overflow", [])
+    parts = [said["value"], *(more if isinstance(more, list) else [])]
+    made = "; ".join(" ".join(str(part).split()) for part in parts if str(part).strip())
+    if not made:
+        raise DiagnosisError(f"{name!r} is empty")
+    return made
+
+
+def listen(seconds: float) -> Said:
+    """What `dcgmi policy --reg` prints until it is interrupted. Raises CheckError if it did not listen."""
+    argv = ("timeout", "-s", "INT", "-k", "5", f"{seconds:g}", tool.find("dcgmi"), "policy", *GROUP, "--reg")
+    said = tool.run(argv, seconds + 15.0)
+    if said.code is None or said.cut or LISTENING not in said.stdout:
+        raise CheckError(f"dcgmi could not listen for violations: {said.account()[:600]}")
+    return said
+
+
+def violations(text: str) -> list[str]:
+    """The violations in what was heard."""
+    return [" ".join(line.split()) for line in _VIOLATION.findall(text)]

@@ -1,0 +1,154 @@
+"""dcgm.xid_events: the Xids that DCGM recorded while the gate ran (field 230), for engines that withhold the kernel's log.
+
+`dcgmi dmon` prints each GPU's last Xid, which stays until another one comes: "sticky", as a maintainer of DCGM says (NVIDIA/DCGM
+issue 162). So it runs from the start of the run to its end, and only what changes meanwhile counts; the same Xid once more
+does not show (gpu.xid_events counts it). What stood there at first is from before the run, and is said apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Part, Scope, Skip, Value
+from checks.probes.dcgm import dcgmi
+from checks.probes.kernel import xid_codes
+from checks.process import tool
+from checks.process.tool import Said
+from checks.process.tree import end_tree, leashed
+
+FIELD = "230"  # dcgm_fields.h, DCGM_FI_DEV_XID_ERRORS
+EVERY_MS = 1000
+# dmon prints a row a second for each GPU; one that is silent for so long is hung, or its host engine is.
+SILENT_S = 15.0
+# The form of a row: dcgmi/DeviceMonitor.cpp, "{} {}" of entity and number, then the value or "N/A".
+_ROW = re.compile(r"GPU (\d{1,4})\s+(N/A|\d{1,19})\s*")
+_HEAD = ("#Entity", "ID")
+NONE = ("N/A", "0")
+
+
+class Unreadable(CheckError):
+    """dmon said something that is no row of it, or nothing at all."""
+
+
+def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
+    """Each GPU's last Xid once every GPU has been printed, and then each change. Raises CheckError, ToolMissing."""
+    argv = (tool.find("dcgmi"), "dmon", "-e", FIELD, "-d", str(EVERY_MS))
+    child = subprocess.Popen(
+        leashed(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        yield from changes(_lines(child, argv), context.declared.gpus_per_node)
+    finally:
+        if child.stdout is not None:
+            child.stdout.close()
+        end_tree(child.pid, 0.0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+
+
+def _lines(child: subprocess.Popen[bytes], argv: Sequence[str]) -> Iterator[str]:
+    """What it prints, line by line; "" where it printed nothing for a moment. Raises Unreadable where it ended or is silent."""
+    pipe, rest, heard = child.stdout, b"", time.monotonic()
+    if pipe is None:
+        raise Unreadable(f"{argv[0]} has no output")
+    while True:
+        if not select.select([pipe], [], [], 0.5)[0]:
+            if time.monotonic() - heard > SILENT_S:
+                raise Unreadable(f"dcgmi dmon printed nothing for {SILENT_S:g} s")
+            yield ""
+            continue
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
+            dcgmi.refuse(Said(tuple(argv), 0, rest.decode("utf-8", "replace"), "", 0.0, False))
+            raise Unreadable(f"dcgmi dmon ended: {rest.decode('utf-8', 'replace').strip()[-300:]}")
+        heard = time.monotonic()
+        *whole, rest = (rest + data).split(b"\n")
+        dcgmi.refuse(Said(tuple(argv), 0, data.decode("utf-8", "replace"), "", 0.0, False))
+        for line in whole:
+            yield line.decode("utf-8", "replace")
+
+
+def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | None]:
+    """What each GPU's row shows at first, all in one record, and every other value later."""
+    last: dict[int, int] = {}
+    for line in lines:
+        row = parse_row(line)
+        if row is None:
+            yield None
+            continue
+        gpu, code = row
+        begun, known = len(last) >= gpus, last.get(gpu)
+        last[gpu] = code
+        if not begun:
+            yield (
+                {"gpus": {str(number): value for number, value in last.items()}}
+                if len(last) >= gpus
+                else None
+            )
+        else:
+            yield {"gpu": gpu, "xid": code} if code not in (known, 0) else None
+
+
+def parse_row(line: str) -> tuple[int, int] | None:
+    """The GPU and its last Xid, 0 for none; None for a line without a value. Raises Unreadable for any other text."""
+    if not line.strip() or line.startswith(_HEAD):
+        return None
+    found = _ROW.fullmatch(line)
+    if found is None:
+        raise Unreadable(f"dcgmi dmon printed no row of its table: {line[:200]!r}")
+    return int(found[1]), 0 if found[2] in NONE else int(found[2])
+
+
+@check(
+    "dcgm.xid_events",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=(*(need.value for need in xid_codes.COUNTED), "earlier", "gpus"),
+    needs="dcgmi, nv-hostengine",
+    part=Part.GPU,
+    closing=True,
+    watch=watch,
+)
+def xid_events(context: Context) -> Measurement | Skipped:
+    """Counts the Xids that DCGM recorded while the gate ran, by what has to be done about them.
+
+    One number for each of `gpus`; the kinds are those of kernel.xid. `earlier` is the last Xid from before the run in
+    words, "" for none: nothing says how old it is. DCGM prints N/A or 0 for a GPU without one.
+    """
+    try:
+        tool.find("dcgmi")
+    except tool.ToolMissing as missing:
+        return Skipped(Skip.TOOL_MISSING, str(missing))
+    if not context.watched:
+        raise CheckError("the watch for DCGM's Xids did not run from start to end")
+    first, *later = context.watched
+    return measured(first, later)
+
+
+def measured(first: Mapping[str, object], later: Sequence[Mapping[str, object]]) -> Measurement:
+    """The measurement from what the watch recorded (pure). Raises CheckError."""
+    rows = first.get("gpus")
+    if not isinstance(rows, dict) or not rows or not all(type(value) is int for value in rows.values()):
+        raise CheckError(f"the watch did not report its first values: {first!r:.200}")
+    numbers = sorted(map(int, rows))
+    labels = [f"GPU {number}" for number in numbers]
+    seen: list[list[int]] = [[] for _ in numbers]
+    for record in later:
+        gpu, code = record.get("gpu"), record.get("xid")
+        if type(gpu) is not int or type(code) is not int or gpu not in numbers:
+            raise CheckError(f"the watch recorded a value that is not an Xid of a GPU: {record!r:.200}")
+        seen[numbers.index(gpu)].append(code)
+    before = [rows[str(number)] for number in numbers]
+    metrics: dict[str, Value] = {
+        **xid_codes.counts(seen),
+        "earlier": tuple(xid_codes.name_of(code) if code else "" for code in before),
+        "gpus": tuple(labels),
+    }
+    return Measurement(metrics, xid_codes.account(seen, labels) or "no Xid was recorded")

@@ -1,0 +1,147 @@
+"""efa.devices: does libfabric offer every EFA device, and does the kernel hold its port active?
+
+EFA devices as the kernel shows them under /sys/class/infiniband: ports, driver, hardware counters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.check import Context, Measurement, Skipped, check
+from checks.model import Part, Scope, Skip, Value
+from checks.probes.efa import fi_info
+from checks.probes.efa.libfabric import provider
+from checks.process import tool
+
+INFINIBAND = Path("/sys/class/infiniband")
+AMAZON = "0x1d0f"  # PCI vendor of EFA
+ACTIVE = 4  # enum ib_port_state, IB_PORT_ACTIVE
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device; `port_states` are the kernel's numbers (4 is ACTIVE), None where it says nothing."""
+
+    name: str
+    driver: str
+    port_states: tuple[int | None, ...]
+
+    @property
+    def state(self) -> int | None:
+        """Its worst port: one that is unknown before one that is not active; None without a port."""
+        if not self.port_states or None in self.port_states:
+            return None
+        return next((state for state in self.port_states if state != ACTIVE), ACTIVE)
+
+
+def kernel_devices(root: Path) -> tuple[Device, ...]:
+    """Amazon's devices below `root`; none where there is no such folder."""
+    names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
+    return tuple(_device(root / name) for name in names if _read(root / name / "device/vendor") == AMAZON)
+
+
+def counters(root: Path, device: str) -> dict[str, int]:
+    """The device's hardware counters since boot, summed over its ports; what cannot be read is left out."""
+    found: dict[str, int] = {}
+    for path in sorted((root / device / "ports").glob("*/hw_counters/*")):
+        value = _read(path)
+        if value.isdigit():
+            found[path.name] = found.get(path.name, 0) + int(value)
+    return found
+
+
+def all_counters(root: Path) -> dict[str, Mapping[str, int]]:
+    """The hardware counters of every EFA device."""
+    return {device.name: counters(root, device.name) for device in kernel_devices(root)}
+
+
+def parse_state(text: str) -> int | None:
+    """4 of "4: ACTIVE"."""
+    number = text.partition(":")[0].strip()
+    return int(number) if number.isdigit() else None
+
+
+def _device(path: Path) -> Device:
+    states = tuple(parse_state(_read(port / "state")) for port in sorted((path / "ports").glob("*")))
+    return Device(path.name, _read(path / "device/driver/module/version") or "unknown", states)
+
+
+def _read(path: Path) -> str:
+    """The file's text, or "": an unreadable file is an unknown value, never a zero."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+NONE = ("none",)
+RETRY_S = 1.0
+
+
+@check(
+    "efa.devices",
+    Scope.NODE,
+    timeout_s=90,
+    metrics=(
+        "provider",
+        "failure",
+        "rdm_domains",
+        "unlike_devices",
+        "devices",
+        "port_states",
+        "unoffered",
+        "driver",
+        "waited_s",
+    ),
+    needs="fi_info, /sys/class/infiniband",
+    part=Part.EFA,
+)
+def devices(context: Context) -> Measurement | Skipped:
+    """Counts the EFA devices that libfabric offers, and reads their ports' states.
+
+    `rdm_domains` counts distinct domains (one a device), whatever the generation of libfabric; `failure` is "ok" or
+    what fi_getinfo's error means. `port_states` has the kernel's number (4: active) for each of `devices`, null where
+    it shows none. `unoffered` counts devices of the kernel's that libfabric does not offer, `unlike_devices` those
+    whose endpoints are others than most have. Devices may appear minutes after the boot: while fewer are there than the
+    type has, it looks again for `settle_s`; `waited_s` says how long.
+    """
+    name = provider()
+    begun = time.monotonic()
+    settle_s = min(context.options.get("settle_s", 0.0), context.timeout_s * 0.7)
+    expected = (context.instance.efa_devices if context.instance else None) or 1
+    while True:
+        try:
+            said = tool.run(("fi_info", "-p", name), context.timeout_s * 0.25)
+        except tool.ToolMissing as error:
+            return Skipped(Skip.TOOL_MISSING, str(error))
+        waited_s = time.monotonic() - begun
+        metrics = measured(said, name, kernel_devices(INFINIBAND))
+        found = metrics["rdm_domains"]
+        if not isinstance(found, int) or found >= expected or waited_s + RETRY_S > settle_s:
+            return Measurement({**metrics, "waited_s": round(waited_s, 1)}, said.account())
+        time.sleep(RETRY_S)
+
+
+def measured(said: tool.Said, name: str, seen: tuple[Device, ...]) -> dict[str, Value]:
+    """The metrics but waited_s, from fi_info's output and what the kernel shows. Raises CheckError."""
+    number = fi_info.failure(said.stdout + said.stderr)
+    if number is None and (not said.whole or said.code):
+        raise tool.ToolError(f"fi_info failed or did not end in time: {said.account()[:500]}")
+    endpoints = () if number is not None else fi_info.parse(said.stdout)
+    offered = [fi_info.device_of(domain) for domain in fi_info.domains(endpoints, name)]
+    states = {device.name: device.state for device in seen}
+    names = (*offered, *(device for device in states if device not in offered))
+    others = sorted({e.provider for e in endpoints if not fi_info.of_provider(e, name)})
+    return {
+        "provider": "+".join((name, *others)),
+        "failure": "ok" if number is None else fi_info.meaning(number, name),
+        "rdm_domains": len(offered),
+        "unlike_devices": len(fi_info.unlike(endpoints, name)),
+        "devices": names or NONE,
+        "port_states": tuple(states.get(device) for device in names) or (None,),
+        "unoffered": sum(device not in offered for device in states) if name == "efa" else 0,
+        "driver": "+".join(sorted({device.driver for device in seen})) or "none",
+    }

@@ -1,0 +1,127 @@
+"""What `fi_info` and `fi_pingpong` printed somewhere else, read as the checks would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from checks.check import CheckError
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.facts.builtin import builtin
+from checks.model import Value
+from checks.probes.efa import fi_info
+from checks.probes.efa.fi_pingpong import HEADER, Table, parse
+
+_BLOCK = re.compile(r"^\s*provider: \S+\s*$|^\s*(fabric|domain): \S|^\s*protocol: FI_PROTO_", re.M)
+_ENDPOINT = re.compile(r"^\s*(type: FI_EP_|protocol: FI_PROTO_)", re.M)
+_FAILED = re.compile(r"^\s*fi_getinfo(\(\))?: -\d+", re.M)
+_ROW = re.compile(r"^\s*(\[[^\]]*\]\s*)*\d+[kmg]?\s+\d+\s+=?\d+\s+\S+\s+\d+\.\d+s\s", re.M)
+_LOCALHOST = re.compile(r"localhost fi_pingpong test|fi_pingpong .*\b(127\.0\.0\.1|localhost)\b", re.I)
+_ASKED = re.compile(r"fi_pingpong\b[^\n]*?\s-p\s*(\S+)")
+
+
+def detect(text: str) -> bool:
+    """Whether it is fi_pingpong's or fi_info's output."""
+    return _is_pingpong(text) or _is_info(text)
+
+
+def read(text: str, asked: Asked) -> Reading:
+    """Either of the two. Raises NotRecognised, Broken."""
+    return read_pingpong(text, asked) if _is_pingpong(text) else read_info(text)
+
+
+def _is_pingpong(text: str) -> bool:
+    return any(HEADER.match(line) for line in text.splitlines()) or _ROW.search(text) is not None
+
+
+def _is_info(text: str) -> bool:
+    return _FAILED.search(text) is not None or (
+        _BLOCK.search(text) is not None and _ENDPOINT.search(text) is not None
+    )
+
+
+def read_info(text: str) -> Reading:
+    """The devices of `fi_info -p efa`."""
+    number = fi_info.failure(text)
+    if number is not None:
+        return _failed(text, number)
+    if not _BLOCK.search(text):
+        raise NotRecognised("the text has no endpoint in the form that fi_info prints")
+    try:
+        endpoints = fi_info.parse(text)
+    except CheckError as error:
+        raise Broken(str(error)) from error
+    names = fi_info.domains(endpoints, "efa")
+    providers = sorted({e.provider for e in endpoints})
+    metrics: dict[str, Value] = {
+        "provider": "+".join(providers),
+        "failure": "ok",
+        "rdm_domains": len(names),
+        "unlike_devices": len(fi_info.unlike(endpoints, "efa")),
+    }
+    rests = {
+        "rdm_domains": _lines(text, (e.line for e in endpoints if e.domain in names), 3),
+        "provider": _lines(text, (e.line for e in endpoints), 1),
+    }
+    evidence = "\n".join(text.splitlines()[:60])
+    title = f"fi_info, {len(names)} EFA devices in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
+    return Reading(Kind.FI_INFO, title, (Part("efa.devices", metrics, rests, evidence),))
+
+
+def _failed(text: str, number: int) -> Reading:
+    at = next(n for n, line in enumerate(text.splitlines(), 1) if fi_info.failure(line) is not None)
+    metrics: dict[str, Value] = {"failure": fi_info.meaning(number, "efa")}
+    part = Part("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
+    return Reading(Kind.FI_INFO, f"fi_getinfo failed with -{number}", (part,))
+
+
+def read_pingpong(text: str, asked: Asked) -> Reading:
+    """Every table of fi_pingpong; over which provider it ran is known only where its command line is there too."""
+    if not _is_pingpong(text):
+        raise NotRecognised("the text has no table in the form that fi_pingpong prints")
+    try:
+        tables = parse(text)
+    except CheckError as error:
+        raise Broken(str(error)) from error
+    names = tuple(f"table {index}" for index in range(1, len(tables) + 1))
+    metrics: dict[str, Value] = {
+        "pairs": names,
+        "failures": ("ok",) * len(tables),
+        "acks_missing": tuple(table.acks_missing for table in tables),
+    }
+    rows = [row.line for table in tables for row in table.rows]
+    short = [row.line for table in tables for row in table.rows if row.acked < row.sent]
+    rests = {"failures": _lines(text, rows, 1), "acks_missing": _lines(text, short or rows, 1)}
+    ran = [(n, m.group(1)) for n, line in enumerate(text.splitlines(), 1) if (m := _ASKED.search(line))]
+    if ran:
+        metrics["provider"] = "+".join(sorted({name for _, name in ran}))
+        rests["provider"] = _lines(text, (n for n, _ in ran), 1)
+    best = max(table.rows[-1].rate_gbps for table in tables)
+    over = f"over {metrics['provider']}" if ran else "over an unnamed provider"
+    title = f"fi_pingpong {over}, {len(tables)} tables, {best:.2f} GB/s at most"
+    part = Part("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
+    doubts = (
+        []
+        if ran
+        else ["the provider is unknown: tcp prints the same table. Include the command line with -p efa"]
+    )
+    return Reading(Kind.FI_PINGPONG, title, (part,), (*doubts, *_doubts(text, tables, asked)))
+
+
+def _doubts(text: str, tables: Iterable[Table], asked: Asked) -> Iterable[str]:
+    """Why the table may speak of something else than the device."""
+    if _LOCALHOST.search(text) and "FI_EFA_ENABLE_SHM_TRANSFER=0" not in text:
+        yield "a run on one host may go through shared memory instead of the device. Set FI_EFA_ENABLE_SHM_TRANSFER=0"
+    instance = builtin().instances.get(asked.declared.instance_type) if asked.declared else None
+    if instance is None or not instance.network_gbit_s or not instance.efa_devices:
+        return
+    line_gbps = instance.network_gbit_s / instance.efa_devices / 8
+    best = max(row.rate_gbps for table in tables for row in table.rows)
+    if best > line_gbps:
+        yield f"{best:.1f} GB/s is more than the {line_gbps:g} GB/s that one device can carry: the data may not have used the device"
+
+
+def _lines(text: str, numbers: Iterable[int], each: int) -> str:
+    lines = text.splitlines()
+    wanted = sorted({n + more for n in numbers for more in range(each) if n + more <= len(lines)})
+    return "\n".join(f"{n}: {lines[n - 1]}" for n in wanted[:200])

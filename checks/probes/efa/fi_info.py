@@ -1,0 +1,125 @@
+"""What `fi_info` prints, as endpoints; and what a failed one means (pure).
+
+Three generations of libfabric print one EFA device as one block (RDM), as two (RDM and DGRAM), or as three
+(efa-direct besides): devices are distinct domains, never blocks. Every block has the same six lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checks.check import CheckError
+
+FIELDS = ("provider", "fabric", "domain", "version", "type", "protocol")
+RDM_SUFFIX = "-rdm"
+_FIELD = re.compile(rf"^\s*({'|'.join(FIELDS)}):\s*(\S.*?)\s*$")
+_BEGUN = re.compile(rf"^\s*({'|'.join(FIELDS)})\b")
+_FAILED = re.compile(r"fi_getinfo(?:\(\))?:[^\n]*?(-\d+)\b")
+NO_DATA = 61  # ENODATA: libfabric's answer where no provider fits what was asked for
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One block; `line` is the number of its first line."""
+
+    provider: str
+    fabric: str
+    domain: str
+    version: str
+    type: str
+    protocol: str
+    line: int
+
+
+def parse(text: str) -> tuple[Endpoint, ...]:
+    """The blocks in order. Raises CheckError for a block that is cut or garbled, and for no block at all."""
+    found: list[Endpoint] = []
+    block: dict[str, str] = {}
+    first = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _FIELD.match(line)
+        if match is None:
+            if _BEGUN.match(line):
+                raise CheckError(
+                    f"line {number} of fi_info's output is truncated or garbled: {line.strip()!r:.80}"
+                )
+            continue
+        key, value = match.group(1), match.group(2)
+        if key == "provider" and block:
+            found.append(_whole(block, first))
+            block = {}
+        if key != FIELDS[len(block)]:
+            raise CheckError(f"line {number} of fi_info's output is out of place: {line.strip()!r:.80}")
+        first = number if not block else first
+        block[key] = value
+        if len(block) == len(FIELDS):
+            found.append(_whole(block, first))
+            block = {}
+    if block:
+        raise CheckError(
+            f"fi_info's output is truncated: the block at line {first} has no {FIELDS[len(block)]}"
+        )
+    if not found:
+        raise CheckError("fi_info printed no endpoint")
+    return tuple(found)
+
+
+def _whole(block: dict[str, str], line: int) -> Endpoint:
+    if len(block) < len(FIELDS):
+        raise CheckError(
+            f"fi_info's output is truncated: the block at line {line} has no {FIELDS[len(block)]}"
+        )
+    if not re.fullmatch(r"\d+\.\d+", block["version"]) or not block["protocol"].startswith("FI_PROTO_"):
+        raise CheckError(f"the block at line {line} of fi_info's output is garbled")
+    if block["type"] not in ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG"):
+        raise CheckError(
+            f"the block at line {line} of fi_info's output has an endpoint of type {block['type']:.40}"
+        )
+    return Endpoint(**block, line=line)
+
+
+def domains(endpoints: Sequence[Endpoint], provider: str) -> tuple[str, ...]:
+    """The distinct domains with a reliable-datagram endpoint of the provider; for EFA one is one device."""
+    mine = [e.domain for e in endpoints if of_provider(e, provider) and e.type == "FI_EP_RDM"]
+    rdm = [name for name in mine if provider != "efa" or name.endswith(RDM_SUFFIX)]
+    return tuple(dict.fromkeys(rdm))
+
+
+def of_provider(endpoint: Endpoint, provider: str) -> bool:
+    """Whether the endpoint is the provider's, layered or not ("tcp;ofi_rxm" is tcp's)."""
+    return provider in endpoint.provider.split(";")
+
+
+def device_of(domain: str) -> str:
+    """The device's own name: rdmap47s0 for rdmap47s0-rdm."""
+    return re.sub(r"-(rdm|dgrm)$", "", domain)
+
+
+def unlike(endpoints: Sequence[Endpoint], provider: str) -> tuple[str, ...]:
+    """Devices whose blocks are others than most devices have: the output lacks some, or the devices differ."""
+    shapes: dict[str, list[str]] = {}
+    for e in endpoints:
+        if of_provider(e, provider):
+            shape = f"{e.fabric if e.fabric in ('efa', 'efa-direct') else ''} {e.type} {e.version}"
+            shapes.setdefault(device_of(e.domain), []).append(shape)
+    kinds = [tuple(sorted(shape)) for shape in shapes.values()]
+    usual = max(kinds, key=lambda kind: (kinds.count(kind), len(kind)), default=())
+    return tuple(name for name, shape in shapes.items() if tuple(sorted(shape)) != usual)
+
+
+def failure(text: str) -> int | None:
+    """The error number of a failed fi_getinfo (61 for "-61"), or None."""
+    match = _FAILED.search(text)
+    return abs(int(match.group(1))) if match else None
+
+
+def meaning(number: int, provider: str) -> str:
+    """What it means, for people."""
+    if number == NO_DATA:
+        return (
+            f"fi_getinfo -61 (No data available): libfabric finds no {provider} device. No {provider} interface is "
+            "attached, its driver is not loaded, /dev/infiniband is not in the container, or libfabric lacks the provider"
+        )
+    return f"fi_getinfo -{number}: libfabric could not look for {provider} devices"

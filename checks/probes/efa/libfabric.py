@@ -1,0 +1,183 @@
+"""Run libfabric's own programs: which domains there are, and one fi_pingpong between two places.
+
+The provider is EFA's; the environment variable PRELAUNCH_FABRIC_PROVIDER names another ("tcp"), which a policy for EFA
+does not accept.
+
+FabricError         libfabric offers nothing to run over; the message says what that means
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.check import CheckError
+from checks.probes.efa import fi_info
+from checks.probes.efa.fi_pingpong import Table, parse
+from checks.process import tool
+from checks.process.tree import end_marked
+
+PROVIDER = "PRELAUNCH_FABRIC_PROVIDER"
+MARK = "PRELAUNCH_FABRIC_SERVER"  # in the environment of a server, so that it and what it starts are found
+LISTEN_S = 5.0
+POLL_S = 0.02
+BUSY = "Address already in use"
+GROUP = (
+    "a hang, fi_getinfo -61 or error 4126 is typical of a security group that does not allow all traffic to and from "
+    "itself, outbound included"
+)
+
+
+class FabricError(CheckError):
+    """libfabric offers no endpoint of the provider."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one client ended: `failure` is "ok" or the reason; `readable` is false where its output gives no answer."""
+
+    failure: str
+    readable: bool
+    table: Table | None
+    account: str
+
+
+def provider() -> str:
+    """The libfabric provider that the checks look at."""
+    return os.environ.get(PROVIDER, "") or "efa"
+
+
+def domains(name: str, timeout_s: float) -> tuple[str, ...]:
+    """The provider's domains with a reliable-datagram endpoint. Raises FabricError, ToolMissing, CheckError."""
+    said = tool.run(("fi_info", "-p", name), timeout_s)
+    number = fi_info.failure(said.stdout + said.stderr)
+    if number is not None:
+        raise FabricError(fi_info.meaning(number, name))
+    if not said.whole or said.code:
+        raise CheckError(f"fi_info failed or did not end in time: {said.account()[:500]}")
+    found = fi_info.domains(fi_info.parse(said.stdout), name)
+    if not found:
+        raise FabricError(f"libfabric offers no reliable-datagram endpoint of {name}")
+    return found
+
+
+class Server:
+    """An fi_pingpong that waits for one client in this process's keeping, until its time is over."""
+
+    def __init__(self, name: str, domain: str, timeout_s: float) -> None:
+        self.port, self._said, self._error = 0, "", ""
+        self._name, self._domain, self._ends = name, domain, time.monotonic() + timeout_s
+        self._thread, self._mark = threading.Thread(target=lambda: None), uuid.uuid4().hex
+
+    def open(self) -> None:
+        """Start it and wait until it listens, on another port if somebody took the first.
+
+        Raises ToolMissing, CheckError.
+        """
+        tool.find("fi_pingpong")
+        for _ in range(3):
+            self.port = _free_port()
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+            deadline = min(time.monotonic() + LISTEN_S, self._ends)
+            while self._thread.is_alive() and time.monotonic() < deadline:
+                if listening(self.port):
+                    return
+                time.sleep(POLL_S)
+            if self._thread.is_alive() or BUSY not in self._said:
+                break
+        self.close()
+        raise CheckError(
+            f"the fi_pingpong server of this node did not start listening in time: {self._error or self._said[:500]}"
+        )
+
+    def close(self) -> str:
+        """End it, and what it said: one that lost its client in the middle of a message would wait for ever."""
+        if self._thread.is_alive():
+            end_marked(MARK, self._mark, 0.0)
+        if self._thread.ident is not None:
+            self._thread.join(tool.AFTER_END_S)
+        return self._error or self._said
+
+    def waiting(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
+
+    def wait(self, timeout_s: float) -> None:
+        """Give its client the time to come and to finish."""
+        self._thread.join(max(0.0, timeout_s))
+
+    def _run(self) -> None:
+        left = max(0.1, self._ends - time.monotonic())
+        argv = (*_command(self._name, self._domain), "-B", str(self.port))
+        try:
+            marked = {**environment(self._domain), MARK: self._mark}
+            self._said = tool.run(argv, left, marked).account()
+        except CheckError as error:
+            self._error = str(error)
+
+
+def client(name: str, domain: str, address: str, port: int, timeout_s: float) -> Ended:
+    """Run the client's side against a server that listens. Raises ToolMissing, ToolError."""
+    six = ("-6",) if ":" in address else ()
+    argv = (*_command(name, domain), "-P", str(port), *six, address)
+    return ended(tool.run(argv, max(0.1, timeout_s), environment(domain)), name)
+
+
+def ended(said: tool.Said, name: str) -> Ended:
+    """What a client's output means (pure)."""
+    text = said.stdout + said.stderr
+    number = fi_info.failure(text)
+    if number is not None:
+        return Ended(fi_info.meaning(number, name), True, None, said.account())
+    if said.code is None:
+        why = f"fi_pingpong did not finish within {said.seconds:.0f} s; {GROUP}"
+        return Ended(why, True, None, said.account())
+    if "4126" in text or "Unresponsive receiver" in text:
+        return Ended(f"error 4126, the receiver does not answer; {GROUP}", True, None, said.account())
+    if said.code:
+        last = next(iter(said.stderr.strip().splitlines()[-1:]), "") or "it printed nothing"
+        return Ended(f"exit code {said.code}: {last[:300]}", True, None, said.account())
+    try:
+        if not said.whole:
+            raise CheckError("fi_pingpong printed more than the 1 MiB that is read")
+        return Ended("ok", True, parse(said.stdout)[-1], said.account())
+    except CheckError as error:
+        return Ended(str(error), False, None, said.account())
+
+
+def environment(domain: str) -> Mapping[str, str]:
+    """Settings that keep a run on its device: no shared memory between two processes of one host."""
+    device = fi_info.device_of(domain)
+    chosen = {"FI_EFA_IFACE": device, "FI_TCP_IFACE": device} if domain else {}
+    return {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **chosen}
+
+
+def _command(name: str, domain: str) -> tuple[str, ...]:
+    """Reliable datagrams, and the data compared: the default endpoint stops at 4 KiB and looks at nothing."""
+    return ("fi_pingpong", "-e", "rdm", "-p", name, "-c", *(("-d", domain) if domain else ()))
+
+
+def listening(port: int) -> bool:
+    """Whether some process here listens on the TCP port; asking the kernel does not take the server's one client."""
+    end = f":{port:04X}"
+    for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        try:
+            rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[1:]]
+        except OSError:
+            continue
+        if any(len(row) > 3 and row[1].endswith(end) and row[3] == "0A" for row in rows):
+            return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

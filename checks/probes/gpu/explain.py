@@ -1,0 +1,211 @@
+"""What `prelaunch explain` makes of nvidia-smi's output: the checks' own metrics, from the XML of `nvidia-smi -q -x`.
+
+What only shows under load (clocks, PCIe generation) and what is not in the document (NVLink) is no part of the
+reading; a clock-event reason that is a fault is one at rest as well, so it is told where it is active.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.facts.builtin import builtin
+from checks.facts.driver_fields import Field, Reader
+from checks.facts.instances import is_of_model, lacks
+from checks.model import Part as Applies
+from checks.model import Value
+from checks.probes.gpu.fabric_health import FIELDS as FABRIC
+from checks.probes.gpu.idle import PROCESSES
+from checks.probes.gpu.memory_errors import ECC, REMAP, RETIRED, retired
+from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, SmiError, parse
+from checks.probes.gpu.record import Gpu, account, bare, columns, is_model, padded, texts
+from checks.probes.gpu.settings import MODES, POWER, limit_ratio
+from checks.probes.gpu.under_load import FAULT_REASONS, THERMAL
+from checks.value_types import version_of
+
+BEGIN, END = "<nvidia_smi_log>", "</nvidia_smi_log>"
+FAILED = (
+    "No devices were found",
+    "NVIDIA-SMI has failed",
+    "Failed to initialize NVML",
+    "Unable to determine the device handle",
+)
+LOST = re.compile(r"\[?(GPU is lost|GPU requires reset|Unknown Error)\]?")
+# What a metric is made of, where it is not the field of its name.
+MADE_OF = {
+    "retired_pages": ("retired_single_bit", "retired_double_bit"),
+    "limit_ratio": ("limit_w", "default_limit_w"),
+    "gpus_found": ("uuid",),
+    "duplicate_uuids": ("uuid",),
+    "models": ("model",),
+    "unlike_models": ("model",),
+}
+SIMPLE: Mapping[str, tuple[str, ...]] = {
+    "gpu.memory": ("memory_used_mib",),
+    "gpu.utilisation": ("utilisation_percent",),
+    "gpu.processes": PROCESSES,
+    "gpu.thermal": THERMAL[:-1],
+    "gpu.modes": MODES,
+    "gpu.ecc": ECC,
+    "gpu.row_remap": REMAP,
+    "gpu.recovery_action": ("recovery_action",),
+    "gpu.fabric": FABRIC,
+}
+
+
+def detect(text: str) -> bool:
+    """Whether it is output of nvidia-smi: its XML, whole or cut, or its own words that it failed."""
+    head = text[:4096]
+    return "<nvidia_smi_log" in head or "nvsmi_device" in head or head.lstrip().startswith(FAILED)
+
+
+def read(text: str, asked: Asked) -> Reading:
+    """Every GPU's metrics. Raises NotRecognised, Broken."""
+    if not detect(text):
+        raise NotRecognised("the text is not the XML of nvidia-smi -q -x")
+    if text.lstrip().startswith(FAILED):
+        raise Broken(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
+    before, document, after = _split(text)
+    try:
+        found = parse(document)
+    except SmiError as error:
+        raise Broken(str(error)) from error
+    around = tuple(line.strip() for line in (*before.splitlines(), *after.splitlines()) if line.strip())
+    made = _parts(found, asked)
+    unreported = tuple(gap for part in made for gap in _unreported(part, found))
+    names = {(check, field.field) for check, field in unreported}
+    made = [_without(part, {name for check, name in names if check == part.check}) for part in made]
+    parts = tuple(part for part in made if set(part.metrics) - {"gpus"})
+    models = Counter(gpu.text("model") or "a GPU of unknown model" for gpu in found.gpus)
+    what = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
+    nameless = (gpu.label for gpu in found.gpus if not gpu.text("uuid") and not _is_lost(gpu))
+    unread = (
+        *(f"outside the document: {line}" for line in around),
+        *(f"{label} has no UUID, so it cannot be distinguished from another GPU" for label in nameless),
+    )
+    title = f"nvidia-smi -q -x of driver {found.driver or 'unknown'}, {what}"
+    return Reading(Kind.NVIDIA_SMI, title, parts, unread, driver=found.driver, unreported=unreported)
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """What comes before the XML, the XML with blank lines in that place (so that line numbers hold), and the rest."""
+    begin = min((text.find(mark) for mark in ("<?xml", "<!DOCTYPE", BEGIN) if mark in text), default=0)
+    end = text.find(END)
+    if end < 0:
+        raise Broken("the text is truncated: the last line, </nvidia_smi_log>, is missing")
+    end += len(END)
+    before = text[:begin]
+    document = text[begin:end]
+    if before.strip():
+        # An XML declaration must be the first thing, so the blank lines come after it is taken off.
+        document = re.sub(r"^<\?xml[^>]*\?>", "", document)
+    return before, "\n" * before.count("\n") + document, text[end:]
+
+
+def _parts(found: Document, asked: Asked) -> list[Part]:
+    declared = asked.declared
+    instance = builtin().instances.get(declared.instance_type) if declared else None
+    expected = declared.gpus_per_node if declared else found.attached
+    if not found.gpus and not expected:
+        raise Broken("the text describes no GPU and none is declared, so there is nothing to judge")
+    gpus = padded(found.gpus, expected)
+    parts = [_inventory(found, expected, instance.gpu if instance else "")]
+    for check, names in SIMPLE.items():
+        if check == "gpu.fabric" and declared and lacks(Applies.NVLINK, declared, instance):
+            continue
+        wanted = ("memory_total_mib", *names) if check == "gpu.memory" and declared else names
+        parts.append(_part(check, gpus, wanted, columns(gpus, wanted)))
+    parts.append(_part("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)}))
+    parts.append(_part("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
+    if declared:
+        parts.append(_part("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
+    reasons = {name: tuple(gpu.number(f"reason_{name}") for gpu in gpus) for name in FAULT_REASONS}
+    active = {name: column for name, column in reasons.items() if any(column)}
+    if active:
+        labels: dict[str, Value] = {"gpus": tuple(gpu.label for gpu in gpus)}
+        parts.append(_part("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
+    return parts
+
+
+def _inventory(found: Document, expected: int, model: str) -> Part:
+    alive = [gpu for gpu in found.gpus if not _is_lost(gpu)]
+    uuids = [gpu.text("uuid") for gpu in alive if gpu.text("uuid")]
+    metrics: dict[str, Value] = {
+        "gpus_found": len(alive),
+        "gpus_missing": (expected - len(alive),),
+        "sources": ("nvidia-smi",),
+        "duplicate_uuids": sum(times - 1 for times in Counter(uuids).values()),
+        "models": texts(alive, "model"),
+        "vbios": texts(alive, "vbios"),
+        "driver": (found.driver,) if found.driver else (None,),
+        "cuda": (found.cuda,) if found.cuda else (None,),
+        "gpus": tuple(gpu.label for gpu in alive) or ("no GPU",),
+    }
+    if model:
+        likeness = (
+            int(not is_model(gpu.text("model"), model)) if gpu.text("model") else None for gpu in alive
+        )
+        metrics["unlike_models"] = tuple(likeness) or (None,)
+    lines = {name: _lines(found.gpus, name) for name in metrics if name != "gpus"}
+    lines |= {"driver": found.lines.get("driver_version", ""), "cuda": found.lines.get("cuda_version", "")}
+    lost = [gpu for gpu in found.gpus if _is_lost(gpu)]
+    silent = (
+        gpu.lines.get(name, "") for gpu in lost for name, why in gpu.unread.items() if LOST.fullmatch(why)
+    )
+    attached = found.lines.get("attached_gpus", "")
+    lines["gpus_missing"] = "\n".join(dict.fromkeys(line for line in (attached, *silent) if line))
+    said = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
+    return Part("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, said)
+
+
+def _is_lost(gpu: Gpu) -> bool:
+    return any(LOST.fullmatch(said) for said in gpu.unread.values())
+
+
+def _part(
+    check: str, gpus: Sequence[Gpu], names: Sequence[str], metrics: Mapping[str, Value], prefix: str = ""
+) -> Part:
+    """The part, without metrics that no GPU has and that the facts list as absent from its model."""
+    kept = {name: value for name, value in metrics.items() if not _absent(check, name, value, gpus)}
+    lines = {name: _lines(gpus, prefix + name) for name in kept if name != "gpus"}
+    return Part(
+        check,
+        kept,
+        {name: line for name, line in lines.items() if line},
+        account(gpus, _fields(names, prefix)),
+    )
+
+
+def _fields(names: Sequence[str], prefix: str) -> tuple[str, ...]:
+    return tuple(field for name in names for field in MADE_OF.get(name, (prefix + name,)))
+
+
+def _unreported(part: Part, found: Document) -> Iterator[tuple[str, Field]]:
+    """The metrics of the part that no GPU of the document has an element for, because its driver is too old."""
+    later = builtin().drivers.unknown_to(version_of(found.driver), part.check, Reader.NVIDIA_SMI)
+    for name, field in later.items():
+        if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in found.gpus):
+            yield part.check, field
+
+
+def _without(part: Part, names: Set[str]) -> Part:
+    kept = {name: value for name, value in part.metrics.items() if name not in names}
+    return replace(
+        part, metrics=kept, lines={name: said for name, said in part.lines.items() if name in kept}
+    )
+
+
+def _absent(check: str, metric: str, value: Value, gpus: Sequence[Gpu]) -> bool:
+    if not isinstance(value, tuple) or any(item is not None for item in value):
+        return False
+    models = [row.model for row in builtin().not_applicable if (row.check, row.metric) == (check, metric)]
+    names = [bare(gpu.text("model")) for gpu in gpus]
+    return all(any(is_of_model(name, model) for model in models) for name in names)
+
+
+def _lines(gpus: Sequence[Gpu], metric: str) -> str:
+    found = (gpu.lines.get(field, "") for gpu in gpus for field in MADE_OF.get(metric, (metric,)))
+    return "\n".join(line for line in found if line)

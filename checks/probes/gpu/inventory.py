@@ -1,0 +1,165 @@
+"""gpu.inventory: how many GPUs there are, by everything that can count them, and which ones.
+
+Three sources that fail apart: the kernel's files (/proc/driver/nvidia, /dev), NVML, and CUDA. The last two run in
+children with deadlines, so that a driver that hangs leaves the count of the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, Resource, check
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.model import Part, Scope, Value
+from checks.probes.gpu.inventory_child import VISIBLE, Seen
+from checks.probes.gpu.record import is_model
+from checks.probes.host import machine
+from checks.process import tool
+
+ROOT = Path("/")
+SOURCE_S = 20.0
+CHILD = "import sys; from checks.probes.gpu import inventory_child as sources; sys.exit(sources.main(sys.argv[1:]))"
+METRICS = (
+    "gpus_found",
+    "gpus_missing",
+    "sources",
+    "gpu_uuids",
+    "duplicate_uuids",
+    "unlike_uuids",
+    "hidden_from_cuda",
+    "broken_drivers",
+    "unlike_models",
+    "models",
+    "vbios",
+    "driver",
+    "cuda",
+    "gpus",
+)
+
+
+@check(
+    "gpu.inventory",
+    Scope.NODE,
+    timeout_s=90,
+    metrics=METRICS,
+    needs="/proc/driver/nvidia or /dev, NVML, CUDA",
+    cost="seconds",
+    part=Part.GPU,
+    uses=(Resource.GPU,),
+)
+def inventory(context: Context) -> Measurement:
+    """Counts the GPUs by the kernel's files, by NVML and by CUDA, and compares which ones these are.
+
+    `gpus_found` is the least of the counts; `gpus_missing`, declared minus found, has one entry for each of `sources`,
+    None where that one could not look. `models`, `vbios` and `unlike_models` (1: not the declared type's) have one
+    entry for each of `gpus`. Raises CheckError if neither /proc nor /dev could be read.
+    """
+    model = context.instance.gpu if context.instance else ""
+    return measure(ROOT, context.declared.gpus_per_node, model, SOURCE_S)
+
+
+def measure(root: Path, declared: int, model: str, timeout_s: float) -> Measurement:
+    """The measurement for the files under `root`, and at most `timeout_s` for each child. Raises CheckError."""
+    parts = (by_proc(root), by_dev(root))
+    if all(part.count is None for part in parts):
+        raise CheckError("; ".join(part.said for part in parts))
+    nvml, cuda = ask("nvml", timeout_s), ask("cuda", timeout_s)
+    sources = (least(parts), nvml, cuda)
+    known = [seen.count for seen in sources if seen.count is not None]
+    uuids = [row["uuid"] for row in (nvml if nvml.gpus else parts[0]).gpus]
+    metrics: dict[str, Value] = {
+        "gpus_found": min(known),
+        "gpus_missing": tuple(None if seen.count is None else declared - seen.count for seen in sources),
+        "sources": tuple(seen.source for seen in sources),
+        "gpu_uuids": ",".join(sorted(uuids)),
+        "duplicate_uuids": sum(times - 1 for uuid, times in Counter(uuids).items() if uuid),
+        "unlike_uuids": unlike((parts[0], nvml, cuda)),
+        "hidden_from_cuda": (hidden(cuda.count, timeout_s),),
+        "broken_drivers": int(bool(nvml.fault)),
+        **which(nvml, model),
+    }
+    said = "\n".join(f"{seen.source}: {seen.said}" for seen in (*parts, nvml, cuda))
+    return Measurement(metrics, f"{nvml.fault}\n{said}".strip())
+
+
+def by_proc(root: Path) -> Seen:
+    """GPUs that the kernel driver lists; not readable where no driver is loaded."""
+    folder = root / machine.NVIDIA / "gpus"
+    try:
+        found = sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        return Seen("proc", None, f"{folder}: {error.strerror}")
+    rows = tuple({"uuid": uuid} for uuid in machine.gpu_uuids(root))
+    return Seen("proc", len(found), " ".join(found) or "no GPU", gpus=rows)
+
+
+def by_dev(root: Path) -> Seen:
+    """GPUs with a device file, which is what a process here can open."""
+    try:
+        found = sorted(
+            entry.name for entry in (root / "dev").iterdir() if re.fullmatch(r"nvidia\d+", entry.name)
+        )
+    except OSError as error:
+        return Seen("dev", None, f"{root / 'dev'}: {error.strerror}")
+    return Seen("dev", len(found), " ".join(found) or "no GPU")
+
+
+def least(parts: Sequence[Seen]) -> Seen:
+    """The kernel's files as one source: the smaller count, since a GPU needs both."""
+    counts = [part.count for part in parts if part.count is not None]
+    return Seen("the kernel's files", min(counts, default=None), "")
+
+
+def ask(source: str, timeout_s: float) -> Seen:
+    """What a child says: "nvml", "cuda", or "visible", the GPUs of CUDA that CUDA_VISIBLE_DEVICES leaves."""
+    try:
+        said = tool.run((sys.executable, "-c", CHILD, source), timeout_s)
+    except CheckError as error:
+        return Seen(source, None, str(error))
+    if said.code is None:
+        return Seen(source, None, f"it did not answer within {timeout_s:g} s: the GPU or the driver may hang")
+    try:
+        return decode(Seen, parse_json(said.stdout.encode(), 1 << 20))
+    except DecodeError as error:
+        return Seen(source, None, f"its answer cannot be read ({error})\n{said.account()}")
+
+
+def hidden(count: int | None, timeout_s: float) -> int | None:
+    """How many of the GPUs CUDA_VISIBLE_DEVICES hides from programs that start here; None if that is not known."""
+    if VISIBLE not in os.environ:
+        return 0
+    seen = ask("visible", timeout_s).count
+    return None if seen is None or count is None else count - seen
+
+
+def unlike(sources: Sequence[Seen]) -> int:
+    """How many UUIDs are in one source's list and not in another's; sources without UUIDs are not compared."""
+    lists = [{row["uuid"] for row in seen.gpus if row.get("uuid")} for seen in sources]
+    whole = [uuids for uuids, seen in zip(lists, sources, strict=True) if uuids and len(uuids) == seen.count]
+    return len(set[str]().union(*whole) - whole[0].intersection(*whole)) if whole else 0
+
+
+def which(nvml: Seen, model: str) -> dict[str, Value]:
+    """Model, VBIOS and label of each GPU that NVML lists, driver and CUDA version; None where it was not read."""
+    rows = nvml.gpus
+    likeness = (
+        None if not (model and row["model"]) else int(not is_model(row["model"], model)) for row in rows
+    )
+    return {
+        "gpus": tuple(row["label"] for row in rows) or ("no GPU",),
+        "unlike_models": tuple(likeness) or (None,),
+        "models": _each(row["model"] for row in rows),
+        "vbios": _each(row["vbios"] for row in rows),
+        "driver": _each([nvml.versions.get("driver", "")]),
+        "cuda": _each([nvml.versions.get("cuda", "")]),
+    }
+
+
+def _each(found: Iterable[str]) -> Value:
+    texts = tuple(found)
+    return texts if texts and all(texts) else (None,) * max(1, len(texts))

@@ -1,0 +1,143 @@
+"""The child of gpu.inventory: what NVML or CUDA lists, as one JSON line. A dead driver hangs it, and not the check."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from checks.probes.gpu import nvml
+from checks.probes.gpu.record import Gpu
+
+WHO = ("uuid", "model", "vbios", "serial")
+# A GPU that fell off the bus still has a name in the driver's memory: this asks the GPU itself.
+ALIVE = ("memory_total_mib", "temperature_c")
+# nvmlReturn_t: no power, no interrupts, lost, waits for a reset, not found, unknown (often the first sign of a dead GPU).
+LOST = ("(8)", "(11)", "(15)", "(16)", "(28)", "(999)")
+NO_DEVICE = 100
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+CUDA_ERRORS = {
+    3: "not initialised",
+    34: "the library is a stub",
+    100: "no device",
+    101: "invalid device",
+    304: "the operating system refused",
+    802: "system not yet initialised: is the fabric manager running?",
+    803: "the driver and the CUDA compatibility library do not match",
+    999: "unknown error",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one source lists. `count` is None where it could not look; `said` tells why, and what it found.
+
+    `fault` is what is broken, where the source's own error says so. `gpus` has one row a GPU that answers.
+    """
+
+    source: str
+    count: int | None
+    said: str
+    fault: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[Mapping[str, str], ...] = ()
+
+
+def by_nvml() -> Seen:
+    """The GPUs that answer NVML; one that is lost is still listed, and does not count."""
+    try:
+        with nvml.session() as module:
+            found = nvml.look(module, (*WHO, *ALIVE))
+            versions = _versions(module)
+    except nvml.NvmlError as error:
+        return Seen("nvml", None, str(error), error.fault)
+    except nvml.NvmlMissing as error:
+        return Seen("nvml", None, str(error))
+    said = "\n".join(map(_account, found))
+    alive = [gpu for gpu in found if not is_lost(gpu)]
+    if not all(any(name in gpu.values for name in ALIVE) for gpu in alive):
+        return Seen("nvml", None, said, versions=versions)
+    rows = tuple({"label": gpu.label, "pci": gpu.pci, **{n: gpu.text(n) for n in WHO}} for gpu in alive)
+    return Seen("nvml", len(alive), said, versions=versions, gpus=rows)
+
+
+def is_lost(gpu: Gpu) -> bool:
+    """Whether NVML says of it, or instead of an answer of its own, that it is broken; refused is not broken."""
+    return any(said.endswith(LOST) for said in gpu.unread.values())
+
+
+def by_cuda() -> Seen:
+    """The GPUs that CUDA's driver library initialises, whatever CUDA_VISIBLE_DEVICES hides."""
+    os.environ.pop(VISIBLE, None)
+    return visible()
+
+
+def visible() -> Seen:
+    """The GPUs that CUDA shows to a program that starts here."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return Seen(
+            "cuda",
+            None,
+            f"libcuda.so.1: {error}. Install the driver, or mount its libraries into the container.",
+        )
+    code = int(cuda.cuInit(0))
+    if code == NO_DEVICE:
+        return Seen("cuda", 0, f"cuInit: {_cuda_error(code)}")
+    if code:
+        return Seen("cuda", None, f"cuInit: {_cuda_error(code)}")
+    count = ctypes.c_int(-1)
+    if (code := int(cuda.cuDeviceGetCount(ctypes.byref(count)))) or count.value < 0:
+        return Seen("cuda", None, f"cuDeviceGetCount: {_cuda_error(code)}")
+    uuids = [_cuda_uuid(cuda, index) for index in range(count.value)]
+    return Seen(
+        "cuda", count.value, " ".join(uuids) or "no GPU", gpus=tuple({"uuid": found} for found in uuids)
+    )
+
+
+def _cuda_uuid(cuda: Any, index: int) -> str:
+    device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    for code in (
+        cuda.cuDeviceGet(ctypes.byref(device), index),
+        cuda.cuDeviceGetUuid(ctypes.byref(raw), device),
+    ):
+        if code:
+            return ""
+    return f"GPU-{uuid.UUID(bytes=bytes(raw))}"
+
+
+def _cuda_error(code: int) -> str:
+    return f"CUDA error {code} ({CUDA_ERRORS.get(code, 'see cuda.h')})"
+
+
+def _versions(module: Any) -> dict[str, str]:
+    """Driver and CUDA version; one that cannot be read is left out."""
+    found = {}
+    try:
+        driver = module.nvmlSystemGetDriverVersion()
+        found["driver"] = driver.decode() if isinstance(driver, bytes) else str(driver)
+        number = int(module.nvmlSystemGetCudaDriverVersion_v2())
+        found["cuda"] = f"{number // 1000}.{number % 1000 // 10}"
+    except module.NVMLError as error:
+        print(f"versions: {error}", file=sys.stderr)
+    return found
+
+
+def _account(gpu: Gpu) -> str:
+    said = [f"{name} {gpu.text(name)}" for name in WHO if gpu.text(name)]
+    said += [f"{name}: {why}" for name, why in gpu.unread.items()]
+    return f"{gpu.label}: {', '.join(said)}"
+
+
+def main(argv: list[str]) -> int:
+    """argv: nvml, cuda or visible."""
+    seen = {"nvml": by_nvml, "cuda": by_cuda, "visible": visible}[argv[0]]()
+    rows = [dict(row) for row in seen.gpus]
+    print(json.dumps({**vars(seen), "versions": dict(seen.versions), "gpus": rows}))
+    return 0

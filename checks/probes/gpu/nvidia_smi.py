@@ -1,0 +1,327 @@
+"""The producer of GPU records from a text: what `nvidia-smi -q -x` printed.
+
+What is not the figure that a field holds leaves the field unread, with the text as the reason: N/A, [Not Supported],
+[Unknown Error], [GPU is lost], [GPU requires reset] are not 0.
+
+SmiError            the text is not a whole document of nvidia-smi
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from checks.probes.gpu.fields import TEMPERATURE_LIMITS_C
+from checks.probes.gpu.record import Gpu, Number, pci_id, sound
+
+ROOT = "nvidia_smi_log"
+NOT_PRINTED = "not in the text"
+Convert = Callable[[str], Number | str | None]
+
+
+class SmiError(Exception):
+    """It cannot be trusted to be whole. The message says where it breaks."""
+
+
+@dataclass
+class Node:
+    """An element: its text, its line in the file, its children in order."""
+
+    name: str
+    line: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+    children: list[Node] = field(default_factory=list)
+
+    def at(self, path: str) -> tuple[Node | None, str]:
+        """The element at "a/b"; or None, and what an element on the way says instead ("GPU is lost")."""
+        here = self
+        for name in path.split("/"):
+            found = next((child for child in here.children if child.name == name), None)
+            if found is None:
+                return (
+                    None,
+                    here.text.strip() if here is not self and here.text.strip() else NOT_PRINTED,
+                )
+            here = found
+        return here, ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Everything that is read of the text. `attached` is how many GPUs it says that it describes."""
+
+    driver: str
+    cuda: str
+    attached: int
+    gpus: tuple[Gpu, ...]
+    lines: Mapping[str, str]
+
+
+def parse(text: str) -> Document:
+    """The document in the text. Raises SmiError."""
+    root = _tree(text)
+    raw = text.splitlines()
+    lines = {child.name: shown(raw, child.line) for child in root.children}
+    heads = {
+        name: (node.text.strip() if (node := root.at(name)[0]) else "")
+        for name in ("driver_version", "cuda_version")
+    }
+    attached, _ = root.at("attached_gpus")
+    if attached is None or not re.fullmatch(r"\s*\d+\s*", attached.text):
+        raise SmiError("the document lacks the number of attached GPUs (attached_gpus)")
+    nodes = [child for child in root.children if child.name == "gpu"]
+    if len(nodes) != int(attached.text):
+        raise SmiError(
+            f"the document states {attached.text.strip()} attached GPUs but describes {len(nodes)}"
+        )
+    gpus = tuple(_gpu(node, index, raw) for index, node in enumerate(nodes))
+    return Document(heads["driver_version"], heads["cuda_version"], len(nodes), gpus, lines)
+
+
+def shown(raw: list[str], line: int) -> str:
+    """A line as readers cite it: "17: <uuid>...</uuid>"."""
+    return f"{line}: {raw[line - 1].strip()}" if 0 < line <= len(raw) else f"{line}:"
+
+
+def _tree(text: str) -> Node:
+    parser = expat.ParserCreate()
+    top = Node("", 0)
+    stack = [top]
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        node = Node(name, parser.CurrentLineNumber, attributes)
+        stack[-1].children.append(node)
+        stack.append(node)
+
+    def end(_: str) -> None:
+        stack.pop()
+
+    def data(said: str) -> None:
+        stack[-1].text += said
+
+    def refuse(*_: object) -> None:
+        raise SmiError("the XML declares entities, which nvidia-smi never does")
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.EntityDeclHandler = data, refuse
+    try:
+        parser.Parse(text.encode("utf-8", "replace"), True)
+    except expat.ExpatError as error:
+        raise SmiError(f"line {error.lineno}: {expat.errors.messages.get(error.code, error)}") from error
+    if not top.children or top.children[0].name != ROOT:
+        raise SmiError(f"the root element is not {ROOT}")
+    return top.children[0]
+
+
+def _gpu(node: Node, index: int, raw: list[str]) -> Gpu:
+    values: dict[str, Number | str] = {}
+    unread: dict[str, str] = {}
+    lines: dict[str, str] = {}
+    for name, ways in FIELDS.items():
+        why = ""
+        for path, convert in ways:
+            found, said = node.at(path)
+            if found is None:
+                why = why or said
+                continue
+            lines[name] = "\n".join(part for part in (lines.get(name, ""), shown(raw, found.line)) if part)
+            value = sound(convert(found.text.strip()))
+            if value is not None:
+                values[name] = value
+                break
+            why = found.text.strip() or "empty"
+        if name not in values:
+            unread[name] = why
+    _derive(node, values, unread, lines)
+    _processes(node, values, unread, lines, raw)
+    return Gpu(index, pci_id(node.attributes.get("id", "")), values, unread, lines)
+
+
+def _derive(
+    node: Node, values: dict[str, Number | str], unread: dict[str, str], lines: dict[str, str]
+) -> None:
+    """Fields that are made of several: the sum of both SRAM counters, the margin before T.LIMIT."""
+    for when in ("volatile", "aggregate"):
+        parts = [f"sram_{kind}_{when}" for kind in ("parity", "secded")]
+        whole = f"sram_uncorrected_{when}"
+        known = [value for part in parts if isinstance(value := values.pop(part, None), (int, float))]
+        if whole not in values and len(known) == len(parts):
+            values[whole] = sum(known)
+            unread.pop(whole, None)
+            lines[whole] = "\n".join(lines[part] for part in parts)
+        elif whole in unread:
+            unread[whole] = next((unread[part] for part in parts if part in unread), unread[whole])
+        for part in parts:
+            unread.pop(part, None)
+            lines.pop(part, None)
+    limit, hot = values.pop("limit_c", None), values.get("temperature_c")
+    if "margin_c" in unread and isinstance(limit, int) and isinstance(hot, int):
+        low, high = TEMPERATURE_LIMITS_C
+        if low <= limit <= high and "lost" not in unread["margin_c"]:
+            values["margin_c"] = limit - hot
+            lines["margin_c"] = f"{lines['temperature_c']}\n{lines['limit_c']}"
+            del unread["margin_c"]
+    unread.pop("limit_c", None)
+
+
+def _processes(
+    node: Node,
+    values: dict[str, Number | str],
+    unread: dict[str, str],
+    lines: dict[str, str],
+    raw: list[str],
+) -> None:
+    listed, said = node.at("processes")
+    if listed is None or listed.text.strip():
+        why = said or (listed.text.strip() if listed else "")
+        unread.update(dict.fromkeys(("processes", "graphics_mib"), why))
+        return
+    drawing = [_drawing_mib(child) for child in listed.children]
+    values["processes"] = drawing.count(None)
+    values["graphics_mib"] = sum(used for used in drawing if used is not None)
+    lines["processes"] = "\n".join(
+        shown(raw, part.line) for child in listed.children for part in child.children
+    )
+    lines["graphics_mib"] = lines["processes"]
+
+
+def _drawing_mib(process: Node) -> int | None:
+    """The memory in MiB of a process that only draws (type G); None for any other, and where it is not told."""
+    kind, used = process.at("type")[0], process.at("used_memory")[0]
+    if kind is None or used is None or kind.text.strip() != "G":
+        return None
+    found = _MIB(used.text.strip())
+    return found if isinstance(found, int) else None
+
+
+def _number(unit: str = "", sign: str = "") -> Convert:
+    """Whole numbers with this unit and no other."""
+    form = re.compile(rf"({sign}\d+){re.escape(unit)}")
+    return lambda text: int(found[1]) if (found := form.fullmatch(text)) else None
+
+
+def _watts(text: str) -> float | None:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) W", text)
+    return float(found[1]) if found else None
+
+
+def _words(**meaning: int) -> Convert:
+    table = {word.replace("_", " "): value for word, value in meaning.items()}
+    return lambda text: table.get(text.lower())
+
+
+def _name(text: str) -> str | None:
+    return None if text.strip("[]") in NO_VALUE else text
+
+
+NO_VALUE = ("", "N/A", "Not Supported", "Unknown Error", "GPU is lost", "GPU requires reset", "ERR!")
+_count = _number()
+_MIB, _PERCENT, _LANES, _BANKS = _number(" MiB"), _number(" %"), _number("x"), _number(" bank(s)")
+_CELSIUS = _number(" C", "-?")
+_YES = _words(yes=1, no=0)
+_ON = _words(enabled=1, disabled=0)
+_ACTIVE = _words(active=1, not_active=0)
+_RECOVERY = _words(
+    none=0, reset=1, gpu_reset=1, reboot=2, node_reboot=2, drain_p2p=3, drain_and_reset=4,
+    recover_imex_domain=5, bus_reset=6, system_reboot=7,
+)  # fmt: skip
+
+
+def _ecc() -> dict[str, tuple[tuple[str, Convert], ...]]:
+    made: dict[str, tuple[tuple[str, Convert], ...]] = {}
+    for when in ("volatile", "aggregate"):
+        base = f"ecc_errors/{when}"
+        made[f"sram_corrected_{when}"] = ((f"{base}/sram_correctable", _count),)
+        made[f"sram_uncorrected_{when}"] = ((f"{base}/sram_uncorrectable", _count),)
+        made[f"sram_parity_{when}"] = ((f"{base}/sram_uncorrectable_parity", _count),)
+        made[f"sram_secded_{when}"] = ((f"{base}/sram_uncorrectable_secded", _count),)
+        made[f"dram_corrected_{when}"] = ((f"{base}/dram_correctable", _count),)
+        made[f"dram_uncorrected_{when}"] = ((f"{base}/dram_uncorrectable", _count),)
+    for place in ("l2", "sm", "pcie", "microcontroller", "other"):
+        made[f"sram_{place}"] = ((f"ecc_errors/aggregate_uncorrectable_sram_sources/sram_{place}", _count),)
+    return made
+
+
+_POWER, _OLD_POWER, _FABRIC = "gpu_power_readings", "power_readings", "fabric/health"
+# Field -> where it is, newest format first; the first place that holds a figure counts.
+FIELDS: dict[str, tuple[tuple[str, Convert], ...]] = {
+    "uuid": (("uuid", _name),),
+    "serial": (("serial", _name),),
+    "model": (("product_name", _name),),
+    "vbios": (("vbios_version", _name),),
+    "memory_total_mib": (("fb_memory_usage/total", _MIB),),
+    "memory_used_mib": (("fb_memory_usage/used", _MIB),),
+    "memory_reserved_mib": (("fb_memory_usage/reserved", _MIB),),
+    "utilisation_percent": (("utilization/gpu_util", _PERCENT),),
+    "temperature_c": (("temperature/gpu_temp", _CELSIUS),),
+    "margin_c": (("temperature/gpu_temp_tlimit", _CELSIUS),),
+    "limit_c": (("temperature/gpu_temp_max_gpu_threshold", _CELSIUS),),
+    "memory_temperature_c": (("temperature/memory_temp", _CELSIUS),),
+    "draw_w": (
+        (f"{_POWER}/instant_power_draw", _watts),
+        (f"{_POWER}/average_power_draw", _watts),
+        (f"{_POWER}/power_draw", _watts),
+        (f"{_OLD_POWER}/power_draw", _watts),
+    ),
+    "limit_w": (
+        (f"{_POWER}/current_power_limit", _watts),
+        (f"{_OLD_POWER}/enforced_power_limit", _watts),
+    ),
+    "default_limit_w": (
+        (f"{_POWER}/default_power_limit", _watts),
+        (f"{_OLD_POWER}/default_power_limit", _watts),
+    ),
+    "pcie_width": (("pci/pci_gpu_link_info/link_widths/current_link_width", _LANES),),
+    "ecc_current": (("ecc_mode/current_ecc", _ON),),
+    "ecc_pending": (("ecc_mode/pending_ecc", _ON),),
+    **_ecc(),
+    "sram_threshold_exceeded": (("ecc_errors/aggregate/sram_threshold_exceeded", _YES),),
+    "channel_repair_pending": (("ecc_errors/channel_repair_pending", _YES),),
+    "tpc_repair_pending": (("ecc_errors/tpc_repair_pending", _YES),),
+    "remapped_corrected": (("remapped_rows/remapped_row_corr", _count),),
+    "remapped_uncorrected": (("remapped_rows/remapped_row_unc", _count),),
+    "remap_pending": (("remapped_rows/remapped_row_pending", _YES),),
+    "remap_failed": (("remapped_rows/remapped_row_failure", _YES),),
+    **{
+        f"banks_{name}": ((f"remapped_rows/row_remapper_histogram/row_remapper_histogram_{name}", _BANKS),)
+        for name in ("max", "high", "partial", "low", "none")
+    },
+    "retired_single_bit": (("retired_pages/multiple_single_bit_retirement/retired_count", _count),),
+    "retired_double_bit": (("retired_pages/double_bit_retirement/retired_count", _count),),
+    "retire_pending": (("retired_pages/pending_retirement", _YES),),
+    "persistence": (("persistence_mode", _ON),),
+    "mig_current": (("mig_mode/current_mig", _ON),),
+    "mig_pending": (("mig_mode/pending_mig", _ON),),
+    "compute_mode": (("compute_mode", _words(default=0, prohibited=2, exclusive_process=3)),),
+    "recovery_action": (("gpu_recovery_action", _RECOVERY),),
+    "fabric_state": (("fabric/state", _words(not_started=1, in_progress=2, completed=3)),),
+    "fabric_status": (("fabric/status", _words(success=0)),),
+    "fabric_summary": ((f"{_FABRIC}/summary", _words(healthy=1, unhealthy=2, limited_capacity=3)),),
+    "degraded_bandwidth": ((f"{_FABRIC}/bandwidth", _words(degraded=1, true=1, full=0, false=0)),),
+    **{
+        name: ((f"{_FABRIC}/{element}", _words(true=1, false=0)),)
+        for name, element in {
+            "route_recovery": "route_recovery_in_progress",
+            "route_unhealthy": "route_unhealthy",
+            "access_timeout": "access_timeout_recovery",
+        }.items()
+    },
+    "misconfiguration": ((f"{_FABRIC}/incorrect_configuration", _words(none=0, false=0)),),
+    "partition_missing": ((f"{_FABRIC}/partition_assigned", _words(true=0, false=1)),),
+    "manager_disconnected": ((f"{_FABRIC}/gfm_state", _words(connected=0, disconnected=1)),),
+    **{
+        f"reason_{name}": (
+            (f"clocks_event_reasons/clocks_event_reason_{element}", _ACTIVE),
+            (f"clocks_throttle_reasons/clocks_throttle_reason_{element}", _ACTIVE),
+        )
+        for name, element in {
+            "hw_slowdown": "hw_slowdown",
+            "sw_thermal": "sw_thermal_slowdown",
+            "hw_thermal": "hw_thermal_slowdown",
+            "hw_power_brake": "hw_power_brake_slowdown",
+        }.items()
+    },
+}

@@ -1,0 +1,189 @@
+"""gpu.nvlink: links that are up, and the errors that they counted while the gate ran.
+
+Error counters count since the driver was loaded, so only differences say something: the first look is at the start
+of the run, the second after the ranks. Each generation counts otherwise: NVLink 5 has counters of packets (fields
+206-215), Hopper data-link fields (161-163), earlier ones nvmlDeviceGetNvLinkErrorCounter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Part, Scope, Skip, Value
+from checks.probes.gpu import nvml
+from checks.probes.gpu.fields import NotPlausible, field_value, first_of
+from checks.probes.gpu.record import Gpu, padded, sound
+
+INVALID_ARGUMENT, NOT_SUPPORTED = 2, 3
+# NVLink 5: malformed packets, buffer overruns, receive errors, local link integrity; all link recovery events.
+PACKET_FIELDS = (206, 207, 208, 211)
+RECOVERY_EVENTS = 215
+MOST_LINKS = (
+    18  # of Hopper and Blackwell; a pynvml older than they are says 12, and six links of each would be lost
+)
+REPLAY, RECOVERY, CRC = 161, 162, 163
+KINDS = ("link_errors", "link_recoveries", "link_replays")
+METRICS = ("links_active", "link_errors_per_s", "link_recoveries", "link_replays", "gpus")
+
+Counters = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Links:
+    """One GPU's links: which are up, and what each of these counted, by kind. `active` is None where it is not known."""
+
+    gpu: Gpu
+    active: tuple[int, ...] | None = None
+    counters: Counters = field(default_factory=dict)
+    said: str = ""
+
+    @property
+    def key(self) -> str:
+        """What the GPU is called in both looks."""
+        return self.gpu.text("uuid") or self.gpu.pci
+
+
+def first_look(context: Context) -> Mapping[str, object]:
+    """The counters of every GPU, and when they were read."""
+    with nvml.session() as module:
+        found = look(module)
+    return {"at_s": _now(), "gpus": {links.key: links.counters for links in found if links.key}}
+
+
+@check(
+    "gpu.nvlink",
+    Scope.NODE,
+    timeout_s=30,
+    metrics=METRICS,
+    needs="NVML",
+    part=Part.NVLINK,
+    before=first_look,
+)
+def nvlink(context: Context) -> Measurement | Skipped:
+    """Counts the NVLinks that are up, and the errors that they had while the gate ran.
+
+    Arrays in GPU order: links, errors of packets or checksums a second, recoveries and replays as differences. A
+    counter that went backwards was reset: None.
+    """
+    try:
+        with nvml.session() as module:
+            found = look(module)
+    except nvml.NvmlMissing as error:
+        return Skipped(Skip.TOOL_MISSING, str(error))
+    if context.before is None:
+        raise CheckError(
+            "the link error counters could not be read at the start of the run, so there is nothing to compare with"
+        )
+    earlier, seconds = context.before.get("gpus"), _now() - _number(context.before.get("at_s"))
+    if not isinstance(earlier, dict) or seconds <= 0:
+        raise CheckError(
+            "the link error counters from the start of the run are not of this boot, so they cannot be compared"
+        )
+    unlisted = padded([links.gpu for links in found], context.declared.gpus_per_node)[len(found) :]
+    return compared([*found, *(Links(gpu) for gpu in unlisted)], earlier, seconds)
+
+
+def compared(found: Sequence[Links], earlier: Mapping[str, Any], seconds: float) -> Measurement:
+    """The measurement: both looks, `seconds` apart."""
+    differences = [
+        {kind: _difference(links, earlier.get(links.key), kind) for kind in KINDS} for links in found
+    ]
+    errors = (d["link_errors"] for d in differences)
+    metrics: dict[str, Value] = {
+        "links_active": tuple(None if links.active is None else len(links.active) for links in found),
+        "link_errors_per_s": tuple(None if n is None else round(n / seconds, 6) for n in errors),
+        "link_recoveries": tuple(d["link_recoveries"] for d in differences),
+        "link_replays": tuple(d["link_replays"] for d in differences),
+        "gpus": tuple(links.gpu.label for links in found),
+    }
+    said = (f"{links.gpu.label}: {_account(links, d)}" for links, d in zip(found, differences, strict=True))
+    return Measurement(metrics, f"over {seconds:.1f} s\n" + "\n".join(said))
+
+
+def look(module: Any) -> tuple[Links, ...]:
+    """Every GPU's links. Raises NvmlError where NVML lists no GPU."""
+    return tuple(_links(module, gpu) for gpu in nvml.look(module, ("uuid",)))
+
+
+def _links(module: Any, gpu: Gpu) -> Links:
+    try:
+        handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
+        most = max(MOST_LINKS, module.NVML_NVLINK_MAX_LINKS)
+        active = tuple(link for link in range(most) if _is_up(module, handle, link))
+    except module.NVMLError as error:
+        return Links(gpu, said=nvml.said(error))
+    counters: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+    said = []
+    for kind in KINDS:
+        try:
+            counters[kind] = {str(link): _count(module, handle, link, kind) for link in active}
+        except (module.NVMLError, NotPlausible) as error:
+            del counters[kind]
+            said.append(f"{kind}: {error}")
+    return Links(gpu, active, counters, "; ".join(said))
+
+
+def _is_up(module: Any, handle: Any, link: int) -> bool:
+    try:
+        return bool(module.nvmlDeviceGetNvLinkState(handle, link) == module.NVML_FEATURE_ENABLED)
+    except module.NVMLError as error:
+        if nvml.code_of(error) in (INVALID_ARGUMENT, NOT_SUPPORTED):
+            return False  # there is no such link
+        raise
+
+
+def _count(module: Any, handle: Any, link: int, kind: str) -> int:
+    def of(ident: int) -> Any:
+        return field_value(module, handle, ident, link)
+
+    def old(*counters: int) -> int:
+        return sum(module.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter) for counter in counters)
+
+    crc = (module.NVML_NVLINK_ERROR_DL_CRC_FLIT, module.NVML_NVLINK_ERROR_DL_CRC_DATA)
+    ways = {
+        "link_errors": (lambda: sum(map(of, PACKET_FIELDS)), lambda: of(CRC), lambda: old(*crc)),
+        "link_recoveries": (
+            lambda: of(RECOVERY_EVENTS),
+            lambda: of(RECOVERY),
+            lambda: old(module.NVML_NVLINK_ERROR_DL_RECOVERY),
+        ),
+        "link_replays": (lambda: of(REPLAY), lambda: old(module.NVML_NVLINK_ERROR_DL_REPLAY)),
+    }[kind]
+    value = sound(first_of(module, *ways))
+    if not isinstance(value, int) or value < 0:
+        raise NotPlausible(f"link {link} has no valid counter value")
+    return value
+
+
+def _difference(links: Links, earlier: object, kind: str) -> int | None:
+    """How much the links that are up counted since the first look; None where that cannot be told."""
+    now = links.counters.get(kind)
+    before = earlier.get(kind) if isinstance(earlier, dict) else None
+    if links.active is None or now is None or not isinstance(before, dict):
+        return None
+    steps = [count - before[link] for link, count in now.items() if isinstance(before.get(link), int)]
+    return None if len(steps) < len(now) or any(step < 0 for step in steps) else sum(steps)
+
+
+def _account(links: Links, difference: Mapping[str, int | None]) -> str:
+    if links.active is None:
+        return links.said or "declared, but NVML does not list it"
+    steps = ", ".join(
+        f"{kind} {step if step is not None else 'not comparable'}" for kind, step in difference.items()
+    )
+    return (
+        f"links {' '.join(map(str, links.active)) or 'none'} up; {steps}{links.said and f' ({links.said})'}"
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else float("inf")
+
+
+def _now() -> float:
+    """Seconds since the boot, which two processes of one node share."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,146 @@
+"""The producer of GPU records on a node: NVML through nvidia-ml-py, whose module is `pynvml`.
+
+NvmlMissing         neither pynvml nor the driver's library is here: a check turns it into Skipped(TOOL_MISSING)
+NvmlError           NVML is here and gives no answer; `fault` says what is broken, where its code tells
+
+An error about one field leaves that field unread; an error about one GPU leaves that GPU unread.
+
+One way for every check of a node's GPUs: look through NVML, and say what each declared GPU shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from checks import image_requirements
+from checks.check import CheckError, Context, Measurement, Skipped
+from checks.model import Skip, Value
+from checks.probes.gpu import fabric_health, fields
+from checks.probes.gpu.fields import NotPlausible
+from checks.probes.gpu.record import Gpu, Number, account, columns, padded, pci_id, sound
+
+LIBRARY_NOT_FOUND = 12
+READERS = {**fields.READERS, **fabric_health.READERS}
+WHO = ("pci",)
+# nvmlReturn_t codes of nvmlInit that say what is broken, not merely that nobody could look.
+FAULTS = {
+    8: "a GPU lacks external power",
+    9: "the driver is not loaded",
+    11: "a GPU's interrupts do not work",
+    15: "a GPU is lost",
+    18: "the driver was changed without a reboot: library and kernel module differ",
+}
+
+
+class NvmlMissing(CheckError):
+    """There is no NVML on this node."""
+
+
+class NvmlError(CheckError):
+    """NVML gave no answer."""
+
+    def __init__(self, said: str, fault: str = "") -> None:
+        super().__init__(said)
+        self.fault = fault
+
+
+@contextmanager
+def session() -> Iterator[Any]:
+    """The module pynvml, initialised, and let go at the end. Raises NvmlMissing, NvmlError."""
+    try:
+        nvml: Any = image_requirements.load("pynvml")
+    except ImportError as error:
+        raise NvmlMissing(f"pynvml: {error}. Install nvidia-ml-py.") from error
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        if code_of(error) == LIBRARY_NOT_FOUND:
+            raise NvmlMissing(
+                f"nvmlInit: {error}. Install the driver, or mount its libraries into the container."
+            ) from error
+        raise NvmlError(f"nvmlInit: {error}", FAULTS.get(code_of(error), "")) from error
+    try:
+        yield nvml
+    except nvml.NVMLError as error:
+        raise NvmlError(f"NVML: {error}") from error
+    finally:
+        with contextlib.suppress(nvml.NVMLError):  # a failure to let go changes nothing that was read
+            nvml.nvmlShutdown()
+
+
+def look(nvml: ModuleType | Any, names: Iterable[str]) -> tuple[Gpu, ...]:
+    """A record of each GPU that NVML lists, with the fields asked for. Raises NvmlError where it lists none."""
+    wanted = tuple(names)
+    count = nvml.nvmlDeviceGetCount()
+    if not isinstance(count, int) or count < 1:
+        raise NvmlError("NVML lists no GPU")
+    return tuple(look_at(nvml, index, wanted) for index in range(count))
+
+
+def look_at(nvml: ModuleType | Any, index: int, names: Iterable[str]) -> Gpu:
+    """One GPU's record; of one that does not answer, every field is unread."""
+    wanted = tuple(names)
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as error:
+        return Gpu(index, "", {}, dict.fromkeys(wanted, said(error)))
+    return of_handle(nvml, handle, index, wanted)
+
+
+def of_handle(nvml: ModuleType | Any, handle: object, index: int, names: Iterable[str]) -> Gpu:
+    """The record of the GPU with this handle."""
+    values: dict[str, Number | str] = {}
+    unread: dict[str, str] = {}
+    for name in dict.fromkeys((*WHO, *names)):
+        try:
+            value = sound(READERS[name](nvml, handle))
+        except nvml.NVMLError as error:
+            unread[name] = said(error)
+        except (
+            AttributeError,
+            NotPlausible,
+        ) as error:  # a pynvml that lacks the call, or a figure that cannot be
+            unread[name] = str(error)
+        else:
+            if value is None:
+                unread[name] = "no value"
+            else:
+                values[name] = value
+    pci = values.pop("pci", "")
+    return Gpu(index, pci_id(str(pci)), values, unread)
+
+
+def code_of(error: object) -> int:
+    """The nvmlReturn_t that the error stands for; 999 (unknown) for one without."""
+    value = getattr(error, "value", 999)
+    return value if isinstance(value, int) else 999
+
+
+def said(error: object) -> str:
+    """NVML's words and code: "GPU is lost (15)"."""
+    return f"{error} ({code_of(error)})"
+
+
+Derive = Callable[[Sequence[Gpu]], dict[str, Value]]
+
+
+def measured(
+    context: Context, names: Sequence[str], read: Sequence[str] = (), derive: Derive | None = None
+) -> Measurement | Skipped:
+    """The fields `names` of each GPU as metrics; `derive` adds metrics made from these and from `read`.
+
+    A declared GPU that NVML does not list is None throughout. Raises NvmlError.
+    """
+    fields = (*names, *read)
+    try:
+        with session() as module:
+            found = look(module, fields)
+    except NvmlMissing as error:
+        return Skipped(Skip.TOOL_MISSING, str(error))
+    gpus = padded(found, context.declared.gpus_per_node)
+    extra = derive(gpus) if derive else {}
+    return Measurement({**columns(gpus, names), **extra}, account(gpus, fields))

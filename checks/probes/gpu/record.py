@@ -1,0 +1,123 @@
+"""What GPUs say of themselves: one record a GPU, whoever read it (NVML here, nvidia-smi's XML in `prelaunch explain`).
+
+GPU models by name: the instance table's "H100 80GB HBM3" is NVML's "NVIDIA H100 80GB HBM3".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checks.model import Value
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. A field is in `values`, or in `unread` with the reason why ("GPU is lost"), never in both.
+
+    `lines` holds the lines of the text that values rest on, where there is a text ("17: ...").
+    """
+
+    index: int
+    pci: str
+    values: Mapping[str, Number | str]
+    unread: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """How findings name it: "GPU 5 (0000:ca:00.0)"."""
+        return f"GPU {self.index} ({self.pci})" if self.pci else f"GPU {self.index}"
+
+    def number(self, name: str) -> Number | None:
+        """The field's number; None where it was not read."""
+        value = self.values.get(name)
+        return value if isinstance(value, (int, float)) else None
+
+    def text(self, name: str) -> str:
+        """The field's text; "" where it was not read."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else ""
+
+
+def pci_id(text: str) -> str:
+    """A PCI address in the kernel's form, "0000:ca:00.0"; NVML and nvidia-smi print 8 digits of the domain, and capitals.
+
+    "" for what is no PCI address.
+    """
+    found = re.fullmatch(
+        r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", text.strip().lower()
+    )
+    if not found:
+        return ""
+    domain = int(found[1] or "0", 16)
+    return f"{domain:04x}:{found[2]}:{found[3]}.{found[4] or '0'}"
+
+
+def padded(gpus: Sequence[Gpu], expected: int) -> tuple[Gpu, ...]:
+    """The GPUs, and a record for each one that is declared and was not listed: what nobody saw is not measured."""
+    unlisted = (Gpu(index, "", {}) for index in range(len(gpus), expected))
+    return (*gpus, *unlisted)
+
+
+def columns(gpus: Sequence[Gpu], names: Iterable[str]) -> dict[str, Value]:
+    """Metric arrays in GPU order, None for what was not read, and `gpus`, the labels."""
+    made: dict[str, Value] = {name: tuple(gpu.number(name) for gpu in gpus) for name in names}
+    return {**made, "gpus": tuple(gpu.label for gpu in gpus)}
+
+
+def texts(gpus: Sequence[Gpu], name: str) -> Value:
+    """One text a GPU; None for each if one of them could not be read, since a column is of one kind."""
+    found = tuple(gpu.text(name) for gpu in gpus)
+    return found if found and all(found) else (None,) * max(1, len(found))
+
+
+def account(gpus: Sequence[Gpu], names: Iterable[str]) -> str:
+    """The values in words, a line a GPU, and why what is missing was not read."""
+    return "\n".join(_account(gpu, tuple(names)) for gpu in gpus)
+
+
+def sound(value: object) -> Number | str | None:
+    """A value that NVML can mean: no NaN, and none of the all-ones patterns that stand for "not available"."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return None if value in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF) or abs(value) >= 1 << 63 else value
+
+
+def _account(gpu: Gpu, names: Sequence[str]) -> str:
+    if not gpu.values and not gpu.unread:
+        return f"{gpu.label}: declared, but NVML does not list it"
+    said = [f"{name}={gpu.values[name]}" for name in names if name in gpu.values]
+    said += [f"{name}: {gpu.unread.get(name, 'not read')}" for name in names if name not in gpu.values]
+    return f"{gpu.label}: {', '.join(said)}"
+
+
+MAKERS = ("nvidia", "tesla", "quadro")
+
+
+def bare(name: str) -> str:
+    """NVML's name without the maker's: "Tesla T4" -> "T4"."""
+    words = name.split()
+    while words and words[0].lower() in MAKERS:
+        words = words[1:]
+    return " ".join(words)
+
+
+def is_model(name: str, model: str) -> bool:
+    """Whether NVML's name is one of the model's: it begins with the model's words, whole ("L4" is no "L40S")."""
+    said, wanted = _words(bare(name)), _words(model)
+    return bool(wanted) and said[: len(wanted)] == wanted
+
+
+def _words(text: str) -> list[str]:
+    return text.lower().replace("server edition", "se").split()

@@ -1,0 +1,85 @@
+"""gpu.start_and_end: how many GPUs answer, and what the driver demands of them, at the start of the run and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Part, Scope, Skip, Value
+from checks.probes.gpu import nvml
+from checks.probes.gpu.inventory_child import ALIVE, is_lost
+from checks.probes.gpu.record import Gpu
+
+READ = ("uuid", "recovery_action", *ALIVE)
+
+
+def first_look(context: Context) -> Mapping[str, object]:
+    """Every GPU that answers, and the driver's demand."""
+    with nvml.session() as module:
+        return {"gpus": [_row(gpu) for gpu in nvml.look(module, READ)]}
+
+
+@check(
+    "gpu.start_and_end",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=("missing", "when", "exchanged", "action_at_start", "action_at_end", "gpus"),
+    needs="NVML",
+    part=Part.GPU,
+    before=first_look,
+)
+def start_and_end(context: Context) -> Measurement | Skipped:
+    """Compares the GPUs that answer at the end of the run with those that answered at its start.
+
+    `missing`, declared minus answering, at each of `when`: start, end. `exchanged` counts UUIDs that only one of the two
+    looks shows. `action_at_start` and `action_at_end` are NVML_GPU_RECOVERY_ACTION_* for each of `gpus`: 0 is nothing,
+    None where it was not read, as before driver 565.
+    """
+    earlier = context.before.get("gpus") if context.before else None
+    if not isinstance(earlier, list) or not all(isinstance(row, dict) for row in earlier):
+        raise CheckError(
+            "the GPUs could not be read at the start of the run, so there is nothing to compare with"
+        )
+    try:
+        with nvml.session() as module:
+            found = nvml.look(module, READ)
+    except nvml.NvmlMissing as error:
+        return Skipped(Skip.TOOL_MISSING, str(error))
+    return compared(earlier, [_row(gpu) for gpu in found], context.declared.gpus_per_node)
+
+
+def compared(
+    earlier: Sequence[Mapping[str, object]], later: Sequence[Mapping[str, object]], declared: int
+) -> Measurement:
+    """Both looks, GPU by GPU (pure)."""
+    counts = [sum(row.get("alive") is True for row in rows) for rows in (earlier, later)]
+    uuids = [{row["uuid"] for row in rows if row.get("uuid")} for rows in (earlier, later)]
+    size = max(len(earlier), len(later), declared)
+    labels = [str(row.get("label")) for row in (later if len(later) >= len(earlier) else earlier)]
+    labels += [f"GPU {index}" for index in range(len(labels), size)]
+    metrics: dict[str, Value] = {
+        "missing": tuple(declared - count for count in counts),
+        "when": ("start", "end"),
+        "exchanged": len(uuids[0] ^ uuids[1]),
+        "action_at_start": _actions(earlier, size),
+        "action_at_end": _actions(later, size),
+        "gpus": tuple(labels),
+    }
+    lines = (
+        f"{when} {row.get('label')}: {row.get('said') or row.get('uuid')}"
+        for when, rows in (("start", earlier), ("end", later))
+        for row in rows
+    )
+    return Measurement(metrics, "\n".join(lines))
+
+
+def _row(gpu: Gpu) -> dict[str, object]:
+    alive = not is_lost(gpu) and any(name in gpu.values for name in ALIVE)
+    said = ", ".join(f"{name}: {why}" for name, why in gpu.unread.items())
+    action = gpu.number("recovery_action")
+    return {"label": gpu.label, "uuid": gpu.text("uuid"), "alive": alive, "action": action, "said": said}
+
+
+def _actions(rows: Sequence[Mapping[str, object]], size: int) -> tuple[int | None, ...]:
+    found = [row.get("action") for row in rows] + [None] * (size - len(rows))
+    return tuple(action if type(action) is int else None for action in found)

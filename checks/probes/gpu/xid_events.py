@@ -1,0 +1,122 @@
+"""gpu.xid_events: the Xids that NVML reported while the gate ran, for engines that withhold the kernel's log.
+
+A process registers for the events at the start of the run and lives until the ranks have ended: NVML records none from
+before the registration (nvml.h, nvmlDeviceRegisterEvents). It does not report every Xid: see checks/facts/withheld_kernel_log.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.model import Part, Scope, Value
+from checks.probes.gpu import nvml
+from checks.probes.gpu.inventory_child import LOST
+from checks.probes.gpu.record import Gpu, padded
+from checks.probes.kernel import xid_codes
+
+TIMEOUT, WAIT_MS = 10, 500
+NODE = "a GPU that NVML does not name"
+XID_EVENTS = 0x8  # nvml.h, nvmlEventTypeXidCriticalError
+
+
+def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
+    """Register for every GPU's Xids, say for which that could be done, and then each Xid as it comes. Raises NvmlError."""
+    with nvml.session() as module:
+        events = module.nvmlEventSetCreate()
+        found = nvml.look(module, ("uuid",))
+        yield {"gpus": [_registered(module, gpu, events) for gpu in found]}
+        numbers = {gpu.text("uuid"): gpu.index for gpu in found if gpu.text("uuid")}
+        while True:
+            try:
+                event = module.nvmlEventSetWait_v2(events, WAIT_MS)
+            except module.NVMLError as error:
+                if nvml.code_of(error) == TIMEOUT:
+                    yield None
+                    continue
+                if not nvml.said(error).endswith(LOST):
+                    raise
+                # Every further question gets the same answer: what it says is recorded, and the watch goes on in name.
+                yield {"lost": nvml.said(error)}
+                yield from _idle(module, events)
+            else:
+                yield {"gpu": _number(module, event.device, numbers), "xid": int(event.eventData)}
+
+
+def _registered(module: Any, gpu: Gpu, events: Any) -> dict[str, object]:
+    row: dict[str, object] = {"label": gpu.label, "uuid": gpu.text("uuid"), "why_not": ""}
+    try:
+        handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
+        module.nvmlDeviceRegisterEvents(handle, XID_EVENTS, events)
+    except module.NVMLError as error:
+        row["why_not"] = nvml.said(error)
+    return row
+
+
+def _idle(module: Any, events: Any) -> Iterator[None]:
+    import time
+
+    while True:
+        time.sleep(WAIT_MS / 1000)
+        yield None
+
+
+def _number(module: Any, handle: Any, numbers: Mapping[str, int]) -> int:
+    """Which GPU an event is of; -1 where NVML does not say."""
+    try:
+        uuid = module.nvmlDeviceGetUUID(handle)
+    except module.NVMLError:
+        return -1
+    return numbers.get(uuid.decode() if isinstance(uuid, bytes) else str(uuid), -1)
+
+
+@check(
+    "gpu.xid_events",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=("registered", *(need.value for need in xid_codes.COUNTED), "lost", "gpus"),
+    needs="NVML",
+    part=Part.GPU,
+    closing=True,
+    watch=watch,
+)
+def xid_events(context: Context) -> Measurement:
+    """Counts the Xids that NVML reported while the gate ran, by what has to be done about them.
+
+    One number for each of `gpus`, which ends with those of a GPU that NVML does not name. `registered` is 1 where NVML
+    took the registration, None where it refused. `lost`: it said that a GPU was lost. The kinds are those of kernel.xid;
+    a code that only its line in the kernel's log explains is `unread`.
+    """
+    if not context.watched:
+        raise CheckError("the watch for NVML's events did not run from start to end")
+    first, *later = context.watched
+    return measured(first, later, context.declared.gpus_per_node)
+
+
+def measured(
+    first: Mapping[str, object], later: Sequence[Mapping[str, object]], declared: int
+) -> Measurement:
+    """The measurement from what the watch recorded (pure). Raises CheckError."""
+    rows = first.get("gpus")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise CheckError(f"the watch did not report which events it registered for: {first!r:.200}")
+    labels = [str(row.get("label", "")) for row in rows]
+    labels += [gpu.label for gpu in padded([Gpu(i, "", {}) for i in range(len(rows))], declared)[len(rows) :]]
+    seen: list[list[int]] = [[] for _ in (*labels, NODE)]
+    for record in later:
+        code, number = record.get("xid"), record.get("gpu")
+        if type(code) is int and type(number) is int:
+            seen[number if 0 <= number < len(labels) else -1].append(code)
+    lost = [str(record["lost"]) for record in later if "lost" in record]
+    refused = [str(row.get("why_not", "")) for row in rows]
+    taken = [None if why else 1 for why in refused] + [None] * (len(labels) - len(rows))
+    metrics: dict[str, Value] = {
+        "registered": (*taken, 1),
+        **xid_codes.counts(seen),
+        "lost": len(lost),
+        "gpus": (*labels, NODE),
+    }
+    said = [f"{label}: not registered: {why}" for label, why in zip(labels, refused, strict=False) if why]
+    account = xid_codes.account(seen, (*labels, NODE)) or "no Xid was reported"
+    return Measurement(metrics, "\n".join([*said, *lost, account]))

@@ -1,0 +1,202 @@
+"""disk.io: fio writes a file on the scratch disk, reads it back with checksums, and reads it in random order."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
+from checks.model import Profile, Scope, Skip
+from checks.process import tool
+
+MIB = 1 << 20
+LEAST_BYTES = 4 * MIB
+# The file is small beside what is free, so that nobody else runs out of space.
+MOST_OF_FREE = 0.05
+# fio ends a job whose checksums do not fit with "Invalid or incomplete multibyte or wide character".
+CORRUPT = errno.EILSEQ
+# What says that the disk cannot be measured so, and not that it is broken.
+NOT_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction of a job; bandwidth in bytes/s, latency in seconds, None where nothing was read or written."""
+
+    bytes_done: int
+    bandwidth: float
+    iops: float
+    p99_s: float | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fio job: `error` is an errno, 0 if well."""
+
+    error: int
+    read: Way
+    write: Way
+
+
+@check(
+    "disk.io",
+    Scope.NODE,
+    timeout_s=360,
+    metrics=("corrupt", "io_errors", "write_gbps", "read_gbps", "random_read_iops"),
+    needs="fio",
+    cost="seconds",
+    profiles=(Profile.STANDARD, Profile.DEEP),
+    uses=(Resource.DISK,),
+)
+def disk_io(context: Context) -> Measurement | Skipped:
+    """Writes and reads a file on the scratch disk with fio: bandwidth, random reads, and whether what comes back is right.
+
+    `size_bytes` and `seconds` bound it, and a twentieth of what is free. `*_gbps` are 10^9 bytes/s, sequential, in blocks
+    of 1 MiB; `random_read_iops` are reads of 4 KiB a second, four at a time. `direct` is 0 where the filesystem does not
+    allow to go past the page cache: then the reads measure memory. `corrupt` and `io_errors` are 1 or 0.
+    """
+    path = context.scratch / "prelaunch-disk-io.dat"
+    size = size_to_write(context.scratch, context.options.get("size_bytes", 256 * MIB))
+    try:
+        return measured(path, size, context.options.get("seconds", 2.0), context.timeout_s / 3)
+    except tool.ToolMissing as error:
+        return Skipped(Skip.TOOL_MISSING, str(error))
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def size_to_write(folder: Path, wanted: float) -> int:
+    """Bytes, whole MiB. Raises CheckError where too little is free."""
+    try:
+        space = os.statvfs(folder)
+    except OSError as error:
+        raise CheckError(f"the space of {folder} cannot be read: {error.strerror}") from error
+    free = space.f_bavail * space.f_frsize
+    size = int(min(wanted, free * MOST_OF_FREE)) // MIB * MIB
+    if size < LEAST_BYTES:
+        raise CheckError(
+            f"only {free} bytes are free on the disk of {folder}, which is too little to measure it"
+        )
+    return size
+
+
+def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measurement:
+    """Both runs. Raises ToolMissing, and CheckError where fio cannot tell."""
+    sequential = (
+        "--rw=write",
+        "--bs=1m",
+        "--verify=crc32c",
+        "--do_verify=1",
+        "--verify_fatal=1",
+        "--end_fsync=1",
+    )
+    direct = True
+    job, account = _run(path, size, "sequential", (*sequential, "--direct=1"), deadline_s)
+    if job.error == errno.EINVAL:  # a filesystem in memory has no direct I/O
+        direct = False
+        job, account = _run(path, size, "sequential", (*sequential, "--direct=0"), deadline_s)
+    whole_file(job, size)
+    if job.error:
+        return _broken(job.error, account)
+    random = (
+        "--rw=randread",
+        "--bs=4k",
+        "--numjobs=4",
+        "--group_reporting",
+        "--time_based",
+        f"--runtime={seconds:g}",
+    )
+    there, also = _run(path, size, "random", (*random, f"--direct={int(direct)}"), deadline_s)
+    return together(job, there, size, direct, f"{account}\n{also}")
+
+
+def whole_file(job: Job, size: int) -> None:
+    """Raise CheckError unless the sequential job failed, or wrote and verified all of it."""
+    if not job.error and (job.write.bytes_done < size or job.read.bytes_done < job.write.bytes_done):
+        raise CheckError(
+            f"fio wrote {job.write.bytes_done} and verified {job.read.bytes_done} of {size} bytes: not the whole file"
+        )
+
+
+def together(job: Job, there: Job, size: int, direct: bool, account: str) -> Measurement:
+    """The metrics of both jobs. Raises CheckError where nothing was read in random order."""
+    if there.error:
+        return _broken(there.error, account)
+    if there.read.bytes_done <= 0 or there.read.p99_s is None:
+        raise CheckError("fio reports no random reads, or no read latency")
+    return Measurement(
+        {
+            "corrupt": 0,
+            "io_errors": 0,
+            "size_bytes": size,
+            "direct": int(direct),
+            "write_gbps": job.write.bandwidth / 1e9,
+            "read_gbps": job.read.bandwidth / 1e9,
+            "random_read_iops": there.read.iops,
+            "random_read_p99_s": there.read.p99_s,
+        },
+        account,
+    )
+
+
+def parse(text: str) -> Job:
+    """The one job of a run with --output-format=json; other lines may stand before it. Raises CheckError."""
+    begin = text.find("{") if text.startswith("{") else text.find("\n{") + 1
+    if begin < 0 or text[begin : begin + 1] != "{":
+        raise CheckError(f"fio printed no JSON: {text.strip()[:200]!r}")
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, begin)
+        jobs = value["jobs"]
+        if len(jobs) != 1:
+            raise CheckError(f"fio reports {len(jobs)} jobs, but one was started")
+        return Job(int(jobs[0]["error"]), _way(jobs[0]["read"]), _way(jobs[0]["write"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckError(
+            f"fio's JSON is truncated or has an unknown form: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _way(row: Mapping[str, object]) -> Way:
+    numbers = [row[name] for name in ("io_bytes", "bw_bytes", "iops")]
+    latency = row["clat_ns"]
+    percentiles = latency.get("percentile", {}) if isinstance(latency, dict) else {}
+    done, bandwidth, iops = (float(number) for number in numbers if isinstance(number, (int, float)))
+    if not all(0 <= number < 1e18 for number in (done, bandwidth, iops)):
+        raise ValueError(f"fio reports implausible numbers: {numbers}")
+    p99 = percentiles.get("99.000000")
+    return Way(int(done), bandwidth, iops, None if p99 is None else float(p99) / 1e9)
+
+
+def _run(path: Path, size: int, name: str, asked: Sequence[str], deadline_s: float) -> tuple[Job, str]:
+    # After a wrong checksum fio would leave a file in the working folder, to go on from.
+    fixed = ("--ioengine=psync", "--verify_state_save=0", f"--aux-path={path.parent}", "--output-format=json")
+    argv = ("fio", f"--name={name}", f"--filename={path}", f"--size={size}", *asked, *fixed)
+    said = tool.run(argv, deadline_s)
+    if not said.whole:
+        why = "did not end in time" if said.code is None else "printed more than can be read"
+        raise CheckError(f"fio {why}: {' '.join(said.argv)}")
+    try:
+        job = parse(said.stdout)
+    except CheckError as error:
+        raise CheckError(f"{error} (exit code {said.code}; {said.stderr.strip()[:300]})") from error
+    if said.code and not job.error:
+        raise CheckError(
+            f"fio ended with exit code {said.code} without an error message: {said.stderr.strip()[:300]}"
+        )
+    return job, _account(said, job)
+
+
+def _account(said: tool.Said, job: Job) -> str:
+    return f"$ {' '.join(said.argv)}\n[exit code {said.code} after {said.seconds:.1f} s]\n{job}\n{said.stderr.strip()[:1000]}"
+
+
+def _broken(error: int, account: str) -> Measurement:
+    if error in NOT_THE_DISK:
+        raise CheckError(f"fio could not measure the disk: {os.strerror(error)}\n{account}")
+    corrupt = error == CORRUPT
+    metrics = {"write_gbps": 0.0, "read_gbps": 0.0, "random_read_iops": 0.0}
+    return Measurement({"corrupt": int(corrupt), "io_errors": int(not corrupt), **metrics}, account)

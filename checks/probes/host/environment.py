@@ -1,0 +1,136 @@
+"""environment.lint: the settings that this process, and so the training, starts with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+from collections.abc import Mapping
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.facts.instances import Instance
+from checks.model import Scope
+from checks.probes.host.environment_rules import SHM, Fault, Harm, World, lint, listed, parse_file
+
+INTERFACES = Path("/sys/class/net")
+FILE_VARIABLE = "NCCL_CONF_FILE"
+PATHS = ("NCCL_TOPO_FILE", "NCCL_DEBUG_FILE")
+NONE = "none"
+STATUS, UID_MAP = Path("/proc/self/status"), Path("/proc/self/uid_map")
+CAP_IPC_LOCK = 14  # include/uapi/linux/capability.h
+UNLIMITED = 1 << 60
+
+
+@check(
+    "environment.lint",
+    Scope.NODE,
+    timeout_s=10,
+    metrics=("settings", *(harm.value for harm in Harm)),
+    needs=f"{SHM}, /sys/class/net",
+)
+def environment_lint(context: Context) -> Measurement:
+    """Finds settings that cripple or mislead a run: of NCCL, libfabric and PyTorch, /dev/shm, and the shell's limits.
+
+    NCCL's own files (/etc/nccl.conf, ~/.nccl.conf) count where the environment does not set the variable. `crippling`
+    and `misleading` hold 1 or 0 for each of `settings`, which is one text "none" where nothing was found. `variables` names
+    those that are set and may change what is measured (environment_rules.FAMILIES), or is "none"; the evidence shows
+    their values, unless one may be a secret.
+    """
+    variables, files = settings(os.environ, Path.home())
+    world = world_of(context, variables)
+    return measured(lint(variables, world), files, world, listed(variables))
+
+
+def settings(environ: Mapping[str, str], home: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables that count, and the files that were read. Raises CheckError for a file that cannot be."""
+    named = environ.get(FILE_VARIABLE)
+    files = [Path("/etc/nccl.conf"), Path(named) if named else home / ".nccl.conf"]
+    variables: dict[str, str] = {}
+    read = []
+    for path in files:
+        try:
+            variables.update(parse_file(path.read_text(encoding="utf-8", errors="replace")))
+            read.append(str(path))
+        except FileNotFoundError:
+            if str(path) == named:
+                raise CheckError(f"{FILE_VARIABLE} names {path}, which does not exist") from None
+        except OSError as error:
+            raise CheckError(f"{path} cannot be read: {error.strerror}; NCCL might read it") from error
+    return {**variables, **environ}, tuple(read)
+
+
+def world_of(context: Context, variables: Mapping[str, str]) -> World:
+    """What the settings are judged by, as this node has it. Raises CheckError for what cannot be read."""
+    try:
+        shm = os.statvfs(SHM)
+        interfaces = frozenset(path.name for path in INTERFACES.iterdir())
+    except OSError as error:
+        raise CheckError(f"{error.filename} cannot be read: {error.strerror}") from error
+    return World(
+        gpus=context.declared.gpus_per_node,
+        nodes=context.declared.nodes,
+        efa=has_efa(context.instance),
+        interfaces=interfaces,
+        kernel=kernel_version(platform.release()),
+        shm_bytes=shm.f_blocks * shm.f_frsize,
+        memlock_bytes=UNLIMITED if may_lock(STATUS, UID_MAP) else _soft(resource.RLIMIT_MEMLOCK),
+        nofile=_soft(resource.RLIMIT_NOFILE),
+        missing_paths=frozenset(
+            value for name in PATHS if (value := variables.get(name)) and _missing(name, value)
+        ),
+    )
+
+
+def may_lock(status: Path, uid_map: Path) -> bool:
+    """Whether RLIMIT_MEMLOCK does not bind this process: with CAP_IPC_LOCK of the first user namespace
+    (Linux, drivers/infiniband/core/umem.c: capable(CAP_IPC_LOCK)).
+    """
+    try:
+        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+        whole = uid_map.read_text().split() == ["0", "0", "4294967295"]
+    except OSError:
+        return False
+    return whole and found is not None and bool(int(found[1], 16) >> CAP_IPC_LOCK & 1)
+
+
+def has_efa(instance: Instance | None) -> bool | None:
+    """Whether the type has EFA; None where the table does not say."""
+    if instance is None or instance.efa_devices is None:
+        return None
+    return instance.efa_devices > 0
+
+
+def kernel_version(release: str) -> tuple[int, int]:
+    """ "6.1.119-129.amzn2023" -> (6, 1). Raises CheckError."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    if found is None:
+        raise CheckError(f"the kernel's release is {release!r:.80}")
+    return int(found[1]), int(found[2])
+
+
+def measured(
+    faults: tuple[Fault, ...], files: tuple[str, ...], world: World, variables: Mapping[str, str]
+) -> Measurement:
+    """One number a harmful setting; `variables` are those to be listed."""
+    named = tuple(fault.setting for fault in faults) or (NONE,)
+    columns = {harm.value: tuple(int(fault.harm is harm) for fault in faults) or (0,) for harm in Harm}
+    said = [f"{fault.setting} ({fault.harm.value}): {fault.why}" for fault in faults]
+    looked = (
+        f"read: the environment{''.join(f', {path}' for path in files)}; /dev/shm {world.shm_bytes} bytes"
+    )
+    names = tuple(variables) or (NONE,)
+    shown = ", ".join(f"{name}={value}" if value else name for name, value in variables.items())
+    evidence = [*said, looked, f"set: {shown or NONE}"]
+    return Measurement({"settings": named, **columns, "variables": names}, "\n".join(evidence))
+
+
+def _missing(name: str, value: str) -> bool:
+    path = Path(value)
+    return not (path.parent if name == "NCCL_DEBUG_FILE" else path).exists()
+
+
+def _soft(limit: int) -> int:
+    soft, _ = resource.getrlimit(limit)
+    return UNLIMITED if soft == resource.RLIM_INFINITY else soft

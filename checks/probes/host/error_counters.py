@@ -1,0 +1,174 @@
+"""system.error_counters: PCIe and memory errors that sysfs counted while the gate ran (AER and EDAC).
+
+Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer: a device's counters, and a root port's totals of the messages
+that it received; an error may be counted by the link partner alone. Documentation/admin-guide/ras.rst: each memory
+controller's corrected (ce) and uncorrected (ue) errors. Most virtual machines show neither, which is normal and is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.model import Scope, Value
+
+ROOT = Path("/")
+SYSFS = "sys"
+PCI, EDAC = "sys/bus/pci/devices", "sys/devices/system/edac/mc"
+CORRECTED, UNCORRECTED, FATAL = "corrected", "uncorrected", "fatal"
+KINDS = (CORRECTED, UNCORRECTED, FATAL)
+# File -> kind. Of a device's file the last line is its total; a root port's is one number.
+AER = {
+    "aer_dev_correctable": CORRECTED,
+    "aer_dev_nonfatal": UNCORRECTED,
+    "aer_dev_fatal": FATAL,
+    "aer_rootport_total_err_cor": CORRECTED,
+    "aer_rootport_total_err_nonfatal": UNCORRECTED,
+    "aer_rootport_total_err_fatal": FATAL,
+}
+MEMORY = {
+    "ce_count": CORRECTED,
+    "ce_noinfo_count": CORRECTED,
+    "ue_count": FATAL,
+    "ue_noinfo_count": FATAL,
+}
+OTHERS = "all other parts"
+MOST_PARTS = 64
+_TOTAL = re.compile(r"TOTAL_ERR_(?:COR|NONFATAL|FATAL) (\d{1,19})")
+
+Counters = Mapping[str, Mapping[str, int | None]]
+
+
+def first_look(context: Context) -> Mapping[str, object]:
+    """Every counter at the start. Raises CheckError where sysfs cannot be read."""
+    return {"parts": {name: dict(values) for name, values in look(ROOT).items()}}
+
+
+@check(
+    "system.error_counters",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=("pci_devices", "memory_controllers", "parts", *KINDS, "fatal_before", "parts_gone"),
+    needs=f"/{PCI}, /{EDAC}",
+    before=first_look,
+)
+def error_counters(context: Context) -> Measurement:
+    """Compares the kernel's counters of PCIe (AER) and memory errors (EDAC) with those of the start of the run.
+
+    `pci_devices` and `memory_controllers` are how many show counters: 0 on most virtual machines. One entry for each of
+    `parts`, the growth of: `corrected`; `uncorrected`, requests that failed; `fatal`, links that were lost and memory
+    that could not be corrected. None where a counter cannot be read, went back, or was not there at first. Parts
+    without any error are counted as one. `fatal_before` is what was fatal since the machine's start and before the run.
+    """
+    seen = context.before.get("parts") if context.before else None
+    if not isinstance(seen, dict):
+        raise CheckError(
+            "the counters could not be read at the start of the run: there is nothing to compare with"
+        )
+    return compared(seen, look(ROOT))
+
+
+def look(root: Path) -> Counters:
+    """Part -> file -> count, None where it cannot be read. Raises CheckError where there is no sysfs."""
+    if not (root / SYSFS).is_dir() or not any((root / SYSFS).iterdir()):
+        raise CheckError(
+            f"/{SYSFS} is not mounted, so it is unknown whether this machine counts PCIe and memory errors"
+        )
+    return {**dict(_parts(root / PCI, AER)), **dict(_parts(root / EDAC, MEMORY))}
+
+
+def _parts(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[str, dict[str, int | None]]]:
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CheckError(f"{folder}: {error.strerror}") from error
+    for name in names:
+        found = {file: _count(folder / name / file) for file in files if _shown(folder / name / file)}
+        if found:
+            yield name, found
+
+
+def _shown(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # it is there, and nobody may look at it
+    return True
+
+
+def _count(path: Path) -> int | None:
+    try:
+        return parse(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def parse(text: str) -> int:
+    """The number of a counter's file: the only one, or the total in its last line. Raises ValueError."""
+    lines = text.strip().splitlines()
+    if len(lines) == 1 and re.fullmatch(r"\d{1,19}", lines[0]):
+        return int(lines[0])
+    found = _TOTAL.fullmatch(lines[-1]) if lines else None
+    if found is None:
+        raise ValueError(f"not a counter: {text[:80]!r}")
+    return int(found[1])
+
+
+def compared(before: Mapping[str, object], after: Counters) -> Measurement:
+    """Both looks (pure). Raises CheckError for a first look that is none."""
+    if not all(isinstance(values, dict) for values in before.values()):
+        raise CheckError(f"the record from the start of the run is not a table of counters: {before!r:.200}")
+    gone = sorted(set(before) - set(after))
+    grown = {name: _grown(before.get(name), values) for name, values in after.items()}
+    odd = [name for name, kinds in grown.items() if any(value != 0 for value in kinds.values())]
+    shown = odd[:MOST_PARTS]
+    rest = [grown[name] for name in grown if name not in shown]
+    metrics: dict[str, Value] = {
+        "pci_devices": sum(any(file in AER for file in values) for values in after.values()),
+        "memory_controllers": sum(any(file in MEMORY for file in values) for values in after.values()),
+        "parts": (*shown, OTHERS),
+        **{kind: (*(grown[name][kind] for name in shown), _sum(rest, kind)) for kind in KINDS},
+        "fatal_before": sum(_fatal(values) for values in before.values()),
+        "parts_gone": len(gone),
+    }
+    said = [f"{name}: gone since the start of the run" for name in gone]
+    said += [f"{name}: {_changes(before.get(name), after[name])}" for name in shown]
+    return Measurement(metrics, "\n".join(said) or "no counter changed")
+
+
+def _grown(before: object, after: Mapping[str, int | None]) -> dict[str, int | None]:
+    """The growth of one part's counters, by kind."""
+    made: dict[str, int | None] = dict.fromkeys(KINDS, 0)
+    earlier = before if isinstance(before, dict) else {}
+    for file in {**after, **earlier}:
+        kind = AER.get(file) or MEMORY[file]
+        then, now, sum_ = earlier.get(file), after.get(file), made[kind]
+        bad = type(then) is not int or now is None or now < then or sum_ is None
+        made[kind] = None if bad else sum_ + now - then  # type: ignore[operator]
+    return made
+
+
+def _sum(rows: Sequence[Mapping[str, int | None]], kind: str) -> int | None:
+    values = [row[kind] for row in rows]
+    return None if None in values else sum(value for value in values if value is not None)
+
+
+def _fatal(values: object) -> int:
+    counters = values if isinstance(values, dict) else {}
+    kinds = {**AER, **MEMORY}
+    return sum(count for file, count in counters.items() if kinds.get(file) == FATAL and type(count) is int)
+
+
+def _changes(before: object, after: Mapping[str, int | None]) -> str:
+    earlier = before if isinstance(before, dict) else {}
+    changed = (file for file in after if earlier.get(file) != after[file] or after[file] is None)
+    return (
+        ", ".join(f"{file} {earlier.get(file)} -> {after[file]}" for file in changed)
+        or "a counter is missing"
+    )

@@ -1,0 +1,199 @@
+"""mounts.responsive: every mounted filesystem answers, and none that was mounted for writing has turned read-only.
+
+A process that asks a dead file server stands in the kernel and cannot be ended, so each mount is asked by a process of
+its own, with a deadline.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.model import Scope
+from checks.process import tool
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+AT_ONCE = 64
+# What the kernel makes up itself: nothing behind it can hang or fail.
+PSEUDO = frozenset(
+    (
+        *(
+            "autofs",
+            "bdev",
+            "binder",
+            "binfmt_misc",
+            "bpf",
+            "cgroup",
+            "cgroup2",
+            "configfs",
+            "cpuset",
+            "debugfs",
+        ),
+        *("devfs", "devpts", "devtmpfs", "efivarfs", "fuse.lxcfs", "fusectl", "hugetlbfs", "mqueue", "nsfs"),
+        *("pipefs", "proc", "pstore", "ramfs", "resctrl", "rpc_pipefs", "securityfs", "selinuxfs", "sockfs"),
+        *("sysfs", "tmpfs", "tracefs"),
+    )
+)
+# Images that nobody can write: read-only is how they are.
+IMAGES = frozenset(("cramfs", "erofs", "iso9660", "romfs", "squashfs", "udf"))
+# Asked of the child: stat and statvfs, since the first alone may be answered from the client's cache.
+PROBE = (
+    "import json, os, sys, time\n"
+    "begun = time.monotonic()\n"
+    "try:\n"
+    "    os.stat(sys.argv[1])\n"
+    "    read_only = bool(os.statvfs(sys.argv[1]).f_flag & os.ST_RDONLY)\n"
+    "    said = {'error': 0, 'read_only': read_only}\n"
+    "except OSError as error:\n"
+    "    said = {'error': error.errno, 'read_only': False}\n"
+    "print(json.dumps({**said, 'seconds': time.monotonic() - begun}))\n"
+)
+ASKER = (sys.executable, "-I", "-S", "-c", PROBE)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of mountinfo. `writable` as it was mounted; `turned` where the filesystem under it is read-only now."""
+
+    point: str
+    kind: str
+    source: str
+    device: str
+    writable: bool
+    turned: bool
+
+    @property
+    def label(self) -> str:
+        """How a person knows it."""
+        return f"{self.point} ({self.kind}, {self.source})".encode("utf-8", "backslashreplace").decode(
+            "utf-8"
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a mount answered; `error` is an errno, None where it did not answer in time."""
+
+    error: int | None
+    read_only: bool
+    seconds: float
+
+
+@check(
+    "mounts.responsive",
+    Scope.NODE,
+    timeout_s=60,
+    metrics=("mounts", "hung", "failing", "read_only", "slowest_s"),
+    needs="/proc/self/mountinfo",
+)
+def responsive(context: Context) -> Measurement:
+    """Asks every mounted filesystem for an answer, and finds those that hang, fail, or have turned read-only.
+
+    One number a mount of `mounts`, one mount a device; what the kernel makes up itself (proc, tmpfs ...) is left out, but
+    "/" is always asked. `hung`: no answer within `deadline_s`. `failing`: an error, such as a stale file handle.
+    `read_only`: mounted for writing, and no longer writable. `slowest_s` is of those that answered.
+    """
+    mounts = to_ask(parse(_mountinfo()))
+    deadline_s = context.options.get("deadline_s", 5.0)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = tuple(pool.map(lambda mount: ask(mount.point, deadline_s), mounts))
+    return measured(mounts, answers, os.geteuid() == 0)
+
+
+def parse(text: str) -> tuple[Mount, ...]:
+    """The text of /proc/self/mountinfo (proc(5)). Raises CheckError where it is cut or of another form."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        left, dash, right = line.partition(" - ")
+        fields, tail = left.split(" "), right.split(" ")
+        if not dash or len(fields) < 6 or len(tail) < 3:
+            raise CheckError(f"line {number} of mountinfo has an unknown form: {line!r:.120}")
+        ours, theirs = fields[5].split(","), tail[2].split(",")
+        turned = "rw" in ours and ("ro" in theirs or "emergency_ro" in theirs)
+        point, source = _unescape(fields[4]), _unescape(tail[1])
+        found.append(Mount(point, tail[0], source, fields[2], "rw" in ours, turned))
+    if not found or not text.endswith("\n"):
+        raise CheckError("mountinfo is empty or truncated")
+    return tuple(found)
+
+
+def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """One mount a device, a writable one where there is any, of those with something behind them; the last that lies on
+    a place hides the others.
+    """
+    visible = {mount.point: mount for mount in mounts}
+    chosen: dict[tuple[str, str], Mount] = {}
+    for mount in visible.values():
+        if mount.point == "/" or mount.kind not in PSEUDO:
+            one = chosen.setdefault((mount.device, mount.source), mount)
+            if mount.writable and not one.writable:  # a bind that was read-only from the start shows nothing
+                chosen[mount.device, mount.source] = mount
+    if not chosen:
+        raise CheckError("no filesystem is mounted, not even /")
+    return tuple(chosen.values())
+
+
+def ask(point: str, deadline_s: float) -> Asked:
+    """What the mount answers to a process of its own. Raises CheckError where that process fails."""
+    said = tool.run((*ASKER, point), deadline_s)
+    if said.code is None:
+        return Asked(None, False, said.seconds)
+    try:
+        value = json.loads(said.stdout)
+        return Asked(int(value["error"]), bool(value["read_only"]), float(value["seconds"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckError(f"{point} could not be tested: {said.account()[-300:]}") from error
+
+
+def measured(mounts: Sequence[Mount], answers: Sequence[Asked], root: bool) -> Measurement:
+    """The metrics, and an account of each mount. What is closed to this user is left out: his job cannot use it."""
+    pairs = [pair for pair in zip(mounts, answers, strict=True) if not _closed(*pair, root)]
+    if not pairs:
+        raise CheckError("this user has no permission to test any mount")
+    answered = [said.seconds for _, said in pairs if said.error is not None]
+    read_only = [
+        int(mount.kind not in IMAGES and (mount.turned or (mount.writable and said.read_only)))
+        for mount, said in pairs
+    ]
+    return Measurement(
+        {
+            "mounts": tuple(mount.label for mount, _ in pairs),
+            "hung": tuple(int(said.error is None) for _, said in pairs),
+            "failing": tuple(int(bool(said.error)) for _, said in pairs),
+            "read_only": tuple(read_only),
+            "slowest_s": max(answered, default=0.0),
+        },
+        "\n".join(f"{mount.label}: {_account(said)}" for mount, said in zip(mounts, answers, strict=True)),
+    )
+
+
+def _closed(mount: Mount, said: Asked, root: bool) -> bool:
+    if said.error == errno.ENOENT:  # another mount lies over it
+        return True
+    # A user's own FUSE mount is closed to root too.
+    return said.error == errno.EACCES and (not root or mount.kind.startswith("fuse"))
+
+
+def _account(said: Asked) -> str:
+    if said.error is None:
+        return f"no answer in {said.seconds:.1f} s"
+    return f"error {said.error}" if said.error else f"answered in {said.seconds * 1e3:.1f} ms"
+
+
+def _mountinfo() -> str:
+    try:
+        return MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CheckError(f"{MOUNTINFO} cannot be read: {error.strerror}") from error
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)

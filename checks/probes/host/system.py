@@ -1,0 +1,261 @@
+"""system.identity, system.resources, system.clock: what this node is, what it may use, what time it has."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import time
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Scope, Skip, Value
+from checks.probes.host import kernel_clock, machine
+from checks.process.cgroup import CgroupError, Limits, read_limits
+
+ROOT = Path("/")
+POOL_TOKEN = "PRELAUNCH_POOL_TOKEN"  # noqa: S105 - the name of a variable
+# "No limit" as a number larger than any real limit, so that one lower bound serves both. Policies hold 1e18.
+UNLIMITED = 10**18
+
+
+def identity_of_node(root: Path = ROOT) -> dict[str, str]:
+    """What says that this is the same machine: host, boot_id, gpu_uuids (sorted), driver, kernel ...
+
+    Made of files alone, so it cannot hang. "" stands for what could not be read, and confirms nothing.
+    `boot_id` is the host's even in a container, `host` is the container's name there. `pool_token` is there only where the
+    agent found one on this machine.
+    """
+    token = os.environ.get(POOL_TOKEN, "")
+    return {
+        "host": platform.node(),
+        "boot_id": machine.boot_id(root),
+        "machine_id": machine.machine_id(root),
+        "product_uuid": machine.product_uuid(root),
+        "gpu_uuids": ",".join(machine.gpu_uuids(root)),
+        "driver": machine.driver_version(root),
+        "kernel": platform.release(),
+        **({"pool_token": token} if token else {}),
+    }
+
+
+@check(
+    "system.identity",
+    Scope.NODE,
+    timeout_s=10,
+    metrics=(
+        "host",
+        "boot_id",
+        "kernel",
+        "architecture",
+        "os_release",
+        "cpu_model",
+        "python",
+        "torch",
+        "driver",
+    ),
+    needs="/proc",
+)
+def identity(context: Context) -> Measurement:
+    """Reads which machine, kernel, driver and versions this node has.
+
+    All metrics are text. `torch` and `driver` are "" where there is none; machine_id, product_uuid and
+    gpu_uuids are "" where they cannot be read. Raises CheckError for anything else that cannot be.
+    """
+    return Measurement(identity_metrics(ROOT))
+
+
+def identity_metrics(root: Path) -> dict[str, Value]:
+    """The metrics of system.identity for the tree at `root`. Raises CheckError."""
+    metrics = {
+        **{key: value for key, value in identity_of_node(root).items() if key != "pool_token"},
+        "architecture": platform.machine(),
+        "os_release": machine.os_release(root),
+        "cpu_model": machine.cpu_model(root),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+    }
+    for name in ("host", "boot_id", "kernel", "architecture", "os_release", "cpu_model"):
+        if not metrics[name]:
+            raise CheckError(f"{name} cannot be read, and without it two nodes cannot be told apart")
+    return dict(metrics)
+
+
+@check(
+    "system.resources",
+    Scope.NODE,
+    timeout_s=10,
+    metrics=(
+        "memory_limit_bytes",
+        "memory_available_bytes",
+        "swap_total_bytes",
+        "swap_free_bytes",
+        "cpus",
+        "disk_free_bytes",
+        "disk_free_fraction",
+        "inodes_free_fraction",
+        "shm_bytes",
+        "shm_free_bytes",
+        "memlock_bytes",
+        "nofile",
+        "pids_limit",
+        "oom_kills",
+    ),
+    needs="/proc, /sys/fs/cgroup",
+)
+def resources(context: Context) -> Measurement:
+    """Reads what this process may use: memory and CPUs as its cgroups allow, disk, inodes, /dev/shm, limits.
+
+    Bytes, and fractions of 1. Limits are the soft ones; UNLIMITED (10^18) stands for none. The disk is that
+    of the scratch folder; a filesystem without a fixed number of inodes has 1.0 of them free. `oom_kills`
+    counts those of the own cgroup since it was made, or of the machine since its boot where that keeps no
+    count.
+    """
+    affinity = len(os.sched_getaffinity(0))
+    return Measurement(
+        resource_metrics(ROOT, context.scratch, affinity),
+        f"disk of {context.scratch}, {affinity} CPUs by affinity",
+    )
+
+
+def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Value]:
+    """The metrics of system.resources for the tree at `root`. Raises CheckError: what cannot be read."""
+    try:
+        limits = read_limits(root)
+    except CgroupError as error:
+        raise CheckError(str(error)) from error
+    memory = parse_table(_read(root / "proc/meminfo"), "proc/meminfo")
+    disk, shm = _space(scratch), _space(root / "dev/shm")
+    return {
+        **memory_metrics(memory, limits),
+        "cpus": float(affinity) if limits.cpus is None else min(float(affinity), limits.cpus),
+        "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+        "disk_free_fraction": disk.f_bavail / max(1, disk.f_blocks),
+        "inodes_free_fraction": disk.f_favail / disk.f_files if disk.f_files else 1.0,
+        "shm_bytes": shm.f_blocks * shm.f_frsize,
+        "shm_free_bytes": shm.f_bavail * shm.f_frsize,
+        "memlock_bytes": _soft(resource.RLIMIT_MEMLOCK),
+        "nofile": _soft(resource.RLIMIT_NOFILE),
+        "pids_limit": _pid_max(root) if limits.pids is None else min(_pid_max(root), limits.pids),
+        "oom_kills": _machine_oom_kills(root) if limits.oom_kills is None else limits.oom_kills,
+    }
+
+
+def memory_metrics(meminfo: dict[str, int], limits: Limits) -> dict[str, Value]:
+    """Memory as it binds: the least of the machine's and the cgroups'. `meminfo` is in kB."""
+    for name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree"):
+        if name not in meminfo:
+            raise CheckError(f"/proc/meminfo has no {name}")
+    total, available = meminfo["MemTotal"] * 1024, meminfo["MemAvailable"] * 1024
+    room = available if limits.memory_room_bytes is None else limits.memory_room_bytes
+    return {
+        "memory_limit_bytes": total if limits.memory_bytes is None else min(total, limits.memory_bytes),
+        "memory_available_bytes": max(0, min(available, room)),
+        "swap_total_bytes": meminfo["SwapTotal"] * 1024,
+        "swap_free_bytes": meminfo["SwapFree"] * 1024,
+    }
+
+
+def parse_table(text: str, name: str) -> dict[str, int]:
+    """ "Key: 12 kB" or "key 12" lines -> numbers. Raises CheckError if there is none at all."""
+    rows = (line.replace(":", " ").split() for line in text.splitlines())
+    table = {row[0]: int(row[1]) for row in rows if len(row) >= 2 and row[1].isdigit()}
+    if not table:
+        raise CheckError(f"/{name} has no numbers")
+    return table
+
+
+@check(
+    "system.clock",
+    Scope.NODE,
+    timeout_s=10,
+    metrics=("synchronised", "offset_s", "max_error_s", "clocksource", "year", "wall_rate"),
+    needs="adjtimex",
+)
+def clock(context: Context) -> Measurement | Skipped:
+    """Reads whether the clock is disciplined, and whether it runs.
+
+    `synchronised` is 1 or 0. `offset_s` (absolute) means something only while synchronised; `max_error_s` is
+    the kernel's bound. `year` is the wall clock's, UTC; `wall_rate` is wall seconds a monotonic second, 1.0
+    if well.
+    """
+    try:
+        state = kernel_clock.read_state()
+    except PermissionError as error:
+        return Skipped(Skip.NOT_PERMITTED, f"adjtimex: {error.strerror}")
+    except OSError as error:
+        raise CheckError(f"adjtimex: {error.strerror}") from error
+    return Measurement(
+        {**clock_metrics(ROOT, state), "wall_rate": _wall_rate(), "year": time.gmtime().tm_year}
+    )
+
+
+def clock_metrics(root: Path, state: kernel_clock.ClockState) -> dict[str, Value]:
+    """What is in files and in adjtimex's answer. Raises CheckError."""
+    return {
+        "synchronised": int(state.synchronised),
+        "offset_s": abs(state.offset_s),
+        "max_error_s": state.max_error_s,
+        "clocksource": _read(
+            root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
+        ).strip(),
+    }
+
+
+def _wall_rate(span_s: float = 0.2) -> float:
+    first = _both_clocks()
+    time.sleep(span_s)
+    last = _both_clocks()
+    return (last[1] - first[1]) / (last[0] - first[0])
+
+
+def _both_clocks() -> tuple[float, float]:
+    # The pair that was read closest together: a process that is put aside between two reads must not look
+    # like drift.
+    readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(20)]
+    before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])
+    return (before + after) / 2, wall
+
+
+def _version(distribution: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise CheckError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _space(folder: Path) -> os.statvfs_result:
+    try:
+        return os.statvfs(folder)
+    except OSError as error:
+        raise CheckError(f"the space of {folder} cannot be read: {error.strerror}") from error
+
+
+def _soft(limit: int) -> int:
+    soft, _ = resource.getrlimit(limit)
+    return UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def _pid_max(root: Path) -> int:
+    text = _read(root / "proc/sys/kernel/pid_max").strip()
+    if not text.isdigit():
+        raise CheckError(f"/proc/sys/kernel/pid_max is {text!r:.80}, which is not a number")
+    return int(text)
+
+
+def _machine_oom_kills(root: Path) -> int:
+    table = parse_table(_read(root / "proc/vmstat"), "proc/vmstat")
+    if "oom_kill" not in table:
+        raise CheckError(
+            "neither the cgroup nor /proc/vmstat has the counter oom_kill (Linux 4.13 or later has it)"
+        )
+    return table["oom_kill"]

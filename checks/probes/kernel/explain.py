@@ -1,0 +1,342 @@
+"""A kernel's log in a text -> what kernel.xid, kernel.sxid and kernel.hardware make of it: a dump of /dev/kmsg, dmesg with any
+stamp, the journal, /var/log/messages.
+
+Most lines of a log tell of no fault. Those that may hold a needle of a check's patterns; they, the text's beginning, its
+end and a few places between are all that is read, so that a log of gigabytes is explained in the time of a search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from checks.check import Check, Measurement
+from checks.explain.one_output import NEEDLES as OTHERS
+from checks.explain.one_output import begun_in
+from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.model import Value
+from checks.probes.kernel import hardware, log_source, sxid, xid
+from checks.probes.kernel.log_excerpt import UPTIME_S, Shown
+from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line
+from checks.probes.kernel.log_search import (
+    LINE_BYTES,
+    Raw,
+    Text,
+    blocks,
+    lines_with,
+    matcher_of,
+    of_bytes,
+    whole_lines,
+)
+from checks.probes.kernel.xid_catalogue import Since
+from checks.probes.kernel.xid_context import Mark, XidContext, in_order
+
+LOOKED_AT = 5000
+EDGE_BYTES = 64 << 10
+SAMPLES = 64
+SAMPLE_BYTES = 2 << 10
+NAMED = 4
+# Each takes some 50 us, so that a second is spent on them; whoever has more has seen enough to look at the machine.
+MOST_LINES = 20_000
+_DRIVER = re.compile(r"NVRM: \w|nvidia-nvswitch\d+: ")
+# A serial console mixes what two processors print at once; a finder looks at a line's beginning alone.
+_WITHIN = re.compile(r".(?:NVRM: Xid \(|nvidia-nvswitch\d+: SXid \()")
+# What a line of the kernel's holds as a rule, for logs that begin with other programs' lines.
+_MARKS = (b"kernel: ", b"NVRM: ", b"nvidia-nvswitch", b",-;")
+_RECORD = re.compile(rb"^(?:[ \t\0]|\x1b\[[0-9;]*[mK])*\d{1,9},(\d{1,20}),\d{1,20},[^;\n]*;", re.MULTILINE)
+# Facts that only a log that is read now has, and a count that takes more than a search: see kernel.xid.
+TIMELESS = (
+    "covers_s",
+    "earlier_boot",
+    "window_s",
+    "older_events",
+    "source",
+    "lines_read",
+    log_source.OWN_SOURCE,
+)
+# What may hide a needle: /dev/kmsg writes some letters as \x4e, journalctl and grep colour words, a crash leaves zeros.
+_HIDING = (b"\\x", b"\x1b", b"\0")
+NEEDLES = tuple(
+    dict.fromkeys(
+        [*(needle.encode() for needle in (*xid.NEEDLES, *hardware.NEEDLES, *log_source.NEEDLES)), *_HIDING]
+    )
+)
+# In a text of which nobody else sees the whole, also how another tool's output begins.
+ALL_NEEDLES = (*NEEDLES, *(needle.encode() for needle in OTHERS))
+
+
+@dataclass(frozen=True)
+class _Family:
+    check: Check
+    find: Find
+    measured: Callable[[log_source.Log], Measurement]
+    decides_restarts: bool = False  # by itself: what a restart of the machine answers
+
+
+FAMILIES = (
+    _Family(xid.xid, xid.find, lambda log: xid.measured(log, ()), decides_restarts=True),
+    _Family(sxid.sxid, sxid.find, sxid.measured),
+    _Family(hardware.hardware, hardware.find, hardware.measured),
+)
+
+
+def detect(text: str) -> bool:
+    """Whether the text is a kernel's log: some line's own form says that the kernel wrote it."""
+    now, lines = _now(), text.splitlines()
+    marks = [mark.decode() for mark in _MARKS]
+    later = (line for line in lines[LOOKED_AT:] if any(mark in line for mark in marks))
+    return any(
+        _speaks(line)
+        for part in (lines[:LOOKED_AT], later)
+        for raw in part
+        if (line := read_line(raw[:LINE_BYTES], now)) is not None
+    )
+
+
+def read(text: str, asked: Asked) -> Reading:
+    """What the text tells. Raises NotRecognised, and Broken where the kernel says nothing."""
+    data = text.encode("utf-8", "surrogateescape")
+    whole = of_bytes(data)
+    explainer = _Explainer(whole, _now())
+    explainer.doubt_length(data)
+    return explainer.read(lines_with(whole, matcher_of(NEEDLES)))
+
+
+def read_large(text: Text, found: Iterable[Raw]) -> tuple[Reading, bytes]:
+    """The same for a text that nobody holds, whose lines with ALL_NEEDLES were `found`; and the digest of what was looked at,
+    with the text's size.
+    """
+    explainer = _Explainer(text, _now(), alone=True)
+    reading = explainer.read(found)
+    return reading, explainer.digest.digest()
+
+
+@dataclass
+class _Explainer:
+    """Reads one text; `alone`: nobody looks for other tools' output in it."""
+
+    text: Text
+    now: Now
+    alone: bool = False
+    shown: Shown = field(default_factory=Shown)
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    doubts: dict[str, str] = field(default_factory=dict)
+    lost: int = 0
+
+    def read(self, found: Iterable[Raw]) -> Reading:
+        """The reading. Raises NotRecognised, Broken."""
+        self.digest.update(b"%d\n" % self.text.size)
+        places, lines = list[Raw](), list[Line]()
+        for begin, count in _places(self.text.size):
+            place = whole_lines(self.text, begin, count)
+            self.shown.again()
+            places += place
+            lines += [line for raw in place for line in self._said(raw)]
+        if not self.shown.spoken and 2 * sum(b"\0" in raw.data for raw in places) > len(places):
+            raise Broken("most lines have zero bytes, so the file is not text")
+        self.shown.again()
+        kept = self._kept(found)
+        self.shown.again()
+        if not self.shown.spoken and not self._spoken_elsewhere():
+            if lines or kept:
+                raise Broken(
+                    "no line is proven to come from the kernel, and a log without kernel lines does not show a healthy machine"
+                )
+            raise NotRecognised("the text has no line in the form of a kernel log")
+        if self.shown.first_record is not None:
+            self.lost += _gaps(self.text)
+        left_out = self._put_in_order(kept)
+        if len(self.shown.hosts) > 1:
+            names = ", ".join(list(self.shown.hosts)[:NAMED])
+            said = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
+            self._doubt("hosts", f"the text has {said}. Explain the log of each machine separately")
+        kept = [replace(line, record=None) for line in kept]  # their numbers have gaps by design
+        parts = tuple(self._part(family, kept) for family in FAMILIES)
+        covers_s = self.shown.covers_s
+        over = "" if covers_s is None else f" over {covers_s:.0f} s"
+        return Reading(
+            Kind.KERNEL_LOG,
+            f"kernel log, {_size(self.text.size)}{over}",
+            parts,
+            tuple(self._unread()),
+            left_out=left_out,
+        )
+
+    def doubt_length(self, data: bytes) -> None:
+        """A line that is longer than any of the kernel's was made of several, or is none: its form tells nothing."""
+        lengths = map(len, data.split(b"\n"))
+        number = next((number for number, length in enumerate(lengths, 1) if length > LINE_BYTES), None)
+        if number is not None:
+            self._doubt("long", _too_long(number))
+
+    def _put_in_order(self, kept: list[Line]) -> tuple[str, ...]:
+        """Turns a text round that begins with its newest line, and drops the starts of the kernel that answer nothing, because
+        the text's own order is in doubt. Returns what that leaves unknown.
+        """
+        if self.shown.newest_first:
+            kept.reverse()
+        ordered = [line for line in kept if not _starts(line) or self.shown.answers(line)]
+        dropped = len(kept) - len(ordered)
+        kept[:] = ordered
+        if not dropped:
+            return ()
+        why = "the timestamps of this text are not in order, or do not show the order of the lines"
+        return (
+            f"kernel.xid restarts: {why}; the lines are read as they stand, and restarts repair no earlier fault",
+        )
+
+    def _said(self, raw: Raw) -> list[Line]:
+        """The kernel's lines in one of the text, which may hold several if it was drawn on a terminal."""
+        self.digest.update(raw.data + b"\n")
+        text = raw.data.replace(b"\0", b"").decode("utf-8-sig" if not raw.at else "utf-8", "backslashreplace")
+        lines = [
+            replace(line, number=raw.number)
+            for part in text.splitlines()
+            if (line := read_line(part, self.now)) is not None
+        ]
+        self.shown.see(line for line in lines if _speaks(line))
+        if raw.number:
+            self._doubt_line(raw, text, lines)
+        return lines
+
+    def _doubt_line(self, raw: Raw, text: str, lines: Sequence[Line]) -> None:
+        if b"\0" in raw.data:
+            self._doubt("zero", f"line {raw.number} has a zero byte: the text at that place is lost")
+        if not raw.whole and lines:
+            self._doubt("long", _too_long(raw.number))
+        if any(_WITHIN.search(line.message) for line in lines):
+            said = "an Xid in the middle, probably because two lines were merged. That Xid is not counted"
+            self._doubt("within", f"line {raw.number} has {said}")
+        if self.alone and (name := begun_in(text, __name__)):
+            self._doubt(
+                "beside",
+                f"the text has several outputs: {name} begins in line {raw.number}. Explain them one at a time.",
+            )
+        self.lost += log_source.missed(text)
+
+    def _kept(self, found: Iterable[Raw]) -> list[Line]:
+        """The lines that the checks' finders look at, each once and in order."""
+        kept: list[Line] = []
+        for raw in found:
+            kept += [line for line in self._said(raw) if _matters(line)]
+            if len(kept) > MOST_LINES:
+                said = f"more than {MOST_LINES} lines may report faults, so the text after line {raw.number} was not read"
+                self._doubt("many", said)
+                break
+        return kept
+
+    def _spoken_elsewhere(self) -> bool:
+        said = (self._said(raw) for raw in lines_with(self.text, matcher_of(_MARKS)))
+        return any(_speaks(line) for lines in said for line in lines)
+
+    def _part(self, family: _Family, kept: list[Line]) -> Part:
+        reader = log_source.Reader(family.find, self.now, math.inf)
+        reader.take(kept)
+        reader.lost += self.lost
+        log = reader.log("text")
+        if not family.decides_restarts:
+            log = boots_apart(log, kept, self.shown.newest_first)
+        measured = family.measured(log)
+        metrics: dict[str, Value] = {
+            name: value
+            for name, value in measured.metrics.items()
+            if name not in TIMELESS or (name == "earlier_boot" and value)
+        }
+        if self.shown.first_record is None and not log.records_lost:
+            del metrics["records_lost"]  # only /dev/kmsg numbers its records
+        if (covers_s := self.shown.covers_s) is not None:
+            metrics["covers_s"] = covers_s
+        return Part(family.check.name, metrics, measured.lines, measured.evidence)
+
+    def _unread(self) -> Iterator[str]:
+        if self.text.read(self.text.size - 1, 1) != b"\n":
+            yield "the last line is not complete: the text may be truncated"
+        yield from filter(None, (self.shown.left_out(),))
+        yield from self.doubts.values()
+
+    def _doubt(self, about: str, said: str) -> None:
+        self.doubts.setdefault(about, said)
+
+
+def boots_apart(log: log_source.Log, kept: Iterable[Line], newest_first: bool) -> log_source.Log:
+    """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
+    by a restart is a fault of an earlier boot for the other checks too.
+    """
+    starts = [event for event in xid.find(kept) if event.kind == Mark.BOOT.value]
+    if not starts:
+        return log
+    together = [*log.this_boot, *starts]
+    together.sort(key=lambda event: event.line.number, reverse=newest_first)
+    ordered = in_order(together)
+    company = XidContext(ordered)
+    closed = {id(seen.event) for seen in ordered if company.since(seen) is Since.REBOOTED}
+    this_boot, earlier = list[Event](), list[Event]()
+    for event in log.this_boot:
+        (earlier if id(event) in closed else this_boot).append(event)
+    return replace(log, this_boot=tuple(this_boot), earlier_boot=(*log.earlier_boot, *earlier))
+
+
+def _places(size: int) -> list[tuple[int, int]]:
+    """Where the beginning, places between and the end lie: lines are missing between two of them, or in both."""
+    places = [(0, EDGE_BYTES)]
+    if size > 2 * EDGE_BYTES:
+        places += [(size * index // SAMPLES, SAMPLE_BYTES) for index in range(1, SAMPLES)]
+    if size > EDGE_BYTES:
+        places.append((max(size - EDGE_BYTES, EDGE_BYTES), EDGE_BYTES))
+    return places
+
+
+def _gaps(text: Text) -> int:
+    """How many records of /dev/kmsg are missing, or stand where their number does not."""
+    lost, last = 0, -1
+    for block in blocks(text):
+        numbers = [int(number) for number in _RECORD.findall(block)]
+        if not numbers:
+            continue
+        following = numbers[0] if last < 0 else last + 1
+        if numbers != list(range(following, following + len(numbers))):
+            for number in numbers:
+                lost += 0 if number == following else max(number - following, 1)
+                following = number + 1
+        last = numbers[-1]
+    return lost
+
+
+def _too_long(number: int) -> str:
+    return f"line {number} is longer than any line of the kernel, so it was not read to its end"
+
+
+def _starts(line: Line) -> bool:
+    return line.message.startswith(log_source.START) and not line.facility
+
+
+def _matters(line: Line) -> bool:
+    told = any(needle in line.message for needle in xid.NEEDLES)
+    return told or log_source.tells_of_loss(line) or _tells_of_a_fault(line.message)
+
+
+@lru_cache(maxsize=4096)
+def _tells_of_a_fault(message: str) -> bool:
+    return any(True for _ in hardware.find([Line(message, None)]))
+
+
+def _speaks(line: Line) -> bool:
+    return line.tagged or bool(_DRIVER.match(line.message))
+
+
+def _now() -> Now:
+    """The text says when, not how long ago: nothing in it is too old, and stamps since boot must not lie ahead."""
+    return Now(UPTIME_S, time.time())
+
+
+def _size(size: int) -> str:
+    """In a unit that suits it: "812 bytes", "1.0 GB" (10^9 bytes)."""
+    for unit, bytes_of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= bytes_of:
+            return f"{size / bytes_of:.1f} {unit}"
+    return f"{size} bytes"

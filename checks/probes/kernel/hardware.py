@@ -1,0 +1,204 @@
+"""kernel.hardware: what else the kernel says is broken: lost GPUs, memory, PCIe, disks, lock-ups, drivers, mounts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from checks.check import Context, Measurement, Skipped, check
+from checks.model import Scope, Value
+from checks.probes.kernel import log_source, xid
+from checks.probes.kernel.log_lines import (
+    Event,
+    Line,
+    Pattern,
+    account,
+    before_this_boot,
+    lines_of,
+    matching,
+    still_open,
+)
+
+# Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
+_DISK = r"(?!fd\d|sr\d)\S+"
+_PCI = r"(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+# Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent. Before each stand the needles: a line that matches
+# holds one of them ("?" is any letter, "*" any letters). Their first letters are rare ones wherever that can be had: it
+# is what makes the search for all of them in a large log fast.
+_FORMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("driver_failed", ("NVRM:",), r"NVRM: .*(?:RmInitAdapter|rm_init_adapter) failed"),
+    ("driver_failed", ("NVRM:",), r"NVRM: .*probe routine (?:failed|was not called) for \d+ device"),
+    ("driver_failed", ("NVRM:",), r"NVRM: None of the NVIDIA devices were (?:probed|initialized)"),
+    (
+        "driver_failed",
+        ("vidia-",),
+        r"nvidia-(?:nvswitch\d*|nvlink\d*|modeset): .*\b(?:[Ff]ailed|[Ff]ailure|FAILED)\b",
+    ),
+    ("driver_mismatch", ("NVRM:",), r"NVRM: API mismatch"),
+    (
+        "oom_kill",
+        ("Killed process",),
+        r"(?:Out of memory[^:]*: |Memory cgroup out of memory: )?Killed process \d+",
+    ),
+    (
+        "mce_uncorrected",
+        ("Memory failure: 0x", "Kernel panic"),
+        r"Memory failure: 0x|Kernel panic .*[Mm]achine check",
+    ),
+    (
+        "mce_uncorrected",
+        ("Hardware Error]",),
+        r"(?:mce: |\{\d+\})?\[Hardware Error\]:.*\b(?:[Uu]ncorrected|[Uu]ncorrectable)\b",
+    ),
+    ("mce_uncorrected", ("Hardware Error]",), r"\{\d+\}\[Hardware Error\]:.*severity: (?:fatal|recoverable)"),
+    # Bit 61 of a bank's status is UC: the error was not corrected (Intel SDM 15.3.2.2, AMD APM 9.3.2).
+    (
+        "mce_uncorrected",
+        ("Hardware Error]",),
+        r"(?:mce: )?\[Hardware Error\]:.*Machine Check(?: Exception)?: \w+ Bank \d+: [abef][0-9a-f]{15}",
+    ),
+    ("mce", ("Hardware Error]",), r"(?:mce: |\{\d+\})?\[Hardware Error\]"),
+    ("edac_ue", ("EDAC ",), r"EDAC \S+ (?:(?P<count>\d{1,9}) )?UE\b"),
+    ("edac_ce", ("EDAC ",), r"EDAC \S+ (?:(?P<count>\d{1,9}) )?CE\b"),
+    (
+        "pcie_uncorrected",
+        ("AER: ", "Bus Error: "),
+        rf"\S+ {_PCI}: (?:AER: |PCIe Bus Error: ).*[Uu]ncorrect(?:ed|able)",
+    ),
+    (
+        "lockup",
+        ("BUG: ", "LOCKUP"),
+        r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)|BUG: soft lockup",
+    ),
+    ("lockup", ("INFO: rcu_",), r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stall"),
+    (
+        "hung_task",
+        ("INFO: task ",),
+        r"INFO: task .+ blocked (?:for more than \d+ seconds|on .+ likely owned)",
+    ),
+    (
+        "oops",
+        ("BUG: ", "BUG at ", "Internal error: ", "Oops: "),
+        r"BUG: (?:kernel NULL pointer|unable to handle)|kernel BUG at |Internal error: |Oops: ",
+    ),
+    ("oops", ("general protection", "Kernel panic"), r"general protection fault|Kernel panic"),
+    ("io_error", ("I/O",), r"nvme nvme\d+: I/O .*\b(?:timeout|reset controller)"),
+    (
+        "io_error",
+        ("g device after",),
+        r"nvme nvme\d+: (?:Disabling|Removing|disabling|removing) device after",
+    ),
+    ("io_error", ("I/O",), r"block nvme\S+ no available path - failing I/O"),
+    ("io_error", ("I/O",), rf"Buffer I/O error on dev(?:ice)? {_DISK}"),
+    ("io_error", (", dev ",), rf"(?:\w+: )?(?:I/O|critical (?:medium|target)) error, dev {_DISK}"),
+    (
+        "io_error",
+        ("Remounting", "I/O"),
+        r".*\bRemounting filesystem read-only|.*I/O error while writing superblock",
+    ),
+    (
+        "io_error",
+        ("XFS ", "Disk failure"),
+        r"XFS .*(?:log I/O error|[Ss]hutting down filesystem)|md/raid.*: Disk failure on",
+    ),
+    ("io_error", ("yond end of device",), r".*: attempt to access beyond end of device"),
+    (
+        "mount_stalled",
+        ("ver *ponding", "Lock reclaim"),
+        r"nfs: server \S+ not responding|nfs4_reclaim_open_state: Lock reclaim failed",
+    ),
+    ("mount_stalled", ("Lustre",), r"LustreError: .*timed out|Lustre: .*Connection to \S+ .*was lost"),
+    ("thermal", ("ve threshold",), r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold"),
+    (
+        "network_driver",
+        ("fa ????:??:??.",),
+        rf"efa {_PCI}.*(?:timed out|[Tt]imeout|[Uu]nrecoverable|Reset failed|is not ready)",
+    ),
+    (
+        "network_driver",
+        ("fa ????:??:??.",),
+        rf"efa {_PCI}.*Failed to process command \S+ .*err -(?:62|110|5)\b",
+    ),
+    (
+        "network_driver",
+        ("na ????:??:??.",),
+        rf"ena {_PCI}.*(?:[Kk]eep alive watchdog timeout|wasn't completed on time|[Tt]imed out|Can not reset|[Rr]eset failed)",
+    ),
+)
+NEEDLES = tuple(dict.fromkeys(needle for _, needles, _ in _FORMS for needle in needles))
+KINDS = ("off_bus", *dict.fromkeys(kind for kind, _, _ in _FORMS))
+# What a restart does not mend.
+GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
+# What time alone does not answer: a part that is broken, and a kernel that goes on in an unknown state until its restart.
+STAYS_OPEN = (*GRAVE, "oops")
+_ordinary = matching(Pattern(kind, re.compile(form)) for kind, _, form in _FORMS)
+
+
+def find(lines: Iterable[Line]) -> Iterator[Event]:
+    """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check is no other one too."""
+    named = ""
+    for line in lines:
+        if line.message.startswith("NVRM: The NVIDIA GPU"):
+            named = line.message
+        lost = list(_lost(line, named))
+        found = [*lost, *_ordinary([line])]
+        worse = any(event.kind == "mce_uncorrected" for event in found)
+        yield from (event for event in found if not (worse and event.kind == "mce"))
+
+
+def _lost(line: Line, named: str) -> Iterator[Event]:
+    """GPUs that are gone: an Xid 79, or the words alone."""
+    # The driver names the GPU in one line and its fate in a later one.
+    before = [Line(named, None)] if named and named != line.message else []
+    for event in xid.find([*before, line]):
+        if event.line is line and (event.code == 79 or "fallen off the bus" in event.text):
+            yield Event("off_bus", line, event.code, event.pci, event.text)
+
+
+@check(
+    "kernel.hardware",
+    Scope.NODE,
+    timeout_s=30,
+    metrics=("covers_s", "records_lost", "earlier_boot", *KINDS),
+    needs=f"{log_source.KMSG}, journalctl or a kernel log file",
+    closing=True,
+)
+def hardware(context: Context) -> Measurement | Skipped:
+    """Counts lost GPUs, machine checks, memory, PCIe and disk errors, lock-ups and failing drivers in the kernel's log.
+
+    Lines, not incidents, of this boot and the last `window_s` seconds, and the kinds of STAYS_OPEN of this boot, however old;
+    `edac_*` count what the lines count. `mce` may be
+    corrected errors, `mce_uncorrected` are not. `covers_s` says how far back the source goes, `records_lost` how many
+    records of it are missing, `earlier_boot` the grave faults within the window before this boot. A source that cannot
+    be opened, or in which the kernel says nothing, is Skipped, or CheckError if it was asked for by name.
+    """
+    log = log_source.read(context, find)
+    return log if isinstance(log, Skipped) else measured(log)
+
+
+def measured(log: log_source.Log) -> Measurement:
+    """The log's faults by kind."""
+    tally: Counter[str] = Counter()
+    seen = [
+        event
+        for event in log.this_boot
+        if event.kind in STAYS_OPEN or not log_source.is_old(event, log.window_s)
+    ]
+    old = sum(log_source.is_old(event, log.window_s) for event in seen)
+    for event in seen:
+        tally[event.kind] += event.count
+    before = [event for event in log.earlier_boot if event.kind in GRAVE]
+    metrics: dict[str, Value] = {
+        **log.metrics(),
+        "earlier_boot": len(before),
+        **{kind: tally[kind] for kind in KINDS},
+    }
+    lines = {
+        kind: text for kind in KINDS if (text := lines_of(event for event in seen if event.kind == kind))
+    }
+    if before:
+        lines["earlier_boot"] = lines_of(before)
+    told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
+    evidence = [f"source: {log.source}", *log.notes, *told]
+    return Measurement(metrics, "\n".join(filter(None, evidence)), lines)

@@ -1,0 +1,271 @@
+"""Lines of kernel logs: what the kernel said in each, and how long ago (pure).
+
+Only what the kernel said counts: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel" (journalctl
+leaves out the host's name if it is asked to). Text that a program quotes is not at the start of such a line, so it is
+not matched.
+
+Lines of the kernel -> what they say went wrong (pure).
+
+Events of the kernel's log as evidence for a person, and as lines of a text (pure).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+
+DAY_S = 86400.0
+# What syslog calls a machine whose name is not set yet: the kernel's default and that of most images.
+NAMELESS = ("localhost", "(none)", "-")
+
+
+@dataclass(frozen=True)
+class Now:
+    """The reader's clocks: seconds since boot (as the kernel's stamps count), and since 1970. `boot_s` counts suspended
+    time too; without it no line is of an earlier boot.
+    """
+
+    uptime_s: float
+    epoch_s: float
+    boot_s: float = math.inf
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the kernel said. `age_s` is None without a stamp, and 0 for one that lies ahead (another boot's).
+
+    `facility` is 0 for the kernel's own, 1 for what a program wrote into /dev/kmsg; text logs do not tell.
+    `tagged`: the line's own form shows that the kernel said it; a bare line might be anybody's. `record` is the
+    sequence number of /dev/kmsg, `number` the line's place in a text, `host` the machine that a text log names.
+    """
+
+    message: str
+    age_s: float | None
+    facility: int = 0
+    tagged: bool = False
+    record: int | None = None
+    number: int = 0
+    host: str = ""
+
+
+# journalctl, dmesg and grep colour what they show; in a file it would stand before the words that decide.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
+_KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d+)? (.*)")
+_ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:([.,])\d+)?(Z|[+-]\d\d:?\d\d)? (.*)")
+_CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)")
+_DMESG = re.compile(r"\[ *(\d+(?:\.\d+)?|\.\.\.)\](?:\[ *[TC]\d+\])? ?(.*)")
+# `dmesg -r` and `dmesg -x` (util-linux, sys-utils/dmesg.c): who wrote it, and how grave it is.
+_LEVEL = re.compile(r"<(\d{1,3})>|([a-z]+\d?) *:[a-z]+ *: ")
+# A host's name does not end with a colon, which is how a program's does.
+_TAG = re.compile(r"(?:(\S*[^\s:]) )?kernel: ")
+# What begins a line of the kernel's whose stamp stands alone: its own stamp, or its driver's name.
+_BARE = re.compile(r"\[ *\d+\.\d+\]|NVRM: \w|nvidia-nvswitch\d+: ")
+_OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
+
+
+def read_line(raw: str, now: Now) -> Line | None:
+    """What the kernel said in a line of a text log; None for other programs' lines and blank ones."""
+    text = _COLOUR.sub("", raw).strip()
+    if _KMSG.fullmatch(text):
+        return read_record(text, now)
+    text, facility = _without_level(text)
+    if found := _SYSLOG.fullmatch(text):
+        line = _syslog_line(found[2], _age_of_syslog(found[1], now), now)
+    elif found := _ISO.fullmatch(text):
+        line = _iso_line(found, now)
+    elif found := _CTIME.fullmatch(text):
+        age_s = _age(_local(found[1], "%a %b %d %H:%M:%S %Y"), now.epoch_s)
+        line = Line(found[2].strip(), age_s, tagged=True)
+    else:
+        line = _inner(text, None, False, now) if text else None
+    return replace(line, facility=facility) if line and facility else line
+
+
+def read_record(raw: str, now: Now) -> Line | None:
+    """The line of one record of /dev/kmsg ("6,1234,171167620236,-;NVRM: ..."); None if it is none."""
+    found = _KMSG.fullmatch(raw.partition("\n")[0])
+    if found is None:
+        return None
+    message = re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), found[4])
+    age_s = max(0.0, now.uptime_s - int(found[3]) / 1e6)
+    return Line(message.strip(), age_s, int(found[1]) >> 3, tagged=True, record=int(found[2]))
+
+
+def pci_id(text: str) -> str:
+    """One spelling of a PCI address: "00000000:B9:00", "b9:00.0" and "PCI:0000:b9:00" are "0000:b9:00.0"."""
+    found = re.search(r"(?:([0-9A-Fa-f]+):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?$", text.strip())
+    if not found:
+        return ""
+    domain = int(found[1] or "0", 16)
+    return f"{domain:04x}:{found[2].lower()}:{found[3].lower()}.{found[4] or '0'}"
+
+
+def _without_level(text: str) -> tuple[str, int]:
+    """The line without dmesg's facility and level, and the facility: 0 for the kernel, 1 for any program."""
+    found = _LEVEL.match(text)
+    if not found:
+        return text, 0
+    program = int(found[1]) >> 3 if found[1] else found[2] != "kern"
+    return text[found.end() :], int(bool(program))
+
+
+def _syslog_line(text: str, age_s: float | None, now: Now) -> Line | None:
+    if tag := _TAG.match(text):
+        return _inner(text[tag.end() :], age_s, True, now, _host(tag[1] or ""))
+    return _inner(text, age_s, False, now) if _BARE.match(text) else None
+
+
+def _iso_line(found: re.Match[str], now: Now) -> Line | None:
+    try:
+        moment = datetime.fromisoformat(found[1] + _offset(found[3])).timestamp()
+    except (ValueError, OverflowError):
+        return _inner(found[4], None, False, now)
+    age_s = _age(moment, now.epoch_s)
+    if tag := _TAG.match(found[4]):
+        return _inner(found[4][tag.end() :], age_s, True, now, _host(tag[1] or ""))
+    # dmesg --time-format iso has neither host nor tag, and writes its fraction with a comma.
+    return None if _OTHER_TAG.match(found[4]) else _inner(found[4], age_s, found[2] == ",", now)
+
+
+def _offset(zone: str | None) -> str:
+    if not zone:
+        return ""
+    return "+00:00" if zone == "Z" else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+
+
+def _host(name: str) -> str:
+    """The name without its domain; "" for those that a machine bears before it knows its own."""
+    short = name if name[:1].isdigit() else name.partition(".")[0]  # an address has no domain
+    return "" if short in NAMELESS else short
+
+
+def _inner(text: str, age_s: float | None, tagged: bool, now: Now, host: str = "") -> Line:
+    """A line without its outer stamp. dmesg's own, if inside, is less sure than that and used without it."""
+    text, facility = _without_level(text)
+    found = _DMESG.fullmatch(text)
+    if found:
+        if age_s is None and found[1] != "...":
+            age_s = max(0.0, now.uptime_s - float(found[1]))
+        tagged = tagged or found[1] != "..."
+        text = found[2]
+    tag = None if tagged and not found else _TAG.match(text)  # journalctl -o short-monotonic
+    return Line(text[tag.end() if tag else 0 :].strip(), age_s, facility, tagged, host=host)
+
+
+def _age_of_syslog(stamp: str, now: Now) -> float | None:
+    # These stamps have no year: the one that brings them nearest to now, but not ahead by more than a day.
+    year = time.localtime(now.epoch_s).tm_year
+    moment = _local(f"{year} {stamp}", "%Y %b %d %H:%M:%S")
+    if moment is not None and moment > now.epoch_s + DAY_S:
+        moment = _local(f"{year - 1} {stamp}", "%Y %b %d %H:%M:%S")
+    elif moment is not None and moment < now.epoch_s - 364 * DAY_S:
+        moment = _local(f"{year + 1} {stamp}", "%Y %b %d %H:%M:%S")
+    return _age(moment, now.epoch_s)
+
+
+@lru_cache(maxsize=4096)
+def _local(stamp: str, form: str) -> float | None:
+    try:
+        return time.mktime(time.strptime(stamp, form))  # these logs write local time
+    except (ValueError, OverflowError):
+        return None
+
+
+def _age(moment: float | None, now_s: float) -> float | None:
+    return None if moment is None else max(0.0, now_s - moment)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line that tells of a fault. `kind` is the metric that counts it; `code` is None where none can be read;
+    `pci` may be ""; `count` is how many the line itself counts.
+    """
+
+    kind: str
+    line: Line
+    code: int | None = None
+    pci: str = ""
+    text: str = ""
+    count: int = 1
+
+
+Find = Callable[[Iterable[Line]], Iterator[Event]]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A form of line. The first words decide, so that quoted text is not matched."""
+
+    kind: str
+    form: re.Pattern[str]
+
+
+def matching(patterns: Iterable[Pattern]) -> Find:
+    """Finds the events of a list of patterns: of each kind at most one a line."""
+    known = tuple(patterns)
+
+    def find(lines: Iterable[Line]) -> Iterator[Event]:
+        for line in lines:
+            for message in messages(line):
+                seen: set[str] = set()
+                for pattern in known:
+                    found = pattern.form.match(message)
+                    if found and pattern.kind not in seen:
+                        seen.add(pattern.kind)
+                        count = found.groupdict().get("count") or "1"
+                        pci = pci_id(found.groupdict().get("pci") or "")
+                        yield Event(pattern.kind, line, None, pci, message, int(count))
+
+    return find
+
+
+def messages(line: Line) -> Iterator[str]:
+    """A record may hold several lines."""
+    for message in line.message.splitlines():
+        if message.strip():
+            yield message.strip()
+
+
+KEPT = 40
+
+
+def account(events: Iterable[Event], names: dict[str, str] | None = None) -> str:
+    """The newest events first, one a line: kind, code, device, age and what the kernel said."""
+    said = [_one(event, names or {}) for event in events]
+    more = [f"[{len(said) - KEPT} older ones are not shown]"] if len(said) > KEPT else []
+    return "\n".join([*reversed(said[-KEPT:]), *more])
+
+
+def before_this_boot(events: Sequence[Event]) -> str:
+    """The same for what lies before this boot; "" for nothing."""
+    return f"before this boot:\n{account(events)}" if events else ""
+
+
+def still_open(count: int, window_s: float) -> str:
+    """That so many events are counted although they are older than the window; "" for none."""
+    if not count:
+        return ""
+    said = f"{count} of them are older than {window_s / 3600:.0f} h"
+    return (
+        f"{said}, but they still count: they require an action, and the log does not show that it was taken"
+    )
+
+
+def lines_of(events: Iterable[Event]) -> str:
+    """The lines of a text that events rest on ("17: ..."), each once, at most 40."""
+    lines = dict.fromkeys(f"{event.line.number}: {event.line.message[:300]}" for event in events)
+    return "\n".join(list(lines)[:KEPT])
+
+
+def _one(event: Event, names: dict[str, str]) -> str:
+    code = "" if event.code is None else f" {event.code}"
+    age = "no time" if event.line.age_s is None else f"{event.line.age_s:.0f} s ago"
+    author = f", written by a program (facility {event.line.facility})" if event.line.facility else ""
+    device = names.get(event.pci, event.pci or "-")
+    return f"{event.kind}{code} {device} ({age}{author}): {event.line.message[:300]}"

@@ -1,0 +1,400 @@
+"""The kernel's log, from $PRELAUNCH_KERNEL_LOG, /dev/kmsg, the journal or a file: what it tells, how far back, what is lost.
+
+Events of an earlier boot are kept apart, and so are those of this boot that are older than `window_s`: a check counts an
+old one only if it calls for an action that nobody took. A log in which the kernel says nothing at all is no evidence of
+a healthy one.
+
+Unusable            a source that says nothing of the kernel
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from checks.check import CheckError, Context, Skipped
+from checks.facts import withheld_kernel_log
+from checks.model import Skip, Value
+from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line, read_record
+from checks.process import tool
+
+KMSG = "/dev/kmsg"
+JOURNAL, START = "journalctl", "Linux version "
+FILES = ("/var/log/messages", "/var/log/syslog", "/var/log/kern.log")
+FILE_VARIABLE, OWN_SOURCE = withheld_kernel_log.FILE_VARIABLE, withheld_kernel_log.OWN_SOURCE
+WINDOW_S = 86400.0
+TAIL_BYTES = 16 << 20
+BESIDE_BYTES = 2 << 20
+LINE_BYTES = 16 << 10
+JOURNAL_LINES = 3000
+# For `journalctl --grep`, since a boot's journal may be longer than that: what the lines hold that time alone does not answer.
+OPEN = (
+    "NVRM|nvidia-nvswitch|GPU reset executed|Hardware Error|EDAC|Uncorrect|BUG|Oops|Internal error|general protection"
+    "|Kernel panic|Memory failure|NEURON_HW_ERR|Linux version"
+)
+# The kernel gives one record a read, at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
+RECORD_BYTES = 16 << 10
+# The clocks of log and reader are not read at one instant.
+BOOT_SLACK_S = 60.0
+# What the kernel and journald print where messages were dropped (kernel/printk, journald-kmsg.c).
+_DROPPED = re.compile(r"(?:\*\* |printk: )(\d{1,9}) (?:printk )?messages (?:suppressed|dropped)")
+NEEDLES = ("ges dropped", "ges suppressed", "Missed ")
+_MISSED = re.compile(r"systemd-journald\[\d+\]: Missed (\d{1,9}) kernel messages")
+
+
+class Unusable(Exception):
+    """This source says nothing of the kernel; `skip` is the reason that a policy may accept."""
+
+    def __init__(self, message: str, skip: Skip = Skip.NOT_PERMITTED) -> None:
+        super().__init__(message)
+        self.skip = skip
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a source told. `covers_s` says how far back it goes; `records_lost` counts gaps between its first and last
+    record. Events are in their order: those of `this_boot`, or without a time, however old they are; and those of the last
+    `window_s` seconds before it. `own` is False where a variable put a file in place of this machine's log.
+    """
+
+    source: str
+    window_s: float
+    lines_read: int
+    covers_s: float
+    records_lost: int
+    this_boot: tuple[Event, ...]
+    earlier_boot: tuple[Event, ...]
+    notes: tuple[str, ...]
+    own: bool = True
+
+    @property
+    def recent(self) -> tuple[Event, ...]:
+        """The events of this boot within the window, or without a time."""
+        return tuple(event for event in self.this_boot if not is_old(event, self.window_s))
+
+    @property
+    def older(self) -> tuple[Event, ...]:
+        """The events of this boot before the window."""
+        return tuple(event for event in self.this_boot if is_old(event, self.window_s))
+
+    def metrics(self) -> dict[str, Value]:
+        """What every check of the kernel's log says of it."""
+        return {
+            "source": self.source,
+            OWN_SOURCE: self.own,
+            "lines_read": self.lines_read,
+            "window_s": self.window_s,
+            "covers_s": self.covers_s,
+            "records_lost": self.records_lost,
+            "older_events": len(self.older),
+        }
+
+
+def is_old(event: Event, window_s: float) -> bool:
+    """Whether it is known to have happened before the window."""
+    return event.line.age_s is not None and event.line.age_s > window_s
+
+
+@dataclass
+class Reader:
+    """Takes lines, oldest first, numbers those that have no number, and keeps what `find` makes of them."""
+
+    find: Find
+    now: Now
+    window_s: float
+    lines: int = 0
+    tagged: int = 0
+    lost: int = 0
+    newest_age_s: float | None = None
+    oldest_age_s: float = 0.0
+    events: list[Event] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    last_record: int | None = None
+    first_record: int | None = None
+    _starts: list[Line] = field(default_factory=list)
+
+    def take(self, lines: Iterable[Line]) -> None:
+        """Read them to their end."""
+        self.events += self.find(self._seen(lines))
+
+    def log(self, source: str) -> Log:
+        """What was taken."""
+        if self.lost:
+            self.notes.append(f"{self.lost} records of the kernel are lost")
+        before = [event for event in self.events if self._restarted_since(event.line)]
+        told = {id(event) for event in before}
+        return Log(
+            source,
+            self.window_s,
+            self.lines,
+            self.oldest_age_s,
+            self.lost,
+            tuple(event for event in self.events if id(event) not in told),
+            tuple(event for event in before if not is_old(event, self.window_s)),
+            tuple(self.notes),
+        )
+
+    def _restarted_since(self, line: Line) -> bool:
+        """Whether the line is of an earlier boot: the clock says so, and so does a start of the kernel that comes after it by
+        its place and by its stamp. A clock that was wrong for a while alone does not close an open fault.
+        """
+        age_s = line.age_s
+        if age_s is None or age_s <= self.now.boot_s + BOOT_SLACK_S:
+            return False
+        later = self._starts[bisect_right(self._starts, line.number, key=lambda start: start.number) :]
+        return any(start.age_s is not None and start.age_s < age_s for start in later)
+
+    def _seen(self, lines: Iterable[Line]) -> Iterator[Line]:
+        for line in lines:
+            self.lines += 1
+            self.tagged += line.tagged
+            self._count_lost(line)
+            line = line if line.number else replace(line, number=self.lines)
+            if line.message.startswith(START) and not line.facility:
+                self._starts.append(line)
+            if line.age_s is not None:
+                self.oldest_age_s = max(self.oldest_age_s, line.age_s)
+                newest = line.age_s if self.newest_age_s is None else self.newest_age_s
+                self.newest_age_s = min(line.age_s, newest)
+            yield line
+
+    def _count_lost(self, line: Line) -> None:
+        if dropped := _DROPPED.match(line.message):
+            self.lost += int(dropped[1])
+        if line.record is None:
+            return
+        if self.last_record is None:
+            self.first_record = line.record
+            if line.record:
+                self.notes.append(
+                    f"the kernel's ring buffer begins at record {line.record}: earlier records were overwritten"
+                )
+        elif line.record != self.last_record + 1:  # going back is a text whose order is broken
+            self.lost += max(line.record - self.last_record - 1, 1)
+        self.last_record = line.record
+
+
+def missed(text: str) -> int:
+    """How many lines of the kernel journald says in this line that it did not get."""
+    found = _MISSED.search(text)
+    return int(found[1]) if found else 0
+
+
+def tells_of_loss(line: Line) -> bool:
+    """Whether the kernel says in it that it dropped messages."""
+    return _DROPPED.match(line.message) is not None
+
+
+def read(context: Context, find: Find) -> Log | Skipped:
+    """The kernel's log as this node can read it. Raises CheckError: a source that was asked for by name cannot be used, or
+    the ring has no end. A file that the environment names is read, and evidence.py says that it is not this machine's log.
+    """
+    now = Now(time.monotonic(), time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
+    window_s = context.options.get("window_s", WINDOW_S)
+    named = os.environ.get(FILE_VARIABLE, "")
+    if named:
+        try:
+            return replace(read_file(Path(named), Reader(find, now, window_s), vouched=True), own=False)
+        except Unusable as reason:
+            raise CheckError(f"{reason}. Correct or unset {FILE_VARIABLE}.") from reason
+    files = tuple(Path(path) for path in FILES)
+    return first_usable(Path(KMSG), files, find, now, window_s, context.timeout_s / 3)
+
+
+def first_usable(
+    kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
+) -> Log | Skipped:
+    """The log of the first source that speaks for the kernel, or why none does. A ring is read together with the log
+    files, since some tools that announce faults (SageMaker HyperPod's) write only there; and, where its first records were
+    overwritten, with the journal.
+    """
+    refusals: list[Unusable] = []
+    files = tuple(files)
+    try:
+        reader = Reader(find, now, window_s)
+        ring = read_ring(kmsg, reader, deadline_s)
+        if reader.first_record:
+            with contextlib.suppress(Unusable):
+                ring = _joined(ring, read_journal(Reader(find, now, window_s), deadline_s / 2))
+        return _with_files(ring, files, find, now)
+    except Unusable as reason:
+        refusals.append(reason)
+    try:
+        return read_journal(Reader(find, now, window_s), deadline_s)
+    except Unusable as reason:
+        refusals.append(reason)
+    for path in files:
+        try:
+            return read_file(path, Reader(find, now, window_s), vouched=False)
+        except Unusable as reason:
+            refusals.append(reason)
+    absent = all(reason.skip is Skip.TOOL_MISSING for reason in refusals)
+    return Skipped(Skip.TOOL_MISSING if absent else Skip.NOT_PERMITTED, "; ".join(map(str, refusals)))
+
+
+def read_ring(path: Path, reader: Reader, deadline_s: float) -> Log:
+    """What the kernel's ring holds. Raises Unusable, or CheckError if its end is not reached in time."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        reader.take(records(descriptor, reader.now, time.monotonic() + deadline_s))
+    except PermissionError as error:
+        raise _unusable(path, error) from error
+    finally:
+        os.close(descriptor)
+    if not reader.lines:
+        raise Unusable(f"{path} has no record")
+    return reader.log(str(path))
+
+
+def records(descriptor: int, now: Now, deadline: float) -> Iterator[Line]:
+    """The ring's records to its end. Those that were overwritten meanwhile leave a gap in their numbers."""
+    while time.monotonic() < deadline:
+        try:
+            raw = os.read(descriptor, RECORD_BYTES)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            continue
+        if not raw:
+            return
+        line = read_record(raw.decode("utf-8", "replace"), now)
+        if line is not None:
+            yield line
+    raise CheckError(f"{KMSG} is written faster than it can be read, so its end was not reached")
+
+
+def read_journal(reader: Reader, deadline_s: float) -> Log:
+    """What journald kept of this boot's kernel: the newest lines, and older ones that tell of faults. Raises Unusable.
+
+    Its stamps are those of the wall clock, which may have been wrong; that all lines are of this boot is journald's word.
+    """
+    reader.now = replace(reader.now, boot_s=math.inf)
+    deadline = time.monotonic() + deadline_s
+    try:
+        said = tool.run(_journal(), deadline_s)
+    except tool.ToolMissing as error:
+        raise Unusable(f"{JOURNAL} is not installed", Skip.TOOL_MISSING) from error
+    except tool.ToolError as error:
+        raise Unusable(str(error)) from error
+    if not said.whole or said.code:
+        raise Unusable(f"the output of {JOURNAL} is not complete: {said.account()[:300]}")
+    texts = said.stdout.splitlines()
+    if len(texts) >= JOURNAL_LINES:
+        texts = _with_open_faults(texts, reader, deadline - time.monotonic())
+    for text in texts:
+        reader.lost += missed(text)
+    reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
+    if not reader.tagged:
+        raise Unusable(f"the journal has no line of the kernel: {said.stderr.strip()[:200]}")
+    return reader.log("journal")
+
+
+def _journal(*more: str) -> tuple[str, ...]:
+    words = ("-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
+    return (JOURNAL, *words, *more)
+
+
+def _with_open_faults(texts: list[str], reader: Reader, deadline_s: float) -> list[str]:
+    """The newest lines, and before them the older ones of this boot that may tell of a fault which is still open."""
+    try:
+        said = tool.run(_journal(f"--grep={OPEN}", "--case-sensitive=yes"), max(deadline_s, 0.1))
+    except CheckError:
+        said = None
+    if said is None or not said.whole or said.code:
+        reader.notes.append(f"only the journal's last {JOURNAL_LINES} lines were read")
+        return texts
+    reader.notes.append(
+        f"before the journal's last {JOURNAL_LINES} lines only lines that report faults were read"
+    )
+    newest = set(texts)
+    return [*(text for text in said.stdout.splitlines() if text not in newest), *texts]
+
+
+def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:
+    """What the end of a log file holds. Raises Unusable.
+
+    Unless it is `vouched` for, bare lines are not taken as proof that the kernel writes here at all; not even then are
+    those in which no fault is seen: a form that is not known (RFC 5424, JSON, a compressed file) would hide all of them.
+    """
+    try:
+        with open(path, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > most:
+                reader.notes.append(f"only the last {most} of {size} bytes of {path} were read")
+                stream.seek(size - most - 1)
+                stream.readline(most)
+            raw = _whole_lines(stream, min(size, most))
+            reader.take(line for text in raw if (line := read_line(text, reader.now)) is not None)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if not (reader.tagged or (vouched and reader.events)):
+        raise Unusable(f"{path} has no kernel line in a known form")
+    if reader.newest_age_s is not None and reader.newest_age_s > reader.window_s:
+        raise Unusable(
+            f"the last kernel line of {path} is {reader.newest_age_s:.0f} s old, so it does not show the current state"
+        )
+    return reader.log(str(path))
+
+
+def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
+    """The ring's log and what files tell beyond it; a file that cannot be used takes nothing from the ring."""
+    for path in files:
+        try:
+            more = read_file(path, Reader(find, now, ring.window_s), vouched=False, most=BESIDE_BYTES)
+        except Unusable:
+            continue
+        ring = _joined(ring, more)
+    return ring
+
+
+def _joined(ring: Log, more: Log) -> Log:
+    """What another source tells beyond the ring."""
+    this_boot = (*ring.this_boot, *_beyond(ring.recent, more.recent), *_beyond(ring.older, more.older))
+    return replace(
+        ring,
+        source=f"{ring.source}, {more.source}",
+        lines_read=ring.lines_read + more.lines_read,
+        this_boot=_by_time(this_boot),
+        earlier_boot=_by_time((*ring.earlier_boot, *_beyond(ring.earlier_boot, more.earlier_boot))),
+    )
+
+
+def _by_time(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Events of several sources, whose lines have no common order but that of their stamps."""
+    return tuple(replace(event, line=replace(event.line, number=0)) for event in events)
+
+
+def _beyond(known: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...]:
+    """The events that are not known yet. What is old in the ring may have happened again, in the same words.
+
+    No start of the kernel came after what its ring holds, whatever the clock of who wrote the file says.
+    """
+    told = {event.line.message for event in known}
+    new = (event for event in events if event.line.message not in told)
+    return tuple(event for event in new if not event.line.message.startswith(START))
+
+
+def _whole_lines(stream: BinaryIO, budget: int) -> Iterator[str]:
+    """Lines up to a length and, together, a size; the rest of an overlong one must not pass for a line."""
+    whole = True
+    while budget > 0 and (piece := stream.readline(LINE_BYTES)):
+        budget -= len(piece)
+        if whole:
+            yield piece.decode("utf-8", "replace")
+        whole = piece.endswith(b"\n")
+
+
+def _unusable(path: Path, error: OSError) -> Unusable:
+    missing = isinstance(error, FileNotFoundError)
+    return Unusable(f"{path}: {error.strerror}", Skip.TOOL_MISSING if missing else Skip.NOT_PERMITTED)

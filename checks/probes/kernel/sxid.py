@@ -1,0 +1,149 @@
+"""kernel.sxid: what NVSwitches reported, each incident once though the driver prints several lines for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+
+from checks.check import Context, Measurement, Skipped, check
+from checks.documents.decode import decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.model import Scope, Value
+from checks.probes.kernel import log_source
+from checks.probes.kernel.log_lines import (
+    Event,
+    Line,
+    account,
+    before_this_boot,
+    lines_of,
+    messages,
+    pci_id,
+    still_open,
+)
+
+TABLE = Path(__file__).parents[2] / "facts" / "sxid.json"
+
+_SXID = re.compile(
+    r"nvidia-nvswitch\d+: SXid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,9})\b(.*))?", re.DOTALL
+)
+_WORDS = re.compile(r",\s*(Fatal|Non-fatal)\b")
+# The second and third line of an incident: they say neither how bad it is nor on which link.
+_DETAIL = re.compile(r",\s*(?:Severity \d|Data\b)")
+
+
+class Severity(str, Enum):
+    """How bad an SXid is; the value is the metric that counts it."""
+
+    FATAL = "fatal"
+    NON_FATAL = "non_fatal"
+    CORRECTED = "corrected"
+    UNREAD = "unread"
+
+
+COUNTED = (Severity.FATAL, Severity.NON_FATAL, Severity.UNREAD)
+# What time alone does not answer: a restart of the machine does.
+STAYS_OPEN = (Severity.FATAL.value, Severity.UNREAD.value)
+
+
+@dataclass(frozen=True)
+class SxidRow:
+    """Codes that are as bad as one another, where the driver's line does not tell."""
+
+    severity: Severity
+    codes: tuple[int, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Table:
+    sxids: tuple[SxidRow, ...]
+
+
+@lru_cache(maxsize=1)
+def table() -> dict[int, Severity]:
+    """How bad each listed code is."""
+    rows = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "sxids")).sxids
+    return {code: row.severity for row in rows for code in row.codes}
+
+
+def severity_of(code: int | None, rest: str) -> Severity:
+    """The driver's own word; where there is none, the table's; UNREAD where neither tells."""
+    if code is None:
+        return Severity.UNREAD
+    said, listed = _WORDS.match(rest), table().get(code)
+    if said is not None and said[1] == "Fatal":
+        return Severity.FATAL
+    if said is not None:
+        return Severity.CORRECTED if listed is Severity.CORRECTED else Severity.NON_FATAL
+    return listed or Severity.UNREAD
+
+
+def find(lines: Iterable[Line]) -> Iterator[Event]:
+    """Every SXid line; `kind` is a Severity."""
+    for line in lines:
+        for message in messages(line):
+            if found := _SXID.match(message):
+                code = int(found[2]) if found[2] else None
+                kind = severity_of(code, found[3] or "")
+                yield Event(kind.value, line, code, pci_id(found[1] or ""), message)
+
+
+def incidents(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The events without the lines that only add detail to one that says how bad it is."""
+    told = {(event.pci, event.code) for event in events if not _is_detail(event)}
+    return tuple(event for event in events if not (_is_detail(event) and (event.pci, event.code) in told))
+
+
+def _is_detail(event: Event) -> bool:
+    found = _SXID.match(event.text)
+    return bool(found and found[3] and _DETAIL.match(found[3]))
+
+
+@check(
+    "kernel.sxid",
+    Scope.NODE,
+    timeout_s=30,
+    metrics=("covers_s", "records_lost", "earlier_boot", *(severity.value for severity in COUNTED)),
+    needs=f"{log_source.KMSG}, journalctl or a kernel log file",
+    closing=True,
+)
+def sxid(context: Context) -> Measurement | Skipped:
+    """Counts what NVSwitches report in the kernel's log: fatal, not fatal, and what cannot be read.
+
+    Of this boot and the last `window_s` seconds; fatal ones and those that cannot be read of this boot, however old, since only
+    a restart answers them. The driver's own word decides (Fatal, Non-fatal), and only where a line has none the table
+    checks/facts/sxid.json. `corrected`, single-bit errors, is for the record. `unread`: neither tells.
+    `earlier_boot`: fatal ones within the window before this boot.
+    """
+    log = log_source.read(context, find)
+    return log if isinstance(log, Skipped) else measured(log)
+
+
+def measured(log: log_source.Log) -> Measurement:
+    """The log's SXids by severity."""
+    seen = [
+        event
+        for event in incidents(log.this_boot)
+        if event.kind in STAYS_OPEN or not log_source.is_old(event, log.window_s)
+    ]
+    old = sum(log_source.is_old(event, log.window_s) for event in seen)
+    before = [event for event in incidents(log.earlier_boot) if event.kind == Severity.FATAL.value]
+    metrics: dict[str, Value] = {
+        **log.metrics(),
+        "earlier_boot": len(before),
+        **{severity.value: sum(event.kind == severity.value for event in seen) for severity in Severity},
+    }
+    lines = {
+        severity.value: text
+        for severity in COUNTED
+        if (text := lines_of(event for event in seen if event.kind == severity.value))
+    }
+    if before:
+        lines["earlier_boot"] = lines_of(before)
+    told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
+    evidence = [f"source: {log.source}", *log.notes, *told]
+    return Measurement(metrics, "\n".join(filter(None, evidence)), lines)

@@ -1,0 +1,183 @@
+"""kernel.xid: what NVIDIA's driver reported of its GPUs, by what has to be done about it.
+
+checks/probes/kernel/xid_decision.py decides; here the lines are found, and its answers are put into metrics, one a GPU and one an
+incident, so that another maker's or cloud's answers (checks/judge/xid_overlay.py) can be had of an old report too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from checks.check import Context, Measurement, Skipped, check
+from checks.model import Scope, Value
+from checks.probes.kernel import log_source
+from checks.probes.kernel.log_lines import (
+    Event,
+    Line,
+    account,
+    before_this_boot,
+    lines_of,
+    messages,
+    pci_id,
+    still_open,
+)
+from checks.probes.kernel.log_source import is_old
+from checks.probes.kernel.xid_catalogue import Need, table
+from checks.probes.kernel.xid_context import MARKS, branch_of, marks
+from checks.probes.kernel.xid_decision import alone, incidents
+from checks.probes.kernel.xid_rows import LISTED, IncidentRow, arrays, incidents_of
+
+GPUS = Path("/proc/driver/nvidia/gpus")
+VERSION = Path("/proc/driver/nvidia/version")
+UNNAMED = "an unnamed GPU"
+NO_GPU = "no GPU"
+# Every line that `find` makes something of holds one of these: who looks for candidates in bytes looks for them.
+NEEDLES = ("NVRM:", "SXid", "GPU reset executed", "Linux version")
+
+# The driver prints "NVRM: Xid (PCI:...): <code>, ..."; a line with this tag and no readable code still counts.
+_XID = re.compile(r"NVRM: Xid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,9})\b(?:,\s*(.*))?)?", re.DOTALL)
+_OFF_BUS = re.compile(r"NVRM: .*fallen off the bus")
+_GPU_NAMED = re.compile(r"NVRM: .*?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)")
+
+COUNTED = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.HANDLED, Need.UNKNOWN, Need.UNREAD)
+
+
+def find(lines: Iterable[Line]) -> Iterator[Event]:
+    """The Xids among the kernel's lines, and GPUs that fell off the bus without one; `kind` is what each needs by itself.
+
+    Marks (checks.probes.kernel.xid_context) are among them: what tells of a start, a reset, the driver's version.
+    """
+    named, gpus = "", dict[str, str]()
+    for line in lines:
+        if line.message.startswith("NVRM: The NVIDIA GPU"):
+            named = _pci_in(line.message)  # the driver names the GPU in one line and its fate in a later one
+        for message in messages(line):
+            if found := _XID.match(message):
+                code = int(found[2]) if found[2] else None
+                need = alone(code, found[3] or "").need
+                yield Event(need.value, line, code, pci_id(found[1] or ""), message)
+            elif _OFF_BUS.match(message):
+                yield Event(Need.ACT.value, line, None, _pci_in(message) or named, message)
+            else:
+                yield from marks(line, message, gpus)
+
+
+@check(
+    "kernel.xid",
+    Scope.NODE,
+    timeout_s=30,
+    metrics=(
+        "covers_s",
+        "records_lost",
+        "gpus",
+        "earlier_boot",
+        "incidents",
+        *(need.value for need in COUNTED),
+    ),
+    needs=f"{log_source.KMSG}, journalctl or a kernel log file",
+    closing=True,
+)
+def xid(context: Context) -> Measurement | Skipped:
+    """Counts the Xids of each GPU in the kernel's log, by what has to be done about them.
+
+    Lines, not incidents, of this boot and the last `window_s` seconds (an option, a day by default), and older ones of this
+    boot that call for an action which nothing in the log answers: one number a GPU of `gpus`, which ends with those that
+    are named in the log and not listed on this node. `act`: reset, restart or
+    replace, GPUs that fell off the bus among them. `handled`: the same, and the log shows the GPU reset, its driver's
+    demand withdrawn or the machine restarted since. `support`: the maker's catalogue wants it looked at.
+    `application`: a program's fault as a rule. `unknown`: codes that are not in the table. `unread`: a form without a
+    code, or without the words that decide. `routine` is counted for the record, with what only follows from another.
+    `earlier_boot`: those that need an act, within the window, before this boot.
+
+    `incidents` counts groups of lines that call for the same; the arrays `event_*` have a value for each, the gravest
+    first, and are absent where there is none: GPU, code (0 for none), lines, what it needs, action, why, source, what
+    happened since, its last line, and how many seconds ago that was (-1 without a time).
+    """
+    log = log_source.read(context, find)
+    return log if isinstance(log, Skipped) else measured(log, listed_gpus(GPUS), driver_branch(VERSION))
+
+
+def listed_gpus(folder: Path) -> tuple[str, ...]:
+    """PCI addresses of the driver's GPUs, in the order in which NVML numbers them; none without a driver."""
+    try:
+        return tuple(sorted(pci for path in folder.iterdir() if (pci := pci_id(path.name))))
+    except OSError:
+        return ()
+
+
+def driver_branch(path: Path) -> int | None:
+    """The loaded driver's branch (570); None without one."""
+    try:
+        return branch_of(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+
+
+def measured(log: log_source.Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
+    """The log's Xids by GPU and by incident."""
+    found = incidents(log.this_boot, driver, log.window_s)
+    counted = {id(event) for incident in found for event in incident.events}
+    shown = [event for event in log.this_boot if id(event) in counted]
+    names = _names(shown, gpus)
+    tally: Counter[tuple[str, str]] = Counter()
+    for incident in found:
+        tally[incident.decision.need.value, incident.decision.pci] += incident.count
+    before = incidents(log.earlier_boot, driver)
+    acts = (Need.ACT, Need.HANDLED)
+    listing = arrays(found, names, timed=math.isfinite(log.window_s))
+    metrics: dict[str, Value] = {
+        **log.metrics(),
+        "gpus": tuple(names.values()),
+        "codes": codes(shown),
+        "earlier_boot": sum(one.count for one in before if one.decision.need in acts),
+        "incidents": len(found),
+        **{need.value: tuple(tally[need.value, pci] for pci in names) for need in (*COUNTED, Need.ROUTINE)},
+        **listing,
+    }
+    old = sum(is_old(event, log.window_s) for event in shown)
+    listed = incidents_of({"incidents": len(found[:LISTED]), **listing}) or ()
+    more = f"[{len(found) - LISTED} more incidents are counted but not listed]" if len(found) > LISTED else ""
+    told = (more, still_open(old, log.window_s), account(shown, names))
+    evidence = [f"source: {log.source}", *log.notes, *map(_said, listed), *told]
+    evidence.append(before_this_boot(_faults(log.earlier_boot)))
+    lines = {
+        need.value: lines_of(event for one in found if one.decision.need is need for event in one.events)
+        for need in COUNTED
+        if any(one.decision.need is need for one in found)
+    }
+    return Measurement(metrics, "\n".join(filter(None, evidence)), lines)
+
+
+def codes(events: Iterable[Event]) -> str:
+    """How often each code was seen: "79 (GPU_HAS_FALLEN_OFF_THE_BUS) x2, 31 (...) x1", or "none"."""
+    tally = Counter(event.code for event in events)
+    said = []
+    for code, count in tally.most_common():
+        row = table().get(code) if code is not None else None
+        said.append(f"{code or 'without code'}{f' ({row.name})' if row else ''} x{count}")
+    return ", ".join(said) or "none"
+
+
+def _names(events: Iterable[Event], gpus: Sequence[str]) -> dict[str, str]:
+    names = {pci: f"GPU {index} ({pci})" for index, pci in enumerate(gpus)}
+    for event in events:
+        strange = f"{event.pci}, not listed as a GPU of this node" if gpus else f"GPU at {event.pci}"
+        names.setdefault(event.pci, strange if event.pci else UNNAMED)
+    return names or {"": NO_GPU}
+
+
+def _said(one: IncidentRow) -> str:
+    return f"{one} [{one.source}]" if one.source else str(one)
+
+
+def _faults(events: Iterable[Event]) -> list[Event]:
+    return [event for event in events if event.kind not in MARKS]
+
+
+def _pci_in(message: str) -> str:
+    found = _GPU_NAMED.match(message)
+    return pci_id(found[1]) if found else ""

@@ -1,0 +1,164 @@
+"""NVIDIA's Xid catalogue as data: what each code needs, what to do about it, and who says so.
+
+How grave what an Xid calls for is among others, and what answers it (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from checks.documents.decode import Range, decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.model import Action, Cause, Level
+
+TABLE = Path(__file__).parents[2] / "facts" / "xid.json"
+# The catalogue's columns, and the models that each stands for: the first words of the instance table's names.
+GENERATIONS = {
+    "a100": ("A100",),
+    "h100": ("H100", "H200"),
+    "b100": ("B100", "B200", "B300"),
+    "gb200": ("GB200", "GB300"),
+}
+
+
+class Need(str, Enum):
+    """What an Xid needs; the value is the metric that counts it."""
+
+    ACT = "act"
+    SUPPORT = "support"
+    APPLICATION = "application"
+    HANDLED = "handled"
+    ROUTINE = "routine"
+    TEXT = "text"
+    UNKNOWN = "unknown"
+    UNREAD = "unread"
+
+    @property
+    def level(self) -> Level:
+        """What the shipped policies make of it."""
+        if self in (Need.ACT, Need.UNREAD):
+            return Level.FAIL
+        return Level.PASS if self is Need.ROUTINE else Level.WARN
+
+    @property
+    def cause(self) -> Cause:
+        """Whose fault it is, as a rule."""
+        if self is Need.UNREAD:
+            return Cause.EVIDENCE
+        return Cause.APPLICATION if self is Need.APPLICATION else Cause.HARDWARE
+
+
+@dataclass(frozen=True)
+class XidRow:
+    """One code: what it needs, NVIDIA's first and further answer, the generations it applies to (None: not said).
+
+    TEXT: the line itself tells.
+    """
+
+    code: int
+    name: str
+    need: Need
+    action: Action
+    provenance: Provenance
+    immediate: str = ""
+    investigatory: str = ""
+    generations: tuple[str, ...] | None = None
+
+    @property
+    def source(self) -> str:
+        """The row in words."""
+        answer = "; then ".join(filter(None, (self.immediate, self.investigatory))) or "no action given"
+        if self.provenance.source.startswith("NVIDIA"):
+            return f"NVIDIA Xid catalogue, row {self.code}: {answer}"
+        return f"{self.provenance.source} (row {self.code})"
+
+
+@dataclass(frozen=True)
+class Register:
+    """Bits of one of Xid 74's registers (the first is 1) that mean the same."""
+
+    register: Annotated[int, Range(1, 7)]
+    bits: tuple[Annotated[int, Range(0, 31)], ...]
+    means: str
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class _Table:
+    xids: tuple[XidRow, ...]
+    registers: tuple[Register, ...]
+
+
+def table() -> dict[int, XidRow]:
+    """The shipped table, by code."""
+    return _shipped()[0]
+
+
+def registers() -> tuple[Register, ...]:
+    """What the bits of Xid 74 mean."""
+    return _shipped()[1]
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> tuple[dict[int, XidRow], tuple[Register, ...]]:
+    found = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "xids", "registers"))
+    return {row.code: row for row in found.xids}, found.registers
+
+
+def generation_of(gpu: str) -> str:
+    """The catalogue's column for a GPU of the instance table ("H100-SXM5-80GB"); "" for one that it has no column for."""
+    for generation, models in GENERATIONS.items():
+        if any(gpu.startswith(model) and not gpu[len(model) : len(model) + 1].isalnum() for model in models):
+            return generation
+    return ""
+
+
+def is_odd(code: int, generation: str) -> bool:
+    """Whether the catalogue says that GPUs of this generation do not report the code."""
+    row = table().get(code)
+    return bool(generation and row and row.generations is not None and generation not in row.generations)
+
+
+# The graver of two answers comes later.
+NEEDS = (Need.ROUTINE, Need.APPLICATION, Need.HANDLED, Need.SUPPORT, Need.UNKNOWN, Need.UNREAD, Need.ACT)
+ACTIONS = (
+    Action.NONE,
+    Action.RESTART_APP,
+    Action.INSPECT,
+    Action.CONTACT,
+    Action.RESET_GPU,
+    Action.REBOOT,
+    Action.REPLACE,
+)
+
+
+class Since(str, Enum):
+    """What happened after the last line of an incident; "" for nothing that the log tells of."""
+
+    NOTHING = ""
+    RESET = "reset"
+    CLEARED = "cleared"
+    REBOOTED = "rebooted"
+
+
+# What each mends. What calls for hands, for support or for another machine is mended by none but a start (kept a WARN).
+MENDS = {
+    Since.NOTHING: frozenset[Action](),
+    Since.RESET: frozenset({Action.RESTART_APP, Action.RESET_GPU}),
+    Since.CLEARED: frozenset({Action.RESTART_APP, Action.RESET_GPU, Action.REBOOT}),
+    Since.REBOOTED: frozenset(Action),
+}
+IN_WORDS = {
+    Since.RESET: "the GPU was reset afterwards",
+    Since.CLEARED: "the driver no longer demands an action (Xid 154: None)",
+    Since.REBOOTED: "the machine was restarted afterwards",
+}
+
+
+def mended(action: Action, since: Since) -> bool:
+    """Whether what happened since answers what was called for."""
+    return action in MENDS[since]

@@ -1,0 +1,229 @@
+"""What Xids call for: each line by its code and text, then by what stands beside it, what repeats, and what came since (pure)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from checks.model import Action
+from checks.probes.kernel import xid_nvlink
+from checks.probes.kernel.log_lines import Event
+from checks.probes.kernel.log_source import is_old
+from checks.probes.kernel.xid_catalogue import Need, Since, XidRow, mended, table
+from checks.probes.kernel.xid_context import (
+    MARKS,
+    RECOVERY_ACTION,
+    REPEATING,
+    Mark,
+    Seen,
+    XidContext,
+    branch_of,
+    in_order,
+)
+from checks.probes.kernel.xid_rows import Decision, Incident, graver
+
+OFF_BUS = 79
+DOUBLE_BIT = 48
+REMAPPED = (63, 64)
+CONTAINED = 94
+# What the driver ends after another fault (catalogue: "not solo: follow the other Xid").
+FOLLOWERS = (43, 45)
+_NEW_ACTION = re.compile(r"GPU recovery action changed from \S+ \([^)]*\) to \S+ \(([^)]+)\)")
+_SEVERITY = re.compile(r"\b(Nonfatal|Non-fatal|(?:Link )?Fatal)\b")
+_TEXT = re.compile(r"NVRM: Xid\b(?: \([^)]*\): \d{1,9}\b(?:,\s*(.*))?)?", re.DOTALL)
+# nvml.h, nvmlDeviceGpuRecoveryAction: what each word of 154 asks for. Driver 610 prints "OS Reboot" for the restart of the
+# node, and "PF FLR" for the reset of the GPU (a function level reset, PCIe Base Specification 6.6.2).
+RECOVERY = {
+    "None": (Need.ROUTINE, Action.NONE),
+    "GPU Reset Required": (Need.ACT, Action.RESET_GPU),
+    "Node Reboot Required": (Need.ACT, Action.REBOOT),
+    "OS Reboot": (Need.ACT, Action.REBOOT),
+    "PF FLR": (Need.ACT, Action.RESET_GPU),
+    "Drain P2P": (Need.ACT, Action.RESTART_APP),
+    "Drain and Reset": (Need.ACT, Action.RESET_GPU),
+}
+# The sheet's first answers to 144 to 150, and what they need.
+IMMEDIATE = {
+    "RESET_GPU": (Need.ACT, Action.RESET_GPU),
+    "XID_154_EVAL": (Need.APPLICATION, Action.RESTART_APP),
+}
+
+
+def incidents(
+    events: Iterable[Event], driver: int | None = None, window_s: float = math.inf
+) -> tuple[Incident, ...]:
+    """The Xids among the events, decided and put together, the gravest first.
+
+    `driver` is the branch (570) where the log does not tell. What is older than `window_s` is left out, unless it still calls
+    for an action.
+    """
+    ordered = in_order(events)
+    company = XidContext(ordered)
+    kept: dict[tuple[Decision, Since], list[Event]] = defaultdict(list)
+    for seen in ordered:
+        event = seen.event
+        if event.kind in MARKS:
+            driver = branch_of(event.text) if event.kind == Mark.DRIVER.value else driver
+            continue
+        decision = _beside(alone(event.code, text_of(event), event.pci, driver), seen, company)
+        since = company.since(seen) if decision.need is Need.ACT else Since.NOTHING
+        if mended(decision.action, since):
+            decision = replace(decision, need=Need.HANDLED)
+        else:
+            since = Since.NOTHING
+        if decision.stays_open or not is_old(event, window_s):
+            kept[decision, since].append(event)
+    made = (Incident(decision, tuple(lines), since) for (decision, since), lines in kept.items())
+    return tuple(sorted(made, key=lambda one: one.decision.rank, reverse=True))
+
+
+def text_of(event: Event) -> str:
+    """What the line says after its code."""
+    found = _TEXT.match(event.text)
+    return (found[1] or "") if found else event.text
+
+
+def alone(code: int | None, text: str, pci: str = "", driver: int | None = None) -> Decision:
+    """What a line calls for by itself. A text that should tell and does not is UNREAD."""
+    if code is None and "fallen off the bus" in text:
+        return _of(table()[OFF_BUS], pci, why="the GPU fell off the bus, without an Xid")
+    if code is None:
+        return Decision(None, pci, Need.UNREAD, Action.INSPECT, "the line has no Xid code", "")
+    row = table().get(code)
+    if row is None:
+        why = "the catalogue of 2025-10 does not have this code"
+        return Decision(code, pci, Need.UNKNOWN, Action.CONTACT, why, "")
+    if code == RECOVERY_ACTION:
+        return _recovery(row, text, pci)
+    if code in xid_nvlink.CODES:
+        return _nvlink5(row, text, pci, driver)
+    why = "the catalogue gives no action" if not row.immediate else ""
+    return _of(row, pci, why=why)
+
+
+def _of(
+    row: XidRow,
+    pci: str,
+    need: Need | None = None,
+    action: Action | None = None,
+    why: str = "",
+    source: str = "",
+) -> Decision:
+    return Decision(row.code, pci, need or row.need, action or row.action, why, source or row.source)
+
+
+def _recovery(row: XidRow, text: str, pci: str) -> Decision:
+    found = _NEW_ACTION.search(text)
+    if found is None:
+        return _of(row, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
+    word = found[1].strip()
+    need, action = RECOVERY.get(word, (Need.ACT, Action.CONTACT))
+    return _of(row, pci, need, action, f"the driver asks for {word}")
+
+
+def _nvlink5(row: XidRow, text: str, pci: str, driver: int | None) -> Decision:
+    line = xid_nvlink.said(text)
+    rules = xid_nvlink.decoded(row.code, line, driver) if line else ()
+    doubt = (
+        f", the more severe of {len(rules)} rows (driver version unknown)"
+        if driver is None and len(rules) > 1
+        else ""
+    )
+    if line and not rules and driver is not None:
+        rules, doubt = (
+            xid_nvlink.decoded(row.code, line, None),
+            ", from the table of the other driver version",
+        )
+    if not line or not rules:
+        return _by_word(row, text, pci)
+    return graver(_by_rule(row, rule, line, pci, doubt) for rule in rules)
+
+
+def _by_rule(
+    row: XidRow, rule: xid_nvlink.Rule, line: xid_nvlink.NvlinkLine, pci: str, doubt: str
+) -> Decision:
+    if rule.immediate == "IGNORE" and rule.investigatory == "IGNORE":
+        need, action = Need.ROUTINE, Action.NONE
+    elif rule.immediate == "IGNORE":
+        contact = rule.investigatory == "CONTACT_SUPPORT"
+        need, action = Need.SUPPORT, Action.CONTACT if contact else Action.INSPECT
+    else:
+        need, action = IMMEDIATE.get(rule.immediate, (Need.ACT, Action.CONTACT))
+    answer = f"{rule.immediate}; then {rule.investigatory}"
+    said = f"{line.unit} link {line.link}, status 0x{line.status:x}: {answer}{doubt}"
+    return _of(
+        row, pci, need, action, said, f"NVIDIA Xid catalogue, Xid 144-150 Decode row {rule.row}: {answer}"
+    )
+
+
+def _by_word(row: XidRow, text: str, pci: str) -> Decision:
+    severity = _SEVERITY.search(text)
+    if severity is None:
+        return _of(row, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read")
+    need = Need.SUPPORT if severity[1].startswith("Non") else Need.ACT
+    return _of(
+        row,
+        pci,
+        need,
+        Action.CONTACT,
+        f"the catalogue has no row for its registers; the line's severity is {severity[1]}",
+    )
+
+
+def _beside(decision: Decision, seen: Seen, company: XidContext) -> Decision:
+    """The decision in the light of what else the log tells of this GPU."""
+    code, row = decision.code, table().get(decision.code or 0)
+    if row is None or decision.need is Need.UNREAD:
+        return decision
+    if code in FOLLOWERS:
+        return _follower(decision, company.other(seen, FOLLOWERS))
+    if code == CONTAINED and (leader := company.other(seen, (CONTAINED, *FOLLOWERS), (Need.ACT,))):
+        return replace(decision, need=Need.ROUTINE, action=Action.NONE, why=f"follows from Xid {leader}")
+    if code == DOUBLE_BIT:
+        beside = company.beside(seen, REMAPPED)
+        return replace(
+            decision,
+            why=f"Xid {beside} was seen too: drain the GPU and reset it"
+            if beside
+            else "no row remapping was seen: reset the GPU",
+        )
+    if code == xid_nvlink.CODE:
+        link = xid_nvlink.link_of(text_of(seen.event))
+        times = company.times(seen, f"link {link.number}") if link else 0
+        other = company.other(seen, (code,), (Need.ACT,))
+        beside = f"Xid {other}" if other else "an SXid, see kernel.sxid" if company.sxid(seen) else ""
+        need, action, why = xid_nvlink.answer(link, times, beside)
+        return replace(decision, need=need, action=action, why=why)
+    if code in REPEATING:
+        return _repeated(decision, seen, company)
+    if "seen >1 per day" in decision.source and company.again(seen):
+        return replace(
+            decision, why=f"{decision.why}; this is not the first one in this log, so report it to NVIDIA"
+        )
+    if "XID_154_EVAL" in decision.source and (asked := company.beside(seen, (RECOVERY_ACTION,), (Need.ACT,))):
+        return replace(
+            decision, need=Need.ACT, action=Action.RESET_GPU, why=f"{decision.why}; Xid {asked} demands it"
+        )
+    return decision
+
+
+def _follower(decision: Decision, leader: int | None) -> Decision:
+    if leader is not None:
+        return replace(decision, need=Need.ROUTINE, action=Action.NONE, why=f"follows from Xid {leader}")
+    if decision.code == FOLLOWERS[1]:
+        return replace(decision, why="no other fault was seen: restart the fabric manager, then the program")
+    return decision
+
+
+def _repeated(decision: Decision, seen: Seen, company: XidContext) -> Decision:
+    """13 at one place again and again, or 31 on one GPU alone, may be the GPU's fault (WORKFLOW_XID_13, _31)."""
+    bursts, elsewhere = company.bursts(seen)
+    if bursts > 1 and not elsewhere:
+        why = (
+            f"it occurred {bursts} times at the same place and on no other GPU, so the hardware may be faulty"
+        )
+        return replace(decision, need=Need.SUPPORT, action=Action.INSPECT, why=why)
+    return decision

@@ -1,0 +1,184 @@
+"""Xids 144 to 150: what NVLink 5 reports, decoded by unit, interrupt and error status (pure).
+
+<unit> <severity> XC<n> i<n> Link <n> (<intrInfo> <errorStatus> <debug>...)
+
+Xid 74: what the bits of its registers say of an NVLink up to the fourth generation (pure).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from checks.documents.decode import Range, Text, decode, parse_json
+from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.model import Action
+from checks.probes.kernel.xid_catalogue import Need, registers
+
+TABLE = Path(__file__).parents[2] / "facts" / "nvlink5.json"
+CODES = range(144, 151)
+# Of 149 and 150 the status is a number, of the others one bit an error.
+NUMBERED = (149, 150)
+V2_SINCE = 575
+Pattern = Annotated[str, Text(r"[-01]{32}", 32)]
+Status = Annotated[str, Text(r"0x[0-9A-F]{8}", 10)]
+_NVLINK5_LINE = re.compile(
+    r"\s*([A-Za-z]\w*)\s+(Nonfatal|Non-fatal|(?:Link )?Fatal)\b[^(]*?Link\s+(-?\d{1,3})\s*"
+    r"\((0x[0-9a-fA-F]{1,8})\s+(0x[0-9a-fA-F]{1,8})\b"
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row of the sheet. `v1` and `v2` are patterns of intrInfo, before and since R575; no status: any."""
+
+    row: int
+    xid: Annotated[int, Range(144, 150)]
+    units: tuple[str, ...]
+    v1: Pattern
+    v2: Pattern
+    immediate: str
+    investigatory: str
+    severity: str
+    provenance: Provenance
+    status: tuple[Status, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Table:
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class NvlinkLine:
+    """What the line itself holds."""
+
+    unit: str
+    severity: str
+    link: int
+    interrupt: int
+    status: int
+
+
+@lru_cache(maxsize=1)
+def rules() -> tuple[Rule, ...]:
+    """The sheet's rows."""
+    return decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "rules")).rules
+
+
+def said(text: str) -> NvlinkLine | None:
+    """What a line holds; None where it was cut, or has another form."""
+    found = _NVLINK5_LINE.match(text)
+    if found is None:
+        return None
+    return NvlinkLine(found[1], found[2], int(found[3]), int(found[4], 16), int(found[5], 16))
+
+
+def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[Rule, ...]:
+    """The rows that fit; by both versions for a driver that nobody knows (`driver` is its branch, 570).
+
+    Nothing where a part of the status is in no row: what is not listed must not hide behind what is.
+    """
+    versions = ("v1", "v2") if driver is None else ("v2",) if driver >= V2_SINCE else ("v1",)
+    fits: dict[int, Rule] = {}
+    for version in versions:
+        rows = [rule for rule in rules() if rule.xid == code and _is_of(rule, line, version)]
+        exact = [rule for rule in rows if not rule.status or line.status in _numbers(rule)]
+        if not exact and code not in NUMBERED:
+            exact = _by_bits(rows, line.status)
+        fits.update((id(rule), rule) for rule in exact)
+    return tuple(fits.values())
+
+
+def _by_bits(rows: list[Rule], status: int) -> list[Rule]:
+    bits = [1 << place for place in range(32) if status >> place & 1]
+    found = [[rule for rule in rows if bit in _numbers(rule)] for bit in bits]
+    return [rule for some in found for rule in some] if all(found) else []
+
+
+def _is_of(rule: Rule, line: NvlinkLine, version: str) -> bool:
+    named = [unit.upper() for other in rules() if other.xid == rule.xid for unit in other.units]
+    if line.unit.upper() in named and line.unit.upper() not in (unit.upper() for unit in rule.units):
+        return False
+    pattern = rule.v1 if version == "v1" else rule.v2
+    care, value = _mask(pattern)
+    return line.interrupt & care == value
+
+
+@lru_cache(maxsize=512)
+def _mask(pattern: str) -> tuple[int, int]:
+    care = int(pattern.replace("0", "1").replace("-", "0"), 2)
+    return care, int(pattern.replace("-", "0"), 2)
+
+
+def _numbers(rule: Rule) -> Iterator[int]:
+    return (int(word, 16) for word in rule.status)
+
+
+CODE = 74
+# Xid catalogue: "seen more than 2 times on the same link".
+OFTEN = 2
+_NVLINK4_LINE = re.compile(r"on link (\d{1,3})\s*\(((?:0x[0-9a-fA-F]{1,8}(?:,\s*)?){1,7})\)")
+
+
+@dataclass(frozen=True)
+class Link:
+    """The link, and what its set bits mean ("ecc", "link"); "unknown" for a bit that the catalogue does not list."""
+
+    number: int
+    means: frozenset[str]
+    bits: str
+
+
+def link_of(text: str) -> Link | None:
+    """The link and bits that a line names; None where it was cut, or has another form."""
+    found = _NVLINK4_LINE.search(text)
+    if found is None:
+        return None
+    values = [int(word, 16) for word in re.findall(r"0x[0-9a-fA-F]+", found[2])]
+    if len(values) != 7:
+        return None
+    known = {(row.register, bit): row.means for row in registers() for bit in row.bits}
+    set_bits = [(n, bit) for n, value in enumerate(values, 1) for bit in range(32) if value >> bit & 1]
+    means = frozenset(known.get(place, "unknown") for place in set_bits)
+    return Link(int(found[1]), means, ", ".join(f"register {n} bit {bit}" for n, bit in set_bits))
+
+
+def answer(link: Link | None, times: int, company: str) -> tuple[Need, Action, str]:
+    """What to do about it: `times` it was seen on this link, with `company` ("Xid 48", an SXid; "" for none)."""
+    if link is None:
+        return Need.ACT, Action.INSPECT, "its link and registers cannot be read"
+    said = f"link {link.number}: "
+    if not link.means:
+        return Need.ACT, Action.INSPECT, f"{said}no register bit is set"
+    said += link.bits
+    if "unknown" in link.means or "unexpected" in link.means:
+        return Need.ACT, Action.CONTACT, f"{said}: unexpected, report it to NVIDIA"
+    if "link" in link.means or "signal" in link.means:
+        return Need.ACT, Action.INSPECT, f"{said}: check whether the link is seated, then run diagnostics"
+    if link.means & {"ecc", "repeated"}:
+        if times > OFTEN:
+            return Need.ACT, Action.CONTACT, f"{said}: seen {times} times on this link, report it to NVIDIA"
+        kind = (
+            "likely hardware (ECC or parity)"
+            if "ecc" in link.means
+            else "report it to NVIDIA if it occurs again"
+        )
+        return Need.ACT, Action.INSPECT, f"{said}: {kind}"
+    if "fabric" in link.means:
+        return Need.ACT, Action.RESET_GPU, f"{said}: the fabric must be reset"
+    if "sympathetic" in link.means:
+        if company:
+            return Need.SUPPORT, Action.NONE, f"{said}: follows from {company}"
+        return (
+            Need.ACT,
+            Action.CONTACT,
+            f"{said}: another fault is expected with it, but was not seen; report it to NVIDIA",
+        )
+    if "threshold" in link.means:
+        return Need.SUPPORT, Action.INSPECT, f"{said}: many corrected errors, but the GPU can still be used"
+    return Need.SUPPORT, Action.NONE, f"{said}: the catalogue (for Hopper) says that it can be ignored"

@@ -1,0 +1,216 @@
+"""Incidents as an observation of kernel.xid holds them, one value of each array an incident (pure).
+
+What became of Xids: a decision for each line, and like decisions of one GPU as an incident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checks.model import Action, Cause, Level, Value
+from checks.probes.kernel.log_lines import Event
+from checks.probes.kernel.xid_catalogue import ACTIONS, IN_WORDS, NEEDS, Need, Since, table
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one line calls for, why, and which row says so."""
+
+    code: int | None
+    pci: str
+    need: Need
+    action: Action
+    why: str
+    source: str
+
+    @property
+    def level(self) -> Level:
+        """By the default policy."""
+        return self.need.level
+
+    @property
+    def cause(self) -> Cause:
+        """Whose fault it is, as a rule."""
+        return self.need.cause
+
+    @property
+    def stays_open(self) -> bool:
+        """Whether time alone does not answer it: it calls for an action, or nobody can tell that it does not.
+
+        What a program did yesterday, what was handled, and what the catalogue answers with IGNORE or not at all calls for
+        nothing today.
+        """
+        if self.need is Need.SUPPORT:
+            row = table().get(self.code or 0)
+            asked = row is not None and row.need is Need.SUPPORT and row.immediate not in ("", "IGNORE")
+            return asked and self.action is not Action.RESTART_APP
+        return self.need in (Need.ACT, Need.UNREAD, Need.UNKNOWN)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """How grave it is, among others."""
+        return NEEDS.index(self.need), ACTIONS.index(self.action)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Lines of one GPU that call for the same. `decision.need` says HANDLED where `since` mended it."""
+
+    decision: Decision
+    events: tuple[Event, ...]
+    since: Since = Since.NOTHING
+
+    @property
+    def count(self) -> int:
+        """How many lines."""
+        return len(self.events)
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since its last line; None where no line has a time."""
+        return min((age for event in self.events if (age := event.line.age_s) is not None), default=None)
+
+
+def graver(decisions: Iterable[Decision]) -> Decision:
+    """The gravest; of equals the first. Raises ValueError for none."""
+    return max(decisions, key=lambda decision: decision.rank)
+
+
+# More incidents than that are counted, and not listed one by one.
+LISTED = 64
+TEXT = 200
+ARRAYS = (
+    "event_gpus",
+    "event_codes",
+    "event_counts",
+    "event_needs",
+    "event_actions",
+    "event_since",
+    "event_reasons",
+    "event_sources",
+    "event_lines",
+)
+# Reports of version 0.1.0 have no ages; no clock reads a text that is explained.
+AGES = "event_ages_s"
+NO_AGE = -1.0
+
+
+@dataclass(frozen=True)
+class IncidentRow:
+    """One incident of a report. `code` is 0 where the line had none; `need` is HANDLED where `since` mended it; `age_s` is how
+    long before the report its last line was, NO_AGE where nobody knows.
+    """
+
+    gpu: str
+    code: int
+    count: int
+    need: Need
+    action: Action
+    since: Since
+    why: str
+    source: str
+    line: str
+    age_s: float = NO_AGE
+
+    @property
+    def name(self) -> str:
+        """ "Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS)"."""
+        row = table().get(self.code)
+        return f"Xid {self.code} ({row.name})" if row else f"Xid {self.code or 'without a code'}"
+
+    def __str__(self) -> str:
+        """What it is, and what it calls for, in one line."""
+        times = f" x{self.count}" if self.count > 1 else ""
+        why = f" ({self.why})" if self.why else ""
+        since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
+        called = "called" if self.need is Need.HANDLED else "calls"
+        age = f"; last seen {_ago(self.age_s)} before the check" if self.age_s >= 0 else ""
+        return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{why}{since}{age}"
+
+
+def _ago(age_s: float) -> str:
+    for unit, seconds in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if age_s >= 2 * seconds:
+            return f"{age_s / seconds:.0f} {unit}"
+    return f"{age_s:.0f} s"
+
+
+WORDS = {
+    Action.NONE: "no action",
+    Action.RESTART_APP: "a restart of the application",
+    Action.RESET_GPU: "a reset of the GPU",
+    Action.REBOOT: "a restart of the node",
+    Action.REPLACE: "another node",
+    Action.INSPECT: "an inspection",
+    Action.CONTACT: "NVIDIA's support",
+}
+
+
+def arrays(found: Sequence[Incident], names: Mapping[str, str], timed: bool) -> dict[str, Value]:
+    """The gravest incidents side by side; nothing for none, since a list in a report is never empty.
+
+    `timed`: the lines' ages are those of now.
+    """
+    listed = found[:LISTED]
+    if not listed:
+        return {}
+    columns: tuple[Value, ...] = (
+        tuple(names[one.decision.pci] for one in listed),
+        tuple(one.decision.code or 0 for one in listed),
+        tuple(one.count for one in listed),
+        tuple(one.decision.need.value for one in listed),
+        tuple(one.decision.action.value for one in listed),
+        tuple(one.since.value for one in listed),
+        tuple(one.decision.why[:TEXT] for one in listed),
+        tuple(one.decision.source[:TEXT] for one in listed),
+        tuple(one.events[-1].line.message[:TEXT] for one in listed),
+    )
+    side_by_side = dict(zip(ARRAYS, columns, strict=True))
+    if timed:
+        side_by_side[AGES] = tuple(NO_AGE if one.age_s is None else round(one.age_s, 1) for one in listed)
+    return side_by_side
+
+
+def incidents_of(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None:
+    """The incidents of an observation; None where they are not whole: missing, cut, or in no known words."""
+    count = metrics.get("incidents")
+    if type(count) is not int or count < 0:
+        return None
+    if count == 0:
+        return () if not any(name in metrics for name in ARRAYS) else None
+    columns = [metrics.get(name) for name in ARRAYS]
+    ages = metrics.get(AGES, (NO_AGE,) * count)
+    if any(not isinstance(column, tuple) or len(column) != count for column in (*columns, ages)):
+        return None
+    try:
+        return tuple(_told(row) for row in zip(*columns, ages, strict=True))  # type: ignore[arg-type]
+    except ValueError:
+        return None
+
+
+def _told(row: Sequence[object]) -> IncidentRow:
+    gpu, code, count, need, action, since, why, source, line, age_s = row
+    if type(code) is not int or type(count) is not int or code < 0 or count < 1:
+        raise ValueError("codes and counts are whole numbers")
+    if type(age_s) not in (int, float):
+        raise ValueError("ages are numbers")
+    texts = (gpu, need, action, since, why, source, line)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("the rest is text")
+    return IncidentRow(
+        str(gpu),
+        code,
+        count,
+        Need(str(need)),
+        Action(str(action)),
+        Since(str(since)),
+        str(why),
+        str(source),
+        str(line),
+        float(str(age_s)),
+    )

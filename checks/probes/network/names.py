@@ -1,0 +1,180 @@
+"""network.names: do the nodes' names lead to the addresses that the roster gives, and back?"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from checks.check import Context, Measurement, check
+from checks.model import Scope
+from checks.roster import Member
+
+SIDE_BY_SIDE = 64
+MAPPED, MAPPED_S = 8, 2.0
+NOT_THERE = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the resolver said of one member; `why` is "ok", or why it said nothing."""
+
+    addresses: tuple[str, ...] = ()
+    reverse: str = ""
+    reverse_addresses: tuple[str, ...] = ()
+    why: str = "ok"
+    seconds: float = 0.0
+
+
+@check(
+    "network.names",
+    Scope.NODE,
+    timeout_s=30,
+    metrics=(
+        "names",
+        "unresolved",
+        "unanswered",
+        "elsewhere",
+        "reverse_elsewhere",
+        "shared_addresses",
+        "slowest_s",
+        "mapped_s",
+    ),
+    needs="the resolver",
+)
+def names(context: Context) -> Measurement:
+    """Resolves every member's name and address, each within `lookup_s`.
+
+    `names` counts the members; `unresolved` those whose name does not exist, `unanswered` those for which the resolver gave
+    no answer, `elsewhere` those whose name leads to other addresses than the roster's, `reverse_elsewhere` those whose
+    address has a name that leads to other addresses, `shared_addresses` members whose address another one has too.
+    `mapped_s` is how long the slowest of MAPPED members' addresses took in the form ::ffff:ADDRESS, answered or not: each rank
+    of torch asks for its peers' names by it (c10d, socket.cpp), /etc/hosts does not answer it, and where the resolver is
+    silent every rank waits glibc's 5 s twice. It is waited for MAPPED_S.
+    """
+    members = context.roster.members
+    lookup_s = min(context.options.get("lookup_s", 5.0), context.timeout_s * 0.8)
+    mapped_s = min(MAPPED_S, context.timeout_s * 0.1)
+    mapped = look_up(members[:MAPPED], ask_mapped, mapped_s)
+    slowest_s = max(answer.seconds if answer is not None else mapped_s for answer in mapped)
+    return measurement(members, look_up(members, ask, lookup_s), lookup_s, slowest_s)
+
+
+def measurement(
+    members: Sequence[Member], answers: Sequence[Answer | None], lookup_s: float, mapped_s: float = 0.0
+) -> Measurement:
+    """The answers as metrics; None is a member that the resolver was silent about (pure)."""
+    rows = [answer or Answer(why=f"no answer within {lookup_s:g} s", seconds=lookup_s) for answer in answers]
+    pairs = list(zip(members, rows, strict=True))
+    said = [f"{member.name} {member.address}: {_account(member, row)}" for member, row in pairs]
+    counts = Counter(member.address for member in members)
+    return Measurement(
+        {
+            "names": len(members),
+            "unresolved": sum(row.why == "ok" and not row.addresses for row in rows),
+            "unanswered": sum(row.why != "ok" for row in rows),
+            # A node alone may be in its roster as 127.0.0.1: nobody else looks for it.
+            "elsewhere": sum(
+                bool(row.addresses) and m.address not in row.addresses
+                for m, row in pairs
+                if len(members) > 1 or not m.address.startswith("127.")
+            ),
+            "reverse_elsewhere": sum(
+                bool(row.reverse) and m.address not in row.reverse_addresses for m, row in pairs
+            ),
+            "shared_addresses": sum(count for count in counts.values() if count > 1),
+            "slowest_s": round(max(row.seconds for row in rows), 3),
+            "mapped_s": round(mapped_s, 3),
+        },
+        "\n".join(sorted(said, key=lambda line: line.endswith(": ok"))),
+    )
+
+
+def ask(member: Member) -> Answer:
+    """Forward, reverse, and the reverse name forward again."""
+    begun = time.monotonic()
+    try:
+        addresses = _forward(member.name)
+        reverse = _reverse(member.address)
+        again = _forward(reverse) if reverse else ()
+    except OSError as error:
+        return Answer(why=f"the resolver failed: {error.strerror or error}", seconds=time.monotonic() - begun)
+    return Answer(addresses, reverse, again, "ok", time.monotonic() - begun)
+
+
+def ask_mapped(member: Member) -> Answer:
+    """How long torch's own question about the member takes; what comes of it does not matter to torch, nor here."""
+    begun = time.monotonic()
+    address = member.address if ":" in member.address else f"::ffff:{member.address}"
+    with contextlib.suppress(OSError):
+        socket.getnameinfo((address, 0), socket.NI_NAMEREQD)
+    return Answer(seconds=time.monotonic() - begun)
+
+
+def look_up(
+    members: Sequence[Member], resolve: Callable[[Member], Answer], lookup_s: float
+) -> list[Answer | None]:
+    """An answer a member, None where there was none within `lookup_s` of its turn.
+
+    The threads are daemons: a resolver that hangs in the C library cannot be interrupted, and is not waited for.
+    """
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    found: dict[int, Answer] = {}
+    for index in range(len(members)):
+        waiting.put(index)
+
+    def work() -> None:
+        while True:
+            try:
+                index = waiting.get_nowait()
+            except queue.Empty:
+                return
+            found[index] = resolve(members[index])
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(SIDE_BY_SIDE, len(members)))]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + lookup_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [found.get(index) for index in range(len(members))]
+
+
+def _forward(name: str) -> tuple[str, ...]:
+    """The name's addresses; none where there is no such name. Raises OSError where nobody can tell."""
+    try:
+        rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno in NOT_THERE:
+            return ()
+        raise
+    except UnicodeError:
+        return ()  # no name that a resolver could know
+    return tuple(dict.fromkeys(str(row[4][0]) for row in rows))
+
+
+def _reverse(address: str) -> str:
+    """The address's name, "" where it has none."""
+    try:
+        return socket.getnameinfo((address, 0), socket.NI_NAMEREQD)[0]
+    except socket.gaierror as error:
+        if error.errno in NOT_THERE:
+            return ""
+        raise
+
+
+def _account(member: Member, row: Answer) -> str:
+    if row.why != "ok":
+        return row.why
+    if not row.addresses:
+        return "the name does not exist"
+    if member.address not in row.addresses:
+        return f"the name resolves to {', '.join(row.addresses[:4])}"
+    if row.reverse and member.address not in row.reverse_addresses:
+        return f"the address resolves to {row.reverse}, which resolves to {', '.join(row.reverse_addresses[:4]) or 'nothing'}"
+    return "ok"

@@ -1,0 +1,165 @@
+"""neuron.collectives: AWS's nccom-test over all cores of the node, with its own check of the results.
+
+What `nccom-test` prints -> Run (pure).
+
+A table of sizes (size(B), count(elems), type, time(us), algbw(GB/s), busbw(GB/s)) and "Avg bus bandwidth". A size that failed
+has "Failure running neuron-bench" instead of figures, and the end says "1 errors found - test failed". Its GB/s are 2^30
+bytes per second (awsdocs-neuron, nccom-test).
+
+RunError            the text is cut, garbled, or holds no table
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
+from checks.model import Part, Profile, Scope, Skip, Value
+from checks.probes.neuron.devices import ASK_S, read
+from checks.process import tool
+from checks.process.tool import Said, ToolMissing
+
+GIB_IN_GB = (1 << 30) / 1e9
+_HEADER = re.compile(
+    r"^\s*size\(B\)\s+count\(elems\)\s+type\s+time\S*\(us\)\s+algbw\S*\(GB/s\)\s+busbw\S*\(GB/s\)"
+)
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+([a-z]+\d+)\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
+_FAILED_ROW = re.compile(r"^\s*(\d+)\s+(\D.*)$")
+_AVERAGE = re.compile(r"^\s*Avg bus bandwidth:\s*(\S+?)\s*GB/s\s*$")
+_ERRORS = re.compile(r"^\s*(\d+) errors? found\b")
+_WRONG = re.compile(r"mismatch|incorrect|wrong|corrupt|(?:check|validation) failed", re.IGNORECASE)
+
+
+class RunError(Exception):
+    """The text gives no answer. The message says where it breaks."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size: its bus bandwidth in 10^9 bytes per second."""
+
+    size_bytes: int
+    time_us: float
+    busbw_gbps: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """The whole output. `failures` are lines about sizes that failed, `wrong` those that speak of wrong results."""
+
+    rows: tuple[Row, ...]
+    failures: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+
+def parse(text: str) -> Run:
+    """The run. Raises RunError."""
+    lines = text.splitlines()
+    start = next((index for index, line in enumerate(lines) if _HEADER.match(line)), None)
+    if start is None:
+        raise RunError(f"nccom-test printed no table: {' '.join(text.split())[:300] or 'nothing'}")
+    rows: list[Row] = []
+    failures, wrong = [], [line.strip() for line in lines if _WRONG.search(line)]
+    ended = False
+    for number, line in enumerate(lines[start + 1 :], start + 2):
+        if _AVERAGE.match(line) or _ERRORS.match(line):
+            ended = True
+            errors = _ERRORS.match(line)
+            failures += [line.strip()] if errors and int(errors[1]) else []
+        elif row := _ROW.match(line):
+            rows.append(_row(row, number))
+        elif _FAILED_ROW.match(line):
+            failures.append(line.strip())
+    if not ended:
+        raise RunError("the last line is missing: the output was truncated, or nccom-test did not end")
+    return Run(tuple(rows), tuple(failures), tuple(wrong))
+
+
+def _row(found: re.Match[str], number: int) -> Row:
+    try:
+        time_us, algbw, busbw = (float(found[index]) for index in (4, 5, 6))
+    except ValueError as error:
+        raise RunError(f"line {number}: {error}") from error
+    if not all(math.isfinite(value) and value >= 0 for value in (time_us, algbw, busbw)) or not time_us:
+        raise RunError(f"line {number} has no measurement: {found[0].strip()}")
+    # The columns account for each other; where the rounded figure is large enough, they have to.
+    size = int(found[1])
+    computed = size / (time_us * 1e-6) / (1 << 30)
+    if algbw >= 1 and not 0.8 * algbw <= computed <= 1.25 * algbw:
+        raise RunError(f"line {number}: {size} bytes in {time_us:g} us do not give {algbw:g} GB/s")
+    return Row(size, time_us, busbw * GIB_IN_GB)
+
+
+OPERATIONS = ("allr", "allg", "redsct")
+SIZES = ("1MB", "4MB", "16MB", "64MB")
+GREATEST_BYTES = 64 << 20
+
+
+@check(
+    "neuron.collectives",
+    Scope.NODE,
+    timeout_s=1800,
+    metrics=("cores_used", "rows_missing", "failures", "wrong_results", "busbw_gbps"),
+    needs="nccom-test, neuron-ls",
+    cost="minutes",
+    profiles=(Profile.STANDARD, Profile.DEEP),
+    part=Part.NEURON,
+    serial=True,
+    uses=(Resource.GPU,),
+)
+def collectives(context: Context) -> Measurement | Skipped:
+    """Runs all-reduce, all-gather and reduce-scatter over all logical cores of the node, 1 MB to 64 MB, float32.
+
+    An element an operation: `rows_missing` (sizes without a figure), `failures` and `wrong_results` (texts, "" where
+    there is nothing), `busbw_gbps` (10^9 bytes/s at the greatest size, null if that one failed). `cores_used` is
+    the number of ranks. Raises CheckError for output that is cut, or a failure that names no size.
+    """
+    deadline_s = min(context.options.get("deadline_s", 300.0), max(context.timeout_s - 60.0, 1.0))
+    operations = OPERATIONS[: int(context.options.get("operations", len(OPERATIONS)))]
+    try:
+        heard = tool.run(("neuron-ls", "-j"), ASK_S)
+        listing = read(heard.stdout, heard.code, heard.account())
+        ranks = sum(device.logical_cores for device in listing.devices)
+        said = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
+    except ToolMissing as missing:
+        return Skipped(Skip.TOOL_MISSING, str(missing))
+    runs = [understood(one) for one in said]
+    metrics: dict[str, Value] = {"cores_used": ranks, **metrics_of(operations, runs)}
+    return Measurement(metrics, "\n\n".join(one.account() for one in said))
+
+
+def run(operation: str, ranks: int, deadline_s: float) -> Said:
+    """What nccom-test said. Raises ToolMissing."""
+    sizes = ("--minbytes", SIZES[0], "--maxbytes", SIZES[-1], "--stepfactor", "4")
+    return tool.run(
+        ("nccom-test", "-r", str(ranks), *sizes, "--datatype", "fp32", "--check", operation), deadline_s
+    )
+
+
+def understood(said: Said) -> Run:
+    """The run that was printed. Raises CheckError."""
+    if said.code is None:
+        raise CheckError(f"nccom-test did not end within its deadline: {said.account()[:1000]}")
+    try:
+        made = parse(said.stdout)
+    except RunError as error:
+        raise CheckError(f"{error}: {said.account()[:1000]}") from error
+    if said.code and not made.failures and not made.wrong:
+        raise CheckError(f"nccom-test failed without a result for any size: {said.account()[:1000]}")
+    return made
+
+
+def metrics_of(operations: tuple[str, ...], runs: list[Run]) -> dict[str, Value]:
+    """The metrics of the runs, an element an operation."""
+    at_greatest = [
+        next((row.busbw_gbps for row in run.rows if row.size_bytes >= GREATEST_BYTES), None) for run in runs
+    ]
+    return {
+        "operations": operations,
+        "rows_missing": tuple(len(SIZES) - len({row.size_bytes for row in run.rows}) for run in runs),
+        "failures": tuple("; ".join(run.failures)[:300] for run in runs),
+        "wrong_results": tuple("; ".join(run.wrong)[:300] for run in runs),
+        "busbw_gbps": tuple(at_greatest),
+    }

@@ -1,0 +1,114 @@
+"""neuron.devices: the Neuron devices of the node, counted in three places, with their cores and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Part, Scope, Skip, Value
+from checks.probes.neuron.neuron_ls import Device, Listing, ListingError, parse
+from checks.process import tool
+from checks.process.tool import ToolMissing
+
+ROOT = Path("/")
+SYSFS = "sys/devices/virtual/neuron_device"
+ASK_S = 30.0
+# Links of a device to others: the neighbours in a 4 x 4 torus (awsdocs-neuron, neuron-ls --topology).
+# Of inf2 types the documentation draws none, so that only the links' other ends are looked at.
+LINKS = {"trn1.32xlarge": 4, "trn1n.32xlarge": 4, "trn2.48xlarge": 4}
+
+
+@check(
+    "neuron.devices",
+    Scope.NODE,
+    timeout_s=60,
+    metrics=("devices_found", "cores", "links_missing", "links_one_way", "processes"),
+    needs="neuron-ls, /dev",
+    part=Part.NEURON,
+)
+def devices(context: Context) -> Measurement | Skipped:
+    """Counts the Neuron devices in /dev, in sysfs and by neuron-ls; the least of them is what was found.
+
+    An element a device: `cores` (physical), `links_missing` (where the type's topology is known), `links_one_way`
+    (links to a device that does not link back), `processes` (that hold the device). Where neuron-ls gives no answer
+    these are null if devices are missing in /dev, else it raises CheckError.
+    """
+    declared = context.instance.neuron_devices if context.instance else 0
+    expected = LINKS.get(context.declared.instance_type, 0)
+    counts, said = count_files(ROOT)
+    try:
+        heard = tool.run(("neuron-ls", "-j"), ASK_S)
+        listing = read(heard.stdout, heard.code, heard.account())
+    except ToolMissing as missing:
+        if min(counts.values(), default=declared) >= declared:
+            return Skipped(Skip.TOOL_MISSING, str(missing))
+        return _fewer(counts, declared, f"{said}\n{missing}")
+    except CheckError as error:
+        if min(counts.values(), default=declared) >= declared:
+            raise
+        return _fewer(counts, declared, f"{said}\n{error}")
+    counts["ls"] = len(listing.devices)
+    return Measurement(metrics_of(listing, expected, counts), f"{said}\n{heard.account()}")
+
+
+def read(text: str, code: int | None, account: str) -> Listing:
+    """The listing that neuron-ls printed. Raises CheckError."""
+    if code is None:
+        raise CheckError(f"neuron-ls did not end within {ASK_S:g} s: {account[:600]}")
+    try:
+        listing = parse(text)
+    except ListingError as error:
+        raise CheckError(f"{error}: {account[:600]}") from error
+    if code:
+        raise CheckError(f"neuron-ls failed: {account[:600]}")
+    return listing
+
+
+def count_files(root: Path) -> tuple[dict[str, int], str]:
+    """How many devices /dev and sysfs show, of those that can be read, and what they are."""
+    counts: dict[str, int] = {}
+    said = []
+    for name, folder in (("dev", root / "dev"), ("sysfs", root / SYSFS)):
+        try:
+            found = sorted(e.name for e in folder.iterdir() if re.fullmatch(r"neuron\d+", e.name))
+        except OSError as error:
+            said.append(f"{folder}: {error.strerror}")
+            continue
+        counts[name] = len(found)
+        said.append(f"{folder}: {' '.join(found) or 'no Neuron device'}")
+    return counts, "\n".join(said)
+
+
+def metrics_of(listing: Listing, expected_links: int, counts: dict[str, int]) -> dict[str, Value]:
+    """The check's metrics; `counts` may be empty, where only the listing is known."""
+    found = listing.devices
+    one_way = [
+        [other for other in device.connected if not _links_back(found, device, other)] for device in found
+    ]
+    metrics: dict[str, Value] = {
+        "devices": tuple(f"device {device.index} ({device.bdf})" for device in found),
+        "devices_found": min([len(found), *counts.values()]),
+        "cores": tuple(device.cores for device in found),
+        "links_missing": tuple(max(expected_links - len(set(device.connected)), 0) for device in found),
+        "links_one_way": tuple(len(others) for others in one_way),
+        "processes": tuple(len(device.processes) for device in found),
+        **{f"devices_{name}": count for name, count in counts.items()},
+    }
+    return metrics
+
+
+def _links_back(found: Sequence[Device], device: Device, other: int) -> bool:
+    """Whether the other end links back; of one that is not listed nobody can tell."""
+    return all(device.index in peer.connected for peer in found if peer.index == other)
+
+
+def _fewer(counts: dict[str, int], declared: int, said: str) -> Measurement:
+    """Devices are missing in /dev or sysfs, whatever neuron-ls might have said."""
+    unread: Value = (None,) * max(declared, 1)
+    metrics: dict[str, Value] = {
+        "devices_found": min(counts.values()),
+        **dict.fromkeys(("cores", "links_missing", "links_one_way", "processes"), unread),
+    }
+    return Measurement(metrics, said)

@@ -1,0 +1,146 @@
+"""neuron.ecc: uncorrected memory errors of the Neuron devices, from sysfs and the kernel's log.
+
+The lines that the Neuron driver leaves in the kernel's log when hardware fails (pure).
+
+Their form, from awsdocs-neuron (nrt-troubleshoot): NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=i-... hostname=...
+nd-id=0 nc-id=0 serial-num=... action=TERMINATE_INSTANCE. EKS's node monitoring agent condemns a node for the four kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.model import Part, Scope, Value
+from checks.probes.kernel import log_source
+from checks.probes.kernel.log_lines import Event, Line, Pattern, account, matching
+from checks.probes.neuron.devices import ROOT, SYSFS
+
+KINDS = ("SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR")
+# The driver may prefix its name and a time of its own; an error of a kind that is not listed counts as well.
+_FORM = r"(?:\S+:? ){0,4}?NEURON_HW_ERR=(?P<kind>[A-Z_]+)\b"
+_DEVICE = re.compile(r"\bnd-id=(\d+)\b|\bneuron(\d+):|\bdevice=(\d+)\b")
+_find = matching((Pattern("neuron_hw_err", re.compile(_FORM)),))
+
+
+def find(lines: Iterable[Line]) -> Iterator[Event]:
+    """The hardware errors among the kernel's lines."""
+    return _find(lines)
+
+
+def device_of(event: Event) -> int | None:
+    """The device that the line names."""
+    found = _DEVICE.search(event.text)
+    number = next((group for group in found.groups() if group is not None), None) if found else None
+    return None if number is None else int(number)
+
+
+def words_of(event: Event) -> str:
+    """The kind, and what the driver asks for."""
+    kind = re.match(_FORM, event.text)
+    action = re.search(r"\baction=(\S+)", event.text)
+    return f"{kind['kind'] if kind else event.text}{f', {action[1]}' if action else ''}"
+
+
+COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
+# Not in every driver: what is repaired by a reset counts as mem_ecc_uncorrected in those without.
+REPAIRABLE = "mem_ecc_repairable_uncorrected"
+NODE = "the node"
+MOST_DEVICES = 1024
+
+
+@check(
+    "neuron.ecc",
+    Scope.NODE,
+    timeout_s=60,
+    metrics=(*COUNTERS, "repairable", "kernel_errors", "kernel_log_read"),
+    needs=f"/{SYSFS}, the kernel's log",
+    part=Part.NEURON,
+    closing=True,
+)
+def ecc(context: Context) -> Measurement | Skipped:
+    """Reads each device's counters of uncorrected ECC errors, and looks for the driver's hardware errors in the kernel's log.
+
+    The counters hold an element for each declared device, null where it cannot be read. `repairable` and
+    `kernel_errors` hold a text a device and one for the node (`places`), "" where there is nothing. `kernel_log_read` is False
+    where nobody may read the log. Raises CheckError if no device has counters.
+    """
+    declared = context.instance.neuron_devices if context.instance else 0
+    metrics, said = counters(ROOT / SYSFS, declared)
+    log = log_source.read(context, find)
+    events = () if isinstance(log, Skipped) else log.this_boot  # no age answers a hardware error
+    size = len(_tuple(metrics, "devices"))
+    metrics["kernel_errors"] = by_device(events, size)
+    metrics["kernel_log_read"] = not isinstance(log, Skipped)
+    if isinstance(log, log_source.Log):
+        metrics |= {"source": log.source, log_source.OWN_SOURCE: log.own}
+    heard = (
+        log.detail if isinstance(log, Skipped) else f"{log.source}: {log.lines_read} lines\n{account(events)}"
+    )
+    return Measurement(metrics, f"{said}\n{heard}")
+
+
+def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
+    """The counters under the folder, an element a device, and an account of them. Raises CheckError."""
+    found = numbers(folder)
+    size = max(declared, max(found) + 1)
+    read = {name: tuple(value_of(folder / f"neuron{n}", name) for n in range(size)) for name in COUNTERS}
+    repairable = tuple(value_of(folder / f"neuron{n}", REPAIRABLE) for n in range(size))
+    names = tuple(f"device {n}" for n in range(size))
+    metrics: dict[str, Value] = {
+        "devices": names,
+        "places": (*names, NODE),
+        **read,
+        "repairable": (*(f"{count} repairable by a reset" if count else "" for count in repairable), ""),
+    }
+    lines = [f"device {n}: " + ", ".join(f"{name} {read[name][n]}" for name in COUNTERS) for n in range(size)]
+    if None in repairable:
+        lines.append(f"{REPAIRABLE} is not counted for every device by this driver")
+    return metrics, "\n".join(lines)
+
+
+def numbers(folder: Path) -> list[int]:
+    """The numbers of the devices in sysfs. Raises CheckError where there is none."""
+    try:
+        found = [
+            int(e.name[6:]) for e in folder.iterdir() if e.name.startswith("neuron") and e.name[6:].isdigit()
+        ]
+    except OSError as error:
+        raise CheckError(f"{folder}: {error.strerror}. Is the Neuron driver loaded?") from error
+    if not found:
+        raise CheckError(f"{folder} holds no Neuron device. Is the Neuron driver loaded?")
+    if max(found) > MOST_DEVICES:
+        raise CheckError(f"{folder} has a device number {max(found)}, which a Neuron driver never has")
+    return sorted(found)
+
+
+def value_of(device: Path, name: str) -> int | None:
+    """A counter: a file, or a folder with `total`, wherever the driver's version keeps it (2.31 moved many)."""
+    usual = device / "stats" / "hardware" / name
+    places = [usual] if usual.exists() else sorted(device.glob(f"*/*/{name}"))[:1]
+    for place in places:
+        try:
+            text = (place / "total" if place.is_dir() else place).read_text("ascii").strip()
+        except (OSError, ValueError):
+            return None
+        return int(text) if text.isdigit() and len(text) < 19 else None
+    return None
+
+
+def by_device(events: tuple[Event, ...], size: int) -> tuple[str, ...]:
+    """What the kernel said of each device; of one that does not exist, or none, it is about the node."""
+    said: list[list[str]] = [[] for _ in range(size + 1)]
+    for event in events:
+        number = device_of(event)
+        words = words_of(event)
+        mine = said[size if number is None or number >= size else number]
+        if words not in mine:
+            mine.append(words)
+    return tuple("; ".join(words) for words in said)
+
+
+def _tuple(metrics: Mapping[str, Value], name: str) -> tuple[object, ...]:
+    value = metrics[name]
+    return value if isinstance(value, tuple) else ()

@@ -1,0 +1,94 @@
+"""neuron.runtime: what the Neuron runtime's own counters saw while the gate ran, for engines that withhold the kernel's log.
+
+Each core counts in sysfs how the calls on it ended (awsdocs-neuron, Neuron Sysfs User Guide: stats/status, `total` since the
+driver was loaded). A hardware error of the runtime is what the driver reports to the kernel's log as NEURON_HW_ERR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.model import Part, Scope, Value
+from checks.probes.neuron.devices import ROOT, SYSFS
+from checks.probes.neuron.ecc import numbers
+
+COUNTERS = {"hardware_errors": "hw_error", "timeouts": "timeout"}
+Looks = Mapping[str, Mapping[str, object]]
+
+
+def first_look(context: Context) -> Mapping[str, object]:
+    """Every device's counters at the start. Raises CheckError where there is no device."""
+    return {"devices": look(ROOT / SYSFS)}
+
+
+@check(
+    "neuron.runtime",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=(*COUNTERS, "devices"),
+    needs=f"/{SYSFS}",
+    part=Part.NEURON,
+    before=first_look,
+)
+def runtime(context: Context) -> Measurement:
+    """Compares the Neuron runtime's counters of calls that ended in a hardware error or a time-out with those of the start.
+
+    One entry for each declared device, the growth over all its cores; None where a core's counter cannot be read, went
+    back, or was not there at first. Raises CheckError if no device has counters.
+    """
+    seen = context.before.get("devices") if context.before else None
+    if not isinstance(seen, dict) or not all(isinstance(values, dict) for values in seen.values()):
+        raise CheckError(
+            "the counters could not be read at the start of the run: there is nothing to compare with"
+        )
+    declared = context.instance.neuron_devices if context.instance else 0
+    return compared(seen, look(ROOT / SYSFS), declared)
+
+
+def look(folder: Path) -> dict[str, dict[str, int | None]]:
+    """Device -> counter -> its sum over the cores; None where it cannot be read. Raises CheckError."""
+    return {
+        f"device {number}": {
+            metric: _total(folder / f"neuron{number}", name) for metric, name in COUNTERS.items()
+        }
+        for number in numbers(folder)
+    }
+
+
+def _total(device: Path, name: str) -> int | None:
+    """The sum over the cores, each of which keeps the counter below a folder `status`."""
+    cores = sorted(device.glob("neuron_core*"))
+    counts = [_count(core, name) for core in cores]
+    return None if not counts or None in counts else sum(count for count in counts if count is not None)
+
+
+def _count(core: Path, name: str) -> int | None:
+    places = [core / "stats" / "status" / name, *sorted(core.glob(f"*/{name}"))]
+    place = next((place / "total" for place in places if (place / "total").exists()), None)
+    try:
+        text = place.read_text("ascii").strip() if place else ""
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdigit() and len(text) < 19 else None
+
+
+def compared(before: Looks, after: Looks, declared: int) -> Measurement:
+    """Both looks, device by device (pure)."""
+    names = [f"device {number}" for number in range(max(declared, len(after)))]
+    metrics: dict[str, Value] = {
+        metric: tuple(_grown(before.get(name), after.get(name), metric) for name in names)
+        for metric in COUNTERS
+    }
+    lines: Sequence[str] = [f"{name}: {before.get(name)} -> {after.get(name)}" for name in names]
+    return Measurement({**metrics, "devices": tuple(names)}, "\n".join(lines))
+
+
+def _grown(
+    before: Mapping[str, object] | None, after: Mapping[str, object] | None, metric: str
+) -> int | None:
+    then, now = (before or {}).get(metric), (after or {}).get(metric)
+    if type(then) is not int or type(now) is not int or now < then:
+        return None
+    return now - then

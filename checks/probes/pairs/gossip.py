@@ -1,0 +1,77 @@
+"""What one rank knows of who is silent, and tells everybody whom it meets (pure).
+
+It travels in the greeting of each exchange, so that it needs no server: after k rounds 2^k ranks know. One accuser is
+not believed, since the link between the two may be what is broken; two are, if nobody heard of the accused since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SLOTS = 64
+FIELDS = 6
+WORDS = SLOTS * FIELDS
+
+
+class Gossip:
+    """Who was heard in which round, and who got no answer from whom."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self._heard: dict[int, int] = {}
+        self._accusers: dict[int, dict[int, int]] = {}
+
+    def heard(self, rank: int, round_: int) -> None:
+        """The rank answered in this round: what was said of it up to then is void."""
+        self._heard[rank] = max(round_, self._heard.get(rank, -1))
+        self._settle(rank)
+
+    def accuse(self, rank: int, accuser: int, round_: int) -> None:
+        """The accuser got no answer from the rank in this round. A rank that says it of itself is believed alone."""
+        known = self._accusers.setdefault(rank, {})
+        known[accuser] = max(round_, known.get(accuser, -1))
+        self._settle(rank)
+
+    def accusers(self, rank: int) -> tuple[int, ...]:
+        """Who got no answer from the rank, while nobody heard of it since; in order."""
+        return tuple(sorted(self._accusers.get(rank, ())))
+
+    def silent(self, rank: int) -> bool:
+        """It is of no use to wait for this rank."""
+        named = self.accusers(rank)
+        return len(named) > 1 or rank in named
+
+    def words(self) -> list[int]:
+        """What to tell, as many words whatever is known: (accused, last heard, accuser, round, accuser, round), plus 1.
+
+        Of more than SLOTS accused the latest are told, of more than two accusers the latest two.
+        """
+        latest = sorted(self._accusers, key=lambda rank: -max(self._accusers[rank].values()))[:SLOTS]
+        told = [word for rank in latest for word in self._told(rank)]
+        return told + [0] * (WORDS - len(told))
+
+    def learn(self, words: Sequence[int]) -> None:
+        """Take in what another one tells. What is no such message is passed over."""
+        for at in range(0, min(len(words), WORDS) - FIELDS + 1, FIELDS):
+            accused, heard, *said = (word - 1 for word in words[at : at + FIELDS])
+            if not 0 <= accused < self.ranks:
+                continue
+            self.heard(accused, heard)
+            for accuser, round_ in (said[:2], said[2:]):
+                if 0 <= accuser < self.ranks and round_ > self._heard[accused]:
+                    self.accuse(accused, accuser, round_)
+
+    def _told(self, rank: int) -> tuple[int, ...]:
+        said = self._accusers[rank]
+        latest = sorted(said, key=lambda accuser: (accuser != rank, -said[accuser], accuser))[:2]
+        pairs = [(accuser, said[accuser]) for accuser in latest] + [(-1, -1)] * (2 - len(latest))
+        return tuple(word + 1 for word in (rank, self._heard.get(rank, -1), *pairs[0], *pairs[1]))
+
+    def _settle(self, rank: int) -> None:
+        """Forget what was said of a rank before it was heard."""
+        since, said = self._heard.get(rank, -1), self._accusers.get(rank, {})
+        kept = {accuser: round_ for accuser, round_ in said.items() if round_ > since}
+        if kept:
+            self._accusers[rank] = kept
+        else:
+            self._accusers.pop(rank, None)

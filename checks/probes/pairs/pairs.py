@@ -1,0 +1,244 @@
+"""collective.pairs and nccl.pairs: every pair of ranks measured inside the running job (see checks/tournament).
+
+A rank's row has one entry a test that it took part in, in the order measured; a cell that was measured again is there
+again. They run after all other checks that need the group: a rank that dies in them is lost to the group, and with NCCL
+an exchange that hangs holds its communicator until torch's watchdog ends the process.
+
+Options: pings; min_bytes, max_bytes (of the streams' messages); seconds (of one direction's stream); repeats (messages of
+the size that counts, of which the fastest is taken); round_s (a silence that long is no answer); budget_s (planned rounds
+beyond it are left out); all_pairs_nodes (above it there are `matchings` rounds between nodes, then all pairs of what looks
+bad); confirms (how often doubtful pairs are measured again).
+
+The TCP segments that a host sent again, from /proc/net/snmp (pure).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
+from checks.culprit import test_rows
+from checks.culprit.retest import RATIO, Bounds
+from checks.culprit.rounds import Round, planned
+from checks.model import Part, Scope
+from checks.probes.pairs import retest_rounds
+from checks.probes.pairs.pair_test import Buffers, Sizes, whole
+from checks.probes.pairs.pair_wait import PairWait, Patience
+from checks.probes.pairs.rank import RankSchedule
+from checks.probes.pairs.rendezvous import Board
+
+NAME = "RetransSegs"
+
+
+def resent(text: str) -> int | None:
+    """The counter of a network namespace since it began; None where the text has none.
+
+    Two lines begin with "Tcp:", the names and the values (net/ipv4/proc.c in Linux).
+    """
+    lines = [line.split()[1:] for line in text.splitlines() if line.startswith("Tcp:")]
+    if len(lines) != 2 or NAME not in lines[0] or len(lines[0]) != len(lines[1]):
+        return None
+    value = lines[1][lines[0].index(NAME)]
+    return int(value) if value.isdigit() else None
+
+
+MIB = 1 << 20
+SNMP = Path("/proc/self/net/snmp")
+BUDGET_SHARE = 0.5  # of the deadline: what was planned must leave time to measure again
+
+END_SHARE = 0.8  # of the deadline: the row must be on disk before the watchdog strikes
+METRICS = (
+    "peers",
+    "results",
+    "failures",
+    "bandwidth_gbps",
+    "latency_us",
+    "slowest_us",
+    "wrong_elements",
+    "rounds",
+    "rounds_left_out",
+)
+MOST_NAMED = 8
+_number = itertools.count()
+
+
+@check(
+    "collective.pairs",
+    Scope.RANK,
+    timeout_s=60,
+    metrics=(*METRICS, "retransmits"),
+    needs="torch",
+    cost="seconds",
+    min_ranks=2,
+    part=Part.NO_GPU,
+    group=True,
+    turn=Turn.FIRST,
+)
+def collective_pairs(context: Context) -> Measurement:
+    """Measures each pair of ranks by itself in rounds of disjoint pairs, both ways, and compares what arrives.
+
+    Pairs are those of a node, and those of equal local rank on two nodes. One entry a test: `peers` is the other's
+    global rank; `results` how it ended (PairOutcome; "not_run" and "peer_left" say nothing of the pair) and `failures`
+    "ok" or the same in words;
+    `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half the median
+    round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` of what came from it;
+    `retransmits` the TCP segments that this host sent again meanwhile. `rounds_left_out` are those that the time
+    budget left out.
+    """
+    return _measure(context, with_retransmits=True)
+
+
+@check(
+    "nccl.pairs",
+    Scope.RANK,
+    timeout_s=120,
+    metrics=METRICS,
+    needs="torch with NCCL",
+    cost="seconds",
+    min_ranks=2,
+    part=Part.GPU,
+    group=True,
+    turn=Turn.FIRST,
+)
+def nccl_pairs(context: Context) -> Measurement:
+    """Measures each pair of GPUs by itself in rounds of disjoint pairs, both ways, and compares what arrives.
+
+    As collective.pairs, without `retransmits`. An exchange that hangs ends the tournament of the two ranks in it.
+    """
+    return _measure(context, with_retransmits=False)
+
+
+def _measure(context: Context, with_retransmits: bool) -> Measurement:
+    import torch
+
+    place = _place(context)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the ranks of a host measure at once, and share its cores
+    try:
+        return _play(context, place, with_retransmits)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _place(context: Context) -> RankPlace:
+    """This rank's place. Raises CheckError where the group is not the declared one."""
+    import torch.distributed as dist
+
+    place = context.place
+    if place is None or not dist.is_initialized():
+        raise CheckError("there is no process group. Run this check under torchrun.")
+    if dist.get_world_size() != context.declared.ranks or dist.get_rank() != place.rank:
+        raise CheckError(
+            f"the process group has {dist.get_world_size()} ranks, but {context.declared.ranks} are declared"
+        )
+    return place
+
+
+def _play(context: Context, place: RankPlace, with_retransmits: bool) -> Measurement:
+    options, declared = context.options, context.declared
+    most = int(options.get("all_pairs_nodes", 256))
+    rounds = planned(declared.nodes, declared.ranks_per_node, most, int(options.get("matchings", 12)))
+    player = _player(context, place)
+    try:
+        return _played(context, player, rounds, most, with_retransmits)
+    finally:
+        player.leave()
+
+
+def _played(
+    context: Context, player: RankSchedule, rounds: Sequence[Round], most: int, with_retransmits: bool
+) -> Measurement:
+    options, declared = context.options, context.declared
+    player.play(rounds)
+    planned_s = time.monotonic() - player.begun
+    bounds = _bounds(context)
+    again = [0, 0]
+    if declared.nodes > most:
+        again[0] = retest_rounds.suspects(player, declared.nodes, declared.ranks_per_node, bounds)
+    if confirms := int(options.get("confirms", 3)):
+        again[1] = retest_rounds.confirm(player, declared.ranks_per_node, confirms, bounds)
+    if again[1] or not confirms:
+        retest_rounds.last_look(player)
+    if player.gone:
+        context.lose_group(_lost(player.gone))
+    if not player.tests:
+        raise CheckError(f"rank {player.me} tested no pair in {player.index} rounds")
+    notes = [
+        f"{player.index} rounds in {time.monotonic() - player.begun:.2f} s, {len(rounds)} planned in {planned_s:.2f} s,"
+        f" {player.left_out} left out; {again[0]} suspicious and {again[1]} doubtful pairs measured again",
+        *([f"the ranks could not exchange notes: {player.board.lost}"] if player.board.lost else []),
+    ]
+    made = test_rows.metrics(player.tests, player.index, player.left_out, with_retransmits)
+    return Measurement(made, test_rows.table(player.me, player.tests, notes))
+
+
+def _bounds(context: Context) -> Bounds:
+    """What the policy's judge will compare with, so that what it would call bad is measured again first."""
+    options, instance = context.options, context.instance
+    floor = options.get("floor_gbps", 0.0)
+    if instance is not None and instance.network_gbit_s is not None:
+        share_gbps = float(instance.network_gbit_s) / 8 / context.declared.ranks_per_node
+        floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
+    return Bounds(options.get("slow_ratio", RATIO), floor, options.get("floor_inside_gbps", 0.0))
+
+
+def _lost(gone: Sequence[int]) -> str:
+    ranks = f"rank{'' if len(gone) == 1 else 's'} {', '.join(map(str, gone[:MOST_NAMED]))}"
+    more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
+    return f"{ranks}{more} stopped answering in the pair tests, or hang with a rank that did: no collective of all ranks can complete"
+
+
+def _player(context: Context, place: RankPlace) -> RankSchedule:
+    """The rank, ready to play: with NCCL the world's communicator is up."""
+    import torch.distributed as dist
+
+    options, number, begun = context.options, next(_number), time.monotonic()
+    gpu = place.device.startswith("cuda")
+    patience = Patience(options.get("round_s", 2.0), begun + END_SHARE * context.timeout_s)
+    sizes = Sizes(
+        pings=int(options.get("pings", 10)),
+        least_bytes=whole(options.get("min_bytes", MIB if gpu else MIB // 16)),
+        most_bytes=whole(options.get("max_bytes", 256 * MIB if gpu else MIB)),
+        seconds=options.get("seconds", 0.01),
+        repeats=int(options.get("repeats", 3)),
+    )
+    if wrong := sizes.wrong() or ("round_s must be more than 0" if patience.round_s <= 0 else ""):
+        raise CheckError(f"{wrong}. Correct the options of this check in the policy.")
+    if gpu:
+        _connect(place.device, END_SHARE / 2 * context.timeout_s)
+    store: Any = dist.distributed_c10d._get_default_store()
+    # A copy with a connection of its own: a call that hangs must not hold the group's.
+    board = Board(store.clone, f"pairs/{number}/", max(patience.round_s, 1.0), patience.end)
+    return RankSchedule(
+        place.world_size,
+        sizes,
+        Buffers(sizes, place.device),
+        PairWait(place.rank, board, patience, fragile=gpu),
+        number,
+        min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
+        resent=lambda: resent(SNMP.read_text(encoding="ascii")),
+    )
+
+
+def _connect(device: str, seconds: float) -> None:
+    """Bring up NCCL's communicator of the world, for which every rank is needed. Raises CheckError."""
+    import torch
+    import torch.distributed as dist
+
+    def together() -> None:
+        torch.cuda.set_device(device)
+        dist.all_reduce(torch.zeros(1, device=device))
+        torch.cuda.synchronize(device)
+        done.set()
+
+    done = threading.Event()
+    threading.Thread(target=together, name="first collective", daemon=True).start()
+    if not done.wait(seconds):
+        raise CheckError(
+            f"the ranks formed no communicator within {seconds:g} s: at least one rank does not answer"
+        )

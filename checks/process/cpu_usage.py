@@ -1,0 +1,203 @@
+"""What else used a host's CPUs while something was measured: sampled before and after, from /proc and the cgroup.
+
+Other processes' CPU time is what the CPUs that this process may run on were busy (/proc/stat), less what the gate's own
+processes used. Those are all that bear this run's mark in their environment, and the first process above them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.documents.host_load import Contention
+from checks.process.cgroup import CgroupError, read_throttling
+
+# Set by launchers and by checks.runner.node_run, and by torchrun: the same for all processes of one run on a host.
+MARKS = ("PRELAUNCH_ATTEMPT", "TORCHELASTIC_RUN_ID")
+MOST_CPUS_ASKED = 8  # for their frequency: each answer interrupts that CPU
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Counters at one moment, in seconds; None where the machine does not show them."""
+
+    at: float
+    busy: float
+    idle: float
+    stolen: float
+    cpus: int
+    own: float
+    waited: float | None
+    periods: int | None
+    throttled: int | None
+
+
+class Watch:
+    """Begins when it is made. Costs a look at each process of the host, a few milliseconds on most."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._own = _Own(root)
+        self._first = self._sample()
+
+    def seen(self) -> Contention | None:
+        """What was seen since the beginning; None where the kernel does not show it, and for no time at all."""
+        return between(self._first, self._sample(), _load(self._root), _mhz(self._root))
+
+    def _sample(self) -> Sample | None:
+        try:
+            text = (self._root / "proc/stat").read_text(encoding="ascii")
+            cpus, busy, idle, stolen = parse_stat(text, os.sched_getaffinity(0))
+            own = self._own.seconds()
+        except (OSError, ValueError):
+            return None
+        periods, throttled = _throttling(self._root)
+        waited = _waited(self._root)
+        return Sample(time.monotonic(), busy, idle, stolen, cpus, own, waited, periods, throttled)
+
+
+def between(first: Sample | None, last: Sample | None, load: float, mhz: float | None) -> Contention | None:
+    """The mean between two samples (pure)."""
+    if first is None or last is None or last.at <= first.at or not last.cpus or first.cpus != last.cpus:
+        return None
+    # What the counters themselves say has passed: ticks of the kernel and our clock differ in short spans.
+    whole = sum(getattr(last, name) - getattr(first, name) for name in ("busy", "idle", "stolen"))
+    if whole <= 0:
+        return None
+    stolen = _share(last.stolen - first.stolen, whole)
+    others = _share((last.busy - first.busy) - (last.own - first.own), whole)
+    return Contention(
+        cpus=last.cpus,
+        load=load,
+        taken=min(1.0, others + stolen),
+        idle=_share(last.idle - first.idle, whole),
+        stolen=stolen,
+        throttled=_share(*_grown(first, last)),
+        pressure=_share((last.waited or 0.0) - (first.waited or 0.0), last.at - first.at),
+        mhz=mhz,
+    )
+
+
+def parse_stat(text: str, mine: set[int]) -> tuple[int, float, float, float]:
+    """CPUs, and their busy, idle and stolen seconds since boot, of those that are mine. Raises ValueError.
+
+    proc(5): user, nice, system, idle, iowait, irq, softirq, steal, and guest times that user and nice hold already.
+    """
+    cpus, busy, idle, stolen = 0, 0, 0, 0
+    for line in text.splitlines():
+        name, _, rest = line.partition(" ")
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in mine:
+            ticks = [int(word) for word in rest.split()[:8]]
+            ticks += [0] * (8 - len(ticks))
+            cpus += 1
+            idle += ticks[3] + ticks[4]
+            stolen += ticks[7]
+            busy += sum(ticks[:3]) + ticks[5] + ticks[6]
+    if not cpus:
+        raise ValueError("/proc/stat shows none of the CPUs that this process may run on")
+    return cpus, busy / TICKS_PER_S, idle / TICKS_PER_S, stolen / TICKS_PER_S
+
+
+@contextlib.contextmanager
+def marked(run: str) -> Iterator[None]:
+    """What is started meanwhile bears this run's mark, unless a launcher has given one already."""
+    if os.environ.get(MARKS[0]):
+        yield
+        return
+    os.environ[MARKS[0]] = run
+    try:
+        yield
+    finally:
+        os.environ.pop(MARKS[0], None)
+
+
+class _Own:
+    """The CPU time of this gate's processes on this host, of those that have ended as well where one of them waited."""
+
+    def __init__(self, root: Path) -> None:
+        self._proc = root / "proc"
+        self._mine: set[int] = {os.getpid()}
+        self._others: set[int] = set()
+        self._marks = [f"{name}={os.environ[name]}".encode() for name in MARKS if os.environ.get(name)]
+        self._climb()
+
+    def seconds(self) -> float:
+        """The sum since each of them started."""
+        for name in os.listdir(self._proc):
+            if name.isdigit() and int(name) not in self._others and int(name) not in self._mine:
+                (self._mine if self._is_mine(int(name)) else self._others).add(int(name))
+        # utime, stime, and what their children that were waited for used.
+        spent = (fields[11:15] for pid in self._mine if (fields := self._fields(pid)))
+        return sum(sum(map(int, words)) for words in spent) / TICKS_PER_S
+
+    def _climb(self) -> None:
+        """The processes above this one, up to the first that bears no mark: it started the run."""
+        pid = os.getpid()
+        while pid > 1:
+            fields = self._fields(pid)
+            self._mine.add(pid)
+            if not fields or not (pid == os.getpid() or self._is_mine(pid)):
+                return
+            pid = int(fields[1])
+
+    def _is_mine(self, pid: int) -> bool:
+        try:
+            given = (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:  # gone, a thread of the kernel, or another user's
+            return False
+        return any(mark in given for mark in self._marks)
+
+    def _fields(self, pid: int) -> list[bytes]:
+        try:
+            text = (self._proc / str(pid) / "stat").read_bytes()
+        except OSError:
+            return []
+        return text.rpartition(b")")[2].split()
+
+
+def _share(part: float, whole: float) -> float:
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
+
+
+def _grown(first: Sample, last: Sample) -> tuple[int, int]:
+    """The periods in which the quota held us back, and all of them."""
+    if None in (first.periods, last.periods, first.throttled, last.throttled):
+        return 0, 0
+    return last.throttled - first.throttled, last.periods - first.periods  # type: ignore[operator]
+
+
+def _throttling(root: Path) -> tuple[int | None, int | None]:
+    try:
+        return read_throttling(root)
+    except CgroupError:
+        return None, None
+
+
+def _read(path: Path, parse: Callable[[str], float]) -> float | None:
+    try:
+        return parse(path.read_text(encoding="ascii"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _load(root: Path) -> float:
+    return _read(root / "proc/loadavg", lambda text: float(text.split()[0])) or 0.0
+
+
+def _waited(root: Path) -> float | None:
+    """Seconds in which some process waited for a CPU: "some avg10=0.0 ... total=MICROSECONDS" (Documentation/accounting/psi)."""
+    return _read(root / "proc/pressure/cpu", lambda text: int(text.split("total=")[1].split()[0]) / 1e6)
+
+
+def _mhz(root: Path) -> float | None:
+    """The mean of a few of our CPUs' frequencies; cpufreq gives kHz."""
+    cpus = sorted(os.sched_getaffinity(0))[:MOST_CPUS_ASKED]
+    folder = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+    found = [_read(root / folder.format(cpu), lambda text: int(text) / 1000) for cpu in cpus]
+    shown = [mhz for mhz in found if mhz is not None]
+    return sum(shown) / len(shown) if shown else None

@@ -1,0 +1,132 @@
+"""One node check in a process of its own, with a deadline and a bound on what it may print."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.model import ErrorKind, Observation
+from checks.process.observe import errored
+from checks.process.stderr import silence
+from checks.process.tree import end_tree
+
+OUTPUT_BYTES = 1 << 20
+RESULT_BYTES = 8 << 20
+GRACE_S = 1.0
+
+
+class Output:
+    """Drains a pipe for ever, so that the writer never blocks, and keeps the first MiB."""
+
+    def __init__(self, pipe: IO[bytes], copy_to: IO[bytes] | None = None) -> None:
+        self.kept = bytearray()
+        self.dropped = 0
+        self._pipe, self._copy_to = pipe, copy_to
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def text(self, wait_s: float = 1.0) -> str:
+        """What was printed so far, the rest counted."""
+        self._thread.join(wait_s)
+        said = bytes(self.kept).decode("utf-8", "replace")
+        return said + (f"\n[{self.dropped} more bytes were cut]" if self.dropped else "")
+
+    def _drain(self) -> None:
+        with self._pipe as pipe:
+            while data := os.read(pipe.fileno(), 1 << 16):
+                room = OUTPUT_BYTES - len(self.kept)
+                kept = data[: max(room, 0)]
+                self.kept += kept
+                self.dropped += len(data) - len(kept)
+                self._copy(kept)
+
+    def _copy(self, data: bytes) -> None:
+        try:
+            if self._copy_to is not None and data:
+                self._copy_to.write(data)
+                self._copy_to.flush()
+        except (OSError, ValueError):  # a full disk or a closed pipe there must not stop the writer here
+            if self._copy_to is sys.stderr.buffer:
+                silence()
+            self._copy_to = None
+
+
+def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
+    """The child's output, which was asked for as a pipe."""
+    if child.stdout is None:
+        raise ValueError("start it with stdout=PIPE")
+    return child.stdout
+
+
+def isolated(
+    check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float, late: str = ""
+) -> Observation:
+    """The observation that the child `argv` leaves in `result`; ERRORED, for the reason `late`, if it leaves none in time."""
+    result.unlink(missing_ok=True)
+    try:
+        child = subprocess.Popen(
+            (sys.executable, *argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return errored(check, subject, f"the check's process could not be started: {error.strerror}", 0.0)
+    output = Output(piped(child))
+    try:
+        child.wait(timeout_s + GRACE_S)
+    except subprocess.TimeoutExpired:
+        said = late or f"the check did not end within its deadline of {timeout_s:g} s"
+        kind = ErrorKind.OTHER if late else ErrorKind.DEADLINE
+        return _flag(errored(check, subject, said, timeout_s, output.text(0.1), kind), output)
+    finally:
+        if child.poll() is None:
+            _end(child)
+    return _flag(_read(check, subject, result, child.returncode, output), output)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End it; one that stands in the kernel (state D) cannot be, and is not waited for."""
+    end_tree(child.pid, 0.0, kill_s=GRACE_S)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
+
+
+def _read(check: str, subject: str, result: Path, code: int, output: Output) -> Observation:
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    try:
+        data = result.read_bytes()
+    except OSError:
+        return errored(
+            check, subject, f"the check's process ended with {how} and left no result", 0.0, output.text()
+        )
+    try:
+        row = decode(Observation, parse_json(data, RESULT_BYTES))
+    except DecodeError as error:
+        return errored(check, subject, f"the check's result cannot be read: {error}", 0.0, output.text())
+    if code:
+        return errored(
+            check, subject, f"the check's process ended with {how} after the measurement", 0.0, output.text()
+        )
+    if (row.check, row.subject) != (check, subject):
+        return errored(
+            check, subject, f"the result belongs to {row.check} on {row.subject}", 0.0, output.text()
+        )
+    return row
+
+
+def _flag(row: Observation, output: Output) -> Observation:
+    """Where output was cut, the observation says so."""
+    if not output.dropped:
+        return row
+    said = f"{row.evidence}\n[it printed {output.dropped + len(output.kept)} bytes; all but 1 MiB was cut]"
+    return replace(row, evidence=said, evidence_truncated=True)

@@ -1,0 +1,79 @@
+"""Run one check's body here and make an Observation of whatever happens."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Mapping
+
+from checks.check import Check, CheckError, Context, Measurement, Skipped, fault_of
+from checks.documents.report import clip
+from checks.model import ErrorKind, Observation, Outcome, Value
+
+RAW_CHARACTERS = 1 << 20
+
+
+def probe(check: Check, context: Context, subject: str) -> Observation:
+    """The check's observation of the subject. Never raises for what the check does; KeyboardInterrupt passes."""
+    begun = time.monotonic()
+    try:
+        result = check.body(context)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one check's crash costs one observation
+        kind, reason = ErrorKind.RAISED, f"the check raised {type(error).__name__}: {error}"
+        if isinstance(error, CheckError):
+            kind, reason = ErrorKind.OTHER, str(error)
+        return errored(check.name, subject, reason, time.monotonic() - begun, traceback.format_exc(), kind)
+    return _observed(check, subject, result, time.monotonic() - begun)
+
+
+def errored(
+    check: str,
+    subject: str,
+    reason: str,
+    seconds: float,
+    evidence: str = "",
+    kind: ErrorKind = ErrorKind.OTHER,
+) -> Observation:
+    """The observation of a check that did not work."""
+    said = clip(reason)[0][:1000] or "no reason given"
+    return Observation(
+        check, subject, Outcome.ERRORED, max(seconds, 0.0), {}, None, said, bounded(evidence), error_kind=kind
+    )
+
+
+def bounded(text: str) -> str:
+    """Evidence as text that can be written, at most 1 MiB of characters; checks.runner.journal cuts it to 4 KiB."""
+    return text[:RAW_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+
+
+def _observed(check: Check, subject: str, result: object, seconds: float) -> Observation:
+    if isinstance(result, Skipped):
+        reason = clip(result.detail)[0][:1000]
+        return Observation(check.name, subject, Outcome.SKIPPED, seconds, {}, result.skip, reason)
+    if not isinstance(result, Measurement):
+        return errored(
+            check.name,
+            subject,
+            f"the check returned a {type(result).__name__} instead of a Measurement",
+            seconds,
+        )
+    fault = fault_of(check, result.metrics)
+    if fault:
+        return errored(check.name, subject, fault, seconds, f"{dict(result.metrics)}\n{result.evidence}")
+    metrics, evidence = _clean(result.metrics), bounded(result.evidence)
+    return Observation(check.name, subject, Outcome.MEASURED, seconds, metrics, None, "", evidence)
+
+
+def _clean(metrics: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: _clean_value(value) for name, value in metrics.items()}
+
+
+def _clean_value(value: Value) -> Value:
+    if isinstance(value, str):
+        return clip(value)[0]
+    if isinstance(value, tuple):
+        return tuple(clip(item)[0] if isinstance(item, str) else item for item in value)  # type: ignore[return-value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("fault_of lets no such number pass")
+    return value

@@ -1,0 +1,101 @@
+"""Run another program with a deadline and a bound on what it prints; whatever it starts ends with it.
+
+ToolMissing         it is not installed: a check turns this into Skipped(TOOL_MISSING)
+ToolError           it could not be started
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from checks.check import CheckError
+from checks.process.isolate import Output, piped
+from checks.process.tree import end_tree, leashed
+
+# Where vendors put what is not on everyone's PATH.
+FOLDERS = (
+    "/opt/amazon/efa/bin",
+    "/opt/aws/neuron/bin",
+    "/opt/nccl-tests/build",
+    "/usr/local/nccl-tests/build",
+)
+AFTER_END_S = 2.0
+
+
+class ToolMissing(CheckError):
+    """The program is not installed here."""
+
+
+class ToolError(CheckError):
+    """The program could not be started."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a program printed (at most 1 MiB a stream) and how it ended; `code` is None where the deadline ended it."""
+
+    argv: tuple[str, ...]
+    code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+    cut: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether it ended by itself and nothing that it printed was cut."""
+        return self.code is not None and not self.cut
+
+    def account(self) -> str:
+        """What ran, how it ended and what it said, for the evidence."""
+        ended = "its deadline passed" if self.code is None else f"exit code {self.code}"
+        head = f"$ {' '.join(self.argv)}\n[{ended} after {self.seconds:.1f} s]"
+        return "\n".join(part for part in (head, self.stdout.strip(), self.stderr.strip()) if part)
+
+
+def find(name: str) -> str:
+    """The program's path. Raises ToolMissing with the remedy."""
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", *FOLDERS))
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise ToolMissing(f"{name} is not installed on this node. Install it, or correct PATH.")
+    return found
+
+
+def run(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> Said:
+    """Run it to its end or the deadline; `env` is added to the environment. Raises ToolMissing, ToolError."""
+    path = argv[0] if "/" in argv[0] else find(argv[0])
+    begun = time.monotonic()
+    try:
+        child = subprocess.Popen(
+            leashed((path, *argv[1:])),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C", **(env or {})},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolError(f"{path} could not be started: {error.strerror}") from error
+    if child.stderr is None:
+        raise ToolError(f"{path} has no standard error")
+    out, err = Output(piped(child)), Output(child.stderr)
+    code: int | None = None
+    try:
+        code = child.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if child.poll() is None:
+            end_tree(child.pid, 0.0)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one in state D cannot be ended
+                child.wait(AFTER_END_S)
+    seconds = time.monotonic() - begun
+    said, complained = out.text(), err.text()
+    return Said(tuple(argv), code, said, complained, seconds, bool(out.dropped or err.dropped))

@@ -1,0 +1,121 @@
+"""Barriers between nodes: notes on the first node's responder, each with a deadline."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from checks.exchange.authentication import Op
+from checks.exchange.exchange import ExchangeError, Responder, ask
+from checks.roster import Member
+from checks.runner.station import Station
+
+ASK_S = 3.0
+RETRY_S = 0.1
+LOOK_S = 5.0
+LEAST_S = 0.5
+
+
+class Board:
+    """What the nodes of a gate tell each other. The first node holds the notes, the others ask it."""
+
+    def __init__(self, station: Station, responder: Responder) -> None:
+        self.station, self.responder = station, responder
+        self.first = station.roster.members[0]
+        self.access = station.access
+
+    def agree(self, barrier: str, objection: str, patience_s: float = 0.0, until: float = math.inf) -> str:
+        """Wait for every node at the barrier. Returns the first objection, who is missing, or "".
+
+        A node that does not answer is waited for `network_s`; one that answers and is still at its checks, which take
+        longer on one node than on another, `patience_s` more; neither beyond `until` (time.monotonic()). A node that
+        objects is not waited for by itself.
+        """
+        if self.station.bundle.declared.nodes == 1:
+            return objection
+        network_s = self.station.bundle.network_s
+        # Who objects has looked for its peers that long already: it leaves word, and does not wait for a dead board.
+        deadline = min(time.monotonic() + (min(network_s, ASK_S) if objection else network_s), until)
+        said = self.put(f"{barrier}/{self.station.node}", objection or "ok", deadline)
+        if objection or said:
+            return objection or said
+        for member in self.station.roster.members:
+            note = self._arrival(barrier, member, deadline, min(deadline + patience_s, until))
+            if note is None:
+                return f"{member.name} did not reach the barrier '{barrier}' in time"
+            if note != "ok":
+                return note
+        return ""
+
+    def _arrival(self, barrier: str, member: Member, deadline: float, last: float) -> str | None:
+        """The node's note, waited for as long as it answers, until `last`."""
+        note = self.get(f"{barrier}/{member.name}", deadline)
+        while note is None and time.monotonic() < last and self._answers(member, last):
+            note = self.get(f"{barrier}/{member.name}", min(last, time.monotonic() + LOOK_S))
+        return note
+
+    def _answers(self, member: Member, last: float) -> bool:
+        """Whether the node's responder answers within `network_s`, and before `last`."""
+        deadline = min(time.monotonic() + self.station.bundle.network_s, last)
+        while True:
+            try:
+                ask(member, self.access, Op.HELLO, _patience_s(deadline))
+            except ExchangeError:
+                if time.monotonic() + RETRY_S > deadline:
+                    return False
+                time.sleep(RETRY_S)
+            else:
+                return True
+
+    def put(self, key: str, value: str, deadline: float) -> str:
+        """Leave a note, trying until the deadline: the first node may still be starting. Returns why not, or ""."""
+        if self.station.node_rank == 0:
+            return self._word(key, self.responder.put(key, value).value)
+        while True:
+            try:
+                said = ask(self.first, self.access, Op.PUT, _patience_s(deadline), key=key, value=value)
+            except ExchangeError as error:
+                if time.monotonic() + RETRY_S < deadline:
+                    time.sleep(RETRY_S)
+                    continue
+                return f"{self.station.node} cannot reach {self.first.name}: {error}"
+            return "" if said.get("ok") is True else self._word(key, str(said.get("why")))
+
+    def _word(self, key: str, why: str) -> str:
+        return f"{self.first.name} did not take the note {key} of {self.station.node}: {why}" if why else ""
+
+    def get(self, key: str, deadline: float) -> str | None:
+        """A note, waited for until the deadline; None where there is none or the first node does not answer."""
+        if self.station.node_rank == 0:
+            return self.responder.get(key, max(0.0, deadline - time.monotonic()))
+        while (left := deadline - time.monotonic()) > 0:
+            wait = min(left, ASK_S)
+            patience_s = wait + _patience_s(deadline - wait)
+            try:
+                said = ask(self.first, self.access, Op.GET, patience_s, key=key, wait_ms=int(wait * 1000))
+            except ExchangeError:
+                time.sleep(min(RETRY_S, left))
+                continue
+            value = said.get("value")
+            if isinstance(value, str):
+                return value
+        return None
+
+    def linger(self, seconds: float) -> None:
+        """Stay until every node says that it is done, at most `seconds`: peers may still be probing this one."""
+        deadline = time.monotonic() + seconds
+        if self.station.bundle.declared.nodes == 1 or self.put(f"done/{self.station.node}", "ok", deadline):
+            return
+        for member in self.station.roster.members:
+            if self.get(f"done/{member.name}", deadline) is None:
+                return
+        if self.station.node_rank:
+            self.put(f"left/{self.station.node}", "ok", deadline)
+            return
+        for member in self.station.roster.members[1:]:
+            self.get(f"left/{member.name}", deadline)
+
+
+def _patience_s(deadline: float) -> float:
+    """How long one request may take: ASK_S, and little longer than until the deadline, for a peer that stands still."""
+    return min(ASK_S, max(deadline - time.monotonic(), LEAST_S))

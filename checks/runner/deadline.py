@@ -1,0 +1,105 @@
+"""When a node's checks have to end, how much of that each stage may take, and what is said of what was given up.
+
+The time counts from the moment at which the node's runner has opened its bundle. What comes before it is not part of it:
+machines that are waited for, the start of containers, and the roll call of the agents.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from threading import Thread
+from typing import TypeVar
+
+from checks.check import Check
+
+R = TypeVar("R")
+# Judgement, for a node whose CPUs are busy: to start Python, to measure, and to write the result down.
+CLOSING_S = {"instant": 2.0, "seconds": 60.0, "minutes": 300.0}
+BESIDE = 4  # checks.runner.schedule runs as many side by side
+CLOSING_SHARE = 0.25
+END_S, END_SHARE = 2.0, 0.125
+LEAST_S = 0.5  # a check that has less than this left is not begun
+ANSWER_S = 5.0  # from the deadline to the verdict
+
+
+class Given(str, Enum):
+    """How far a check had come when it was given up."""
+
+    NEVER_STARTED = "the check had not started"
+    RUNNING = "the check was still running"
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """`seconds` from `begun_at` (time.monotonic(), one clock for all processes of a host).
+
+    Of them `closing_s` are kept for the checks that run after the ranks, and `end_s` for ending what still runs and for
+    the last write of the report.
+    """
+
+    seconds: float = math.inf
+    begun_at: float = 0.0
+    closing_s: float = 0.0
+    end_s: float = 0.0
+
+    @property
+    def ends_at(self) -> float:
+        """When the node's report is to be whole."""
+        return self.begun_at + self.seconds
+
+    @property
+    def stage_ends_at(self) -> float:
+        """When all has ended but the closing checks."""
+        return self.ends_at - self.end_s - self.closing_s
+
+    def left_s(self, closing: bool = False) -> float:
+        """How long a check may still run; `closing`: one that runs after the ranks."""
+        until = self.ends_at - self.end_s if closing else self.stage_ends_at
+        return max(0.0, until - time.monotonic())
+
+    def answer_in_s(self) -> float:
+        """How long it may take from now until the verdict is there."""
+        return max(0.0, self.ends_at + ANSWER_S - time.monotonic())
+
+    def reason(self, given: Given) -> str:
+        """What stands in the observation of a check that was given up."""
+        return f"the run's deadline of {self.seconds:g} s passed: {given.value}"
+
+
+NEVER = Deadline()
+
+
+def deadline_of(seconds: float, begun_at: float, closing: Sequence[Check]) -> Deadline:
+    """The deadline of a node that runs these closing checks."""
+    costs = [CLOSING_S[check.cost] for check in closing]
+    wanted = max([*costs, sum(costs) / BESIDE]) if costs else 0.0
+    kept = min(wanted, CLOSING_SHARE * seconds)
+    return Deadline(seconds, begun_at, kept, min(END_S, END_SHARE * seconds))
+
+
+def limited(seconds: float, function: Callable[[], R]) -> R:
+    """What the function returns. Raises what it raises, and TimeoutError where it has not ended in time.
+
+    What hangs, for example in a file system that does not answer, is left behind in a daemon thread.
+    """
+    done: list[R] = []
+    failed: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            done.append(function())
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            failed.append(error)
+
+    thread = Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(min(seconds, 1e6))
+    if done:
+        return done[0]
+    if failed:
+        raise failed[0]
+    raise TimeoutError(f"it did not end within {seconds:.1f} s")

@@ -1,0 +1,92 @@
+"""Are these the machines that were proven? A verdict is about hardware, so the job begins by asking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from checks.bundle import Pass, load_pass
+from checks.documents.decode import DecodeError
+
+SAME = ("host", "boot_id", "gpu_uuids", "driver")
+# Another job of a warm pool may give a machine another name and another place in the order: the token, which the check
+# left on the machine itself, takes the place of the name.
+SAME_IN_POOL = ("pool_token", "boot_id", "gpu_uuids", "driver")
+
+
+def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str]:
+    """How this machine differs from the node of that name in the pass; empty when it is the same one.
+
+    An identity that was never known, or a pass that cannot be read, differs: it proves nothing.
+    """
+    from checks.probes.host.system import identity_of_node
+
+    proven = _read(pass_path)
+    if isinstance(proven, str):
+        return [proven]
+    then = next((known.identity for known in proven.nodes if known.name == node), None)
+    if then is None:
+        return [f"{node} is not among the nodes that passed"]
+    return differences(then, identity_of_node(), gpus_per_node)
+
+
+def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
+    """Which proven node this machine is, under whatever name now; "" and why, where it is none of them."""
+    from checks.probes.host.system import identity_of_node
+
+    proven = _read(pass_path)
+    if isinstance(proven, str):
+        return "", [proven]
+    return among(proven, identity_of_node(), gpus_per_node)
+
+
+def among(proven: Pass, found: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
+    """The same of an identity."""
+    token = found.get("pool_token", "")
+    if not token:
+        return "", [
+            "this machine has no pool token: it joined the pool after the check, or its disk was cleaned"
+        ]
+    then = next((known for known in proven.nodes if known.identity.get("pool_token") == token), None)
+    if then is None:
+        return "", ["this machine's pool token is not one of those that the check wrote"]
+    lines = differences(then.identity, found, gpus_per_node, SAME_IN_POOL)
+    return ("", [f"as {then.name}: {line}" for line in lines]) if lines else (then.name, [])
+
+
+def twice(claims: Mapping[str, str | None]) -> str:
+    """Why these hosts (host -> proven node) are not as many proven machines; "" where each is one of its own."""
+    taken: dict[str, str] = {}
+    for host, name in claims.items():
+        if not name:
+            return f"{host} cannot be matched to a machine that passed"
+        if name in taken:
+            return f"{host} and {taken[name]} both identify themselves as {name}"
+        taken[name] = host
+    return ""
+
+
+def differences(
+    then: Mapping[str, str],
+    found: Mapping[str, str],
+    gpus_per_node: int = 0,
+    keys: tuple[str, ...] = SAME,
+) -> list[str]:
+    """What differs, one line each."""
+    lines = [
+        f"{key} was {then.get(key, 'unknown')} and is now {found.get(key, 'unknown')}"
+        for key in keys
+        if then.get(key) != found.get(key)
+    ]
+    needed = (*keys[:2], *(("gpu_uuids", "driver") if gpus_per_node else ()))
+    return lines or [f"{key} is not known" for key in needed if not then.get(key)]
+
+
+def _read(pass_path: Path) -> Pass | str:
+    """The pass, or why it cannot be read."""
+    try:
+        return load_pass(pass_path.read_bytes())
+    except OSError as error:
+        return f"the pass cannot be read: {error.strerror}"
+    except DecodeError as error:
+        return f"the pass cannot be read: {error}"

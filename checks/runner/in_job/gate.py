@@ -1,0 +1,261 @@
+"""The gate inside a job: checks, one verdict on every host, and only then the command, in the same process.
+
+Every host decides from all hosts' reports by the same pure function, leaves its pass token on the board, and
+starts the command only once it has seen an equal token of every host. Whatever is missing by the deadline is
+cannot-tell.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.bundle import Pass, PassedNode
+from checks.documents.report import digest, dump_plain
+from checks.exchange import secret_key
+from checks.exchange.exchange import Responder
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.merge import merge
+from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
+from checks.process.stderr import say
+from checks.process.tree import become_subreaper
+from checks.runner.barrier import Board
+from checks.runner.deadline import LEAST_S, limited
+from checks.runner.in_job.confirm import claim, confirm_here, twice
+from checks.runner.in_job.hold import Refusal, hold
+from checks.runner.journal import JournalError, now, write_whole
+from checks.runner.node_run import end_left, open_responder, run_beside
+from checks.runner.rank_stage import interface_environment
+from checks.runner.station import Station
+
+LINGER_S = 5.0
+KEY_FD = "{key_fd}"
+# After the node's deadline: the others' reports may arrive, then equal passes; both within the 5 s until the verdict.
+REPORTS_S, LEAVE_S = 2.0, 4.0
+WRITE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """`confirm` is the pass of the machines that need no second check, `pooled` takes them under any name.
+
+    Where the policy asks a person the hosts hold `ask_s`; 0 refuses at once.
+    """
+
+    confirm: Path | None = None
+    pooled: bool = False
+    ask_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Go:
+    """The command may start; `pass_path` names the machines it was allowed on, None in observe mode."""
+
+    pass_path: Path | None
+
+
+def gate(station: Station, attempt: str, out: Path, terms: Terms) -> Go | Refusal:
+    """Hold this host until every host holds the pass, or refuse."""
+    become_subreaper()
+    responder = open_responder(station)
+    try:
+        known = _confirmed(station, responder, terms.confirm, terms.pooled) if terms.confirm else None
+        answer = known or _check(station, attempt, out, responder, terms.ask_s)
+        if isinstance(answer, Refusal):
+            # Who goes first takes the board away from the others.
+            Board(station, responder).linger(min(LINGER_S, station.deadline.answer_in_s()))
+            return answer
+        return _leave_together(station, responder, answer)
+    finally:
+        responder.close()
+        end_left(station)
+        become_subreaper(adopt=False)  # the command reaps for itself
+
+
+def start(station: Station, attempt: str, out: Path, command: Sequence[str], go: Go) -> None:
+    """Say so in out/<attempt>/started/<node> and become the command, which finds no key. Raises OSError.
+
+    {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in. {key_fd} is a descriptor from which a
+    command of ours that speaks between nodes reads a key of its own.
+    """
+    roster, declared = station.roster, station.bundle.declared
+    values = {
+        "nodes": str(declared.nodes),
+        "node_rank": str(station.node_rank),
+        "ranks_per_node": str(declared.ranks_per_node),
+        "master_addr": roster.members[0].address,
+        "master_port": str(roster.rendezvous_port),
+        "python": sys.executable,
+    }
+    if any(KEY_FD in word for word in command):
+        values["key_fd"] = str(_handed_over(station.mpi_key))
+    argv = [_fill(word, values) for word in command]
+    environment = {
+        **os.environ,
+        **interface_environment(roster.interface),
+        **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
+    }
+    working = environment.pop("PRELAUNCH_WORKING_FOLDER", "")
+    environment.pop(secret_key.VARIABLE, None)
+    secret_key.remove(station.key_path)
+    write_whole(out / attempt / "started" / station.node, b"")
+    if working:  # the agent runs the checks elsewhere
+        os.chdir(working)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(argv[0], argv, environment)
+
+
+def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -> None:
+    """The reason, in a file that outlives the job. A disk that refuses it is said on stderr."""
+    path, said = out / attempt / "failure" / station.node, refusal.reason.encode("utf-8", "replace")
+    try:
+        limited(WRITE_S, lambda: write_whole(path, said + b"\n"))
+    except OSError as error:
+        say(f"the failure file cannot be written: {error}")
+
+
+def _confirmed(station: Station, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
+    """The pass, if every host is the machine that was proven; None means: check again, here."""
+    gpus, board = station.bundle.declared.gpus_per_node, Board(station, responder)
+    if pooled:
+        name, differences = claim(confirm, gpus)
+    else:
+        name, differences = station.node, confirm_here(confirm, station.node, gpus)
+    for line in differences:
+        say(f"{station.node}: {line}")
+    why = board.agree("confirmed", f"{station.node}: {'; '.join(differences)}" if differences else "")
+    if pooled and not why:
+        why = _each_its_own(station, board, name)
+    if not why:
+        return confirm
+    say(f"these are not the machines that passed ({why}), so the checks run again here")
+    return None
+
+
+def _each_its_own(station: Station, board: Board, name: str) -> str:
+    """Why two hosts, or one that nobody knows of, stand for one proven machine; "" where each has its own."""
+    deadline = time.monotonic() + station.bundle.network_s
+    board.put(f"claim/{station.node}", name, deadline)
+    claims = {member.name: board.get(f"claim/{member.name}", deadline) for member in station.roster.members}
+    return board.agree("each its own", twice(claims))
+
+
+def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_s: float) -> Path | Refusal:
+    begun = now()
+    try:
+        journal = run_beside(station, attempt, out, responder)
+    except (JournalError, OSError) as error:
+        return Refusal(Exit.CANNOT_TELL, str(error))
+    own = journal.data
+    board = Board(station, responder)
+    board.put(f"report/{station.node}", own.decode(), _by(station, station.bundle.network_s, REPORTS_S))
+    report = merge(station.bundle, attempt, {**_reports(station, board), station.node: own}, begun)
+    verdict = decide(report, station.bundle.policy, builtin())
+    try:
+        path = out / attempt / "verdicts" / f"{station.node}.json"
+        limited(WRITE_S, lambda: write_whole(path, dump_plain(verdict)))
+        word = ""
+        if verdict.answer is Answer.ASK and ask_s:
+            answered = hold(station, attempt, out, board, ask_s, _refusal(verdict).reason)
+            if isinstance(answered, Refusal):
+                return answered
+            word = f"{answered.by} at {answered.at}: {answered.why}"
+        elif verdict.answer is not Answer.GO:
+            return _refusal(verdict)
+        return _write_pass(station, report, verdict, out / attempt, word)
+    except TimeoutError as error:
+        said = f"cannot_tell: the verdict ({_said(verdict)}) cannot be written below {out}: {error}"
+        return Refusal(Exit.CANNOT_TELL, said)
+    except OSError as error:
+        return Refusal(Exit.CANNOT_TELL, f"{error.filename}: {error.strerror}")
+
+
+def _by(station: Station, seconds: float, after_s: float) -> float:
+    """In so many seconds, and no later than `after_s` after the node's deadline, however little that leaves."""
+    now = time.monotonic()
+    return min(now + seconds, max(station.deadline.ends_at + after_s, now + LEAST_S))
+
+
+def _reports(station: Station, board: Board) -> dict[str, bytes]:
+    deadline = _by(station, station.bundle.network_s + station.bundle.stage_s, REPORTS_S)
+    found: dict[str, bytes] = {}
+    for member in station.roster.members:
+        if member.name == station.node:
+            continue
+        text = board.get(f"report/{member.name}", deadline)
+        if text is not None:
+            found[member.name] = text.encode()
+        else:
+            deadline = min(deadline, time.monotonic() + 1.0)
+    return found
+
+
+def _refusal(verdict: Verdict) -> Refusal:
+    code = Exit.CANNOT_TELL if verdict.answer is Answer.CANNOT_TELL else Exit.NO_GO
+    return Refusal(code, _said(verdict))
+
+
+def _said(verdict: Verdict) -> str:
+    if not verdict.findings:
+        return verdict.answer.value
+    first = verdict.findings[0]
+    return f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}"
+
+
+def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path, word: str) -> Path:
+    nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
+    judged = digest(dump_plain(verdict))
+    token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, word)
+    path = folder / "passes" / f"{station.node}.json"
+    write_whole(path, bundles.dump(token))
+    return path
+
+
+def _leave_together(station: Station, responder: Responder, pass_path: Path) -> Go | Refusal:
+    """Exchange pass tokens: equal ones of every host, then a word that they were seen, or nobody starts."""
+    board = Board(station, responder)
+    token = digest(pass_path.read_bytes())
+    deadline = _by(station, station.bundle.network_s, LEAVE_S)
+    said = board.put(f"pass/{station.node}", token, deadline)
+    for member in station.roster.members:
+        other = board.get(f"pass/{member.name}", deadline) if not said else None
+        if other != token:
+            why = said or (
+                "it published no pass token in time"
+                if other is None
+                else "its pass token differs from this node's"
+            )
+            return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {member.name}: {why}")
+    said = board.put(f"seen/{station.node}", "ok", deadline)
+    if said:
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
+    # The first host keeps the board, so it leaves last.
+    for member in station.roster.members[1:] if station.node_rank == 0 else ():
+        if board.get(f"seen/{member.name}", deadline) is None:
+            return Refusal(
+                Exit.CANNOT_TELL, f"cannot_tell: {member.name}: it did not confirm every pass token in time"
+            )
+    return Go(pass_path)
+
+
+def _handed_over(key: bytes) -> int:
+    """A pipe that holds the key, open in the command: it is read once, and is neither in argv nor in the environment."""
+    reading, writing = os.pipe()
+    os.write(writing, key)
+    os.close(writing)
+    os.set_inheritable(reading, True)
+    return reading
+
+
+def _fill(word: str, values: dict[str, str]) -> str:
+    for key, value in values.items():
+        word = word.replace(f"{{{key}}}", value)
+    return word

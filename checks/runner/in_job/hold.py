@@ -1,0 +1,137 @@
+"""Nodes that hold at their gate while a person decides: all of them go on by one answer, or none does.
+
+Why a command does not start behind its gate.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.documents import answer as asked
+from checks.documents.answer import Answered, Word
+from checks.documents.decode import DecodeError
+from checks.documents.report import dump_plain
+from checks.exchange.authentication import Op
+from checks.exchange.exchange import ExchangeError, ask
+from checks.exit_codes import Exit
+from checks.process.stderr import say
+from checks.roster import Member
+from checks.runner.barrier import Board
+from checks.runner.journal import write_whole
+from checks.runner.station import Station
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The reason, and the exit code that says the same."""
+
+    code: int
+    reason: str
+
+
+# Each host looks for the answer by itself, every 15 s at the latest, and a store that throttles costs it some looks
+# (judgement). The barrier behind the hold is open that much longer.
+APART_S = 90.0
+LOOK_S, HELLO_S = 2.0, 1.0
+GONE_AFTER = 3
+
+
+def hold(
+    station: Station, attempt: str, out: Path, board: Board, ask_s: float, question: str
+) -> Answered | Refusal:
+    """A person's leave to launch, of which every host has seen an answer itself. Raises OSError."""
+    why = board.agree("asking", "")
+    if why:
+        return Refusal(
+            Exit.CANNOT_TELL,
+            f"cannot_tell: the approval was not requested, because not all hosts are waiting: {why}",
+        )
+    found = _wait(station, attempt, out, board, ask_s, question)
+    if isinstance(found, Answered) and found.word is Word.REFUSE:
+        found = _refused(found, question)
+    if isinstance(found, Refusal):
+        board.agree("answered", found.reason)
+        return found
+    return _agreed(station, attempt, board, found, question)
+
+
+def _wait(
+    station: Station, attempt: str, out: Path, board: Board, ask_s: float, question: str
+) -> Answered | Refusal:
+    """The answer that this host sees, or why it waits no more. out/<attempt>/asking/<node> is there meanwhile."""
+    asking, peers = out / attempt / asked.ASKING / station.node, _Peers(station, board)
+    say(f"{station.node} waits {ask_s:g} s for an approval: {question}")
+    try:
+        write_whole(asking, question.encode("utf-8", "replace") + b"\n")
+        found = asked.wait(out, station.bundle.gate_id, attempt, ask_s, say, peers.gone)
+    finally:
+        asking.unlink(missing_ok=True)
+    if found is not None:
+        return found
+    if peers.refusal is not None:
+        return peers.refusal
+    return Refusal(Exit.NO_GO, f"no approval was given within {ask_s:g} s: {question}")
+
+
+def _agreed(station: Station, attempt: str, board: Board, own: Answered, question: str) -> Answered | Refusal:
+    """The first host's answer, once every host saw one. An answer that is given twice may differ in its time."""
+    deadline = time.monotonic() + station.bundle.network_s
+    if station.node_rank == 0:
+        board.put("answer", dump_plain(own).decode(), deadline)
+    why = board.agree("answered", "", APART_S)
+    text = None if why else board.get("answer", time.monotonic() + station.bundle.network_s)
+    if text is None:
+        said = f"the hosts did not see the same answer: {why or 'the first host lost it'}"
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
+    try:
+        first = asked.load(text.encode(), station.bundle.gate_id, attempt)
+    except DecodeError as error:
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: the first host's answer cannot be read: {error}")
+    return first if first.word is Word.LAUNCH else _refused(first, question)
+
+
+def _refused(answer: Answered, question: str) -> Refusal:
+    return Refusal(Exit.NO_GO, f"refused by {answer.by}: {answer.why} ({question})")
+
+
+class _Peers:
+    """Looks whether those still hold without whom nobody can start. `refusal` says why it is over."""
+
+    def __init__(self, station: Station, board: Board) -> None:
+        members = station.roster.members
+        # The first host keeps the board, so it looks for all, one at a time; everybody else looks for it.
+        self._members = members[1:] if station.node_rank == 0 else members[:1]
+        self._names = tuple(member.name for member in members if member.name != station.node)
+        self._access, self._board, self._first = station.access, board, station.node_rank == 0
+        self._next, self._at = 0, 0.0
+        self._silent: dict[str, int] = {}
+        self.refusal: Refusal | None = None
+
+    def gone(self) -> bool:
+        """Whether one refused, or is no longer there."""
+        if self._members and time.monotonic() >= self._at:
+            self._at = time.monotonic() + LOOK_S / len(self._members)
+            self._look(self._members[self._next % len(self._members)])
+            self._next += 1
+        return self.refusal is not None
+
+    def _look(self, member: Member) -> None:
+        try:
+            note = ask(member, self._access, Op.GET, HELLO_S, key=f"answered/{member.name}", wait_ms=0).get(
+                "value"
+            )
+            self._silent[member.name] = 0
+        except ExchangeError as error:
+            self._silent[member.name] = self._silent.get(member.name, 0) + error.refused
+            note = None
+        if self._first:  # all that the others said lies here
+            notes = (self._board.responder.get(f"answered/{name}", 0.0) for name in self._names)
+            note = next((said for said in notes if said not in (None, "ok")), None)
+        if isinstance(note, str) and note != "ok":
+            code = Exit.CANNOT_TELL if note.startswith("cannot_tell") else Exit.NO_GO
+            self.refusal = Refusal(code, note)
+        elif self._silent[member.name] >= GONE_AFTER:
+            said = f"cannot_tell: {member.name} no longer waits: its gate ended"
+            self.refusal = Refusal(Exit.CANNOT_TELL, said)

@@ -1,0 +1,53 @@
+"""The child process of one node check, of its first measurement or of its watcher; the result is a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from checks.documents.report import dump_plain
+from checks.policy import CheckPolicy
+from checks.process.tree import die_with_parent
+from checks.runner import repeated_measurement, watchers
+from checks.runner import station as place
+from checks.runner.journal import write_whole
+
+
+def main(argv: list[str]) -> int:
+    """argv: [--before|--watch] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT TIMEOUT_S; PATH is where the check is imported from."""
+    die_with_parent()
+    how, argv = (argv[0], argv[1:]) if argv[0] in ("--before", "--watch") else ("", argv)
+    name, path, bundle, roster, node, scratch, result, timeout_s = argv
+    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), path)
+    [found] = station.checks
+    if found.name != name:
+        raise SystemExit(f"{path} is {found.name}, not {name}")
+    if how == "--watch" and found.watch is not None:
+        watchers.watch(found.watch(station.context(found)), Path(result), sys.stdin.buffer)
+    elif how == "--before" and found.before is not None:
+        seen = found.before(replace(station.context(found), timeout_s=float(timeout_s)))
+        write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
+    else:
+        before = _before(place.before_path(Path(scratch), name))
+        watched = watchers.watched(place.watch_path(Path(scratch), name)) if found.watch else None
+        context = station.context(found, before=before, watched=watched)
+        context = replace(context, timeout_s=float(timeout_s))
+        line = station.bundle.policy.checks.get(name, CheckPolicy())
+        write_whole(Path(result), dump_plain(repeated_measurement.observed(found, context, node, line)))
+    return 0
+
+
+def _before(path: Path) -> Mapping[str, object] | None:
+    """What the first look saw; None where it failed, so that the check says it cannot compare."""
+    try:
+        seen = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return seen if isinstance(seen, dict) else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""A node's report on disk, rewritten whole at each observation, so that a node that dies leaves what it knew."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from checks.documents.report import NODE_REPORT_BYTES, NodeReport, clip, digest, dump_plain
+from checks.model import EVIDENCE_BYTES, Node, Observation, Outcome, node_of
+from checks.process.cpu_usage import Watch
+from checks.process.stderr import log
+from checks.runner.deadline import limited
+
+
+class JournalError(Exception):
+    """The report could not be written: disk full, or the folder cannot be written."""
+
+
+WRITE_S = 5.0
+Tick = Callable[[Observation], None]
+
+
+class Journal:
+    """Keeps one node's report current at `path`. Not thread-safe: one thread writes.
+
+    A write that does not end, for example because its file system hangs, is waited for WRITE_S once, and no other is begun
+    before it has ended. `data` is the report as it was to be written last.
+    """
+
+    def __init__(self, path: Path, report: NodeReport) -> None:
+        self.path = path
+        self._evidence = path.parent.parent / "evidence"
+        self.report = report
+        self.data = b""
+        self._writing = threading.Event()
+
+    def add(self, rows: Iterable[Observation]) -> None:
+        """Add observations and write. Raises JournalError; the observations are kept for the next write."""
+        kept = tuple(self._kept(row) for row in rows)
+        if kept:
+            self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *kept))
+            self.write()
+
+    def finish(self, complete: bool) -> None:
+        """The last write. Raises JournalError."""
+        node: Node = dataclasses.replace(self.report.node, complete=complete)
+        self.report = dataclasses.replace(self.report, node=node)
+        self.write()
+
+    def write(self) -> None:
+        """Replace the file, whole or not at all. Raises JournalError."""
+        self.report = dataclasses.replace(self.report, measured_at=now())
+        self.data = self._fit()
+        try:
+            self._patiently(lambda: write_whole(self.path, self.data))
+        except TimeoutError as error:
+            raise JournalError(
+                f"{self.path}: the file system does not respond ({error}). Choose another --out."
+            ) from error
+        except OSError as error:
+            raise JournalError(
+                f"{self.path}: {error.strerror or error}. Free space or choose another --out."
+            ) from error
+
+    def _patiently(self, write: Callable[[], None]) -> None:
+        """Raises OSError, or TimeoutError where this write or one before it hangs."""
+        if self._writing.is_set():
+            raise TimeoutError("an earlier write has not ended")
+
+        def whole() -> None:
+            try:
+                write()
+            finally:
+                self._writing.clear()
+
+        self._writing.set()
+        limited(WRITE_S, whole)
+
+    def _kept(self, row: Observation, always: bool = False) -> Observation:
+        """The row with its evidence cut; where the whole of it cannot be kept in time, it names no file."""
+        if not always and len(row.evidence) <= EVIDENCE_BYTES // 4:  # at most four bytes a character
+            return row
+        made: list[Observation] = []
+        try:
+            self._patiently(lambda: made.append(keep_whole(row, self._evidence, always)))
+        except TimeoutError:
+            kept = "" if always else clip(row.evidence)[0]
+            return dataclasses.replace(row, evidence=kept, evidence_truncated=True, evidence_sha256="")
+        return made[0]
+
+    def _fit(self) -> bytes:
+        """The report's JSON, its longest evidence moved beside it until it is within the limit."""
+        rows = list(self.report.observations)
+        data = dump_plain(self.report)
+        while len(data) > NODE_REPORT_BYTES and any(row.evidence for row in rows):
+            longest = max(range(len(rows)), key=lambda i: len(rows[i].evidence))
+            row = self._kept(rows[longest], always=True)
+            rows[longest] = dataclasses.replace(row, evidence="", evidence_truncated=True)
+            self.report = dataclasses.replace(self.report, observations=tuple(rows))
+            data = dump_plain(self.report)
+        return data
+
+
+class Keeper:
+    """Adds observations to the journal once each. A full disk is said, and tried again at the next write."""
+
+    def __init__(self, journal: Journal, tick: Tick | None = None) -> None:
+        self.journal, self._tick = journal, tick
+        self.opened = time.time()
+        self.rows: dict[tuple[str, str], Observation] = {}
+        self._watch = Watch()
+
+    def __call__(self, rows: Iterable[Observation]) -> None:
+        """Keep what is new."""
+        new = [self._explained(row) for row in rows if (row.check, row.subject) not in self.rows]
+        self.rows.update({(row.check, row.subject): row for row in new})
+        try:
+            self.journal.add(new)
+        except JournalError as error:
+            log(str(error))
+        for row in new if self._tick else ():
+            self._tick(row)  # type: ignore[misc]
+
+    def _explained(self, row: Observation) -> Observation:
+        """What could not be measured while other work used the CPUs says so: a person reads it, no rule does."""
+        seen = self._watch.seen() if row.outcome is Outcome.ERRORED else None
+        said = seen.words(node_of(row.subject)) if seen is not None else ""
+        return dataclasses.replace(row, reason=f"{row.reason} ({said})"[:1000]) if said else row
+
+
+def keep_whole(row: Observation, folder: Path, always: bool = False) -> Observation:
+    """The row with at most 4 KiB of evidence (none if `always`); the whole is kept as folder/<sha256>.gz.
+
+    Where that cannot be written, the row says that it was cut and names no file.
+    """
+    kept, cut = clip(row.evidence) if not always else ("", not row.evidence_sha256)
+    if not cut:
+        return dataclasses.replace(row, evidence=kept)
+    data = row.evidence.encode("utf-8", "replace")
+    name = digest(data)
+    try:
+        write_whole(folder / f"{name}.gz", gzip.compress(data, mtime=0))
+    except OSError:
+        name = ""
+    return dataclasses.replace(row, evidence=kept, evidence_truncated=True, evidence_sha256=name)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that readers see all of it or nothing; it is on disk on return. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

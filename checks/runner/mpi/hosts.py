@@ -1,0 +1,132 @@
+"""What the hosts of one mpirun know of themselves: which they are, which tools they have, and whether they were stopped.
+
+MpiError      it cannot be: a tool is missing, or a host; nothing was started. The message has the remedy
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.exchange import secret_key
+from checks.exchange.exchange import ExchangeError
+from checks.exchange.secret_key import Access
+from checks.roster import Member, Roster
+
+RETRY_S = 0.3
+FIRST_TOOLS = {"mpirun": "Open MPI", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+WORKER_TOOLS = {"orted": "Open MPI", "sshd": "openssh-server", "ssh-keygen": "openssh-client"}
+SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin")
+
+
+class MpiError(Exception):
+    """The ranks cannot be started."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """This host among all, and the key that keeps everybody else out."""
+
+    roster: Roster
+    rank: int
+    ranks_per_node: int
+    access: Access
+
+    @property
+    def me(self) -> Member:
+        """This host. Its probe port is free again: the gate has left."""
+        return self.roster.members[self.rank]
+
+    @property
+    def first(self) -> Member:
+        """Where mpirun runs."""
+        return self.roster.members[0]
+
+    @property
+    def workers(self) -> tuple[Member, ...]:
+        """All the others."""
+        return self.roster.members[1:]
+
+
+class Stop:
+    """SIGTERM and SIGINT: noted, and handed on to the child, which ends the ranks."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.child: subprocess.Popen[bytes] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.at = self.at or time.monotonic()
+        if self.child is not None and self.child.poll() is None:
+            self.child.send_signal(number)
+
+
+def place_of(
+    environment: Mapping[str, str], nodes: int, node_rank: int, ranks_per_node: int, key_fd: int | None
+) -> Place:
+    """This host by the roster in its environment; the key is read from `key_fd`, which is closed. Raises MpiError."""
+    path = environment.get("PRELAUNCH_ROSTER", "")
+    try:
+        roster = decode(Roster, parse_json(Path(path).read_bytes(), 1 << 24))
+    except (OSError, DecodeError) as error:
+        raise MpiError(f"PRELAUNCH_ROSTER {path!r} cannot be read: {error}. The launcher sets it.") from error
+    if len(roster.members) != nodes or not 0 <= node_rank < nodes:
+        raise MpiError(
+            f"node rank {node_rank} of {nodes} nodes does not match the roster, which has {len(roster.members)} nodes."
+        )
+    attempt = environment.get("PRELAUNCH_ATTEMPT", "")
+    key = secret_key.derived(_key(key_fd, nodes), attempt)  # of another start of the job it opens nothing
+    return Place(roster, node_rank, ranks_per_node, Access(key, roster.members[node_rank].name))
+
+
+def _key(descriptor: int | None, nodes: int) -> bytes:
+    if descriptor is None and nodes == 1:
+        return secrets.token_bytes(secret_key.SECRET_BYTES)
+    try:
+        with open(-1 if descriptor is None else descriptor, "rb") as file:
+            key = file.read(secret_key.SECRET_BYTES)
+    except (OSError, ValueError):
+        key = b""
+    if len(key) != secret_key.SECRET_BYTES:
+        raise MpiError(
+            "--key-fd is not a descriptor with the key of these hosts. Start this command through `python -m checks gate`, "
+            "which opens it for {key_fd}."
+        )
+    return key
+
+
+def find_tools(wanted: dict[str, str]) -> dict[str, str]:
+    """Their whole paths. Raises MpiError for those that are not in the image."""
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), *SBIN))
+    found = {name: shutil.which(name, path=path) for name in wanted}
+    missing = sorted(name for name, place in found.items() if place is None)
+    if missing:
+        packages = ", ".join(sorted({wanted[name] for name in missing}))
+        raise MpiError(
+            f'this image has no {", ".join(missing)}. Add {packages}, or use distributed = "torchrun".'
+        )
+    return {name: place for name, place in found.items() if place is not None}
+
+
+def retried(attempt: Callable[[], bool], until: float, stop: Stop, said: str) -> None:
+    """Until it succeeds. Raises MpiError after the time, or a signal."""
+    why = ""
+    while time.monotonic() < until and not stop.at:
+        try:
+            if attempt():
+                return
+        except (ExchangeError, subprocess.TimeoutExpired) as error:
+            why = f": {error}"
+        time.sleep(RETRY_S)
+    raise MpiError(f"{said}{why}")

@@ -1,0 +1,310 @@
+"""One node's run: its own checks, its peers, then the ranks; the report grows on disk all the while.
+
+Order: what closing checks compare with, node checks (side by side), reachability, a barrier over all nodes, pairs, ranks,
+closing checks; within each of them what tells most per second comes first. No rank starts before every node has reached
+every other: a collective that waits for a missing peer names nobody.
+
+The report is whole at the node's deadline (checks.runner.deadline), whatever hangs: what was given up by then is ERRORED and says
+so. Where this process itself hangs, or stands still, the launcher ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from checks import catalog
+from checks.check import Check
+from checks.documents.report import NodeReport
+from checks.exchange.exchange import ExchangeError, Responder
+from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
+from checks.probes.host import system
+from checks.process.cpu_usage import marked
+from checks.process.isolate import isolated
+from checks.process.observe import errored
+from checks.process.stderr import log
+from checks.process.tree import KILL_S, become_subreaper, end_children
+from checks.runner import rank_stage, schedule
+from checks.runner.barrier import Board
+from checks.runner.deadline import ANSWER_S, LEAST_S, Given
+from checks.runner.journal import Journal, Keeper, Tick, now
+from checks.runner.station import PEER_CHECKS, Station, before_path, uplink
+from checks.runner.watchers import Watches
+
+RankStage = Callable[[Station, Keeper, str], str]
+LINGER_S, LEAST_LINGER_S = 5.0, 0.5
+
+
+def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
+    """Run every planned check of this node; its report is at out/<attempt>/nodes/<node>.json.
+
+    `tick` is called with each observation as it comes. Raises JournalError when the report could not be written to the end.
+    """
+    become_subreaper()
+    responder = open_responder(station)
+    try:
+        journal = run_beside(station, attempt, out, responder, tick=tick)
+        Board(station, responder).linger(linger_s(station))
+    finally:
+        responder.close()
+        end_left(station)
+    return journal
+
+
+def linger_s(station: Station) -> float:
+    """How long a node that is done may stay for its peers."""
+    return min(LINGER_S, max(station.deadline.ends_at - time.monotonic(), LEAST_LINGER_S))
+
+
+def end_left(station: Station) -> None:
+    """End what a check left behind. What stands in the kernel is not waited for beyond the deadline, and is said."""
+    left = end_children(0.0, kill_s=min(KILL_S, max(station.deadline.answer_in_s() - ANSWER_S, LEAST_S)))
+    log(f"these processes cannot be ended: {sorted(left)}" if left else "")
+
+
+def run_beside(
+    station: Station,
+    attempt: str,
+    out: Path,
+    responder: Responder,
+    stage: RankStage | None = None,
+    tick: Tick | None = None,
+) -> Journal:
+    """The same, with a responder that the caller keeps open, and another way to run the ranks."""
+    journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
+    journal.write()
+    keep, watches = Keeper(journal, tick), Watches(station)
+    with marked(attempt):
+        keep(left_out(station))
+        try:
+            _run_stages(station, keep, responder, stage or rank_stage.run_stage, watches)
+        finally:
+            watches.stop_all()
+    journal.finish(complete=True)
+    return journal
+
+
+def open_responder(station: Station) -> Responder:
+    """This node's responder, listening where the roster says; on the first node at the rendezvous port too."""
+    responder = Responder(station.access, catalog.digest(station.checks))
+    if station.bundle.declared.nodes == 1:
+        return responder  # nobody would call
+    me = station.roster.members[station.node_rank]
+    for port in [me.probe_port] + ([station.roster.rendezvous_port] if station.node_rank == 0 else []):
+        try:
+            responder.listen(me.address, port)
+        except ExchangeError as error:
+            log(str(error))  # the peers will not reach it, and say so in their reports
+    return responder
+
+
+def _run_stages(
+    station: Station, keep: Keeper, responder: Responder, stage: RankStage, watches: Watches
+) -> None:
+    checks = [check for check in station.planned() if check.scope is Scope.NODE]
+    closing = [check for check in checks if check.closing]
+    policy, profile = station.bundle.policy, station.bundle.profile
+    opening = schedule.by_evidence([check for check in checks if not check.closing], policy, profile)
+    reach = [check for check in opening if check.name in PEER_CHECKS]
+    quiet = [check for check in opening if not check.serial and check not in reach]
+    serial = [check for check in opening if check.serial and check not in reach]
+    run, side_by_side = partial(_isolated, station, keep.opened), partial(_side_by_side, station, keep)
+    watches.start(closing)
+    failed = _look_before(station, closing)
+    watches.ready()
+    side_by_side([*reach, *quiet], run)
+    board, until = Board(station, responder), station.deadline.stage_ends_at
+    why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet), until)
+    for check in serial:
+        side_by_side([check], run)
+    why = board.agree("probed", why or _without_gpu(station, keep.rows), _longest(station, serial), until)
+    responder.close(station.roster.rendezvous_port)
+    if any(check.scope is Scope.RANK for check in station.planned()):
+        keep(_skip_ranks(station, why) if why else [])
+        if not why and station.deadline.left_s() < LEAST_S:
+            keep(rank_stage.given_up(station, {}))
+            why = station.deadline.reason(Given.NEVER_STARTED)
+        try:
+            ended = stage(station, keep, why)
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # what the closing checks saw before must not be lost with it
+            ended = f"{rank_stage.ALL} could not be run: {error}"
+        log(ended)
+        keep(_not_reached(station, keep, ended) if ended.startswith(rank_stage.ALL) else [])
+    close = partial(_closed, partial(_isolated, station, keep.opened, closing=True), failed, watches)
+    side_by_side([check for check in closing if not check.serial], close, closing=True)
+    for check in closing:
+        side_by_side([check] if check.serial else [], close, closing=True)
+
+
+def _side_by_side(
+    station: Station,
+    keep: Keeper,
+    checks: Sequence[Check],
+    run: Callable[[Check], Observation],
+    closing: bool = False,
+) -> None:
+    """Run these, until what is left of the node's time is over."""
+
+    def give_up(check: Check, given: Given) -> Observation:
+        return errored(check.name, station.node, station.deadline.reason(given), 0.0)
+
+    # Whoever runs a check ends it by itself; only what hangs in the kernel is still there MARGIN_S later.
+    late = time.monotonic() + station.deadline.left_s(closing) + station.deadline.end_s / 4
+    schedule.run_all(checks, run, keep, until=late, give_up=give_up)
+
+
+def _closed(
+    run: Callable[[Check], Observation], failed: dict[str, str], watches: Watches, check: Check
+) -> Observation:
+    """A closing check's observation, after its watch has ended; one that cannot compare says why its first look failed."""
+    watches.stop(check.name)
+    row = run(check)
+    why = failed.get(check.name) or watches.failed.get(check.name)
+    if row.outcome is not Outcome.ERRORED or not why:
+        return row
+    return replace(row, reason=f"{row.reason} (first measurement: {why})"[:1000])
+
+
+def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
+    """What closing checks compare with, each in scratch/<name>.before.json. Returns why a check has none."""
+    looking = [check for check in closing if check.before is not None]
+    for check in looking:
+        before_path(station.scratch, check.name).unlink(missing_ok=True)
+
+    def look(check: Check) -> Observation:
+        path = before_path(station.scratch, check.name)
+        timeout_s = station.timeout_s(check)
+        files = (*_files(station), str(path), f"{timeout_s:.3f}")
+        argv = ("-m", "checks.runner.isolated_child", "--before", check.name, check.path, *files)
+        return isolated(check.name, station.node, argv, path.with_suffix(".row"), timeout_s)
+
+    failed: dict[str, str] = {}
+
+    def note(rows: Iterable[Observation]) -> None:
+        for row in rows:
+            if not before_path(station.scratch, row.check).exists():
+                said = row.evidence.strip().splitlines()[-1:]  # of a traceback, the error itself
+                failed[row.check] = (said[0] if said else row.reason)[:500]
+
+    schedule.run_all(looking, look, note, until=station.deadline.stage_ends_at)
+    return failed
+
+
+def _longest(station: Station, checks: Iterable[Check]) -> float:
+    """How long a peer may take for these checks, at most."""
+    return sum(station.timeout_s(check) for check in checks)
+
+
+def _isolated(station: Station, opened: float, check: Check, closing: bool = False) -> Observation:
+    result, timeout_s = station.scratch / f"{check.name}.json", station.timeout_s(check, closing)
+    if timeout_s < LEAST_S:
+        return errored(check.name, station.node, station.deadline.reason(Given.NEVER_STARTED), 0.0)
+    late = station.deadline.reason(Given.RUNNING) if timeout_s < station.own_timeout_s(check) else ""
+    argv = (
+        "-m",
+        "checks.runner.isolated_child",
+        check.name,
+        check.path,
+        *_files(station),
+        str(result),
+        f"{timeout_s:.3f}",
+    )
+    started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
+    try:
+        row = isolated(check.name, station.node, argv, result, timeout_s, late)
+    except (OSError, RuntimeError) as error:  # no thread or no file can be had: this costs one check
+        row = errored(check.name, station.node, f"the check's process could not be started: {error}", 0.0)
+    # Its process's start and end count: that is what one after another would cost.
+    return replace(row, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
+
+
+def _files(station: Station) -> tuple[str, ...]:
+    return (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
+
+
+def _without_gpu(station: Station, rows: dict[tuple[str, str], Observation]) -> str:
+    """Why no rank can have a GPU here, or "": then the ranks are not started to say it once each."""
+    row = rows.get(("gpu.inventory", station.node))
+    if row is None or row.metrics.get("gpus_found") != 0:
+        return ""
+    return f"{station.node} has no GPU, but {station.bundle.declared.gpus_per_node} are declared"
+
+
+def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> str:
+    """Why this node cannot go on to the ranks, or ""."""
+    if station.bundle.declared.nodes == 1:
+        return ""
+    row = rows.get((PEER_CHECKS[0], station.node))
+    if row is None or row.outcome is not Outcome.MEASURED:
+        return f"{station.node} could not test whether its peers are reachable"
+    peers, failures = row.metrics["peers"], row.metrics["failures"]
+    if not isinstance(peers, tuple) or not isinstance(failures, tuple):
+        return f"{station.node} could not test whether its peers are reachable"
+    gone = [f"{peer} ({why})" for peer, why in zip(peers, failures, strict=True) if why != "ok"]
+    if not gone and row.metrics["rendezvous"] != "ok":
+        return f"{station.node} cannot reach the rendezvous port: {row.metrics['rendezvous']}"
+    return f"{station.node} cannot reach {', '.join(gone[:8])}" if gone else ""
+
+
+def left_out(station: Station) -> list[Observation]:
+    """What the gate file leaves out: planned, and observed as skipped, so that the verdict speaks of it."""
+    said = "the check was skipped because [checks] skip lists it"
+    skipped = {line.check for line in station.plan if line.skip is None} & {*station.bundle.skip}
+    return [
+        Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.GATE_FILE, said)
+        for check in station.checks
+        if check.name in skipped
+        for subject in _subjects(station, check)
+    ]
+
+
+def _skip_ranks(station: Station, why: str) -> list[Observation]:
+    return [
+        Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.PREREQUISITE, why[:1000])
+        for check in station.planned()
+        if check.scope is Scope.RANK
+        for subject in _subjects(station, check)
+    ]
+
+
+def _subjects(station: Station, check: Check) -> list[str]:
+    if check.scope is Scope.NODE:
+        return [station.node]
+    per_node = station.bundle.declared.ranks_per_node
+    first = station.node_rank * per_node
+    return [rank_subject(station.node, first + local) for local in range(per_node)]
+
+
+def _not_reached(station: Station, keep: Keeper, why: str) -> list[Observation]:
+    """What no rank came to, where the reason is known and lies with none of them."""
+    missing = (row for row in _skip_ranks(station, why) if (row.check, row.subject) not in keep.rows)
+    said, kind = f"not reached: {why}", ErrorKind.NOT_REACHED
+    return [errored(row.check, row.subject, said, 0.0, kind=kind) for row in missing]
+
+
+def first_report(station: Station, attempt: str) -> NodeReport:
+    """The report of this node before any check: who it is, and what is planned."""
+    digest = catalog.digest(station.checks)
+    bundle = station.bundle
+    identity = {
+        **system.identity_of_node(),
+        **uplink(station.node, bundle.topology, os.environ, system.ROOT),
+    }
+    node = Node(station.node, station.node_rank, attempt, digest, False, identity)
+    return NodeReport(
+        SCHEMA_VERSION,
+        bundle.gate_id,
+        now(),
+        bundle.profile,
+        bundle.declared,
+        station.plan,
+        node,
+        observations=(),
+    )

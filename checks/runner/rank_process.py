@@ -1,0 +1,259 @@
+"""What one rank does under torchrun: its checks in order, each observation on disk before the next begins.
+
+A rank always exits 0 once its file says "end": torchrun would turn any other code into the end of its
+neighbours, and a container's exit code is never a verdict. The node runner above reads the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from checks import catalog
+from checks.check import Check, RankPlace
+from checks.documents.report import plain
+from checks.model import ErrorKind, Observation, Scope, rank_subject
+from checks.policy import CheckPolicy
+from checks.probes.collectives import nccl_log
+from checks.probes.pairs.rendezvous import Board
+from checks.process.observe import errored
+from checks.process.tree import die_with_parent
+from checks.runner import repeated_measurement, schedule
+from checks.runner import station as place
+from checks.runner.deadline import LEAST_S, Given
+from checks.runner.station import Station
+
+IMPORT_S = 120.0
+GROUP_SHARE = 0.6
+VOTE_SHARE = 0.15  # of a check's deadline: so long are other ranks waited for before nobody measures again
+TOLD_S = 60.0
+
+
+class RankFile:
+    """One JSON line an event, each on disk before the next: start, observation, end."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._lock = threading.Lock()
+
+    def start(self, check: str, timeout_s: float) -> None:
+        """The check begins, and must have ended after `timeout_s`."""
+        self._write(
+            {"event": "start", "check": check, "timeout_s": timeout_s, "pid": os.getpid(), "at": time.time()}
+        )
+
+    def add(self, row: Observation) -> None:
+        """An observation."""
+        self._write({"event": "observation", "row": plain(row)})
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._write({"event": "end"})
+
+    def _write(self, event: dict[str, object]) -> None:
+        with self._lock:
+            os.write(self._file, json.dumps(event, allow_nan=False).encode() + b"\n")
+
+
+class Watchdog:
+    """Calls `expired` in a thread of its own when a section lasts longer than it may."""
+
+    def __init__(self, expired: Callable[[], None]) -> None:
+        self._expired = expired
+        self._timer: threading.Timer | None = None
+
+    def arm(self, timeout_s: float) -> None:
+        """Start, or start again."""
+        self.disarm()
+        self._timer = threading.Timer(timeout_s, self._expired)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def disarm(self) -> None:
+        """Stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Session:
+    """The run of one rank through its checks."""
+
+    def __init__(
+        self,
+        station: Station,
+        rank: RankPlace,
+        file: RankFile,
+        leave: Callable[[], object] = lambda: os._exit(0),
+    ) -> None:
+        self.leave = leave  # a node's runner, which shares local rank 0's process, stays
+        self.station, self.rank, self.file = station, rank, file
+        self.subject = rank_subject(station.node, rank.rank)
+        checks = [check for check in station.planned() if check.scope is Scope.RANK]
+        # The same on every rank: it follows from the bundle alone.
+        checks = schedule.by_evidence(checks, station.bundle.policy, station.bundle.profile)
+        self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
+        self.lost = ""
+        self.watchdog = Watchdog(self._give_up)
+
+    def run(self) -> None:
+        """Every check of this rank, then "end"."""
+        grouped = False
+        while self.left:
+            check = self.left[0]
+            if check.group and not grouped:
+                grouped = True
+                self._join()
+            self._observe(check)
+        self.file.end()
+
+    def _observe(self, check: Check) -> None:
+        timeout_s = self._timeout_s(check)
+        if check.group and self.lost:
+            row = errored(check.name, self.subject, self.lost, 0.0, kind=ErrorKind.NOT_RUN)
+        elif timeout_s < LEAST_S:
+            row = errored(check.name, self.subject, self.station.deadline.reason(Given.NEVER_STARTED), 0.0)
+        else:
+            self.file.start(check.name, timeout_s)
+            self.watchdog.arm(timeout_s)
+            context = self.station.context(check, self.rank)
+            context = replace(context, lose_group=self._lose, timeout_s=timeout_s)
+            agree = partial(self._agree, check, timeout_s)
+            row = repeated_measurement.observed(check, context, self.subject, self._line(check), agree)
+            self.watchdog.disarm()
+            # A CheckError is a check's own word, said on every rank; anything else may have broken the group.
+            if check.group and row.error_kind is ErrorKind.RAISED:
+                self.lost = f"not run: the process group was lost in {check.name}"
+        self.file.add(row)
+        self.left.pop(0)
+
+    def left_s(self) -> float:
+        """What is left of the node's time, less what its runner needs to read what this rank says then."""
+        return max(0.0, self.station.deadline.left_s() - self.station.deadline.end_s / 2)
+
+    def _timeout_s(self, check: Check) -> float:
+        return min(self.station.own_timeout_s(check), self.left_s())
+
+    def _line(self, check: Check) -> CheckPolicy:
+        return self.station.bundle.policy.checks.get(check.name, CheckPolicy())
+
+    def _agree(self, check: Check, timeout_s: float, slow: bool, has_time: bool) -> bool:
+        """Whether the check is to be measured again: of a group check all ranks must, or none."""
+        if not check.group:
+            return repeated_measurement.alone(slow, has_time)
+        import torch.distributed as dist
+
+        store: Any = dist.distributed_c10d._get_default_store()
+        board = Board(store.clone, f"again/{check.name}/", end=time.monotonic() + timeout_s)
+        return repeated_measurement.together(board, self.rank.world_size, VOTE_SHARE * timeout_s)(
+            slow, has_time
+        )
+
+    def _lose(self, why: str) -> None:
+        self.lost = f"not run: {why}"
+
+    def _join(self) -> None:
+        """Join the group and prove that all ranks hold the same catalogue, before the first collective."""
+        timeout_s = GROUP_SHARE * min(self._timeout_s(check) for check in self.left)
+        if timeout_s < LEAST_S:
+            return  # each of them says by itself that it was not begun
+        left_s = min(3 * timeout_s, self.left_s())
+        self.file.start("process group", left_s)
+        self.watchdog.arm(left_s)
+        try:
+            _init_group(self.station, self.rank, timeout_s)
+            _leave_time_to_tell(max(self.station.own_timeout_s(check) for check in self.left))
+        except Exception as error:  # noqa: BLE001 - whatever torch raises, it costs the group checks alone
+            self.lost = f"not run: the process group could not be formed: {type(error).__name__}: {error}"
+        self.watchdog.disarm()
+
+    def _give_up(self) -> None:
+        """The watchdog's end: say what is known, then leave, since a hung call cannot be interrupted."""
+        hung, *others = self.left
+        own_s, over = self.station.own_timeout_s(hung), self.left_s() < LEAST_S
+        reason, then = (
+            f"the check did not end within its deadline of {own_s:g} s",
+            f"not run: the check {hung.name} did not return",
+        )
+        kind, after = ErrorKind.DEADLINE, ErrorKind.NOT_RUN
+        if over:
+            kind = after = ErrorKind.OTHER
+            reason, then = map(self.station.deadline.reason, (Given.RUNNING, Given.NEVER_STARTED))
+        try:
+            self.file.add(errored(hung.name, self.subject, reason, own_s, kind=kind))
+            for check in others:
+                self.file.add(errored(check.name, self.subject, then, 0.0, kind=after))
+            self.file.end()
+        finally:
+            self.leave()
+
+
+def _init_group(station: Station, rank: RankPlace, timeout_s: float) -> None:
+    import torch
+    import torch.distributed as dist
+
+    backend = "nccl" if rank.device.startswith("cuda") else "gloo"
+    if backend == "nccl":
+        os.environ.update(nccl_log.environment(os.environ, station.scratch))  # NCCL reads it when it begins
+        torch.cuda.set_device(rank.local_rank)
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"catalogue/{rank.rank}", catalog.digest(station.checks))
+    for other in range(rank.world_size):
+        key = f"catalogue/{other}"
+        store.wait([key], timedelta(seconds=timeout_s))
+        if store.get(key).decode() != catalog.digest(station.checks):
+            raise RuntimeError(
+                f"rank {other} has a different list of checks. Use the same image on every node."
+            )
+
+
+def _leave_time_to_tell(longest_s: float) -> None:
+    """torch ends a process whose NCCL collective is late, and then all but the frozen rank are silent as well: it has to
+    come after this rank's own watchdog, which writes down that it waited (torch: _set_pg_timeout, "the process will
+    crash"). gloo raises instead, and is to do so before.
+    """
+    import torch.distributed as dist
+
+    if dist.get_backend() == "nccl":
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=longest_s + TOLD_S))
+
+
+def rank_place(gpus_per_node: int) -> RankPlace:
+    """This rank's place, from torchrun's environment."""
+    local = int(os.environ["LOCAL_RANK"])
+    device = f"cuda:{local}" if gpus_per_node else "cpu"
+    return RankPlace(int(os.environ["RANK"]), local, int(os.environ["WORLD_SIZE"]), device)
+
+
+def main(argv: list[str]) -> int:
+    """argv: BUNDLE ROSTER NODE SCRATCH BEGUN_AT, which is when the node's checks began (time.monotonic())."""
+    die_with_parent()
+    # torchrun ends the neighbours of a rank that died; they still have to say what they saw. They end by
+    # themselves within the group's timeout, and the node runner has the last word.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    bundle, roster, node, scratch, begun = argv
+    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))
+    rank = rank_place(station.bundle.declared.gpus_per_node)
+    file = RankFile(Path(scratch) / "ranks" / f"rank-{rank.rank}.jsonl")
+    session = Session(station, rank, file)
+    file.start("import torch", min(IMPORT_S, session.left_s()))
+    session.watchdog.arm(min(IMPORT_S, session.left_s()))
+    __import__("torch.distributed")
+    session.run()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

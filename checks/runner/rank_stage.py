@@ -1,0 +1,207 @@
+"""The rank checks of one node: torchrun under supervision. It always ends, and what was observed is kept.
+
+What the ranks of a node have written so far, read from above while they run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checks.documents.decode import DecodeError, decode
+from checks.model import Observation, Scope, rank_subject
+from checks.process.isolate import Output, piped
+from checks.process.observe import errored
+from checks.process.tree import KILL_S, end_tree, leashed, start_ticks
+from checks.runner.deadline import Given
+from checks.runner.journal import Keeper
+from checks.runner.station import Station
+
+OVERDUE_S = 3.0
+
+
+@dataclass(frozen=True)
+class RankState:
+    """One rank: its observations, its process, and what it is in the middle of. `overdue` ranks are frozen or hung."""
+
+    rows: tuple[Observation, ...]
+    ended: bool
+    current: str
+    due_at: float
+    pid: int = 0
+
+    def overdue(self, now: float) -> bool:
+        """Whether its own deadline passed without a word: the watchdog inside it is frozen too."""
+        return not self.ended and now > self.due_at
+
+
+def read(folder: Path, ranks: range, opened: float = 0.0) -> dict[int, RankState]:
+    """The state of every rank that has written anything; `opened` (seconds since 1970) is when the report was."""
+    found = {rank: _read_rank(folder / f"rank-{rank}.jsonl", opened) for rank in ranks}
+    return {rank: state for rank, state in found.items() if state is not None}
+
+
+def _read_rank(path: Path, opened: float) -> RankState | None:
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return None
+    rows: list[Observation] = []
+    ended, current, begun_at, due_at, pid = False, "", opened, time.time() + 3600, 0
+    for line in lines:
+        try:
+            event = json.loads(line)
+            if event["event"] == "start":
+                current, begun_at = str(event["check"]), float(event["at"])
+                due_at = begun_at + float(event["timeout_s"]) + OVERDUE_S
+                pid = int(event["pid"])
+            elif event["event"] == "observation":
+                row = decode(Observation, event["row"])
+                started_s = max(begun_at - opened, 0.0) if row.check == current else 0.0
+                rows.append(replace(row, started_s=round(started_s, 3)))
+            else:
+                ended = True
+        except (ValueError, KeyError, TypeError, DecodeError):
+            continue  # a line that cannot be read is an observation that is missing: the verdict says so
+    return RankState(tuple(rows), ended, current, due_at, pid)
+
+
+POLL_S = 0.1
+STARTUP_S = 150.0
+ALL = "the rank checks"
+AFTER_END_S = 3.0
+# Each rank of torch looks up its peers' names (c10d's socket.cpp asks for ::ffff:ADDRESS, which /etc/hosts does not answer): a
+# resolver that is silent costs glibc's 5 s twice for each of them (resolv.conf(5)), and a tournament whose ranks wait
+# differently long condemns healthy ones. For our own ranks alone: what the training does is the user's.
+RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
+
+
+def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
+    """The argv that starts this node's ranks; `command` is a module or script with its arguments."""
+    roster, declared = station.roster, station.bundle.declared
+    return (
+        sys.executable, "-m", "torch.distributed.run",
+        "--nnodes", str(declared.nodes),
+        "--node-rank", str(station.node_rank),
+        "--nproc-per-node", str(declared.ranks_per_node),
+        "--master-addr", roster.members[0].address,
+        "--master-port", str(roster.rendezvous_port),
+        "--max-restarts", "0",
+        "--log-dir", str(station.scratch / "torchrun"),
+        *command,
+    )  # fmt: skip
+
+
+def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
+    """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
+
+    Returns why it had to end them, or "". At the node's deadline `keep` gets what was given up as well.
+    """
+    if why_not:
+        return why_not
+    folder = station.scratch / "ranks"
+    for old in folder.glob("rank-*.jsonl"):
+        old.unlink()
+    argv = leashed(torchrun(station, ("-m", "checks.runner.rank_process", *_arguments(station))))
+    environment = {**os.environ, **rank_environment(station.roster.interface)}
+    child = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
+    output = Output(piped(child), sys.stderr.buffer)
+    try:
+        return _watch(station, child, folder, keep)
+    finally:
+        end_tree(child.pid, 0.0, kill_s=station.deadline.end_s or KILL_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # state D is not waited for
+            child.wait(min(AFTER_END_S, station.deadline.end_s or AFTER_END_S))
+        output.text(0.5)
+
+
+def rank_environment(interface: str) -> dict[str, str]:
+    """What the gate's own ranks get, and the training does not: a resolver that is silent costs them a second."""
+    return {**interface_environment(interface), **RESOLVER}
+
+
+def interface_environment(interface: str) -> dict[str, str]:
+    """What makes gloo and NCCL use the roster's interface."""
+    if not interface:
+        return {}
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface, "TP_SOCKET_IFNAME": interface}
+
+
+def _arguments(station: Station) -> tuple[str, ...]:
+    files = (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
+    return (*files, repr(station.deadline.begun_at))
+
+
+def _watch(
+    station: Station,
+    child: subprocess.Popen[bytes],
+    folder: Path,
+    keep: Keeper,
+) -> str:
+    ranks = _ranks(station)
+    begun, kept, ended_at = time.monotonic(), 0, 0.0
+    while True:
+        running = child.poll() is None
+        states = read(folder, ranks, keep.opened)
+        rows = [row for state in states.values() for row in state.rows]
+        if len(rows) > kept:
+            kept = len(rows)
+            keep(rows)
+        if not running:
+            return "" if states else f"{ALL} did not start: torchrun ended with exit code {child.returncode}"
+        if station.deadline.left_s() <= 0:
+            keep(given_up(station, states))
+            return f"the ranks did not finish before the deadline of {station.deadline.seconds:g} s"
+        silent = _why_end(states, len(ranks), time.monotonic() - begun, station.bundle.stage_s)
+        if silent:
+            return silent
+        if len(states) == len(ranks) and all(state.ended for state in states.values()):
+            # The agents of torchrun wait minutes for each other at the end; the ranks are what counts.
+            ended_at = ended_at or time.monotonic()
+            if time.monotonic() - ended_at > AFTER_END_S:
+                return ""
+        time.sleep(POLL_S)
+
+
+def _ranks(station: Station) -> range:
+    per_node = station.bundle.declared.ranks_per_node
+    return range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
+
+
+def given_up(station: Station, states: Mapping[int, RankState]) -> list[Observation]:
+    """What the node's ranks have not said by its deadline. Of a rank that died nothing is said: it gave up nothing."""
+    rows: list[Observation] = []
+    for rank in _ranks(station):
+        state = states.get(rank)
+        if state is not None and (state.ended or start_ticks(state.pid) is None):
+            continue
+        said = {row.check for row in state.rows} if state else set()
+        for check in station.planned():
+            if check.scope is Scope.RANK and check.name not in said:
+                running = state is not None and state.current == check.name
+                why = station.deadline.reason(Given.RUNNING if running else Given.NEVER_STARTED)
+                rows.append(errored(check.name, rank_subject(station.node, rank), why, 0.0))
+    return rows
+
+
+def _why_end(states: dict[int, RankState], ranks: int, seconds: float, stage_s: float) -> str:
+    if seconds > stage_s:
+        return f"{ALL} took longer than {stage_s:g} s. Raise [checks] stage_s if that is too short"
+    if seconds > STARTUP_S and len(states) < ranks:
+        return f"{ALL}: {ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
+    now = time.time()
+    overdue = [rank for rank, state in states.items() if state.overdue(now)]
+    busy = [rank for rank, state in states.items() if not state.ended and rank not in overdue]
+    if overdue and not busy:
+        said = ", ".join(f"rank {rank} in {states[rank].current}" for rank in overdue)
+        return f"some ranks are frozen or hang: {said}"
+    return ""

@@ -1,0 +1,138 @@
+"""What is slow is measured again before it is called broken, and both values are kept.
+
+Which metrics are about speed, and which values are slow, the policy says: its rules with `needs_cpu`. The second
+measurement's values count; the first one's stay beside them, `first_copy_gbps` beside `copy_gbps`. Where the first showed
+something that is not about speed, such as a wrong element, that stays as it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from checks.check import Check, Context
+from checks.documents.host_load import Contention
+from checks.facts.builtin import builtin
+from checks.judge.rules.values import Known
+from checks.model import FIRST, Cause, Observation, Outcome, Value
+from checks.policy import JUDGED_BY_THE_ENGINE, RELATIVE, CheckPolicy, Rule
+from checks.process.cpu_usage import Watch
+from checks.process.observe import probe
+
+if TYPE_CHECKING:
+    from checks.probes.pairs.rendezvous import Board
+
+# Judgement: a burst of other work (a log that is rotated, a package index) lasts about so long.
+PAUSE_S = 0.5
+# The second measurement must fit into what is left of the deadline with room to spare.
+SPARE = 1.5
+MOST = 0.5  # of what is left of the time: checks that come later need some of it
+
+# All ranks of a group check measure again, or none: is any of them slow, and have all of them time?
+Agree = Callable[[bool, bool], bool]
+
+
+def alone(slow: bool, has_time: bool) -> bool:
+    """The decision of a check that needs no other rank."""
+    return slow and has_time
+
+
+def together(board: Board, ranks: int, wait_s: float) -> Agree:
+    """The decision of all ranks, over notes: a rank that broke off is in no collective, and votes all the same.
+
+    The last one to vote writes the decision down; who waits in vain writes "no". The first word counts.
+    """
+
+    def agree(slow: bool, has_time: bool) -> bool:
+        asking, late = board.add("slow", int(slow)), board.add("late", int(not has_time))
+        if board.add("votes", 1) == ranks and asking is not None and late is not None:
+            yes = bool(board.add("slow", 0)) and not board.add("late", 0)
+            said = board.agree("decision", "yes" if yes else "no")
+        else:
+            said = board.await_note("decision", wait_s) or board.agree("decision", "no")
+        board.close()
+        return said == "yes"
+
+    return agree
+
+
+def observed(
+    check: Check,
+    context: Context,
+    subject: str,
+    line: CheckPolicy,
+    agree: Agree = alone,
+) -> Observation:
+    """The check's observation, with what else used the CPUs beside it; of a slow one, of both measurements."""
+    begun, speed = time.monotonic(), [rule for rule in line.rules if rule.needs_cpu]
+    kept = bool(speed) or check.name in JUDGED_BY_THE_ENGINE
+    first = _watched(check, context, subject, kept)
+    if not speed:
+        return first
+    took = time.monotonic() - begun
+    has_time = first.outcome is Outcome.MEASURED and SPARE * took + PAUSE_S < MOST * (
+        context.timeout_s - took
+    )
+    if not agree(_is_slow(check.name, context, first, speed), has_time):
+        return first
+    time.sleep(PAUSE_S)
+    second = _watched(check, context, subject, kept)
+    if second.outcome is not Outcome.MEASURED:
+        return second
+    metrics = both(first.metrics, second.metrics, line.rules, _faults(check.name, context, first, line))
+    told = f"measured twice, because the first value was slow\n{second.evidence}\nfirst measurement:\n{first.evidence}"
+    return replace(second, metrics=metrics, evidence=told, seconds=time.monotonic() - begun)
+
+
+def both(
+    first: Mapping[str, Value], second: Mapping[str, Value], rules: Sequence[Rule], faulty: Sequence[Rule]
+) -> dict[str, Value]:
+    """The metrics of two measurements: the second's, the first's speeds beside them, and the first's faults (pure)."""
+    kept = {name: first[name] for rule in faulty for name in (rule.metric, rule.each) if name in first}
+    wanted = {name for rule in rules if rule.needs_cpu for name in (rule.metric, rule.each, rule.at) if name}
+    wanted |= {name for name in first if name.startswith("host_")}
+    return {**second, **kept, **{f"{FIRST}{name}": first[name] for name in sorted(wanted) if name in first}}
+
+
+def _watched(check: Check, context: Context, subject: str, kept: bool) -> Observation:
+    if not kept:
+        return probe(check, context, subject)
+    watch = Watch()
+    row = probe(check, context, subject)
+    seen = watch.seen()
+    if seen is None or row.outcome is not Outcome.MEASURED:
+        return row
+    return replace(row, metrics={**row.metrics, **seen.metrics()})
+
+
+def _is_slow(check: str, context: Context, row: Observation, speed: Sequence[Rule]) -> bool:
+    """Whether a rule that can be judged here calls it slow, or others used the CPUs and a rule compares with peers."""
+    if row.outcome is not Outcome.MEASURED:
+        return False
+    here = [rule for rule in speed if rule.over not in RELATIVE]
+    load = Contention.of(row.metrics)
+    if len(here) < len(speed) and load is not None and load.busy:
+        return True
+    return any(_found(check, context, row, rule) for rule in here)
+
+
+def _faults(check: str, context: Context, row: Observation, line: CheckPolicy) -> list[Rule]:
+    others = [
+        rule for rule in line.rules if not rule.needs_cpu and not rule.same and rule.over not in RELATIVE
+    ]
+    return [rule for rule in others if _found(check, context, row, rule)]
+
+
+def _found(check: str, context: Context, row: Observation, rule: Rule) -> bool:
+    from checks.judge.rules import apply as rules
+
+    facts = builtin()
+    kind = context.declared.instance_type
+    known = Known(context.instance, facts.absent(kind, check), context.declared, facts)
+    plain = CheckPolicy(
+        rules=(replace(rule, needs_cpu=False),)
+    )  # without excuses: these come when it is judged
+    found = rules.apply(check, plain, [row], 1, known)
+    return any(one.cause is not Cause.EVIDENCE or rule.cause is Cause.EVIDENCE for one in found)

@@ -1,0 +1,150 @@
+"""One node by itself: `run --profile P --instance-type T --out FILE` and `judge REPORT`, without a gate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import tempfile
+import uuid
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks import policy as policies
+from checks.documents.decode import DecodeError, nearest, parse_json
+from checks.documents.report import dump, dump_plain, load, plain
+from checks.exit_codes import EXIT_CODES
+from checks.facts.builtin import builtin
+from checks.facts.instances import Facts
+from checks.judge.verdict import decide, unreadable
+from checks.merge import merge
+from checks.model import ANSWER_WORDS, Declared, Finding, Profile, Verdict
+from checks.policy import Policy
+from checks.process.stderr import say
+from checks.roster import Member, Roster
+from checks.runner import node_run
+from checks.runner.journal import Tick, now, write_whole
+from checks.runner.station import PlaceError, open_station
+
+POLICIES = Path(__file__).parents[1] / "policies"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check this node, write the merged report to --out, print the verdict; the exit code is the verdict's."""
+    declared = declare(arguments.instance_type, 1, builtin())
+    rules = read_policy(arguments.policy, declared.instance_type)
+    require_writable(arguments.out)
+    gate_id = f"node-{uuid.uuid4().hex[:8]}"
+    made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
+    with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
+        folder = Path(name)
+        report_bytes = checked(made, folder)
+        write_whole(arguments.out, report_bytes)
+    return show(decide(load(report_bytes), rules, builtin()), "text")
+
+
+def judge(path: Path, policy: Path | None, form: str) -> int:
+    """The verdict on a report file, on stdout; the exit code is the verdict's."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PlaceError(f"{path}: {error.strerror}") from error
+    facts = builtin()
+    try:
+        report = load(data)
+    except DecodeError as error:
+        return show(unreadable(str(error), read_policy(policy, "cpu"), facts, data), form)
+    return show(decide(report, read_policy(policy, report.declared.instance_type), facts), form)
+
+
+def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
+    """What an instance type implies: a rank a GPU, or one. Raises PlaceError for an unknown type."""
+    instance = facts.instances.get(instance_type or "")
+    if instance is None or instance_type is None:
+        near = nearest(instance_type or "", list(facts.instances))
+        hint = f" Did you mean {near}?" if near else " Give --instance-type, such as cpu."
+        raise PlaceError(f"unknown instance type {instance_type!r}.{hint}")
+    return Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1))
+
+
+def read_policy(path: Path | None, instance_type: str) -> Policy:
+    """The policy in a file, or the shipped one that was written for the type. Raises PlaceError."""
+    for file in [path] if path is not None else sorted(POLICIES.glob("*.json")):
+        try:
+            found = policies.load(_table(file))
+        except OSError as error:
+            raise PlaceError(f"{file}: {error.strerror}") from error
+        except (DecodeError, ValueError) as error:
+            raise PlaceError(f"{file}: {error}") from error
+        if path is not None or instance_type in found.instance_types:
+            say(f"policy: {found.name} ({file})")
+            return found
+    raise PlaceError(f"there is no shipped policy for {instance_type}. Give --policy FILE.")
+
+
+def show(verdict: Verdict, form: str) -> int:
+    """Print a verdict, as text a line for each check and cause; returns its exit code."""
+    if form == "json":
+        print(json.dumps(plain(verdict), sort_keys=True))
+        return EXIT_CODES[verdict.answer]
+    c = verdict.coverage
+    seen = f"{c.nodes.observed} of {c.nodes.required} nodes, {c.checks.observed} of {c.checks.required} observations"
+    print(f"{ANSWER_WORDS[verdict.answer]}: {seen} ({verdict.level.value})")
+    told: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in verdict.findings:
+        told.setdefault((finding.level.value, finding.cause.value, finding.check), []).append(finding)
+    for (level, cause, check), found in told.items():
+        more = f" (and {len(found) - 1} more findings of this check)" if len(found) > 1 else ""
+        print(f"{level} {cause} {found[0].subject} {check}: {found[0].message!a}{more}")
+    return EXIT_CODES[verdict.answer]
+
+
+def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None) -> bytes:
+    """Run the bundle's checks on this node; the merged report. `tick` gets each observation as it comes."""
+    name = host_name()
+    ports = _free_ports(2)
+    roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
+    (folder / "bundle.json").write_bytes(bundles.dump(made))
+    (folder / "roster.json").write_bytes(dump_plain(roster))
+    station = open_station(folder / "bundle.json", folder / "roster.json", name, folder / "scratch")
+    begun, token = now(), uuid.uuid4().hex
+    journal = node_run.run(station, token, folder / "out", tick)
+    return dump(merge(made, token, {name: journal.path.read_bytes()}, begun))
+
+
+def host_name() -> str:
+    """This machine's name as a node's name."""
+    letters = (c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in socket.gethostname())
+    return "".join(letters).strip("-.") or "node"
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(s.getsockname()[1]) for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def _table(file: Path) -> object:
+    data = file.read_bytes()
+    if file.suffix != ".toml":
+        return parse_json(data, 1 << 20)
+    try:
+        import tomllib
+    except ImportError as error:
+        raise PlaceError(f"{file}: TOML needs Python 3.11. Give the policy as JSON.") from error
+    return tomllib.loads(data.decode())
+
+
+def require_writable(path: Path) -> None:
+    """Raise PlaceError where the report cannot be written."""
+    if path.is_dir():
+        raise PlaceError(f"{path} is a folder. Set --out to a file.")
+    probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
+    try:
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise PlaceError(f"{path} cannot be written: {error.strerror}. Choose another --out.") from error

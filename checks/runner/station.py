@@ -1,0 +1,186 @@
+"""Where this process stands: its bundle, its roster, its node, and the context that each check gets.
+
+Which switches this very node hangs under: what the bundle says of it, else what Slurm set in its environment.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.bundle import Bundle, plan_of
+from checks.check import CatalogError, Check, Context, RankPlace, imported
+from checks.culprit.topology import COMMA, SWITCHES, Topology, by_address
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.exchange import secret_key
+from checks.exchange.secret_key import Access, NoKey, Service
+from checks.facts.builtin import builtin
+from checks.facts.profile_options import options
+from checks.model import Planned
+from checks.policy import CheckPolicy
+from checks.probes.host import machine
+from checks.roster import Roster
+from checks.runner.deadline import NEVER, Deadline, deadline_of
+
+PEER_CHECKS = ("network.reachability",)
+# A busy host may take seconds to start the check's process; that is no evidence about a peer.
+START_S = 15.0
+
+
+class PlaceError(Exception):
+    """The bundle or the roster cannot be used here; nothing was checked. The message has the remedy."""
+
+
+@dataclass(frozen=True)
+class Station:
+    """One node's place in one gate. `key_path` is the file of the exchange's key, which a single node may lack."""
+
+    bundle: Bundle
+    bundle_path: Path
+    roster: Roster
+    roster_path: Path
+    node: str
+    node_rank: int
+    scratch: Path
+    checks: tuple[Check, ...]
+    plan: tuple[Planned, ...]
+    access: Access
+    mpi_key: bytes = field(repr=False)
+    key_path: Path
+    deadline: Deadline = NEVER
+
+    def timeout_s(self, check: Check, closing: bool = False) -> float:
+        """How long the check may run: its deadline, or what is left of the node's. `closing`: it runs after the ranks."""
+        return min(self.own_timeout_s(check), self.deadline.left_s(closing))
+
+    def own_timeout_s(self, check: Check) -> float:
+        """The check's deadline: the bundle's, or its own."""
+        if check.name in PEER_CHECKS:
+            return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + START_S)
+        return self.bundle.timeouts_s.get(check.name, check.timeout_s)
+
+    def context(
+        self,
+        check: Check,
+        rank: RankPlace | None = None,
+        before: Mapping[str, object] | None = None,
+        watched: Sequence[Mapping[str, object]] | None = None,
+    ) -> Context:
+        """What the check may know."""
+        line = self.bundle.policy.checks.get(check.name, CheckPolicy())
+        chosen = dict(options(check.name, self.bundle.profile, line.options))
+        if check.name in PEER_CHECKS and check.name not in self.bundle.timeouts_s:
+            chosen.setdefault("deadline_s", self.bundle.network_s)
+        return Context(
+            access=self.access,
+            catalogue=self.bundle.catalogue,
+            declared=self.bundle.declared,
+            profile=self.bundle.profile,
+            node=self.node,
+            node_rank=self.node_rank,
+            roster=self.roster,
+            scratch=self.scratch,
+            timeout_s=self.timeout_s(check),
+            options=chosen,
+            place=rank,
+            instance=builtin().instances.get(self.bundle.declared.instance_type),
+            before=before,
+            watched=watched,
+        )
+
+    def planned(self) -> tuple[Check, ...]:
+        """The checks that are to run, in the catalogue's order."""
+        wanted = {p.check for p in self.plan if p.skip is None} - set(self.bundle.skip)
+        return tuple(check for check in self.checks if check.name in wanted)
+
+
+def before_path(scratch: Path, check: str) -> Path:
+    """Where a closing check's first look lies until its second."""
+    return scratch / f"{check}.before.json"
+
+
+def watch_path(scratch: Path, check: str) -> Path:
+    """Where a closing check's watch keeps its records."""
+    return scratch / f"{check}.watch.jsonl"
+
+
+def open_station(
+    bundle_path: Path,
+    roster_path: Path,
+    node: str,
+    scratch: Path,
+    alone: str = "",
+    begun_at: float | None = None,
+) -> Station:
+    """Read bundle, roster and key, and find the node in the roster. Raises PlaceError.
+
+    `alone` is the path of the one check that is wanted: the rest of the catalogue is not imported, nor planned, and
+    whoever started it holds it to its deadline. `begun_at` is when the node's checks began (time.monotonic()), now if None.
+    """
+    begun_at = time.monotonic() if begun_at is None else begun_at
+    try:
+        bundle = bundles.load(bundle_path.read_bytes())
+        roster = decode(Roster, parse_json(roster_path.read_bytes(), 1 << 24))
+        checks, plan = ((imported(alone),), ()) if alone else plan_of(bundle)
+    except OSError as error:
+        raise PlaceError(f"{error.filename}: {error.strerror}") from error
+    except (DecodeError, CatalogError) as error:
+        raise PlaceError(f"{bundle_path} or {roster_path}: {error}") from error
+    names = [member.name for member in roster.members]
+    if node not in names or len(names) != bundle.declared.nodes or len(set(names)) != len(names):
+        raise PlaceError(
+            f"{node} of {names} does not fit {bundle.declared.nodes} declared nodes. Correct the roster."
+        )
+    _same_image(bundle)
+    key_path = secret_key.file_of(bundle_path)
+    try:
+        secret = secret_key.load(key_path, len(names))
+    except NoKey as error:
+        raise PlaceError(str(error)) from error
+    scratch.mkdir(parents=True, exist_ok=True)
+    made = Station(
+        bundle,
+        bundle_path,
+        roster,
+        roster_path,
+        node,
+        names.index(node),
+        scratch,
+        checks,
+        plan,
+        secret.access(Service.CHECKS, bundle.gate_id, node),
+        secret.access(Service.MPI, bundle.gate_id, node).key,
+        key_path,
+    )
+    if alone:
+        return made
+    closing = [check for check in made.planned() if check.closing]
+    return replace(made, deadline=deadline_of(bundle.deadline_s, begun_at, closing))
+
+
+def _same_image(bundle: Bundle) -> None:
+    if bundle.facts != builtin().digest:
+        raise PlaceError(
+            "the bundle was made with a different version of the facts than this node has. Use the same image everywhere."
+        )
+
+
+SLURM_ADDRESS = "SLURM_TOPOLOGY_ADDR"
+SLURM_PATTERN = "SLURM_TOPOLOGY_ADDR_PATTERN"
+
+
+def uplink(node: str, topology: Topology | None, environ: Mapping[str, str], root: Path) -> dict[str, str]:
+    """What the identity of the node keeps: SWITCHES, or nothing where nobody described any switches.
+
+    A node is looked up as `node`, as its host is called, by Slurm's name for it and by its EC2 instance id.
+    """
+    found = (node, platform.node(), environ.get("SLURMD_NODENAME", ""), machine.instance_id(root))
+    known = tuple(dict.fromkeys(filter(None, found)))
+    if topology is not None:
+        return {SWITCHES: COMMA.join(topology.switches(known))}
+    switches = by_address(environ.get(SLURM_ADDRESS, ""), environ.get(SLURM_PATTERN, ""), known)
+    return {} if switches is None else {SWITCHES: COMMA.join(switches)}

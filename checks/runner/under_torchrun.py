@@ -1,0 +1,207 @@
+"""`run` started by torchrun itself: local rank 0 is its node's runner, and all ranks do the rank checks.
+
+Here the group's TCP store takes the roster's place: the nodes leave their addresses and, at the end, their
+reports in it. Nothing travels over the collectives under test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checks import bundle as bundles
+from checks.bundle import Bundle
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import dump, dump_plain
+from checks.exchange import secret_key
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.merge import merge
+from checks.model import Declared, Profile
+from checks.roster import Member, Roster
+from checks.runner import node_run, rank_process, rank_stage
+from checks.runner import station as place
+from checks.runner.barrier import Board
+from checks.runner.journal import Keeper, now, write_whole
+from checks.runner.single_node import declare, host_name, read_policy, require_writable, show
+from checks.runner.station import PlaceError, Station
+
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import Store
+
+STORE_S = 120.0
+NODE_CHECKS_S = 600.0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The run of one rank. The first writes the merged report to --out and prints the verdict; all exit 0.
+
+    torchrun turns any other exit code into 1 and ends the neighbours: read the verdict from the report.
+    """
+    rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    if rank == 0:
+        require_writable(arguments.out)
+        arguments.out.unlink(missing_ok=True)  # a verdict of before is none of this run's
+    per_node = int(os.environ["LOCAL_WORLD_SIZE"])
+    nodes, node_rank = int(os.environ["WORLD_SIZE"]) // per_node, rank // per_node
+    store = _store()
+    made = _bundle(arguments, nodes, per_node, store, rank)
+    attempt = store.get("prelaunch/attempt").decode()
+    folder = Path(tempfile.gettempdir()) / f"prelaunch-{made.gate_id}-{attempt}-{node_rank}"
+    station = _meet(store, made, folder, node_rank, local)
+    if local:
+        return _rank_only(store, station)
+    return _node(store, station, attempt, folder, arguments.out if rank == 0 else None)
+
+
+def _store() -> Store:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    first = os.environ["RANK"] == "0" and not shared
+    store: Store = TCPStore(address, port, None, first, timedelta(seconds=STORE_S), wait_for_workers=False)
+    return store
+
+
+def _bundle(arguments: argparse.Namespace, nodes: int, per_node: int, store: Store, rank: int) -> Bundle:
+    """One bundle for all: the first rank makes it, so that every rank judges by the same."""
+    if rank == 0:
+        store.set("prelaunch/attempt", uuid.uuid4().hex)
+        # Whoever reaches torchrun's store can read it: it is not authenticated (docs/exchange.md).
+        store.set("prelaunch/key", secret_key.make().decode())
+        store.set("prelaunch/bundle", _first_bundle(arguments, nodes, per_node).decode())
+    made = bundles.load(store.get("prelaunch/bundle"))
+    if made.declared.nodes != nodes or made.declared.ranks_per_node != per_node:
+        declared = f"{made.declared.nodes} x {made.declared.ranks_per_node}"
+        raise PlaceError(
+            f"torchrun started {nodes} x {per_node} ranks, but {declared} are declared. Start torchrun with the declared numbers."
+        )
+    return made
+
+
+def _first_bundle(arguments: argparse.Namespace, nodes: int, per_node: int) -> bytes:
+    if arguments.bundle is not None:
+        return bytes(arguments.bundle.read_bytes())
+    implied = declare(arguments.instance_type, nodes, builtin())
+    declared = Declared(implied.instance_type, nodes, implied.gpus_per_node, per_node)
+    rules = read_policy(arguments.policy, declared.instance_type)
+    gate_id = f"torchrun-{uuid.uuid4().hex[:8]}"
+    return bundles.dump(bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin()))
+
+
+def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) -> Station:
+    """The roster, from what every node's first rank leaves in the store."""
+    names = made.declared.node_names
+    if local == 0:
+        address = _own_address()
+        name = names[node_rank] if names else f"{host_name()}-{node_rank}"
+        store.set(
+            f"prelaunch/member/{node_rank}", dump_plain(Member(name, address, _free_port(address))).decode()
+        )
+        if node_rank == 0:
+            store.set("prelaunch/rendezvous", str(_free_port(address)))
+    keys = [f"prelaunch/member/{index}" for index in range(made.declared.nodes)]
+    members = tuple(decode(Member, parse_json(store.get(key), 4096)) for key in keys)
+    roster = Roster(members, int(store.get("prelaunch/rendezvous")), os.environ.get("GLOO_SOCKET_IFNAME", ""))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files = {"bundle.json": bundles.dump(made), "roster.json": dump_plain(roster)}
+    if secret_key.VARIABLE not in os.environ:
+        files[secret_key.FILE] = store.get("prelaunch/key")
+    for name, data in files.items():
+        write_whole(folder / name, data)
+    return place.open_station(
+        folder / "bundle.json", folder / "roster.json", members[node_rank].name, folder / "scratch"
+    )
+
+
+def _rank_only(store: Store, station: Station) -> int:
+    key = f"prelaunch/go/{station.node_rank}"
+    store.wait([key], timedelta(seconds=STORE_S + station.bundle.network_s + NODE_CHECKS_S))
+    go = store.get(key)
+    if go == b"ok":
+        _rank_checks(station)
+    return 0
+
+
+def _rank_checks(station: Station, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
+    rank = rank_process.rank_place(station.bundle.declared.gpus_per_node)
+    file = rank_process.RankFile(station.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
+    rank_process.Session(station, rank, file, leave).run()
+
+
+def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path | None) -> int:
+    begun = now()
+    responder = node_run.open_responder(station)
+    try:
+        stage = partial(_ranks_here, store)
+        journal = node_run.run_beside(station, attempt, folder / "out", responder, stage)
+        store.set(f"prelaunch/report/{station.node_rank}", journal.path.read_bytes().decode())
+        code = _merged(store, station, attempt, begun, out) if out is not None else 0
+        Board(station, responder).linger(node_run.LINGER_S)
+    finally:
+        responder.close()
+        secret_key.remove(folder / secret_key.FILE)
+    return code
+
+
+def _ranks_here(store: Store, station: Station, keep: Keeper, why_not: str) -> str:
+    """This process is local rank 0: its checks run in a thread while this one reads all ranks' files."""
+    store.set(f"prelaunch/go/{station.node_rank}", why_not or "ok")
+    if why_not:
+        return why_not
+    own = threading.Thread(target=_rank_checks, args=(station, lambda: None), daemon=True)
+    own.start()
+    per_node = station.bundle.declared.ranks_per_node
+    mine = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
+    deadline = time.monotonic() + station.bundle.stage_s
+    while time.monotonic() < deadline and station.deadline.left_s() > 0:
+        states = rank_stage.read(station.scratch / "ranks", mine, keep.opened)
+        keep([row for state in states.values() for row in state.rows])
+        silent = [r for r in mine if r not in states or not states[r].ended]
+        if not silent:
+            return ""
+        if all(r in states and states[r].overdue(time.time()) for r in silent):
+            return f"some ranks are frozen or hang: {silent}"
+        time.sleep(0.1)
+    if station.deadline.left_s() <= 0:
+        keep(rank_stage.given_up(station, rank_stage.read(station.scratch / "ranks", mine, keep.opened)))
+        return f"the ranks did not finish before the deadline of {station.deadline.seconds:g} s"
+    return f"the rank checks took longer than {station.bundle.stage_s:g} s"
+
+
+def _merged(store: Store, station: Station, attempt: str, begun: str, out: Path) -> int:
+    files: dict[str, bytes] = {}
+    for index, member in enumerate(station.roster.members):
+        try:
+            store.wait([f"prelaunch/report/{index}"], timedelta(seconds=station.bundle.network_s))
+            files[member.name] = store.get(f"prelaunch/report/{index}")
+        except RuntimeError as error:
+            print(f"{member.name} left no report: {error}", file=sys.stderr)
+    report = merge(station.bundle, attempt, files, begun)
+    write_whole(out, dump(report))
+    show(decide(report, station.bundle.policy, builtin()), "text")
+    return 0
+
+
+def _own_address() -> str:
+    """The address of this host on the way to the rendezvous."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+        return str(probe.getsockname()[0])
+
+
+def _free_port(address: str) -> int:
+    with socket.create_server((address, 0)) as server:
+        return int(server.getsockname()[1])

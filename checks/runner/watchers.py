@@ -1,0 +1,148 @@
+"""Processes that watch through the whole run for a closing check: started before everything else, ended for certain.
+
+A check's `watch` is a generator: what it yields is recorded, and None says that nothing happened for a while; its first
+record says that it is watching. It runs in a child whose standard input the runner holds: when that is closed, by the
+runner or by the runner's death, the child writes its last line and ends. A record without that last line is none: whoever
+died, hung or was stopped meanwhile cannot say that nothing happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from checks.check import Check
+from checks.process.isolate import Output, piped
+from checks.process.tree import end_tree
+from checks.runner.deadline import LEAST_S
+from checks.runner.station import Station, watch_path
+
+READY_S = 20.0
+STOP_S = 5.0
+LOOK_S = 0.05
+# More than a run can need: a GPU that reports a fault a millisecond has said enough.
+MOST_RECORDS = 10_000
+ENDED = "ended"
+
+
+class Watches:
+    """The watching processes of one node's run."""
+
+    def __init__(self, station: Station) -> None:
+        self._station = station
+        self._running: dict[str, tuple[subprocess.Popen[bytes], Output]] = {}
+        self.failed: dict[str, str] = {}
+
+    def start(self, checks: Iterable[Check]) -> None:
+        """Start one process for each check that has a `watch`. Why one could not be started is in `failed`."""
+        for check in checks:
+            if check.watch is None:
+                continue
+            path = watch_path(self._station.scratch, check.name)
+            path.unlink(missing_ok=True)
+            argv = (
+                *("-m", "checks.runner.isolated_child", "--watch", check.name, check.path),
+                *(str(self._station.bundle_path), str(self._station.roster_path)),
+                *(
+                    self._station.node,
+                    str(self._station.scratch),
+                    str(path),
+                    f"{self._station.timeout_s(check):g}",
+                ),
+            )
+            try:
+                child = subprocess.Popen(
+                    (sys.executable, *argv),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                self.failed[check.name] = f"the check's watch process could not be started: {error.strerror}"
+                continue
+            self._running[check.name] = child, Output(piped(child))
+
+    def ready(self) -> None:
+        """Wait until each of them is watching, has failed, or the time is up."""
+        deadline = time.monotonic() + min(READY_S, self._station.deadline.left_s())
+        for name, (child, output) in self._running.items():
+            path = watch_path(self._station.scratch, name)
+            while not _has_record(path) and child.poll() is None and time.monotonic() < deadline:
+                time.sleep(LOOK_S)
+            if not _has_record(path):
+                said = output.text(0.1).strip().splitlines()[-1:]
+                self.failed[name] = said[0][:500] if said else "the check's watch process did not start"
+
+    def stop(self, name: str) -> None:
+        """End the check's watch, if it has one: it is asked to, and after a few seconds it is ended."""
+        patience_s = min(STOP_S, max(self._station.deadline.left_s(closing=True), LEAST_S))
+        child, output = self._running.pop(name, (None, None))
+        if child is None or output is None:
+            return
+        with contextlib.suppress(OSError):
+            child.stdin.close()  # type: ignore[union-attr]
+        try:
+            child.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.failed.setdefault(name, f"the check's watch process did not end within {patience_s:.1f} s")
+            end_tree(child.pid, 0.0, kill_s=LEAST_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one in state D cannot be ended
+                child.wait(LEAST_S)
+        else:
+            if child.returncode and name not in self.failed:
+                said = output.text(0.5).strip().splitlines()[-1:]
+                self.failed[name] = (
+                    said[0][:500] if said else f"the check's watch process ended with code {child.returncode}"
+                )
+
+    def stop_all(self) -> None:
+        """End all that still run; all are asked before any is waited for."""
+        for child, _ in self._running.values():
+            with contextlib.suppress(OSError):
+                child.stdin.close()  # type: ignore[union-attr]
+        for name in list(self._running):
+            self.stop(name)
+
+
+def watch(records: Iterator[Mapping[str, object] | None], path: Path, held: IO[bytes]) -> None:
+    """In the child: record what the watch yields until `held` is closed, then that it ended in order."""
+    kept = 0
+    with path.open("w", encoding="utf-8") as file:
+        for record in records:
+            if record is not None and kept < MOST_RECORDS:
+                kept += 1
+                file.write(json.dumps(dict(record), allow_nan=False) + "\n")
+                file.flush()
+            if select.select([held], [], [], 0)[0]:
+                file.write(json.dumps({ENDED: time.time()}) + "\n")
+                break
+    close = getattr(records, "close", None)
+    if close is not None:
+        close()
+
+
+def watched(path: Path) -> Sequence[Mapping[str, object]] | None:
+    """What was recorded; None where nobody watched to the end."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
+    except (OSError, ValueError):
+        return None
+    if not records or not all(isinstance(record, dict) for record in records) or ENDED not in records[-1]:
+        return None
+    return records[:-1]
+
+
+def _has_record(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False

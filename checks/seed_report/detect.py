@@ -1,0 +1,16 @@
+"""How the other tool's report is known, without reading it (pure; imports nothing, so that every command can ask)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TOOL = "sagemaker-training-jobs-cluster-health-check"
+OURS = "prelaunch_report"  # checks/documents/report.py writes it, which this module must not import
+TABLES = ("cluster_info", "cluster_summary", "nodes")
+
+
+def recognised(value: object) -> bool:
+    """Whether the value has the tool's three tables, and no report of ours that they merely stand beside."""
+    if not isinstance(value, Mapping) or OURS in value:
+        return False
+    return all(isinstance(value.get(key), Mapping) for key in TABLES)

@@ -1,0 +1,91 @@
+"""What a value from outside is held to beyond its type, and how it is refused.
+
+DecodeError        what, where, and the nearest valid key
+
+The keys of a dataclass and the types of their values, looked up once a class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, get_type_hints
+
+# The version of a driver, compared as a tuple of whole numbers: 550.163.01 is older than 565.
+Version = tuple[int, ...]
+VERSION = re.compile(r"[1-9]\d{0,4}(?:\.\d{1,4}){0,3}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Bounds of a number, both included: Annotated[int, Range(1, 8)]."""
+
+    least: float
+    most: float
+
+    def check(self, value: object, path: str) -> None:
+        """Raise DecodeError for a number outside."""
+        if isinstance(value, (int, float)) and not self.least <= value <= self.most:
+            raise DecodeError(f"{value!r:.40} is not between {self.least:g} and {self.most:g}", path)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
+        """The same bounds for the generated JSON Schema (called by pydantic, which is not needed here)."""
+        return {**handler(core), "minimum": self.least, "maximum": self.most}
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """The whole of a string matches `pattern` and has at most `most` characters."""
+
+    pattern: str
+    most: int
+
+    def check(self, value: object, path: str) -> None:
+        """Raise DecodeError for another string."""
+        if isinstance(value, str) and (len(value) > self.most or not re.fullmatch(self.pattern, value)):
+            raise DecodeError(f"{value!r:.80} is not of the form {self.pattern}", path)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
+        """The same form for the generated JSON Schema."""
+        return {**handler(core), "pattern": f"^({self.pattern})$", "maxLength": self.most}
+
+
+class DecodeError(ValueError):
+    """Input that is not what its schema says. `path` is dotted; `nearest` is a valid key or value, or None."""
+
+    def __init__(self, message: str, path: str = "", nearest: str | None = None) -> None:
+        hint = f" Did you mean {nearest!r}?" if nearest else ""
+        super().__init__(f"{path or 'document'}: {message}.{hint}")
+        self.path = path
+        self.reason = message
+        self.nearest = nearest
+
+
+def version_of(text: object) -> Version | None:
+    """ "550.163.01" -> (550, 163, 1); None for what is no version."""
+    if not isinstance(text, str) or not VERSION.fullmatch(text):
+        return None
+    return tuple(map(int, text.split(".")))
+
+
+def require_version(text: str) -> Version:
+    """The version. Raises DecodeError."""
+    found = version_of(text)
+    if found is None:
+        raise DecodeError(f"{text!r:.40} is not a driver version such as 570 or 550.163.01")
+    return found
+
+
+_SHAPES: dict[Any, tuple[dict[str, Any], tuple[Any, ...]]] = {}
+
+
+def shape(kind: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Key -> type, and the fields in their order."""
+    if kind not in _SHAPES:
+        _SHAPES[kind] = (get_type_hints(kind, include_extras=True), dataclasses.fields(kind))
+    return _SHAPES[kind]
+
+
+def required(field: Any) -> bool:
+    """Whether the key must be there."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -1,0 +1,219 @@
+"""One life of the agent: bundle, roll call, checks (and a command), one merged report, one exit code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checks.documents import answer
+from checks.documents.report import dump_plain
+from checks.exchange.exchange import ExchangeError
+from checks.exchange.secret_key import Service
+from checks.exit_codes import Exit
+from checks.process.tree import become_subreaper
+from checks.roster import Member
+from checks.runner.journal import now, write_whole
+from container.agent import check_command, host_work
+from container.agent.check_command import Scene
+from container.agent.files import exit_record, inputs
+from container.agent.files.exit_record import Record, say
+from container.agent.files.log_lines import Teller
+from container.agent.files.mirror import Mirror
+from container.agent.host_work import Ended
+from container.agent.hosts import roll_call, roster_source
+from container.agent.hosts.roll_call import Desk, Life, Roll
+from container.agent.merged_report import NAME, Attempt
+from container.agent.settings import Settings, Verb
+from container.agent.signals import Signals
+
+UNKNOWN = "no-bundle"
+
+
+@dataclass(frozen=True)
+class Outlets:
+    """Where a life's report goes: copies of its folder, and the log."""
+
+    mirror: Mirror
+    teller: Teller
+
+
+def reject(root: Path, reason: str) -> None:
+    """Say why it did not go well, in the log and where SageMaker looks."""
+    say(reason)
+    exit_record.write_failure(root, reason)
+
+
+def live(settings: Settings, signals: Signals) -> int:
+    """From the bundle to the exit code. Whatever happens, a record and, where it did not go well, a reason is left."""
+    become_subreaper()
+    for stale in (exit_record.failure_path(settings.root), settings.out / NAME):
+        _remove(stale)  # of a life before this one
+    number = uuid.uuid4().hex
+    record = Record(UNKNOWN, number, settings.node or os.uname().nodename, now())
+    scratch: Path | None = None
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix="prelaunch-agent-"))
+        return _leave(settings, signals, *_live(settings, signals, record, scratch))
+    except OSError as error:
+        said = f"cannot_tell: {error.filename or 'the agent'}: {error.strerror or error}"
+        return _leave(settings, signals, record, None, Ended(Exit.CANNOT_TELL, said))
+    except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
+        said = f"cannot_tell: an error of the agent itself: {type(error).__name__}: {error}"
+        return _leave(settings, signals, record, None, Ended(Exit.CANNOT_TELL, said))
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _live(
+    settings: Settings, signals: Signals, record: Record, scratch: Path
+) -> tuple[Record, Outlets | None, Ended]:
+    bare = settings.verb is Verb.EXEC
+    try:
+        bundle, data = (inputs.usable_bundle if bare else inputs.fetch_bundle)(settings.bundle, settings.root)
+        record = replace(record, gate_id=bundle.gate_id if bundle else settings.job or UNKNOWN)
+        hosts = roster_source.find(settings, bundle)
+        record = replace(record, node=hosts.node)
+        secret, key_path = inputs.fetch_key(settings, len(hosts.names), scratch)
+        passed = inputs.fetch(settings.confirm, inputs.PASS_BYTES) if settings.confirm else b""
+    except (inputs.FetchError, roster_source.PlaceUnknown) as error:
+        return record, None, Ended(Exit.REJECTED, str(error))
+    write_whole(scratch / "bundle.json", data)
+    write_whole(scratch / "pass.json", passed)
+    access = secret.access(Service.AGENT, record.gate_id, hosts.node)
+    has_pass = bool(settings.confirm)
+    scene = Scene(settings, signals, record.gate_id, bundle, hosts, scratch, has_pass, access, key_path)
+    own = Life(record.attempt, check_command.own_address(hosts))
+    desk = _open_desk(scene, own.address)
+    try:
+        return _attempt(scene, record, own, desk)
+    except roll_call.NotOnTheRoll as error:
+        return record, None, Ended(Exit.CANNOT_TELL, f"cannot_tell: {error}")
+    finally:
+        desk.close()
+
+
+def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Record, Outlets | None, Ended]:
+    settings, hosts, bundle = scene.settings, scene.hosts, scene.bundle
+    called = _call_roll(scene, own, desk)
+    absent = tuple(name for name in hosts.names if name not in called.members)
+    record = replace(record, attempt=settings.attempt or called.token, missing=absent, reason=called.alone)
+    say(
+        f"attempt {record.attempt}: {len(called.members)} of {len(hosts.names)} hosts. {called.alone}".rstrip()
+    )
+    folder = settings.out / record.attempt
+    _forget(folder, hosts.node, hosts.is_first)
+    # A command without checks may write anywhere below; what it did not write is no part of this attempt.
+    mirror = _mirror(settings, record, settings.out if bundle is None or _bare(settings) else folder)
+    outlets = Outlets(mirror, Teller(folder / "nodes" / f"{hosts.node}.json", scene.gate_id, record.attempt))
+    exit_record.write_record(folder, record)
+    write_whole(scene.scratch / "roster.json", dump_plain(check_command.roster(scene, called)))
+    if scene.signals.number:
+        return record, outlets, host_work.interrupted(scene.signals)
+    if bundle is None or _bare(settings):
+        return record, outlets, _execute(scene, record)
+    agents = tuple(
+        check_command.agent(scene, name, called.members[name].address)
+        for name in hosts.names
+        if name not in absent
+    )
+    attempt = Attempt(
+        bundle, record.attempt, hosts.node, hosts.names, agents, desk, scene.access, called, settings.out
+    )
+    told = outlets.teller.tell if _only_the_log(settings) else lambda: None
+    return record, outlets, host_work.check(scene, attempt, bundle, told)
+
+
+def _execute(scene: Scene, record: Record) -> Ended:
+    """All hosts or none: a command that meets its peers would wait for who is missing."""
+    if record.missing or record.reason:
+        said = record.reason or f"{', '.join(record.missing[:8])}: no answer to the roll call"
+        return Ended(Exit.CANNOT_TELL, f"cannot_tell: the command was not started: {said}")
+    return host_work.execute(scene, record.attempt)
+
+
+def _leave(
+    settings: Settings, signals: Signals, record: Record, outlets: Outlets | None, ended: Ended
+) -> int:
+    folder = settings.out / record.attempt
+    code, reason = ended.code, ended.reason or record.reason
+    started, failure = folder / "started" / record.node, folder / "failure" / record.node
+    if code and not started.exists() and not failure.exists():
+        exit_record.write_reason(folder, record.node, reason)
+    exit_record.write_record(folder, exit_record.ended(record, code, signals.name, reason))
+    mirror = outlets.mirror if outlets else _mirror(settings, record, folder)
+    problem = mirror.close(settings.upload_s)
+    if outlets and (problem or _only_the_log(settings)):
+        outlets.teller.tell()
+    if problem:
+        say(f"not copied: {problem}")
+        if not code and not settings.command:
+            code, reason = Exit.CANNOT_TELL, f"cannot_tell: the report could not be copied: {problem}"
+            exit_record.write_record(folder, exit_record.ended(record, code, signals.name, reason))
+    if code:
+        reject(settings.root, reason)
+    return code
+
+
+def _bare(settings: Settings) -> bool:
+    return settings.verb is Verb.EXEC
+
+
+def _only_the_log(settings: Settings) -> bool:
+    """Whether SageMaker started this, and nothing but its log shows what the checks saw before the job's end."""
+    return bool(settings.job) and not settings.upload
+
+
+def _call_roll(scene: Scene, own: Life, desk: Desk) -> Roll:
+    settings, hosts = scene.settings, scene.hosts
+    if settings.attempt:  # the launcher gave every host the same one
+        return Roll({name: Life("", check_command.listed_address(hosts, name)) for name in hosts.names})
+    if hosts.is_first:
+        return roll_call.keep(desk, hosts.names, (hosts.node, own), settings.join_s, scene.signals)
+
+    def first() -> Member | None:
+        found = check_command.listed_address(hosts, hosts.first)
+        return check_command.agent(scene, hosts.first, found) if found else None
+
+    return roll_call.answer(first, scene.access, (hosts.node, own), settings.join_s, scene.signals)
+
+
+def _open_desk(scene: Scene, own_address: str) -> Desk:
+    hosts = scene.hosts
+    desk = Desk(scene.access, "")
+    if len(hosts.names) > 1:
+        me = check_command.agent(scene, hosts.node, own_address)
+        try:
+            desk.listen(me.address, me.probe_port)
+        except ExchangeError as error:
+            say(str(error))  # the others will not reach it, and say so
+    return desk
+
+
+def _forget(folder: Path, node: str, first: bool) -> None:
+    """A launcher may give a container that starts again the token of its life before: what that one left proves nothing."""
+    own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
+    own += [folder / kind / node for kind in ("started", "failure", answer.ASKING)]
+    for stale in (*own, folder / NAME, folder / answer.ANSWER) if first else own:
+        _remove(stale)
+
+
+def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
+    """<prefix>/<gate id>/<attempt token>; of a command without checks the whole folder, to <prefix>/<gate id>."""
+    if not settings.upload:
+        return Mirror(folder, "")
+    gate = record.gate_id if record.gate_id != UNKNOWN else settings.job or UNKNOWN
+    place = f"{settings.upload.rstrip('/')}/{gate}"
+    whole = folder == settings.out
+    return Mirror(folder, place if whole else f"{place}/{record.attempt}", from_now=whole)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        say(f"{path} cannot be removed: {error.strerror}")

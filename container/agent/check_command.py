@@ -1,0 +1,128 @@
+"""What the checks are started with: roster, arguments, environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.bundle import Bundle
+from checks.exchange import secret_key
+from checks.exchange.secret_key import Access
+from checks.roster import Member, Roster
+from container.agent.hosts import address
+from container.agent.hosts.roll_call import Roll
+from container.agent.hosts.roster_source import Hosts
+from container.agent.sagemaker import channel
+from container.agent.settings import Settings, Verb
+from container.agent.signals import Signals
+
+PACKAGES = Path(__file__).parents[2]
+SHOWN = "PRELAUNCH_POOL_TOKEN"  # checks.probes.host.system reads it
+WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.runner.in_job.gate goes back there
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is known before the roll call. `scratch` holds bundle.json, and pass.json where there is one.
+
+    `bundle` is None only where a command runs without checks.
+    """
+
+    settings: Settings
+    signals: Signals
+    gate_id: str
+    bundle: Bundle | None
+    hosts: Hosts
+    scratch: Path
+    has_pass: bool
+    access: Access
+    key_path: Path
+
+
+def listed_address(hosts: Hosts, name: str) -> str:
+    """Where the roster says that a host is, else what its name resolves to now, else ""."""
+    listed = hosts.roster.members if hosts.roster else ()
+    return next((member.address for member in listed if member.name == name), "") or address.resolve(name)
+
+
+def own_address(hosts: Hosts) -> str:
+    """Where the peers find this host."""
+    if hosts.roster is not None:
+        return listed_address(hosts, hosts.node)
+    return address.own(hosts.node, hosts.interface) if len(hosts.names) > 1 else "127.0.0.1"
+
+
+def agent(scene: Scene, name: str, found: str) -> Member:
+    """A host's agent. Nodes of a launcher's roster may share an address, so each has a port of its own."""
+    shift = scene.hosts.names.index(name) if scene.hosts.roster is not None else 0
+    return Member(name, found, scene.settings.port + shift)
+
+
+def roster(scene: Scene, roll: Roll) -> Roster:
+    """The launcher's, or the addresses on the roll; an absent host is looked for under its name."""
+    hosts, port = scene.hosts, scene.settings.port
+    if hosts.roster is not None:
+        return hosts.roster
+    found = {name: life.address for name, life in roll.members.items()}
+    members = tuple(
+        Member(name, found.get(name) or address.resolve(name) or name, port + 1) for name in hosts.names
+    )
+    return Roster(members, port + 2, hosts.interface)
+
+
+def arguments(scene: Scene) -> tuple[str, ...]:
+    """The checks alone, the gate in front of the command, or the command alone."""
+    settings, scratch = scene.settings, scene.scratch
+    if settings.verb is Verb.EXEC:
+        return filled(settings)
+    verb = "gate" if settings.verb is Verb.GATE else "run"
+    common = ("--bundle", str(scratch / "bundle.json"), "--out", str(settings.out.absolute()))
+    argv = [settings.python or sys.executable, "-m", "checks", verb, *common]
+    if settings.verb is Verb.GATE:
+        argv += ["--confirm", str(scratch / "pass.json")] if scene.has_pass else []
+        argv += ["--pooled"] if scene.has_pass and settings.pooled else []
+        argv += ["--ask-s", f"{settings.ask_s:g}"] if settings.ask_s else []
+        argv += ["--observe"] if settings.observe else []
+        argv += ["--", *settings.command]
+    return tuple(argv)
+
+
+def filled(settings: Settings) -> tuple[str, ...]:
+    """The command with {job}, {out} and {python} for this host's folders and interpreter."""
+    words = {
+        "{job}": str(channel(settings.root)),
+        "{out}": str(settings.out),
+        "{python}": settings.python or sys.executable,
+    }
+    return tuple(
+        re.sub(r"\{(?:job|out|python)\}", lambda found: words[found[0]], word) for word in settings.command
+    )
+
+
+def environment(
+    scene: Scene, token: str, inherited: Mapping[str, str], pool_token: str = ""
+) -> dict[str, str]:
+    """The container's own, and where this node is. Who starts the job cannot give it a pool's token.
+
+    The checks are told where the key of their exchange lies; a command without checks is not.
+    """
+    bare = scene.settings.verb is Verb.EXEC
+    paths = (str(PACKAGES), *inherited.get("PYTHONPATH", "").split(os.pathsep))
+    return {
+        # Ranks that share a host must not each take all of its cores, as with torchrun.
+        **({"OMP_NUM_THREADS": "1"} if bare else {}),
+        **{key: value for key, value in inherited.items() if key not in (SHOWN, secret_key.VARIABLE)},
+        **({} if bare else {secret_key.VARIABLE: str(scene.key_path.absolute())}),
+        **({SHOWN: pool_token} if pool_token else {}),
+        "PRELAUNCH_ROSTER": str(scene.scratch / "roster.json"),
+        "PRELAUNCH_NODE": scene.hosts.node,
+        # The checks run elsewhere: an image may have a checks/ of its own where it works. The command gets it back.
+        **({WORKING: os.getcwd()} if scene.settings.verb is Verb.GATE else {}),
+        "PRELAUNCH_ATTEMPT": token,
+        "PRELAUNCH_SCRATCH": str(scene.scratch / "scratch"),
+        "PYTHONPATH": os.pathsep.join(path for path in dict.fromkeys(paths) if path),
+    }

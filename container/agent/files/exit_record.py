@@ -1,0 +1,66 @@
+"""What outlives the container in any case: the agent's own record, and SageMaker's failure file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.runner.journal import now, write_whole
+from container.agent.sagemaker import FAILURE_CHARACTERS
+
+
+@dataclass(frozen=True)
+class Record:
+    """One life of one agent. `exit_code` is null while it lives."""
+
+    gate_id: str
+    attempt: str
+    node: str
+    started_at: str
+    ended_at: str | None = None
+    exit_code: int | None = None
+    signal: str = ""
+    reason: str = ""
+    missing: tuple[str, ...] = ()
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Keep folder/agent/<node>.json current. A disk that refuses it is said on stderr."""
+    data = json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True).encode() + b"\n"
+    _write(folder / "agent" / f"{record.node}.json", data)
+
+
+def ended(record: Record, code: int, signal: str, reason: str) -> Record:
+    """The record of a life that is over."""
+    return dataclasses.replace(record, ended_at=now(), exit_code=code, signal=signal, reason=reason)
+
+
+def write_reason(folder: Path, node: str, reason: str) -> None:
+    """Why this host's checks did not end in a go, beside the reports, where the gate in front of a command keeps it too."""
+    _write(folder / "failure" / node, reason.encode("utf-8", "replace") + b"\n")
+
+
+def write_failure(root: Path, reason: str) -> None:
+    """SageMaker shows the first characters of this file as the job's FailureReason."""
+    _write(failure_path(root), reason[:FAILURE_CHARACTERS].encode("utf-8", "replace"))
+
+
+def failure_path(root: Path) -> Path:
+    """Where it lies."""
+    return root / "output" / "failure"
+
+
+def say(message: str) -> None:
+    """A line on stderr, which is the container's log."""
+    print(f"{time.strftime('%H:%M:%S')} prelaunch agent: {message}", file=sys.stderr, flush=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        say(f"{path} cannot be written: {error.strerror or error}")

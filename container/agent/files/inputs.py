@@ -1,0 +1,98 @@
+"""Where the bundle, the key of the exchange and a pass come from: a file, an s3:// object, or SageMaker's input channel.
+
+FetchError      it is not there or cannot be used; the message says where it was looked for, and the remedy
+`- Missing     it is not there
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.bundle import BUNDLE_BYTES, Bundle
+from checks.documents.decode import DecodeError
+from checks.exchange import secret_key
+from checks.exchange.secret_key import Secret
+from container.agent import sagemaker
+from container.agent.files import s3
+from container.agent.settings import Settings
+
+PASS_BYTES = 1 << 26
+
+
+class FetchError(Exception):
+    """What the agent needs is missing or garbled."""
+
+
+class Missing(FetchError):
+    """It is not there."""
+
+
+def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
+    """The bundle and its bytes. Raises FetchError."""
+    found = place or _in_channels(root)
+    data = fetch(found, BUNDLE_BYTES)
+    try:
+        return bundles.load(data), data
+    except DecodeError as error:
+        raise FetchError(f"the bundle {found} cannot be used: {error}") from error
+
+
+def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Path]:
+    """The key of the exchange and the file that it lies in here, which goes before a command starts. Raises FetchError.
+
+    It is named, or lies beside the bundle, or in our input channel where there is no bundle. What came from S3 is put into
+    `scratch`.
+    """
+    place = settings.exchange_key
+    if not place and settings.bundle:
+        place = f"{settings.bundle.rpartition('/')[0] or '.'}/{secret_key.FILE}"
+    found = sagemaker.channel_bundles(settings.root)
+    place = place or str((found[0].parent if found else sagemaker.channel(settings.root)) / secret_key.FILE)
+    try:
+        if nodes == 1 or not s3.is_url(place):
+            return secret_key.load(Path(place), nodes), Path(place)
+        data = fetch(place, secret_key.FILE_BYTES)
+        secret_key.write(scratch / secret_key.FILE, data)
+        return secret_key.parse(data, place), scratch / secret_key.FILE
+    except secret_key.NoKey as error:
+        raise FetchError(str(error)) from error
+
+
+def fetch(place: str, most: int) -> bytes:
+    """At most `most` bytes of a file or an object. Raises FetchError."""
+    try:
+        data = s3.get(place, most + 1) if s3.is_url(place) else _read(Path(place), most + 1)
+    except OSError as error:
+        kind = Missing if isinstance(error, FileNotFoundError) else FetchError
+        raise kind(f"{place} cannot be read: {error.strerror or error}") from error
+    except s3.NoObject as error:
+        raise Missing(str(error)) from error
+    except s3.S3Error as error:
+        raise FetchError(str(error)) from error
+    if len(data) > most:
+        raise FetchError(f"{place} has more than {most} bytes")
+    return data
+
+
+def usable_bundle(place: str, root: Path) -> tuple[Bundle | None, bytes]:
+    """The same where nothing needs it: None where there is none that can be used."""
+    try:
+        return fetch_bundle(place, root)
+    except FetchError:
+        return None, b""
+
+
+def _read(path: Path, most: int) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(most)
+
+
+def _in_channels(root: Path) -> str:
+    found = sagemaker.channel_bundles(root)
+    if len(found) == 1:
+        return str(found[0])
+    said = ", ".join(str(path) for path in found) if found else f"no {root}/input/data/*/bundle.json"
+    raise FetchError(
+        f"no bundle: PRELAUNCH_BUNDLE is not set, and there is {said}. Set it, or give one channel."
+    )

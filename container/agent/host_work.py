@@ -1,0 +1,134 @@
+"""What a host does once the roll is closed: the checks, the checks and then the command, or the command alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checks import bundle as bundles
+from checks.bundle import Bundle
+from checks.documents.decode import DecodeError
+from checks.exchange import secret_key
+from checks.exit_codes import Exit
+from checks.runner.deadline import ANSWER_S
+from checks.runner.journal import write_whole
+from container.agent import check_command, supervisor
+from container.agent.answers import Answers
+from container.agent.check_command import Scene
+from container.agent.files.exit_record import say
+from container.agent.machine import dcgm_host_engine, pool_token
+from container.agent.merged_report import Attempt, Settlement
+from container.agent.settings import Verb
+from container.agent.signals import Signals
+
+START_S = 10.0  # Python starts within them on a busy host; the checks' own clock begins then
+SETTLE_S = 15.0  # how long reports may take to come together after a signal, of SageMaker's 120 s
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The exit code, and the reason where that is not 0."""
+
+    code: int
+    reason: str
+
+
+def interrupted(signals: Signals) -> Ended:
+    """The end that a signal makes."""
+    return Ended(128 + signals.number, f"ended by {signals.name}; the reports are as far as they came")
+
+
+def execute(scene: Scene, token: str) -> Ended:
+    """The command as it stands: its exit code, or why it could not be started."""
+    signals, settings = scene.signals, scene.settings
+    argv = check_command.arguments(scene)
+    if shutil.which(argv[0]) is None:
+        return Ended(Exit.NOT_FOUND, f"the command was not started: there is no program {argv[0]}")
+    try:
+        write_whole(settings.out / token / "started" / scene.hosts.node, b"")
+        environment = check_command.environment(scene, token, os.environ)
+        secret_key.remove(scene.key_path)
+        code = supervisor.run(argv, environment, signals, settings.patience_s)
+    except OSError as error:
+        return Ended(Exit.CANNOT_TELL, f"the command was not started: {error.filename}: {error.strerror}")
+    if signals.number:
+        return interrupted(signals)
+    return Ended(code, f"the command ended with exit code {code}" if code else "")
+
+
+def check(scene: Scene, attempt: Attempt, bundle: Bundle, whole: Callable[[], None]) -> Ended:
+    """The checks and, with a command, the gate in front of it. `whole` is called once the report is."""
+    signals, settlement = scene.signals, Settlement(attempt, whole)
+    environment = check_command.environment(scene, attempt.token, os.environ, _pool_token(scene))
+    if done := dcgm_host_engine.ensure(bundle.declared.gpus_per_node):
+        say(done)
+    asks = scene.settings.verb is Verb.GATE and scene.settings.ask_s
+    source = scene.settings.answers if asks else ""
+    answers = Answers(source, scene.gate_id, attempt.folder, attempt.node)
+    try:
+        patience_s = scene.settings.patience_s
+        overdue = _overdue(attempt, time.monotonic() + bundle.deadline_s + ANSWER_S + START_S)
+        code = supervisor.run(
+            check_command.arguments(scene), environment, signals, patience_s, scene.scratch, overdue
+        )
+    except OSError as error:
+        settlement.finish(f"its checks could not be started: {error}")
+        return Ended(Exit.CANNOT_TELL, f"cannot_tell: the checks could not be started: {error}")
+    finally:
+        answers.close()
+    settlement.finish(_last_words(code, signals, attempt))
+    begun = time.monotonic()
+    answer = settlement.wait(
+        lambda: bool(signals.number) and time.monotonic() - max(begun, signals.at) > SETTLE_S
+    )
+    if signals.number:
+        return interrupted(signals)
+    if scene.settings.verb is Verb.GATE:
+        return _after_gate(code, attempt)
+    if code == 0:
+        return Ended(answer.code, answer.said if answer.code else "")
+    rejected = code == Exit.REJECTED
+    worst = Exit.REJECTED if rejected else Exit.NO_GO if answer.code == Exit.NO_GO else Exit.CANNOT_TELL
+    return Ended(worst, f"the checks ended with exit code {code}; {answer.said}")
+
+
+def _overdue(attempt: Attempt, answer_by: float) -> Callable[[], bool]:
+    """Whether the checks stand still: their deadline is long over, and there is neither a verdict nor a command that runs."""
+    node, folder = attempt.node, attempt.folder
+    answers = (folder / "verdicts" / f"{node}.json", folder / "started" / node, folder / "failure" / node)
+    return lambda: time.monotonic() > answer_by and not any(path.exists() for path in answers)
+
+
+def _pool_token(scene: Scene) -> str:
+    """A fresh one where the machine is to be kept, the one that it shows where it was kept, else ""."""
+    cache = pool_token.folder(scene.settings.root, os.environ)
+    if scene.settings.keep:
+        return pool_token.leave(cache, scene.gate_id)
+    if not scene.settings.pooled:
+        return ""
+    try:
+        checked_by = bundles.load_pass((scene.scratch / "pass.json").read_bytes()).gate_id
+    except (OSError, DecodeError):
+        return ""  # the checks read the pass as well, and say so
+    return pool_token.find(cache, checked_by)
+
+
+def _after_gate(code: int, attempt: Attempt) -> Ended:
+    """The command's own exit code, or the gate's where it did not start."""
+    if (attempt.folder / "started" / attempt.node).exists():
+        return Ended(code, f"the command ended with exit code {code}" if code else "")
+    try:
+        said = (attempt.folder / "failure" / attempt.node).read_text(errors="replace").strip()
+    except OSError:
+        said = f"the gate ended with exit code {code} and left no reason"
+    return Ended(code or Exit.CANNOT_TELL, f"the command was not started: {said}")
+
+
+def _last_words(code: int, signals: Signals, attempt: Attempt) -> str:
+    if signals.number:
+        return f"its agent was ended by {signals.name}"
+    started = (attempt.folder / "started" / attempt.node).exists()
+    return f"its checks ended with exit code {code}" if code and not started else ""

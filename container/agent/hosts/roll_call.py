@@ -1,0 +1,143 @@
+"""The roll call: all hosts of one start agree on one attempt token, which a container started again never gets.
+
+Every container start makes a number of its own. Hosts leave theirs, with their address, on the first host's
+desk; when all came, or the time is over, the first host closes the roll. The token is the digest of the roll, so
+that it stands for exactly these lives of these hosts. Whoever is not on the closed roll has no part in the
+attempt. A host that cannot reach the first one goes on under a token of its own: its report then says what it
+cannot reach, and no reader takes it for a part of another attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.report import digest, dump_plain
+from checks.exchange.authentication import Op
+from checks.exchange.exchange import ExchangeError, Put, Responder, ask
+from checks.exchange.secret_key import Access
+from checks.roster import Member
+from container.agent.signals import Signals
+
+ROLL_BYTES = 1 << 20
+TOKEN_CHARACTERS = 32
+ASK_S = 3.0
+RETRY_S = 0.3
+JOIN, ROLL = "join/", "roll"
+
+
+class NotOnTheRoll(Exception):
+    """The attempt began without this life of this host. The message says so."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One start of one host's container: its number and the address that its peers use."""
+
+    number: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Roll:
+    """Who is there. `alone` says why this host could not answer the roll call, "" where it did."""
+
+    members: Mapping[str, Life]
+    alone: str = ""
+
+    @property
+    def token(self) -> str:
+        """The attempt's name."""
+        return digest(dump_plain(dict(self.members)))[:TOKEN_CHARACTERS]
+
+
+class Desk(Responder):
+    """The agent's own responder. On the first host it keeps the roll; a closed roll takes nobody any more."""
+
+    def put(self, key: str, value: str) -> Put:
+        """Leave a note; on a closed roll nobody is put any more."""
+        if key.startswith(JOIN) and ROLL in self.notes:
+            return Put.CLOSED
+        return super().put(key, value)
+
+    def replaceable(self, key: str) -> bool:
+        """A host that starts again before the roll is closed takes its own place."""
+        return key.startswith(JOIN)
+
+    def close_roll(self, names: tuple[str, ...]) -> Roll:
+        """Those that came, in the order of `names`, for everybody to read."""
+        with self.changed:
+            lives = {name: read_life(self.notes.get(JOIN + name, "")) for name in names}
+            roll = Roll({name: life for name, life in lives.items() if life is not None})
+            self.notes[ROLL] = dump_plain(dict(roll.members)).decode()
+            self.changed.notify_all()
+        return roll
+
+
+def keep(desk: Desk, names: tuple[str, ...], own: tuple[str, Life], join_s: float, signals: Signals) -> Roll:
+    """The first host: wait for everybody, then close the roll."""
+    desk.put(JOIN + own[0], dump_life(own[1]))
+    until = time.monotonic() + join_s
+    while not signals.number and time.monotonic() < until:
+        if all(JOIN + name in desk.notes for name in names):
+            break
+        signals.pause(0.1)
+    return desk.close_roll(names)
+
+
+def answer(
+    first: Callable[[], Member | None], access: Access, own: tuple[str, Life], join_s: float, signals: Signals
+) -> Roll:
+    """Any other host: join, and read the closed roll. Raises NotOnTheRoll.
+
+    `first` is asked for the first host each time: its name may resolve only later.
+    """
+    name, life = own
+    until, why = time.monotonic() + join_s, "its name does not resolve"
+    while not signals.number and time.monotonic() < until:
+        member = first()
+        if member is not None:
+            try:
+                ask(member, access, Op.PUT, ASK_S, key=JOIN + name, value=dump_life(life))
+                said = ask(member, access, Op.GET, 2 * ASK_S, key=ROLL, wait_ms=int(ASK_S * 1000))
+            except ExchangeError as error:
+                why = str(error)
+            else:
+                why = "it did not close the roll in time"
+                if isinstance(text := said.get("value"), str):
+                    return _on_it(read_roll(text), name, life)
+        signals.pause(RETRY_S)
+    return Roll({name: life}, f"the first host did not answer the roll call: {why}")
+
+
+def read_roll(text: str) -> Roll:
+    """The roll that the first host closed. Raises NotOnTheRoll for what is none."""
+    try:
+        value = parse_json(text, ROLL_BYTES)
+        members = value if isinstance(value, dict) else {}
+        return Roll({str(name): decode(Life, life) for name, life in members.items()})
+    except DecodeError as error:
+        raise NotOnTheRoll(f"the first host's roll cannot be read: {error}") from error
+
+
+def dump_life(life: Life) -> str:
+    """As one line."""
+    return dump_plain(life).decode()
+
+
+def read_life(text: str) -> Life | None:
+    """The life in a note, None for what is none."""
+    try:
+        return decode(Life, json.loads(text))
+    except (ValueError, DecodeError):
+        return None
+
+
+def _on_it(roll: Roll, name: str, life: Life) -> Roll:
+    if roll.members.get(name) == life:
+        return roll
+    other = "began with an earlier start of this host" if name in roll.members else "began without this host"
+    raise NotOnTheRoll(f"attempt {roll.token} {other}. Start all hosts of the job again, together.")

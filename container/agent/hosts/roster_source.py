@@ -1,0 +1,85 @@
+"""Which hosts take part, and which one this is: a launcher's roster, else SageMaker's file, else this host alone.
+
+PlaceUnknown      there are several nodes, and nothing says which; the message has the remedy
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.bundle import Bundle
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.model import NODE_NAME
+from checks.roster import Roster
+from container.agent import sagemaker
+from container.agent.settings import Settings
+
+ROSTER_BYTES = 1 << 24
+
+
+class PlaceUnknown(Exception):
+    """Nothing usable says which hosts take part."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The nodes in rank order, this one's name, the interface, and the launcher's roster where there is one."""
+
+    names: tuple[str, ...]
+    node: str
+    interface: str = ""
+    roster: Roster | None = None
+
+    @property
+    def first(self) -> str:
+        """Who keeps the roll."""
+        return self.names[0]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this host does."""
+        return self.node == self.first
+
+
+def find(settings: Settings, bundle: Bundle | None) -> Hosts:
+    """The hosts of this job. Raises PlaceUnknown."""
+    if settings.roster or settings.node:
+        return _of_roster(settings)
+    path = sagemaker.resource_path(settings.root)
+    try:
+        resources = sagemaker.parse_resources(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return _alone(path, bundle)
+    except (OSError, UnicodeDecodeError, sagemaker.ResourceError) as error:
+        raise PlaceUnknown(f"{path} cannot be used: {error}") from error
+    return Hosts(resources.hosts, resources.current, resources.interface)
+
+
+def _of_roster(settings: Settings) -> Hosts:
+    if not settings.roster or not settings.node:
+        raise PlaceUnknown("PRELAUNCH_ROSTER and PRELAUNCH_NODE come together. The launcher sets both.")
+    try:
+        roster = decode(Roster, parse_json(Path(settings.roster).read_bytes(), ROSTER_BYTES))
+    except OSError as error:
+        raise PlaceUnknown(f"{settings.roster}: {error.strerror}") from error
+    except DecodeError as error:
+        raise PlaceUnknown(f"{settings.roster}: {error}") from error
+    names = tuple(member.name for member in roster.members)
+    if settings.node not in names:
+        raise PlaceUnknown(f"{settings.node} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE.")
+    return Hosts(names, settings.node, roster.interface, roster)
+
+
+def _alone(path: Path, bundle: Bundle | None) -> Hosts:
+    declared = bundle.declared if bundle else None
+    if declared is not None and declared.nodes != 1:
+        raise PlaceUnknown(
+            f"{declared.nodes} nodes are declared, and nothing names them: there is no {path}, and "
+            "PRELAUNCH_ROSTER is not set."
+        )
+    named = next(iter(declared.node_names if declared else ()), "") or socket.gethostname()
+    name = named if re.fullmatch(NODE_NAME, named) else "node-0"
+    return Hosts((name,), name)

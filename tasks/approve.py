@@ -1,0 +1,182 @@
+"""Ask a person what to do with a verdict, and say what they answered. Asked twice, it asks nobody a second time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from checks import model
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest, dump_plain, load
+from checks.model import SCHEMA_VERSION, Level
+from tasks.gate.approval.answers import question_text
+from tasks.gate.approval.wait import PICKUP_S, ApprovalWait, can_resume_elsewhere
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.lease.lease import LeaseError, OpenQuestion
+from tasks.gate.links import run_url
+from tasks.gate.outcome import JudgedReport
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.question import (
+    ApprovalAction,
+    ApprovalAnswer,
+    Question,
+    checked_answer,
+    keep_final_answer,
+    keep_question,
+    read_final_answer,
+    read_question,
+)
+from tasks.gate.session import Session
+from tasks.gate_file.model import Mode
+from tasks.judge import report_verdict as judge_again
+from tasks.notifiers.base import Asked
+from tasks.orchestration.events import emit_answer, emit_question
+from tasks.page import notify_question
+from tasks.publish import PublishedReport
+from tasks.render.headline import headline
+from tasks.store.layout import html_key, report_key
+
+# How often a person may have the checks run again before the answer is yes or no.
+RECHECKS = 3
+MINUTE_S = 60.0
+
+
+class QuestionLost(LeaseError):
+    """What was asked can no longer be told; nothing is launched on an answer to it."""
+
+
+async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int) -> ApprovalAnswer | None:
+    """The answer, nobody's where none came in time; None where none is asked, or nobody can answer (`minutes` is 0).
+
+    Raises StopAsked, LeaseError, StoreError; Pause where this process is to end, and the run comes back.
+    """
+    if not needs_approval(session, judged) or not minutes:
+        return None
+    key = f"gate-{session.keeper.lease.attempt}-{judged.report.attempt}"
+    given = await run_to_end(_read, session, key)
+    if given is None:
+        question = await run_to_end(_asked, session, judged, key, minutes)
+        form = session.setting.gate.approval.form_may_override
+        report_progress(Progress("question", f"{question.said}: waiting for approval"))
+        answer = await ApprovalWait(session, question, question_text(question, judged, form)).answer()
+        given = _limited(session, checked_answer(question, answer, form))
+        await run_to_end(_settle, session, given)
+        emit_answer(session, given)
+    session.answer = given
+    report_progress(
+        Progress("question", f"{given.action.value}: answered by {given.by}", answered=given.parts)
+    )
+    return given
+
+
+def needs_approval(session: Session, judged: JudgedReport) -> bool:
+    """Whether this verdict is left to a person: a WARN where the policy asks, a FAIL where the gate file does."""
+    if session.setting.gate.policy.mode is Mode.OBSERVE:
+        return False
+    return judged.verdict.answer is model.Answer.ASK or may_be_overridden(session, judged)
+
+
+def may_be_overridden(session: Session, judged: JudgedReport) -> bool:
+    """Whether to launch this would override a FAIL, and the gate file lets somebody."""
+    return judged.verdict.level is Level.FAIL and session.setting.gate.approval.on_fail == "ask"
+
+
+async def rerun_checks(session: Session, answer: ApprovalAnswer | None) -> bool:
+    """Whether the checks begin again on a person's word; what is left of the jobs is ended. Raises LaunchError, LeaseLost."""
+    if answer is None or answer.action is not ApprovalAction.RECHECK or answer.note:
+        return False
+    await run_to_end(_begin_again, session)
+    return True
+
+
+async def load_resumed_verdict(session: Session) -> tuple[JudgedReport, PublishedReport] | None:
+    """What was asked about, where this process takes over from one that waited. None for a run that begins.
+
+    The report is judged anew, by the same function; another verdict than the one that was asked about is no verdict.
+    """
+    if session.asked is None:
+        return None
+    asking, session.asked = session.asked, None
+    judged = await run_to_end(_judged, session, asking)
+    session.judged = judged
+    place = session.setting.store.place
+    return judged, PublishedReport(place(report_key(session.gate_id)), place(html_key(session.gate_id)))
+
+
+def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:
+    data = session.setting.store.get(report_key(session.gate_id))
+    try:
+        again = judge_again(session, load(data or b""), digest(data or b""))
+    except DecodeError as error:
+        raise QuestionLost(f"the report of the question cannot be read: {error}. Start a new run.") from error
+    if digest(dump_plain(again.verdict)) != asking.verdict:
+        raise QuestionLost(
+            "the report of the question now has another verdict: report, policy, facts or this program were changed "
+            "while the question was open. Nothing was launched. Start a new run."
+        )
+    return again
+
+
+def _read(session: Session, key: str) -> ApprovalAnswer | None:
+    try:
+        return read_final_answer(session.setting.store, session.gate_id, key)
+    except DecodeError as error:
+        raise QuestionLost(f"the recorded answer cannot be read: {error}. Start a new run.") from error
+
+
+def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
+    """The question, kept, told to whoever may answer, and the cluster parked for it: each once."""
+    setting, asking = session.setting, session.keeper.lease.asking
+    try:
+        question = read_question(setting.store, session.gate_id, key)
+    except DecodeError as error:
+        raise QuestionLost(f"the question cannot be read: {error}. Start a new run.") from error
+    if question is None:
+        question = _made(session, judged, key, minutes)
+        keep_question(setting.store, question)
+    if asking is None or asking.key != key:
+        run = question.flow_run_id
+        by_slack = bool(question.approvers or question.overriders)
+        asked = Asked(run, key, question.deadline, question.override, run_url(run), by_slack)
+        notify_question(session, judged, asked, _line(question))
+        emit_question(session, judged, asked)
+        if can_resume_elsewhere(session):
+            about = digest(dump_plain(judged.verdict))
+            session.keeper.ask(OpenQuestion(key, about, question.deadline, question.deadline + PICKUP_S))
+    return question
+
+
+def _made(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
+    gate, now = session.setting.gate, time.time()
+    return Question(
+        SCHEMA_VERSION, session.gate_id, gate.name, gate.cluster.name, session.keeper.lease.owner.flow_run_id, key,
+        headline(judged.verdict, gate.name), may_be_overridden(session, judged), now, now + minutes * MINUTE_S,
+        gate.approval.approvers, gate.approval.overriders,
+    )  # fmt: skip
+
+
+def _line(question: Question) -> str:
+    until = time.strftime("%H:%M UTC", time.gmtime(question.deadline))
+    what = "Override this FAIL?" if question.override else "Launch anyway?"
+    return (
+        f"{question.said}. {what} Answer by {until}; in Prefect the run is paused: choose Resume in its menu"
+    )
+
+
+def _limited(session: Session, answer: ApprovalAnswer) -> ApprovalAnswer:
+    """Somebody may have the checks run again only so often."""
+    if answer.action is not ApprovalAction.RECHECK or session.keeper.lease.rechecks < RECHECKS:
+        return answer
+    return replace(answer, note=f"the checks were already repeated {RECHECKS} times on request")
+
+
+def _settle(session: Session, answer: ApprovalAnswer) -> None:
+    keep_final_answer(session.setting.store, answer)
+    if session.keeper.lease.asking is not None:
+        session.keeper.ask(None)
+
+
+def _begin_again(session: Session) -> None:
+    session.keeper.recheck()
+    session.answer = None
+    session.begin_again()

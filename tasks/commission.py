@@ -1,0 +1,299 @@
+"""Clusters accepted side by side: each by a gate of its own, and what one shows hides nothing of the others.
+
+A cluster's baseline, learned anew from its own kept reports: baselines/<cluster>.json in the store.
+
+Only reports whose gate said go teach. The file that a gate is held to is never touched: a person puts it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.logging import get_logger
+from prefect.states import Completed, Failed
+
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest, load
+from checks.judge.baseline.learn import LEAST_VALUES, Case, learn
+from checks.judge.baseline.model import Baseline, digest_of, dump
+from checks.judge.verdict import decide
+from checks.model import ANSWER_WORDS, Answer, unreachable
+from tasks.finish import ClusterBusy, NotLaunched
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.commission import CommissionRequest, gate_requests
+from tasks.gate.context import GateContext
+from tasks.gate.outcome import Decision, Ending, Outcome
+from tasks.gate.progress import LISTENER, Progress
+from tasks.gate.session import end_run
+from tasks.gate_file.request import GateRequest
+from tasks.orchestration import artifacts
+from tasks.store.base import StoreError
+from tasks.store.history import listed
+from tasks.store.layout import baseline_key
+from tasks.store.records import Record
+from tasks.text.inert import one_line
+
+
+@dataclass(frozen=True)
+class LearnedBaseline:
+    """What became of it, for people. `place` is "" where nothing was kept; `problems` are reports that were left out."""
+
+    said: str
+    place: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def learn_baseline(setting: GateContext, most: int) -> LearnedBaseline:
+    """Learn from the newest `most` go reports of the setting's cluster, and keep it. Raises StoreError."""
+    cases, problems = _cases(setting, most)
+    made = learn(cases)
+    bands = sum(len(group.bands) for group in made.groups)
+    reports = f"{len(cases)} go report{'' if len(cases) == 1 else 's'}"
+    if not bands:
+        said = f"no baseline was learned: {reports}, and each range needs {LEAST_VALUES} values from healthy machines"
+        return LearnedBaseline(said, problems=problems)
+    key = baseline_key(setting.gate.cluster.name)
+    setting.store.put(key, dump(made))
+    place = setting.store.place(key)
+    said = f"learned {bands} band{'' if bands == 1 else 's'} from {reports}: {place}. {_remedy(setting, place, made)}"
+    return LearnedBaseline(said, place, problems)
+
+
+def _cases(setting: GateContext, most: int) -> tuple[list[Case], tuple[str, ...]]:
+    kept = listed(setting.store, setting.index)
+    problems = list(kept.problems)
+    cases: list[Case] = []
+    for record in reversed(kept.records):
+        if len(cases) == most:
+            break
+        if _teaches(setting, record):
+            case = _case(setting, record, problems)
+            cases += [case] if case is not None else []
+    return cases, tuple(problems)
+
+
+def _teaches(setting: GateContext, record: Record) -> bool:
+    """A go of this cluster's machines as they are declared now; a reused PASS measured nothing."""
+    same = (record.cluster, record.instance_type) == (
+        setting.gate.cluster.name,
+        setting.gate.cluster.declared.instance_type,
+    )
+    return same and record.answer is Answer.GO and not record.reused
+
+
+def _case(setting: GateContext, record: Record, problems: list[str]) -> Case | None:
+    data = setting.store.get(record.report)
+    if data is None or digest(data) != record.digests.report:
+        problems.append(f"{record.gate_id}: its report is missing, or is not the report that was judged")
+        return None
+    try:
+        report = load(data)
+    except DecodeError as error:
+        problems.append(f"{record.gate_id}: {error}")
+        return None
+    verdict = decide(report, setting.policy, setting.facts, report_digest=digest(data))
+    return Case(report, verdict, setting.policy)
+
+
+def _remedy(setting: GateContext, place: str, made: Baseline) -> str:
+    copy = "aws s3 cp" if "://" in place else "cp"
+    named = setting.gate.policy.baseline
+    if not named:
+        return f"No gate uses it yet. To use it, name a copy in {setting.file}, [policy] baseline"
+    if setting.baseline is not None and digest_of(setting.baseline) == digest_of(made):
+        return "The gate already uses this baseline"
+    file = shlex.quote(str(setting.here / named))
+    return f"The gate still uses {named}. To use the new baseline: {copy} {shlex.quote(place)} {file}"
+
+
+LOG = get_logger("prelaunch")
+Run = Callable[[GateRequest], Awaitable[State[Any]]]
+
+
+class CommissionResult(StrEnum):
+    """What a commissioning says of a cluster, the worst first."""
+
+    REFUSED = "REFUSED"
+    CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
+    BUSY = "BUSY"
+    NO_CAPACITY = "NO CAPACITY"
+    REJECTED = "REJECTED"
+    WARNINGS = "WARNINGS"
+    PASSED = "PASSED"
+
+
+WORST = tuple(CommissionResult)
+
+
+@dataclass(frozen=True)
+class ClusterResult:
+    """One cluster. `gate_id` is "" where nothing was started, `baseline` where there was nothing to learn from."""
+
+    cluster: str
+    gate_file: str
+    result: CommissionResult
+    why: str
+    gate_id: str = ""
+    baseline: str = ""
+
+
+class _Heard:
+    """Keeps how one gate of this process ended."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+
+    def progress(self, progress: Progress) -> None:
+        """Nobody looks at it here."""
+
+    def ended(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+async def accept_clusters(
+    run: Run, request: CommissionRequest, settings: Mapping[str, GateContext]
+) -> tuple[ClusterResult, ...]:
+    """All clusters, side by side, the worst first. A gate that breaks is CANNOT TELL, and the others go on."""
+    asked = gate_requests(request, settings)
+    running = (asyncio.create_task(_one(run, settings[named], asked[named], named)) for named in asked)
+    found = await asyncio.gather(*running)
+    return tuple(sorted(found, key=lambda one: (WORST.index(one.result), one.cluster)))
+
+
+async def _one(run: Run, setting: GateContext, request: GateRequest, named: str) -> ClusterResult:
+    cluster, heard = setting.gate.cluster.name, _Heard()
+    LISTENER.set(heard)  # of this asyncio task alone
+    try:
+        state = await run(request)
+        error = await state.aresult(raise_on_failure=False)
+    except Exception as broken:  # noqa: BLE001 - whatever broke one gate, the others' answers stand
+        LOG.error("the gate of %s failed with an error: %s", cluster, broken)
+        said = one_line(f"the gate failed with an error: {type(broken).__name__}: {broken}", 500)
+        return ClusterResult(cluster, named, CommissionResult.CANNOT_TELL, said)
+    outcome = heard.outcome
+    if isinstance(error, ClusterBusy):
+        return ClusterResult(cluster, named, CommissionResult.BUSY, one_line(str(error), 500))
+    if outcome is None:
+        said = one_line(f"its gate ended {state.name}: {state.message}", 500)
+        return ClusterResult(cluster, named, CommissionResult.CANNOT_TELL, said)
+    return ClusterResult(cluster, named, result_of(outcome), one_line(outcome.reason, 500), outcome.gate_id)
+
+
+def result_of(outcome: Outcome) -> CommissionResult:
+    """What the end of a gate that launches nothing says of its cluster."""
+    if outcome.ending is Ending.REJECTED:
+        return CommissionResult.REJECTED
+    if outcome.ending is Ending.NO_CAPACITY:
+        return CommissionResult.NO_CAPACITY
+    decision = outcome.decision
+    if decision in (None, Decision.CANNOT_TELL, Decision.NOT_LAUNCHED):
+        return CommissionResult.CANNOT_TELL
+    if decision is Decision.REFUSED:
+        return CommissionResult.REFUSED
+    if decision is Decision.AWAITING:
+        return CommissionResult.WARNINGS
+    if decision in (Decision.PASSED, Decision.LAUNCHED, Decision.OVERRIDDEN, Decision.OBSERVED):
+        return CommissionResult.PASSED
+    return unreachable(decision)
+
+
+async def learn_baselines(
+    found: Sequence[ClusterResult], settings: Mapping[str, GateContext], most: int
+) -> tuple[ClusterResult, ...]:
+    """Of each cluster that passed. What cannot be kept is said, and changes no result."""
+    learnt = []
+    for one in found:
+        if one.result is CommissionResult.PASSED:
+            try:
+                made = await run_to_end(learn_baseline, settings[one.gate_file], most)
+            except StoreError as error:
+                made = LearnedBaseline(f"no baseline was learned: {error}")
+            LOG.info("baseline of %s: %s", one.cluster, made.said)
+            for problem in made.problems:
+                LOG.warning("baseline of %s: left out: %s", one.cluster, problem)
+            one = replace(one, baseline=made.said)
+        learnt.append(one)
+    return tuple(learnt)
+
+
+async def conclude_commission(found: Sequence[ClusterResult]) -> State[Any]:
+    """The table of the clusters, and the state: named after the worst of them."""
+    said = summary_line(found)
+    await artifacts.show_table("commission-clusters", [table_row(one) for one in found], said)
+    worst = found[0].result
+    if worst is CommissionResult.PASSED:
+        LOG.info(said)
+        return Completed(name="Passed", message=said)
+    LOG.error(said)
+    return Failed(name=STATES[worst], message=said, data=NotLaunched(said))
+
+
+STATES = {
+    CommissionResult.REFUSED: "Refused",
+    CommissionResult.CANNOT_TELL: "CannotTell",
+    CommissionResult.BUSY: "CannotTell",
+    CommissionResult.NO_CAPACITY: "NoCapacity",
+    CommissionResult.REJECTED: "Rejected",
+    CommissionResult.WARNINGS: "Awaiting",
+}
+
+
+def summary_line(found: Sequence[ClusterResult]) -> str:
+    """ "1 of 3 clusters passed. REFUSED: NO-GO p5-prod: node-2: ..."; the worst first."""
+    passed = sum(one.result is CommissionResult.PASSED for one in found)
+    count = f"{passed} of {len(found)} cluster{'' if len(found) == 1 else 's'} passed"
+    bad = [one for one in found if one.result is not CommissionResult.PASSED]
+    if not bad:
+        return f"PASSED: {count}"
+    return f"{count}. " + " | ".join(f"{one.result}: {_named(one)}" for one in bad)[:1800]
+
+
+def _named(one: ClusterResult) -> str:
+    """What is said of a cluster, with its name where that does not say it."""
+    return one.why if one.cluster in one.why else f"{one.cluster}: {one.why}"
+
+
+def table_row(one: ClusterResult) -> dict[str, object]:
+    """A row of the table."""
+    return {
+        "result": one.result.value,
+        "cluster": one.cluster,
+        "why": one.why,
+        "gate file": one.gate_file,
+        "gate": one.gate_id or "-",
+        "baseline": one.baseline or "-",
+    }
+
+
+def end_children(flow_run: FlowRun, state: State[Any]) -> None:
+    """What a hook does in another process: end the jobs of every gate of the run, and close their flow runs.
+
+    Each is tried; what failed is said.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelled, Crashed
+
+    with get_client(sync_client=True) as client:
+        for child in client.read_flow_runs(flow_run_filter=_children_of(flow_run.id)):
+            if child.state is not None and child.state.is_final():
+                continue
+            try:
+                end_run(GateRequest.model_validate(child.parameters["request"]), str(child.id))
+                closed = Cancelled if state.is_cancelled() or state.is_cancelling() else Crashed
+                message = f"ended with its commissioning, {flow_run.name}"
+                client.set_flow_run_state(child.id, closed(message=message), force=True)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other gates' jobs are ended all the same
+                LOG.error("the gate %s could not be ended: %s", child.name, error)
+
+
+def _children_of(flow_run_id: UUID) -> Any:
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+
+    return FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run_id]))

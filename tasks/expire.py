@@ -1,0 +1,122 @@
+"""Waiting runs seen from outside: one whose time is up, and one that was ended in Prefect."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from prefect.client.orchestration import get_client
+from pydantic import ValidationError
+
+from checks.documents.decode import DecodeError, parse_json
+from checks.documents.report import digest, dump_plain, load
+from checks.model import SCHEMA_VERSION
+from tasks.finish import outcome_summary, refused_outcome
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
+from tasks.gate.lease.renewal import LeaseRenewal
+from tasks.gate.outcome import Ending, Outcome
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, expired_answer, read_question
+from tasks.gate.session import Session, cancel_jobs
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.judge import report_verdict as judge_again
+from tasks.orchestration.run_state import run_is_final
+from tasks.page import send_notification
+from tasks.publish import PublishedReport
+from tasks.store.layout import html_key, outcome_key, report_key, request_key
+
+LOG = logging.getLogger("prelaunch")
+ENDED = "its run was ended in Prefect while it waited for approval"
+# What the server's own rules ask of the form.
+NOBODY = {"action": "block", "reason": "", "approver": "nobody"}
+
+
+def expire_question(setting: GateContext, flow_run_id: str) -> str:
+    """End a question whose time is up, or whose run was ended in Prefect; returns what was done, "" for nothing. Idempotent.
+
+    A run that still waits is resumed, so that it ends itself: an answer in time that did not reach it stands. One that has
+    ended in Prefect is closed here: its jobs are ended, its lease is given back, its outcome kept and paged. Raises
+    LaunchError, LeaseError, StoreError, and what Prefect's client raises where the server does not answer.
+    """
+    held = leases.lease_of_run(setting.store, flow_run_id)
+    if held is None or held.lease.asking is None:
+        return ""
+    done, asking = "", held.lease.asking
+    if time.time() > asking.deadline and _resume(flow_run_id):
+        done = "resumed so that it is refused: nobody answered in time"
+    if run_is_final(flow_run_id):
+        cancel_jobs(held.lease)
+        close_expired_gate(setting, held.lease)
+        leases.release(setting.store, held)
+        done = "its run had ended; its jobs were ended, and the cluster is free"
+    return done
+
+
+def _resume(flow_run_id: str) -> bool:
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(flow_run_id).state  # type: ignore[arg-type]
+        if state is None or not state.is_paused():
+            return False
+        said = client.resume_flow_run(flow_run_id, run_input=NOBODY)  # type: ignore[arg-type]
+        return said.state is not None and not said.state.is_final()
+
+
+def close_expired_gate(setting: GateContext, lease: Lease, why: str = ENDED) -> None:
+    """Keep and page how a gate ended that waits no longer: refused. Its own request says which gate that was. Idempotent."""
+    if lease.asking is None or setting.store.get(outcome_key(lease.gate_id)) is not None:
+        return
+    own = _own(setting, lease)
+    session = Session(own, LeaseRenewal(own.store, HeldLease(lease, b"")))
+    outcome = _outcome(session, lease.asking, why)
+    send_notification(session, outcome)
+    setting.store.put(outcome_key(lease.gate_id), dump_plain(outcome_summary(outcome)))
+
+
+def _own(setting: GateContext, lease: Lease) -> GateContext:
+    data = setting.store.get(request_key(lease.gate_id))
+    try:
+        table = parse_json(data or b"{}", 1 << 20)
+        wanted = (
+            {key: value for key, value in table.items() if key != "flow_run"}
+            if isinstance(table, dict)
+            else {}
+        )
+        return open_gate_context(GateRequest.model_validate(wanted))
+    except (GateFileError, DecodeError, ValidationError) as error:
+        LOG.warning("the gate file of %s cannot be read again: %s", lease.gate_id, error)
+        return setting
+
+
+def _outcome(session: Session, asking: OpenQuestion, why: str) -> Outcome:
+    store, gate_id = session.setting.store, session.gate_id
+    session.answer = _nobody(session, asking, why)
+    try:
+        data = store.get(report_key(gate_id)) or b""
+        judged = judge_again(session, load(data), digest(data))
+    except DecodeError as error:
+        LOG.warning("the report of %s cannot be read: %s", gate_id, error)
+        return Outcome(
+            gate_id, Ending.VERDICT, None, None, None, session.answer.reason, answer=session.answer
+        )
+    kept = PublishedReport(store.place(report_key(gate_id)), store.place(html_key(gate_id)))
+    return refused_outcome(session, judged, kept, session.answer)
+
+
+def _nobody(session: Session, asking: OpenQuestion, why: str) -> ApprovalAnswer:
+    now = time.time()
+    question = read_question(session.setting.store, session.gate_id, asking.key)
+    if question is not None and now > asking.deadline:
+        return expired_answer(question, now)
+    return ApprovalAnswer(
+        SCHEMA_VERSION,
+        session.gate_id,
+        asking.key,
+        ApprovalAction.BLOCK,
+        "nobody",
+        AnswerChannel.NOBODY,
+        False,
+        why,
+        now,
+    )

@@ -1,0 +1,281 @@
+"""The end of a gate: what it is called, who hears, what is kept, and the state that Prefect shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from prefect.client.schemas.objects import State
+from prefect.logging import get_logger
+from prefect.states import Cancelled, Completed, Failed
+
+from checks.documents.report import dump_plain
+from checks.exit_codes import Exit
+from checks.judge.verdict import unreadable
+from checks.model import Answer
+from tasks import judge
+from tasks.approve import needs_approval
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.lease.lease import LeaseError, LeaseHeld
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, refusal_decision
+from tasks.gate.progress import Progress, report_end, report_progress
+from tasks.gate.question import AnswerChannel, ApprovalAnswer
+from tasks.gate.session import Session
+from tasks.gate.submission import PreflightFailed
+from tasks.gate_file.model import Mode
+from tasks.launch import LaunchResult, PoolLost, pool_cost_so_far
+from tasks.launchers.base import JobState, LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
+from tasks.orchestration.events import emit_end
+from tasks.orchestration.status import publish_end
+from tasks.page import needs_notification, note_good_end, notify_outcome
+from tasks.paging.content import title_of
+from tasks.publish import PublishedReport
+from tasks.render.headline import headline
+from tasks.store.base import StoreError
+from tasks.store.layout import outcome_key
+from tasks.text.inert import one_line
+from tasks.text.redact import redact
+
+LOG = get_logger("prelaunch")
+SESSION_ERRORS = (LaunchError, StoreError, LeaseError)
+FAILED_NAMES = {
+    Decision.NOT_LAUNCHED: "NotLaunched",
+    Decision.REFUSED: "Refused",
+    Decision.CANNOT_TELL: "CannotTell",
+    Decision.AWAITING: "Awaiting",
+}
+DONE_NAMES = {
+    Decision.LAUNCHED: "Launched",
+    Decision.PASSED: "Passed",
+    Decision.OVERRIDDEN: "Overridden",
+    Decision.OBSERVED: "Observed",
+}
+
+
+class NotLaunched(Exception):
+    """Why a gate launched nothing, or what it launched failed; it stands in the final state."""
+
+
+class ClusterBusy(NotLaunched):
+    """Another gate holds the cluster: that says nothing of the cluster itself."""
+
+
+def may_launch(session: Session, judged: JudgedReport, answer: ApprovalAnswer | None) -> bool:
+    """Go, a person's word where one is asked, or observe mode."""
+    if judged.verdict.answer is Answer.GO or session.setting.gate.policy.mode is Mode.OBSERVE:
+        return True
+    return needs_approval(session, judged) and answer is not None and answer.launches
+
+
+def refused_outcome(
+    session: Session,
+    judged: JudgedReport,
+    published: PublishedReport,
+    answer: ApprovalAnswer | None,
+    more: str = "",
+) -> Outcome:
+    """The verdict, or the person, says no; `more` is what else a page has to say."""
+    # What was left to a person may be judged a go by now: without that person's word it is a refusal all the same.
+    decision = Decision.REFUSED if answer is not None else refusal_decision(judged.verdict.answer)
+    reason = headline(judged.verdict, session.setting.gate.name)
+    if answer is not None:
+        reason = f"{_said_no(answer)}: {reason}"
+    reason += f" ({more})" if more else ""
+    return _outcome(session, Ending.VERDICT, decision, judged, published, reason)
+
+
+def _said_no(answer: ApprovalAnswer) -> str:
+    if answer.note:
+        return f"{answer.by} answered {answer.action.value}, but the answer is not valid: {answer.note}"
+    if answer.via is AnswerChannel.NOBODY:
+        return answer.reason
+    why = one_line(answer.reason, 300)
+    return f"{answer.by} refused{f' ({why})' if why else ''}"
+
+
+def checked_outcome(session: Session, judged: JudgedReport, published: PublishedReport) -> Outcome:
+    """The verdict, where nothing was to be launched."""
+    if judged.verdict.answer is not Answer.GO:
+        return refused_outcome(session, judged, published, None)
+    said = f"{headline(judged.verdict, session.setting.gate.name)} (no training was requested)"
+    return _outcome(session, Ending.VERDICT, Decision.PASSED, judged, published, said)
+
+
+def launched_outcome(
+    session: Session,
+    judged: JudgedReport,
+    published: PublishedReport,
+    answer: ApprovalAnswer | None,
+    seen: LaunchResult,
+) -> Outcome:
+    """Training was started; it may have failed, or its own nodes may have refused it in place."""
+    name = session.setting.gate.name
+    observed = session.setting.gate.policy.mode is Mode.OBSERVE
+    if seen.rechecked is not None and seen.rechecked.verdict.answer is not Answer.GO and not observed:
+        again = headline(seen.rechecked.verdict, name)
+        said = f"the training got other machines than those that passed; they were checked again: {again}"
+        decision = refusal_decision(seen.rechecked.verdict.answer)
+        made = _outcome(session, Ending.VERDICT, decision, seen.rechecked, published, said)
+        return dataclasses.replace(made, training=seen.training)
+    overridden = answer is not None and answer.override
+    decision = Decision.OVERRIDDEN if overridden else Decision.LAUNCHED
+    decision = Decision.OBSERVED if observed else decision
+    decision = decision if seen.ran else Decision.NOT_LAUNCHED
+    reason = headline(judged.verdict, name)
+    if judged.reused:
+        reason += f" (PASS of {judged.reused} reused)"
+    if answer is not None:
+        word = "against the verdict, approved" if overridden else "approved"
+        reason += f" (launched {word} by {answer.by}: {one_line(answer.reason, 300)})"
+    ending = Ending.VERDICT
+    if seen.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
+        ending = Ending.JOB_FAILED
+        said = judged.verdict.answer.value
+        reason = f"the verdict was {said}, but training {seen.training.state.value}: {seen.training.detail}"
+    made = _outcome(session, ending, decision, judged, published, reason)
+    return dataclasses.replace(made, training=seen.training)
+
+
+def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> Outcome:
+    """An engine, the store or the lease failed: by what was known then."""
+    judged, reason = session.judged, str(error)
+    if isinstance(error, StoreError):
+        verdict = unreadable(
+            f"the report could not be stored: {reason}", session.setting.policy, session.setting.facts, b""
+        )
+        made = None if judged is None else dataclasses.replace(judged, verdict=verdict)
+        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, reason)
+    if isinstance(error, LeaseError):
+        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
+    if isinstance(error, PreflightFailed):
+        return _outcome(session, Ending.REJECTED, None, None, published, reason)
+    if judged is not None and published is not None and not _may_have_launched(session, judged):
+        said = f"{headline(judged.verdict, session.setting.gate.name)} (then: {reason})"
+        return _outcome(
+            session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, said
+        )
+    if judged is not None and published is not None:
+        return _not_launched(session, error, judged, published)
+    ending = Ending.REJECTED if isinstance(error, LaunchRejected) else Ending.NO_CAPACITY
+    return _outcome(session, ending, None, None, published, reason)
+
+
+def _not_launched(
+    session: Session, error: Exception, judged: JudgedReport, published: PublishedReport
+) -> Outcome:
+    """After a go: the engine had no machines for the training, or refused it. A training that ran before was launched."""
+    verdict = f"the verdict was {judged.verdict.answer.value}"
+    if session.trained:
+        said = f"{verdict} and the training ran, but its end could not be observed: {error}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+    # A pool that is lost while the training waits for machines expired: nobody took it away.
+    waited = isinstance(error, PoolLost) and session.waiting_since is not None
+    if not (waited or isinstance(error, NoCapacity | QuotaExceeded)):
+        said = f"{verdict}, but the training could not be launched: {error}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, judged, published, said)
+    said = f"{verdict}, but the training got no machines: {error} {pool_cost_so_far(session)}".rstrip()
+    return _outcome(session, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, judged, published, said)
+
+
+def defect_outcome(session: Session, error: Exception) -> Outcome:
+    """A defect, of ours or of a library: nothing is launched, and what may run is ended with the session."""
+    LOG.error("the gate broke", exc_info=error)
+    said = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
+    reason = f"this is an error in prelaunch itself, so there is no verdict: {said}"
+    return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
+
+
+async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
+    """Release what is kept, page whoever has to hear, keep the outcome, tell the command line, and name the state."""
+    if outcome.report is None:  # what was published has been told
+        report_progress(Progress("verdict", outcome.reason))
+    await run_to_end(session.release)
+    if outcome.placement is not None:
+        outcome = dataclasses.replace(outcome, placement=session.placed)
+    heard = needs_notification(outcome) or bool(session.unreleased)
+    told = await notify_outcome(session, outcome) if heard else await note_good_end(session, outcome)
+    try:
+        if outcome.code is not Exit.GO:
+            await run_to_end(judge.void_pass, session)  # a PASS whose training failed proves less than it did
+    except StoreError as error:
+        LOG.error("an older PASS could not be voided: %s", error)
+    try:
+        kept = dump_plain({**outcome_summary(outcome), "told": told})
+        await run_to_end(session.setting.store.put, outcome_key(outcome.gate_id), kept)
+    except StoreError as error:
+        LOG.error("the outcome could not be stored: %s", error)
+    await publish_end(session, outcome)
+    emit_end(session, outcome)
+    report_end(outcome)
+    return failed_state(outcome, session.setting.gate.name)
+
+
+def reject_request(error: Exception) -> State[Any]:
+    """The request cannot be run: nothing was started."""
+    report_end(Outcome("", Ending.REJECTED, None, None, None, str(error)))
+    why = ClusterBusy if isinstance(error, LeaseHeld) else NotLaunched
+    return Failed(name="Rejected", message=str(error), data=why(str(error)))
+
+
+def end_cancelled_gate(error: Exception) -> State[Any]:
+    """Somebody cancelled the run; its jobs have been ended."""
+    return Cancelled(message=str(error))
+
+
+def failed_state(outcome: Outcome, name: str) -> State[Any]:
+    """A failure that is red in the UI and has no traceback; its message says what to do first."""
+    said = title_of(outcome, name)[:2000]
+    if outcome.code is Exit.GO:
+        LOG.info(said)
+        return Completed(name=DONE_NAMES[outcome.decision or Decision.LAUNCHED], message=said)
+    LOG.error(said)
+    if outcome.decision is Decision.REFUSED:
+        return Failed(name="Refused", message=said, data=NotLaunched(said))
+    named = {Ending.NO_CAPACITY: "NoCapacity", Ending.REJECTED: "Rejected"}
+    if outcome.decision is not Decision.NOT_LAUNCHED:
+        named[Ending.JOB_FAILED] = "TrainingFailed"
+    word = named.get(outcome.ending) or FAILED_NAMES.get(
+        outcome.decision or Decision.CANNOT_TELL, "CannotTell"
+    )
+    return Failed(name=word, message=said, data=NotLaunched(said))
+
+
+def outcome_summary(outcome: Outcome) -> dict[str, object]:
+    """What is kept of an outcome beside report and verdict."""
+    training = outcome.training
+    return {
+        "gate_id": outcome.gate_id,
+        "decision": outcome.decision,
+        "ending": outcome.ending,
+        "exit_code": int(outcome.code),
+        "reason": outcome.reason,
+        "answer": outcome.judged.verdict.answer if outcome.judged else None,
+        "reused": outcome.judged.reused if outcome.judged else "",
+        "training": {"job_id": training.job_id, "state": training.state, "detail": training.detail}
+        if training
+        else None,
+        "placement": outcome.placement,
+        "approval": outcome.answer,
+    }
+
+
+def _outcome(
+    session: Session,
+    ending: Ending,
+    decision: Decision | None,
+    judged: JudgedReport | None,
+    published: PublishedReport | None,
+    reason: str,
+) -> Outcome:
+    report, html = (published.report, published.html) if published is not None else (None, None)
+    return Outcome(
+        session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
+    )
+
+
+def _may_have_launched(session: Session, judged: JudgedReport) -> bool:
+    """Whether the verdict, or a person's word, let the training start."""
+    observed = session.setting.gate.policy.mode is Mode.OBSERVE
+    said = session.answer is not None and session.answer.launches
+    return observed or said or judged.verdict.answer is Answer.GO

@@ -1,0 +1,172 @@
+"""What was answered to a question: through Slack, as the store has it, and through Prefect's form. The strictest stands.
+
+The form of a question in Prefect's UI: what is asked, and what may be answered.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from typing import Literal
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import State
+from prefect.input import RunInput
+from prefect.input.run_input import keyset_from_base_key
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
+
+from checks.documents.decode import DecodeError
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.outcome import JudgedReport
+from tasks.gate.question import (
+    LEAST_REASON,
+    REASON_CHARACTERS,
+    AnswerChannel,
+    ApprovalAction,
+    ApprovalAnswer,
+    Question,
+    may_answer,
+    read_answer,
+    standing_answer,
+)
+from tasks.render.markdown import escape, markdown
+from tasks.store.base import Store, StoreError
+
+# The server checks the answer against the schema before the run goes on; what a schema can say it says here.
+_REASON_NEEDED: JsonDict = {
+    "if": {"properties": {"action": {"const": "launch-anyway"}}, "required": ["action"]},
+    "then": {"properties": {"reason": {"minLength": LEAST_REASON}}, "required": ["reason"]},
+}
+
+
+class GateDecision(RunInput):
+    """The answer to a verdict that is left to a person. It is recorded, and with it who gave it, when and why."""
+
+    model_config = ConfigDict(json_schema_extra=_REASON_NEEDED)
+
+    action: Literal["block", "launch-anyway", "check-again"] = Field(
+        default="block",
+        title="Decision",
+        description="block: nothing is launched. launch-anyway: the training starts on these machines. "
+        "check-again: the checks run once more, from the start.",
+        json_schema_extra={"position": 0},
+    )
+    reason: str = Field(
+        default="",
+        title="Why",
+        description=f"launch-anyway needs a reason of at least {LEAST_REASON} characters.",
+        max_length=REASON_CHARACTERS,
+        json_schema_extra={"position": 1},
+    )
+    approver: str = Field(
+        title="Your name",
+        description="Prefect cannot verify who answers, so the name is recorded as unverified.",
+        min_length=2,
+        max_length=100,
+        json_schema_extra={"position": 2},
+    )
+
+
+def question_text(question: Question, judged: JudgedReport, form_may_override: bool) -> str:
+    """What stands above the form: what is asked, by when, what an override means, and the findings. Markdown."""
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
+    lines = [
+        f"**{escape(question.said)}**",
+        "",
+        f"Answer by {until}; if nobody answers, the training is not launched.",
+    ]
+    if question.override:
+        lines += [
+            "",
+            "The verdict is a FAIL. To launch anyway overrides it: the training starts on machines that the gate found "
+            "unfit, or could not check. It is recorded with your name and your reason, and both the hardware's on-call "
+            "and the gate's owner are paged.",
+        ]
+        if not form_may_override:
+            lines += [
+                "",
+                "This form cannot override a FAIL here: it knows no users. An overrider can, in Slack. To choose "
+                "launch-anyway here ends the run as refused.",
+            ]
+    page = markdown(judged.report, judged.verdict, question.gate, judged.beside)
+    return "\n".join(
+        [*lines, "", page.partition("\n")[2]]
+    )  # its heading is said already, and huge in a dialog
+
+
+LOG = logging.getLogger("prelaunch")
+SCHEMA = GateDecision.model_json_schema(by_alias=True)
+
+
+def keyset_of(question: str) -> dict[str, str]:
+    """Where Prefect keeps a question's form and its answer; the same in every process of the run."""
+    keyset = keyset_from_base_key(question)
+    return {"schema": keyset["schema"], "description": keyset["description"], "response": keyset["response"]}
+
+
+async def save_form(client: PrefectClient, run: UUID, question: Question, description: str) -> None:
+    """What the run's page is to show. Idempotent. Raises what the client raises where the server does not answer."""
+    keys = keyset_of(question.key)
+    for key, value in ((keys["schema"], json.dumps(SCHEMA)), (keys["description"], json.dumps(description))):
+        try:
+            await client.create_flow_run_input(run, key, value)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.CONFLICT:  # it was saved before: the same question
+                raise
+
+
+async def collect_answer(
+    client: PrefectClient, store: Store, run: UUID, question: Question
+) -> ApprovalAnswer | None:
+    """The answer that stands; None where nobody answered in time. Raises what the client raises."""
+    found = [await read_proven_answer(store, question), await _filled_in(client, run, question)]
+    return standing_answer(question, [answer for answer in found if answer is not None])
+
+
+async def read_proven_answer(store: Store, question: Question) -> ApprovalAnswer | None:
+    """What the Slack process wrote, if that user may say so. A store that does not answer is asked again later."""
+    try:
+        found = await run_to_end(read_answer, store, question.gate_id, question.key)
+    except (StoreError, DecodeError) as error:
+        LOG.warning("an answer in the store cannot be read: %s", error)
+        return None
+    if found is None or (found.verified and may_answer(question, found.who, found.action)):
+        return found
+    LOG.warning("the answer of %s is ignored: this user is not allowed to give it", found.who)
+    return None
+
+
+async def states_since_pause(client: PrefectClient, run: UUID) -> list[State]:
+    """The run's states since it was paused last, oldest first; all of them where it never was."""
+    states = sorted(await client.read_flow_run_states(run), key=lambda state: state.timestamp)
+    paused = max((i for i, state in enumerate(states) if state.is_paused()), default=-1)
+    return states[paused + 1 :]
+
+
+async def _filled_in(client: PrefectClient, run: UUID, question: Question) -> ApprovalAnswer | None:
+    """What the form brought. It counts from when Prefect took it."""
+    try:
+        text = await client.read_flow_run_input(run, keyset_of(question.key)["response"])
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code == httpx.codes.NOT_FOUND:
+            return None
+        raise
+    try:
+        filled = GateDecision.model_validate(json.loads(text))
+    except (ValueError, ValidationError) as error:
+        LOG.warning("the answer of the form is not valid: %s", type(error).__name__)
+        return None
+    action, at = ApprovalAction(filled.action), _first(await states_since_pause(client, run))
+    return ApprovalAnswer(
+        question.schema_version, question.gate_id, question.key, action, filled.approver, AnswerChannel.PREFECT, False,
+        filled.reason, at,
+    )  # fmt: skip
+
+
+def _first(states: Sequence[State]) -> float:
+    return states[0].timestamp.timestamp() if states else time.time()

@@ -1,0 +1,207 @@
+"""Waits for a person's answer, so that no restart loses it.
+
+A run that came from a deployment is suspended: its process ends, and once somebody answered the next worker starts the
+run anew, which finds the lease that it parked and goes on. It is not paused, however short the wait, because of what
+Prefect 3.8.8 does to a process that waits (measured): a worker that is restarted kills it without a word, and a deployment
+with a concurrency limit gives its slot away and crashes it 225 s later.
+
+Any other run waits in its process: nobody could start it anew, or its nodes hold for the answer.
+
+The deadline is ours. Prefect's own is later, since it would rewrite how the run ended.
+
+A run that waits for a person is looked at when its time is up, since no process of it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags, FlowFilter, FlowFilterName
+from prefect.client.schemas.objects import State
+from prefect.client.schemas.responses import OrchestrationResult
+from prefect.context import FlowRunContext
+from prefect.exceptions import ObjectNotFound, Pause, PrefectException
+from prefect.states import Paused, Running, Scheduled
+
+from tasks.gate.approval.answers import collect_answer, keyset_of, read_proven_answer, save_form
+from tasks.gate.cancellation import RunCancelled
+from tasks.gate.lease.lease import LeaseLost
+from tasks.gate.question import ApprovalAnswer, Question, expired_answer
+from tasks.gate.session import Session
+
+LOG = logging.getLogger("prelaunch")
+REAP, TAG = "reap", "prelaunch"
+# An answer of the last moment comes first.
+LATER_S = 5.0
+
+
+async def schedule_expiry(client: PrefectClient, flow_run_id: UUID, question: Question) -> None:
+    """Order a look at the run for just after the deadline, from every reaper. Idempotent. Where nobody could look that is said.
+
+    Raises what the client raises where the server does not answer.
+    """
+    found = await client.read_deployments(
+        flow_filter=FlowFilter(name=FlowFilterName(any_=[REAP])),
+        deployment_filter=DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG])),
+    )
+    if not found:
+        LOG.warning(
+            "no deployment of the flow %r has the tag %r: nobody ends the question when its time is up, until the next "
+            "gate of this cluster. Deploy it: deployments/prefect.yaml.",
+            REAP,
+            TAG,
+        )
+        return
+    at = datetime.fromtimestamp(question.deadline + LATER_S, UTC)
+    for reaper in found:  # which of them somebody serves then, nobody knows now; to look twice does no harm
+        await client.create_flow_run_from_deployment(
+            reaper.id,
+            parameters={"flow_run_id": str(flow_run_id), "why": "deadline"},
+            state=Scheduled(scheduled_time=at),
+            idempotency_key=f"deadline-{flow_run_id}-{question.key}-{reaper.id}",
+        )
+
+
+POLL_S = 2.0
+# The Slack process resumes the run. If it could not, its answer lies in the store.
+STORE_S = 15.0
+# How long after the deadline a worker has to act on an answer that came in time.
+PICKUP_S = 600.0
+AWAY = (httpx.HTTPError, PrefectException, OSError)
+T = TypeVar("T")
+
+
+def can_resume_elsewhere(session: Session) -> bool:
+    """Whether this run may go on in another process: a deployment starts it, and no node holds for its answer."""
+    context = FlowRunContext.get()
+    run = context.flow_run if context else None
+    deployed = run is not None and run.deployment_id is not None and run.parent_task_run_id is None
+    return deployed and not session.in_job
+
+
+def was_resumed() -> bool:
+    """Whether this run was paused before, and begins anew because somebody answered."""
+    context = FlowRunContext.get()
+    return bool(context and context.flow_run and context.flow_run.empirical_policy.resuming)
+
+
+class ApprovalWait:
+    """One question's wait. `description` stands above the form."""
+
+    def __init__(self, session: Session, question: Question, description: str) -> None:
+        context = FlowRunContext.get()
+        if context is None or context.flow_run is None:
+            raise RuntimeError("a question is asked by a flow run")
+        self.session, self.question, self.description = session, question, description
+        self.run = context.flow_run.id
+        self.back = can_resume_elsewhere(session)
+        self._silent = False
+
+    async def answer(self) -> ApprovalAnswer:
+        """What stands: an answer in time, or nobody's. Raises StopAsked, LeaseLost; Pause where the process is to end."""
+        async with get_client() as client:
+            found = await self._given(client)
+            while found is None and not self._overdue():
+                await self._pause(client)
+                await self._until_answered(client)
+                found = await self._given(client)
+        return found or expired_answer(self.question, time.time())
+
+    async def _given(self, client: PrefectClient) -> ApprovalAnswer | None:
+        store = self.session.setting.store
+        return await self._patiently(lambda: collect_answer(client, store, self.run, self.question))
+
+    async def _pause(self, client: PrefectClient) -> None:
+        until = datetime.fromtimestamp(self.question.deadline + PICKUP_S, UTC)
+        state: State = Paused(
+            name="Suspended" if self.back else "Paused",
+            message=self.question.said,
+            reschedule=self.back,
+            pause_expiration_time=until,
+            pause_key=f"{self.question.key}-{uuid4().hex[:8]}",
+        )
+        state.state_details.run_input_keyset = keyset_of(self.question.key)
+
+        async def paused() -> State | None:
+            await save_form(client, self.run, self.question, self.description)
+            if self.back:
+                await schedule_expiry(client, self.run, self.question)
+            said: OrchestrationResult[Any] = await client.set_flow_run_state(self.run, state)
+            return said.state
+
+        found = await self._patiently(paused)
+        if found is not None and not found.is_paused():
+            raise RunCancelled(f"the run cannot be paused: it is {found.name}")
+        if found is not None and self.back:
+            # Nothing but this process ends; the run comes back for its lease.
+            self.session.parked = True
+            raise Pause(state=found)
+
+    async def _until_answered(self, client: PrefectClient) -> None:
+        """Return once the run goes on, or the time is up and no server says so."""
+        looked = time.monotonic()
+        while not self._late():
+            self._require_lease()
+            try:
+                state = (await client.read_flow_run(self.run)).state
+                if state is not None and _goes_on(state):
+                    return
+                stored = time.monotonic() - looked > STORE_S
+                looked = time.monotonic() if stored else looked
+                if self._overdue() or (stored and await self._proven()):
+                    await client.set_flow_run_state(self.run, Running())
+                self._silent = False
+            except ObjectNotFound:
+                raise RunCancelled("the run was deleted while it waited for approval") from None
+            except AWAY as error:
+                self._say_silent(error)
+            await asyncio.sleep(POLL_S)
+
+    async def _proven(self) -> bool:
+        return await read_proven_answer(self.session.setting.store, self.question) is not None
+
+    async def _patiently(self, asked: Callable[[], Awaitable[T]]) -> T | None:
+        """What the server says; one that is restarted is asked again, until it is too late for any answer."""
+        while not self._late():
+            self._require_lease()
+            try:
+                return await asked()
+            except AWAY as error:
+                self._say_silent(error)
+            await asyncio.sleep(POLL_S)
+        return None
+
+    def _say_silent(self, error: Exception) -> None:
+        """Once for each time that the server is away."""
+        if not self._silent:
+            LOG.warning(
+                "the server does not answer; it will be asked again until the question's deadline: %s", error
+            )
+        self._silent = True
+
+    def _late(self) -> bool:
+        return time.time() > self.question.deadline + PICKUP_S
+
+    def _overdue(self) -> bool:
+        return time.time() > self.question.deadline
+
+    def _require_lease(self) -> None:
+        if self.session.keeper.lost.is_set():
+            raise LeaseLost(
+                f"another gate took over cluster {self.session.setting.gate.cluster.name} while the run waited."
+            )
+
+
+def _goes_on(state: State) -> bool:
+    """Whether the run goes on. Raises StopAsked where it shall not."""
+    if state.is_cancelling() or state.is_final():
+        raise RunCancelled(f"the run was ended while it waited for approval: {state.name}")
+    return state.is_running()

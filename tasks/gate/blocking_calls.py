@@ -1,0 +1,65 @@
+"""Blocking effects from an event loop, so that a cancelled flow leaves none half done behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def run_to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run it in a thread. A caller that is cancelled meanwhile waits for its end first."""
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            try:
+                await asyncio.wait({running})
+            except asyncio.CancelledError:
+                continue
+        if not running.cancelled():
+            running.exception()  # taken, so that asyncio does not complain of it
+        raise
+
+
+async def run_within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """The same, for what may hang. Raises TimeoutError after `seconds`: the call is left behind in a daemon thread."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[R] = loop.create_future()
+
+    def settle(result: R | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def call() -> None:
+        result, failed = None, None
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            failed = error
+        with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop is closed
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True).start()
+    try:
+        await asyncio.wait({done}, timeout=seconds)
+    except asyncio.CancelledError:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({done}, timeout=seconds)
+        if done.done():
+            done.exception()
+        raise
+    if not done.done():
+        raise TimeoutError(f"no answer within {seconds:.0f} s")
+    return done.result()

@@ -1,0 +1,124 @@
+"""What a commissioning asks for: its form, and the gate that each cluster gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
+
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.request_record import require_names
+from tasks.gate_file.folder import gate_file_names
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import Advanced, GateRequest, bounded_schema
+
+# The ranks' checks come after the nodes', and the reports after both.
+STAGE_SHARE = 0.75
+
+
+def _names(schema: JsonDict) -> None:
+    schema["position"] = 0
+    if names := gate_file_names():
+        schema["items"] = {"type": "string", "enum": list(names)}
+
+
+class CommissionRequest(BaseModel):
+    """Checks whole clusters, side by side, and launches nothing. What passed teaches the cluster's baseline."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Commissioning")
+
+    gate_files: list[str] = Field(
+        title="Gate files",
+        description="The clusters to check, one gate file per cluster. Two gate files of the same cluster cannot be checked at once.",
+        min_length=1,
+        max_length=50,
+        json_schema_extra=_names,
+    )
+    profile: Literal["quick", "standard", "deep"] = Field(
+        default="deep",
+        title="Check profile",
+        description="How thoroughly the nodes are checked.",
+        json_schema_extra={"position": 1},
+    )
+    minutes: int = Field(
+        default=120,
+        ge=1,
+        le=24 * 60,
+        title="Checks may take (minutes)",
+        description="A cluster's checks are ended after this time, and it cannot be told. "
+        "If a gate file allows more time, that limit applies.",
+        json_schema_extra=bounded_schema(2),
+    )
+    learn: bool = Field(
+        default=True,
+        title="Learn baselines",
+        description="After a go the cluster's baseline is learned anew from its kept reports. "
+        "The file that a gate is held to is never changed.",
+        json_schema_extra={"position": 3},
+    )
+    reports: int = Field(
+        default=20,
+        ge=1,
+        le=500,
+        title="Learn from (reports)",
+        description="The newest reports of that cluster that ended in a go; others are not learned from.",
+        json_schema_extra=bounded_schema(4),
+    )
+    reason: str = Field(
+        default="",
+        max_length=500,
+        title="Why this run",
+        description="A note for people who read the record later. Optional.",
+        json_schema_extra=bounded_schema(5),
+    )
+
+
+def gate_contexts(request: CommissionRequest) -> dict[str, GateContext]:
+    """By gate file. Raises GateFileError: for whatever is wrong in one, and where two are of one cluster.
+
+    A cluster's lease is held by a process: two gates of this one would take it for their own.
+    """
+    require_names(request.gate_files)
+    found: dict[str, GateContext] = {}
+    for named in request.gate_files:
+        setting = open_gate_context(_request_of(request, named))
+        name = setting.gate.cluster.name
+        same = next((other for other, one in found.items() if one.gate.cluster.name == name), None)
+        if same is not None:
+            said = f"{same} and {named} both belong to cluster {name}. Name only one of them"
+            raise GateFileError("gate_files", "", said)
+        found[named] = open_gate_context(_request_of(request, named, setting))
+    return found
+
+
+def gate_requests(request: CommissionRequest, settings: Mapping[str, GateContext]) -> dict[str, GateRequest]:
+    """By gate file: checks made anew, for as long as they may take, and nothing launched."""
+    return {named: _request_of(request, named, setting) for named, setting in settings.items()}
+
+
+def _request_of(request: CommissionRequest, named: str, setting: GateContext | None = None) -> GateRequest:
+    sets = ["policy.reuse_pass_minutes=0"]
+    if setting is not None:
+        checks = setting.gate.checks
+        minutes = max(float(request.minutes), checks.max_runtime_minutes)
+        stage_s = max(minutes * 60 * STAGE_SHARE, checks.stage_s)
+        sets += [f"checks.max_runtime_minutes={minutes}", f"checks.stage_s={stage_s}"]
+    return GateRequest(
+        gate_file=named,
+        profile=request.profile,
+        launch=False,
+        wait="verdict",
+        reason=request.reason or "commissioning",
+        advanced=Advanced(overrides=sets, ask_minutes=0),
+    )
+
+
+def commission_title(parameters: Mapping[str, Any]) -> str:
+    """ "commission p5-prod, p5-test: deep"; "commission" for a request that the flow is going to reject."""
+    try:
+        request = CommissionRequest.model_validate(parameters.get("request"))
+    except ValidationError:
+        return "commission"
+    return f"commission {', '.join(request.gate_files):.200}: {request.profile}"

@@ -1,0 +1,386 @@
+"""What one gate stands on: file, policy, facts, store and launcher. Opening it starts and writes nothing.
+
+What a flow run is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from checks import bundle as bundles
+from checks import catalog
+from checks.bundle import Bundle
+from checks.check import CatalogError, Check
+from checks.culprit.topology import Topology
+from checks.documents.decode import DecodeError, nearest
+from checks.documents.report import digest, dump_plain, plain
+from checks.facts import withheld_kernel_log
+from checks.facts.builtin import builtin
+from checks.facts.instances import Facts, lacks
+from checks.judge.baseline.model import Baseline, digest_of
+from checks.model import Declared, KernelLog
+from checks.policy import CheckPolicy, OnWarn, Policy
+from checks.version import ENGINE
+from tasks.gate.lease.lease import LauncherAddress
+from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, TermsError, terms_of
+from tasks.gate_file.folder import missing_name, path_of
+from tasks.gate_file.model import Gate, Mode
+from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.gate_file.references import PolicyError, read_policy
+from tasks.gate_file.request import GateRequest
+from tasks.gate_file.topology import topology_of
+from tasks.launchers.base import Launcher, LaunchRejected, Placement
+from tasks.launchers.registry import kernel_log_of, launcher_for
+from tasks.reports.baseline import read_baseline
+from tasks.reports.read import InputError
+from tasks.store.base import Store, StoreError
+from tasks.store.call_timeout import PatientStore
+from tasks.store.index import FILE, Index, IndexFailed
+from tasks.store.open import absolute, is_remote, open_store
+
+WORK = ".prelaunch"
+# Between the answer and the start of the training: the engine matches, provisions, and takes the machines over.
+MARGIN_S = 600.0
+
+
+@dataclass(frozen=True)
+class GateContext:
+    """Everything that follows from a request alone. `here` is the gate file's folder.
+
+    `address` opens the same store from anywhere; `local` is this machine's folder for what is no evidence.
+    """
+
+    gate: Gate
+    file: str
+    here: Path
+    policy: Policy
+    facts: Facts
+    declared: Declared
+    store: Store
+    address: str
+    index: Index
+    engine: LauncherAddress
+    launcher: Launcher
+    local: Path
+    baseline: Baseline | None = None
+    terms: CostTerms = NOTHING_SAID
+    topology: Topology | None = None
+
+    @property
+    def work(self) -> Path:
+        """Where what jobs wrote is fetched to."""
+        return self.local / "work"
+
+    @property
+    def asks(self) -> bool:
+        """Whether a verdict of this gate may be left to a person."""
+        return _asks(self.gate, self.policy)
+
+    @property
+    def digest(self) -> str:
+        """Equal for gates that would do the same: the file's values with the overrides, and the policy."""
+        values = {
+            "gate": self.gate.model_dump(mode="json"),
+            "here": str(self.here),
+            "checks": self.fingerprint,
+        }
+        return _digest(values)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for gates whose PASS means the same: whatever a verdict depends on but the machines."""
+        checks = self.gate.checks.model_dump(mode="json", exclude={"max_runtime_minutes"})
+        return _digest(
+            {
+                "cluster": self.gate.cluster.model_dump(mode="json"),
+                "checks": checks,
+                "catalogue": self.bundle("fingerprint").catalogue,
+                "policy": digest(dump_plain(self.policy)),
+                "facts": self.facts.digest,
+                "baseline": None if self.baseline is None else digest_of(self.baseline),
+                "topology": None if self.topology is None else digest(dump_plain(self.topology)),
+                "engine": ENGINE,
+            }
+        )
+
+    def bundle(self, gate_id: str) -> Bundle:
+        """What every node gets."""
+        checks = self.gate.checks
+        return bundles.make(
+            gate_id, self.declared, checks.profile, self.policy, self.facts,
+            extra=checks.extra, timeouts_s=checks.timeouts_s, skip=checks.skip,
+            network_s=checks.network_s, stage_s=checks.stage_s, topology=self.topology,
+            deadline_s=checks.whole_deadline_s,
+        )  # fmt: skip
+
+
+@dataclass
+class _Handover:
+    """What was opened for one request, for the next step of the same process that asks for it."""
+
+    request: GateRequest
+    gate: Gate
+    setting: GateContext | None
+
+
+_HANDOVER: ContextVar[_Handover | None] = ContextVar("prelaunch_handover", default=None)
+
+
+@contextmanager
+def share_gate_context(request: GateRequest, setting: GateContext) -> Iterator[None]:
+    """For the time of the block `take_gate_context` of an equal request returns this setting once, and opens nothing.
+
+    It gets a store of its own: the gate's deadline bounds that one, and not whatever the caller does afterwards.
+    """
+    store = setting.store
+    given = replace(setting, store=PatientStore(store.store if isinstance(store, PatientStore) else store))
+    token = _HANDOVER.set(_Handover(request, setting.gate, given))
+    try:
+        yield
+    finally:
+        _HANDOVER.reset(token)
+
+
+def load_gate(request: GateRequest) -> Gate:
+    """The request's gate file, read here unless it was handed over; kept for `take_gate_context`. Raises GateFileError."""
+    handover = _HANDOVER.get()
+    if handover is None or handover.request != request or handover.setting is None:
+        _HANDOVER.set(
+            handover := _Handover(request, read_gate_file(_gate_file(request.gate_file), request.sets), None)
+        )
+    return handover.gate
+
+
+def take_gate_context(request: GateRequest) -> GateContext:
+    """What was opened before for this request in this process, else `open_gate_context`; it is handed over only once."""
+    handover = _HANDOVER.get()
+    _HANDOVER.set(None)
+    if handover is None or handover.request != request:
+        return open_gate_context(request)
+    return handover.setting or open_gate_context(request, handover.gate)
+
+
+def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateContext:
+    """Read and check everything that the request names. Raises GateFileError for whatever is wrong.
+
+    `gate` is the request's gate file where it was read already.
+    """
+    path = _gate_file(request.gate_file)
+    gate = gate or read_gate_file(path, request.sets)
+    here, file = path.resolve().parent, _shown(path)
+    policy = _policy(here / gate.policy.file)
+    baseline = _baseline(file, here, gate, request.advanced.baseline)
+    facts = builtin()
+    _require_known(file, gate, policy, facts)
+    terms = _terms(file, here, gate)
+    topology = topology_of(gate.cluster, file, here)
+    store, address, local, index = _kept_in(file, gate, request.advanced.store)
+    options = json.dumps(dict(gate.cluster.options), sort_keys=True)
+    engine = LauncherAddress(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
+    try:
+        launcher = launcher_of(engine)
+        names = launcher.node_names(gate.cluster.declared.nodes)
+        kernel_log = kernel_log_of(engine.launcher, launcher.placement)
+    except LaunchRejected as error:
+        raise _about_launcher(file, error) from error
+    _require_optional(file, gate, policy, kernel_log)
+    _require_override(file, gate, launcher)
+    _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
+    return GateContext(
+        gate, file, here, policy, facts, gate.declared(names, kernel_log),
+        store, address, index, engine, launcher, local, baseline, terms, topology,
+    )  # fmt: skip
+
+
+def launcher_of(engine: LauncherAddress) -> Launcher:
+    """The launcher that a lease or a gate file names. Raises LaunchRejected."""
+    options: Mapping[str, object] = json.loads(engine.options)
+    return launcher_for(engine.launcher, options, Path(engine.root))
+
+
+def _gate_file(named: str) -> Path:
+    """Where it lies. A name that the folder of gate files lacks is refused here, with those it has."""
+    if lacking := missing_name(named):
+        raise GateFileError("gate_file", "", *lacking)
+    return path_of(named)
+
+
+def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, Index]:
+    """Store, its address, the local folder and the index; nothing of them is touched."""
+    try:
+        address = absolute(override or gate.store.path)
+        local = Path(gate.store.work or (WORK if is_remote(address) else address)).expanduser().absolute()
+        store = PatientStore(open_store(address))
+    except StoreError as error:
+        where = ("store", "") if override else (file, "store.path")
+        raise GateFileError(*where, str(error).rstrip(".")) from error
+    try:
+        return store, address, local, Index(gate.store.index, local / FILE)
+    except IndexFailed as error:
+        raise GateFileError(file, "store.index", str(error)) from error
+
+
+def _shown(path: Path) -> str:
+    """As short as it is clear."""
+    relative = os.path.relpath(path)
+    return str(path.resolve()) if relative.startswith("..") else relative
+
+
+def _about_launcher(file: str, error: LaunchRejected) -> GateFileError:
+    cause = error.__cause__
+    if isinstance(cause, DecodeError):
+        return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
+    return GateFileError(file, "cluster", str(error))
+
+
+def _policy(path: Path) -> Policy:
+    try:
+        return read_policy(path)
+    except PolicyError as error:
+        raise GateFileError(str(error.file), error.path, error.message, error.nearest) from error
+
+
+def _baseline(file: str, here: Path, gate: Gate, asked: str) -> Baseline | None:
+    """The one that was asked for, else the gate file's, relative to its folder."""
+    path = (
+        Path(asked).expanduser() if asked else here / gate.policy.baseline if gate.policy.baseline else None
+    )
+    try:
+        return None if path is None else read_baseline(path)
+    except InputError as error:
+        where = "baseline (--baseline)" if asked else f"{file}: policy.baseline"
+        raise GateFileError(f"{where}: {error.file}", error.path, error.message, error.nearest) from error
+
+
+def _terms(file: str, here: Path, gate: Gate) -> CostTerms:
+    try:
+        return terms_of(gate, file, here)
+    except TermsError as error:
+        raise GateFileError(error.file, error.key, error.message, error.nearest) from error
+
+
+def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
+    """Types, GPU counts and checks that exist; a contradiction would only show after the checks."""
+    declared = gate.cluster.declared
+    instance = facts.instances.get(declared.instance_type)
+    where = "cluster.declared.instance_type"
+    if instance is None:
+        near = nearest(declared.instance_type, tuple(facts.instances))
+        raise GateFileError(file, where, f"{declared.instance_type!r} is not a known instance type", near)
+    if instance.gpus != declared.gpus_per_node:
+        said = (
+            f"{declared.instance_type} has {instance.gpus} GPUs, the file declares {declared.gpus_per_node}"
+        )
+        raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
+    if declared.instance_type not in policy.instance_types:
+        types = ", ".join(policy.instance_types[:5]) + ("..." if len(policy.instance_types) > 5 else "")
+        said = f"policy {policy.name!r} was not written for {declared.instance_type}, but for {types}"
+        said += ". Name another in [policy] file"
+        raise GateFileError(file, where, said)
+    try:
+        known = catalog.with_extra(gate.checks.extra)
+    except CatalogError as error:
+        raise GateFileError(file, "checks.extra", str(error)) from error
+    checks = [check.name for check in known]
+    for name in gate.checks.timeouts_s:
+        if name not in checks:
+            raise GateFileError(
+                file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks)
+            )
+    table = gate.declared(())
+    for check in known:
+        if lacks(check.part, table, instance) is None and (why := _unfit_line(check, policy)):
+            raise GateFileError(file, "policy.file", f"policy {policy.name!r} {why}")
+    for name in policy.checks:
+        if name not in checks:
+            said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
+            raise GateFileError(file, "policy.file", said, nearest(name, checks))
+
+
+def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:
+    """What is left out must be a check that the policy can do without, on the machines that are declared."""
+    declared, known = gate.declared((), kernel_log), [c.name for c in catalog.with_extra(gate.checks.extra)]
+    for place, name in enumerate(gate.checks.skip):
+        where = f"checks.skip[{place}]"
+        if name not in known:
+            raise GateFileError(file, where, "there is no such check", nearest(name, known))
+        line = policy.checks.get(name, CheckPolicy())
+        if withheld_kernel_log.required(name, declared):
+            said = f"{name} replaces the kernel log, which a job of this launcher cannot read, so it cannot be skipped"
+            raise GateFileError(file, where, said)
+        if not line.may_be_left_out:
+            said = f"policy {policy.name!r} requires {name}, so it cannot be skipped. Name an optional check"
+            optional = ", ".join(other for other in policy.checks if policy.checks[other].may_be_left_out)
+            raise GateFileError(
+                file,
+                where,
+                f"{said} ({optional or 'it has none'}), or make it optional in a policy of your own",
+            )
+
+
+def _require_time_to_ask(file: str, gate: Gate, policy: Policy, launcher: Launcher, minutes: int) -> None:
+    """A person's answer has to come while the machines that it is about are kept."""
+    keeps_s = launcher.keeps_s
+    if keeps_s is not None and _asks(gate, policy) and minutes * 60 > keeps_s - MARGIN_S:
+        who = f'policy {policy.name!r} says on_warn = "ask"'
+        who = who if policy.on_warn is OnWarn.ASK else '[approval] says on_fail = "ask"'
+        said = (
+            f"a person has {minutes} minutes to answer ({who}), but the machines are kept for {keeps_s / 60:g} minutes, "
+            f"and {MARGIN_S / 60:g} of them are needed afterwards. Keep them for {minutes + MARGIN_S / 60:g} minutes or longer"
+        ) + (f", or ask for {(keeps_s - MARGIN_S) / 60:g} at most" if keeps_s > MARGIN_S else "")
+        raise GateFileError(file, "cluster.options", said)
+
+
+def _asks(gate: Gate, policy: Policy) -> bool:
+    asking = policy.on_warn is OnWarn.ASK or gate.approval.on_fail == "ask"
+    return asking and gate.policy.mode is not Mode.OBSERVE
+
+
+def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
+    """Somebody may override a FAIL, and there is something left to override: nodes that decide by themselves end on it."""
+    approval, where = gate.approval, "approval.on_fail"
+    if approval.on_fail != "ask":
+        return
+    if launcher.placement is Placement.IN_JOB:
+        said = (
+            "checks and training are one job here, and its nodes end on a FAIL: nobody can approve any more"
+        )
+        raise GateFileError(file, where, f'{said}. Write on_fail = "refuse", or choose another placement')
+    if not approval.overriders and not approval.form_may_override:
+        said = "nobody may override a FAIL: name Slack users in overriders, or write form_may_override = true"
+        raise GateFileError(file, where, said)
+
+
+def _unfit_line(check: Check, policy: Policy) -> str:
+    """Why the policy cannot judge a check that applies, or ""; it would only show after the checks, as cannot-tell."""
+    line, name = policy.checks.get(check.name), check.name
+    if line is None:
+        return f'has no entry for check {name}: add [checks."{name}"] to it'
+    for key in ("part", "min_nodes", "min_ranks"):
+        said, true = plain(getattr(line, key)), plain(getattr(check, key))
+        if said != true:
+            return f"has {key} = {said} for check {name}, but the catalogue has {true}: correct the policy"
+    more = [profile.value for profile in line.profiles if profile not in check.profiles]
+    return f"asks for check {name} in profile {more[0]}, in which it never runs" if more else ""
+
+
+def _digest(values: object) -> str:
+    return hashlib.sha256(dump_plain(values)).hexdigest()
+
+
+def run_title(parameters: Mapping[str, object]) -> str:
+    """ "gate local: 2 nodes, quick"; "gate" for a request that the flow is going to reject."""
+    try:
+        request = GateRequest.model_validate(parameters.get("request"))
+        return load_gate(request).title
+    except (ValidationError, GateFileError):
+        return "gate"

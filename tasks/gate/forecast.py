@@ -1,0 +1,223 @@
+"""What a plan says of time and money: how long each stage should take, and what each placement costs before the training runs.
+
+Estimates, each with its source. What nobody measured or documents is None, and said to be unknown; the limits are the gate
+file's own, and hold whatever an estimate says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from checks.facts.durations import devices_of, duration_of
+from tasks.gate.context import GateContext
+from tasks.gate_file.cost_terms import price_for
+from tasks.launchers.base import Placement
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class StageForecast:
+    """One stage, in seconds. `about_s` is None where it is not known; with `is_least` it takes at least that.
+
+    `at_most_s` is the limit at which the gate or the engine ends it.
+    """
+
+    name: str
+    about_s: float | None
+    is_least: bool
+    at_most_s: float | None
+    source: str
+
+
+@dataclass(frozen=True)
+class PlacementCost:
+    """What a placement costs before the training runs, for all nodes: in node-hours, and in US dollars where a price is known.
+
+    `about` is the checks alone, None where their time is not known, and with `is_least` they cost at least that; `at_most` is
+    with every limit reached; `idle_at_most` is the part of it in which the machines do nothing but wait for the training or
+    for a person.
+    """
+
+    placement: Placement
+    chosen: bool
+    is_least: bool
+    about_node_hours: float | None
+    at_most_node_hours: float
+    idle_at_most_node_hours: float
+    about_usd: float | None
+    at_most_usd: float | None
+    idle_at_most_usd: float | None
+    idle_usd_per_minute: float | None
+    again: str
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """All of a gate. `training_usd` is for the hours that the gate file expects."""
+
+    nodes: int
+    instance_type: str
+    usd_per_node_hour: float | None
+    price_source: str
+    stages: tuple[StageForecast, ...]
+    placements: tuple[PlacementCost, ...]
+    training_usd: float | None
+    unknown: tuple[str, ...]
+
+
+# What a second job may cost once more: see docs/sagemaker.md, Placements.
+AGAIN = "where a host is not the machine that passed, the checks run once more"
+REPEATS = {
+    Placement.IN_JOB: "",
+    Placement.POOLED: f"{AGAIN}; where the pool is lost, they begin again on other machines, once",
+    Placement.PINNED: AGAIN,
+    Placement.NONE: AGAIN,
+}
+
+
+def forecast(setting: GateContext, ask_minutes: int) -> Forecast:
+    """The forecast of a gate whose questions may wait for so many minutes. Pure."""
+    declared, price = setting.declared, price_for(setting.declared.instance_type, setting.terms)
+    usd = None if price is None else price.usd_per_node_hour
+    answer_s = ask_minutes * 60.0 if setting.asks else 0.0
+    stages = tuple(_stages(setting, answer_s))
+    expected = setting.gate.training.expected_hours
+    trains = setting.gate.training.command or setting.gate.training.model_trainer
+    return Forecast(
+        nodes=declared.nodes,
+        instance_type=declared.instance_type,
+        usd_per_node_hour=usd,
+        price_source="" if price is None else str(price.provenance),
+        stages=stages,
+        placements=tuple(
+            _spent(setting, placement, idle_s, answer_s, usd)
+            for placement, idle_s in setting.launcher.offers.items()
+        ),
+        training_usd=usd * declared.nodes * expected if usd and expected and trains else None,
+        unknown=tuple(_unknown(setting, stages, usd)),
+    )
+
+
+def _stages(setting: GateContext, answer_s: float) -> Iterator[StageForecast]:
+    gate, launcher = setting.gate, setting.launcher
+    no_number = "never measured, and the engine's documentation gives no number"
+    yield StageForecast("start of the machines", None, False, launcher.start_s, no_number)
+    yield _checks(setting)
+    if answer_s:
+        yield StageForecast(
+            "approval by a person", None, False, answer_s, "only if the verdict needs approval"
+        )
+    if launcher.placement is Placement.POOLED:
+        yield StageForecast("idle pool", None, False, launcher.keeps_s, no_number)
+    if launcher.placement is not Placement.IN_JOB:
+        yield StageForecast("start of the training", None, False, launcher.start_s, no_number)
+    hours = gate.training.expected_hours
+    said = "not declared ([training] expected_hours)" if hours is None else "declared in the gate file"
+    about_s = None if hours is None else hours * SECONDS_PER_HOUR
+    yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, said)
+
+
+def _checks(setting: GateContext) -> StageForecast:
+    declared, checks = setting.declared, setting.gate.checks
+    devices = devices_of(setting.facts.instances.get(declared.instance_type), declared.gpus_per_node)
+    found = duration_of(checks.profile, devices)
+    limit_s = checks.max_runtime_minutes * 60
+    name = f"checks, profile {checks.profile.value}"
+    if found is None:
+        said = f"profile {checks.profile.value} was never measured on such nodes"
+        return StageForecast(name, None, False, limit_s, said)
+    return StageForecast(name, found.seconds, found.is_least, limit_s, str(found.provenance))
+
+
+def _spent(
+    setting: GateContext, placement: Placement, idle_s: float, answer_s: float, usd: float | None
+) -> PlacementCost:
+    """Machines are paid for while a person is asked where they check and train in one job, or are kept meanwhile."""
+    checks, nodes = _checks(setting), setting.declared.nodes
+    waits_s = answer_s if placement is Placement.IN_JOB else idle_s
+    about = None if checks.about_s is None else nodes * checks.about_s / SECONDS_PER_HOUR
+    most = nodes * ((checks.at_most_s or 0.0) + waits_s) / SECONDS_PER_HOUR
+    idle = nodes * waits_s / SECONDS_PER_HOUR
+    return PlacementCost(
+        placement=placement,
+        chosen=placement is setting.launcher.placement,
+        is_least=checks.is_least,
+        about_node_hours=about,
+        at_most_node_hours=most,
+        idle_at_most_node_hours=idle,
+        about_usd=None if usd is None or about is None else about * usd,
+        at_most_usd=None if usd is None else most * usd,
+        idle_at_most_usd=None if usd is None else idle * usd,
+        idle_usd_per_minute=None if usd is None or not idle else nodes * usd / 60,
+        again=REPEATS[placement],
+    )
+
+
+def _unknown(setting: GateContext, stages: tuple[StageForecast, ...], usd: float | None) -> Iterator[str]:
+    for stage in stages:
+        if stage.about_s is None:
+            yield f"how long this takes: {stage.name}"
+        elif stage.is_least:
+            yield f"how much longer than its estimate this takes: {stage.name}"
+    if usd is None:
+        yield f"what a node of {setting.declared.instance_type} costs ([cost] usd_per_node_hour)"
+    yield "whether the engine bills the start of the machines: it is in no sum"
+
+
+def forecast_lines(made: Forecast) -> tuple[str, ...]:
+    """The same for people, a line each."""
+    price = (
+        "no price is known"
+        if made.usd_per_node_hour is None
+        else f"{made.usd_per_node_hour:g} USD a node and hour"
+    )
+    source = f" ({made.price_source})" if made.price_source else ""
+    said = [
+        f"estimates, not measurements of this cluster: {made.nodes} x {made.instance_type}, {price}{source}"
+    ]
+    said += [f"time   {stage.name}: {_about(stage)}{_most(stage)}; {stage.source}" for stage in made.stages]
+    said += [f"cost   {_placement(one)}" for one in made.placements]
+    if made.training_usd is not None:
+        said.append(f"cost   training, for the hours that are expected: {made.training_usd:,.0f} USD")
+    return (*said, *(f"not known: {one}" for one in made.unknown))
+
+
+def _about(stage: StageForecast) -> str:
+    if stage.about_s is None:
+        return "not known"
+    return f"{'at least' if stage.is_least else 'about'} {_time(stage.about_s)}"
+
+
+def _most(stage: StageForecast) -> str:
+    return "" if stage.at_most_s is None else f", at most {_time(stage.at_most_s)}"
+
+
+def _placement(one: PlacementCost) -> str:
+    chosen = " (this gate's)" if one.chosen else ""
+    about = "not known"
+    if one.about_node_hours is not None:
+        word = "at least" if one.is_least else "about"
+        about = f"{word} {_amount(one.about_node_hours, one.about_usd)}"
+    text = f"placement {one.placement.value}{chosen}, before the training: {about}"
+    text += f", at most {_amount(one.at_most_node_hours, one.at_most_usd)}"
+    if one.idle_at_most_node_hours:
+        rate = "" if one.idle_usd_per_minute is None else f", {one.idle_usd_per_minute:,.2f} USD a minute"
+        idle = _amount(one.idle_at_most_node_hours, one.idle_at_most_usd)
+        text += f", of which idle machines at most {idle}{rate}"
+    return f"{text}; {one.again}" if one.again else text
+
+
+def _amount(node_hours: float, usd: float | None) -> str:
+    hours = f"{node_hours:,.2f} node-hours"
+    return hours if usd is None else f"{usd:,.2f} USD ({hours})"
+
+
+def _time(seconds: float) -> str:
+    """ "17 s", "3.0 min", "120 h"."""
+    if seconds < 120:
+        return f"{seconds:g} s"
+    return (
+        f"{seconds / 60:.1f} min" if seconds < 2 * SECONDS_PER_HOUR else f"{seconds / SECONDS_PER_HOUR:.1f} h"
+    )

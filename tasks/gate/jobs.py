@@ -1,0 +1,157 @@
+"""The two jobs of a gate as a launcher takes them, and what they are called (pure)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from checks import bundle as bundles
+from checks.bundle import Pass
+from tasks.gate.context import GateContext
+from tasks.gate.lease.lease import CHECK, TRAIN
+from tasks.gate_file.model import Mode
+from tasks.launchers.base import JobSpec, JobStatus, Placement, Work
+from tasks.reports.fetched import NodeReports
+
+CHECK_COMMAND = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
+GATE_COMMAND = ("{python}", "-m", "checks", "gate", "--bundle", "{job}/bundle.json", "--out", "{out}")
+CONFIRM = ("--confirm", "{job}/pass.json")
+TORCHRUN = (
+    "{python}", "-m", "torch.distributed.run",
+    "--nnodes", "{nodes}", "--node-rank", "{node_rank}", "--nproc-per-node", "{ranks_per_node}",
+    "--master-addr", "{master_addr}", "--master-port", "{master_port}", "--max-restarts", "0",
+)  # fmt: skip
+
+# One mpirun on the first node, which starts the ranks everywhere.
+MPI = (
+    "{python}", "-m", "checks.runner.mpi.launch",
+    "--nodes", "{nodes}", "--node-rank", "{node_rank}", "--ranks-per-node", "{ranks_per_node}",
+    "--master-addr", "{master_addr}", "--key-fd", "{key_fd}", "--",
+)  # fmt: skip
+# An answer that a person gives in the last second still has to reach nodes that look every few seconds.
+ANSWER_S = 60.0
+NO_TAGS: Mapping[str, str] = {}
+BEHIND: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none": ()}
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """The end of a job, or of one start of it. `late` says why it was ended from here, "" where it ended by itself.
+
+    `ran` says that it was seen to run; `decoded` has its nodes' reports as far as they were decoded on the way.
+    """
+
+    job: str
+    status: JobStatus
+    late: str = ""
+    ran: bool = False
+    decoded: NodeReports = field(default_factory=NodeReports, compare=False, repr=False)
+
+
+def new_gate_id(name: str, unix_s: float) -> str:
+    """ "local-20261121-083000-1f3a": the gate file's name, UTC, four random digits; at most 40 characters."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(unix_s))
+    return f"{name}-{stamp}-{secrets.token_hex(2)}"
+
+
+def check_job(setting: GateContext, gate_id: str, name: str, tags: Mapping[str, str] = NO_TAGS) -> JobSpec:
+    """The health check: every node runs all checks and writes its report; its exit code is no verdict."""
+    return JobSpec(
+        name=name,
+        command=CHECK_COMMAND,
+        nodes=setting.declared.nodes,
+        ranks_per_node=setting.declared.ranks_per_node,
+        max_runtime_s=setting.gate.checks.max_runtime_minutes * 60,
+        files={"bundle.json": bundles.dump(setting.bundle(gate_id))},
+        environment={},
+        work=Work.CHECK,
+        deadline_s=setting.gate.checks.whole_deadline_s,
+        tags=tags,
+        instance_type=setting.declared.instance_type,
+    )
+
+
+def train_job(
+    setting: GateContext,
+    gate_id: str,
+    name: str,
+    proven: Pass,
+    predecessor: str = "",
+    tags: Mapping[str, str] = NO_TAGS,
+) -> JobSpec:
+    """The training: every node confirms that it is the machine that was proven, then becomes the command.
+
+    `predecessor` is the check job whose machines it is to get, "" where that job is not this gate's own.
+    """
+    files = {"bundle.json": bundles.dump(setting.bundle(gate_id)), "pass.json": bundles.dump(proven)}
+    minutes = setting.gate.training.max_runtime_minutes
+    job = _training(setting, name, minutes, files, CONFIRM, Work.CONFIRM)
+    return dataclasses.replace(job, predecessor=predecessor, tags=tags)
+
+
+def gated_job(
+    setting: GateContext, gate_id: str, name: str, ask_s: float, tags: Mapping[str, str] = NO_TAGS
+) -> JobSpec:
+    """Checks and training in one job (IN_JOB): the nodes themselves decide, and become the command."""
+    files = {"bundle.json": bundles.dump(setting.bundle(gate_id))}
+    minutes = setting.gate.checks.max_runtime_minutes + ask_s / 60 + setting.gate.training.max_runtime_minutes
+    hold = ("--ask-s", f"{ask_s:g}") if ask_s else ()
+    job = _training(setting, name, minutes, files, hold, Work.GATE)
+    return dataclasses.replace(job, ask_s=ask_s, tags=tags)
+
+
+def answer_wait_s(setting: GateContext, minutes: int) -> float:
+    """How many seconds the nodes of a job that decides by itself wait for a person's answer; 0 where nobody is asked."""
+    return minutes * 60 + ANSWER_S if minutes and setting.asks else 0.0
+
+
+def planned_jobs(setting: GateContext, ask_s: float = 0.0) -> tuple[JobSpec, ...]:
+    """The jobs as a plan shows them: the gate's id and the proven machines are not known yet."""
+    gate_id = f"{setting.gate.name}-plan"
+    check, train = f"{gate_id}-{CHECK}-1", f"{gate_id}-{TRAIN}-1"
+    if setting.launcher.placement is Placement.IN_JOB:
+        return (gated_job(setting, gate_id, train, ask_s, job_tags(setting, gate_id)),)
+    proven = Pass(1, gate_id, hashlib.sha256(b"").hexdigest(), "", ())
+    tags = job_tags(setting, gate_id)
+    return check_job(setting, gate_id, check, tags), train_job(setting, gate_id, train, proven, check, tags)
+
+
+def job_tags(setting: GateContext, gate_id: str, flow_run_id: str = "") -> dict[str, str]:
+    """What the engine's console shows: which gate, which cluster, which flow run."""
+    tags = {"prelaunch:gate": gate_id, "prelaunch:cluster": setting.gate.cluster.name}
+    return {**tags, "prelaunch:flow-run": flow_run_id} if flow_run_id else tags
+
+
+def _training(
+    setting: GateContext,
+    name: str,
+    minutes: float,
+    files: Mapping[str, bytes],
+    options: tuple[str, ...],
+    work: Work,
+) -> JobSpec:
+    training, here = setting.gate.training, str(setting.here)
+    command = tuple(word.replace("{here}", here) for word in training.command)
+    behind = (*BEHIND[training.distributed], *command) if command else ()
+    observe = setting.gate.policy.mode is Mode.OBSERVE
+    flags = (*options, *(("--observe",) if observe else ()))
+    return JobSpec(
+        name=name,
+        command=(*GATE_COMMAND, *flags, "--", *behind),
+        nodes=setting.declared.nodes,
+        ranks_per_node=setting.declared.ranks_per_node,
+        max_runtime_s=minutes * 60,
+        files=files,
+        environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
+        work=work,
+        behind=behind,
+        observe=observe,
+        image=training.image,
+        request=training.request,
+        trainer=training.model_trainer,
+        instance_type=setting.declared.instance_type,
+    )

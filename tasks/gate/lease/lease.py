@@ -1,0 +1,296 @@
+"""One gate a cluster: a lease in the store, taken by create-if-absent, renewed while its owner lives.
+
+leases/<cluster>.json names the gate, its jobs and its owner; leases/by-run/<flow run>.json finds it from a
+flow run's id alone, for hooks that know nothing else. Every change is compare-and-set, so of two that try to
+adopt one wins.
+
+A lease is *parked* while its run waits for a person and may come back in another process: until the question's time is
+up the cluster stays held for that run, whether or not a process of it lives.
+
+LeaseError              the lease cannot be used; carries the remedy
+|- LeaseHeld            another gate holds the cluster
+`- LeaseLost            somebody else has taken it meanwhile
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.report import Version, dump_plain
+from tasks.gate.lease.owner import Owner, is_dead
+from tasks.store.base import Store
+from tasks.store.layout import lease_key, lease_of_run_key
+
+TTL_S = 120.0
+RENEW_S = 20.0
+# A finished check job of a dead owner is evidence of then: it is taken over only if its owner died just now.
+FRESH_S = 300.0
+CHECK, TRAIN = "check", "train"
+
+
+class LeaseError(Exception):
+    """The lease cannot be read or taken."""
+
+
+class LeaseHeld(LeaseError):
+    """Another gate holds the cluster; the message names it."""
+
+
+class LeaseLost(LeaseError):
+    """The lease is somebody else's now; its jobs are theirs too."""
+
+
+@dataclass(frozen=True)
+class LauncherAddress:
+    """How to reach the jobs without the gate file: the launcher's kind, options (JSON text) and folder."""
+
+    launcher: str
+    options: str
+    root: str
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """The question that a run waits with. `verdict` is the digest of the verdict that it is about.
+
+    Unix seconds: an answer counts until `deadline`; until `until` the cluster is kept for a worker to act on it.
+    """
+
+    key: str
+    verdict: str
+    deadline: float
+    until: float
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who gates a cluster. `digest` is that of the gate file; `adopted` says that its jobs may exist already.
+
+    `asking` is the question of a run that may come back for the answer; `rechecks` counts how often a person had the
+    checks run again, `trainings` how often the training of this attempt was submitted: each time but the last there were no
+    machines for it. Times are Unix seconds of the owner's clock.
+    """
+
+    schema_version: Version
+    cluster: str
+    gate_id: str
+    attempt: int
+    digest: str
+    gate_file: str
+    adopted: bool
+    engine: LauncherAddress
+    owner: Owner
+    taken_at: float
+    renewed_at: float
+    expires_at: float
+    asking: OpenQuestion | None = None
+    rechecks: int = 0
+    trainings: int = 1
+
+    def job(self, stage: str) -> str:
+        """The name of this attempt's job: "<gate id>-check-1", or "<gate id>-train-1-2" for its second training."""
+        again = f"-{self.trainings}" if stage == TRAIN and self.trainings > 1 else ""
+        return f"{self.gate_id}-{stage}-{self.attempt}{again}"
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Every job that this gate may have running."""
+        return (self.job(CHECK), self.job(TRAIN))
+
+    def parked(self, now: float) -> bool:
+        """Whether the cluster is kept for a run that waits for a person."""
+        return self.asking is not None and now <= self.asking.until
+
+    def __str__(self) -> str:
+        run = f", flow run {self.owner.flow_run_id}" if self.owner.flow_run_id else ""
+        return f"gate {self.gate_id} ({self.gate_file}, process {self.owner.pid} on {self.owner.host}{run})"
+
+
+Running = Callable[[Lease], tuple[str, ...]]
+"""Which jobs of a lease still run."""
+Cancel = Callable[[Lease], None]
+"""Ends all jobs of a lease; returns when nothing of them is left."""
+Over = Callable[[str], bool]
+"""Whether a flow run has certainly ended, though nobody gave its lease back."""
+
+
+@dataclass(frozen=True)
+class HeldLease:
+    """A lease that is ours, and the bytes that prove it."""
+
+    lease: Lease
+    data: bytes
+
+
+def assume_unfinished(flow_run_id: str) -> bool:
+    """The default of `over`: a parked lease is believed until its time is up."""
+    return False
+
+
+def acquire(
+    store: Store, wanted: Lease, running: Running, cancel: Cancel, over: Over = assume_unfinished
+) -> HeldLease:
+    """Take the cluster for `wanted`, or adopt what a dead owner of the same gate file left.
+
+    What a question left that nobody answered is ended, never adopted. Idempotent for one owner. Raises LeaseHeld, naming
+    the holder; StoreError.
+    """
+    for _ in range(100):
+        data = dump_plain(wanted)
+        if store.put_if_absent(lease_key(wanted.cluster), data):
+            return HeldLease(wanted, data)
+        current = store.get(lease_key(wanted.cluster))
+        if current is None:
+            continue
+        held = _contend(
+            store,
+            _load(current, store.place(lease_key(wanted.cluster))),
+            current,
+            wanted,
+            running,
+            cancel,
+            over,
+        )
+        if held is not None:
+            return held
+    raise LeaseHeld(f"cluster {wanted.cluster}: other gates keep taking its lock. Try again.")
+
+
+def _contend(
+    store: Store, holder: Lease, current: bytes, wanted: Lease, running: Running, cancel: Cancel, over: Over
+) -> HeldLease | None:
+    """The lease if it can be had; None if it changed meanwhile."""
+    now = wanted.taken_at
+    if holder.owner.is_me(wanted.owner) and holder.digest == wanted.digest:
+        return _swap(store, current, dataclasses.replace(holder, owner=wanted.owner))
+    if holder.parked(now):
+        if not over(holder.owner.flow_run_id):
+            raise LeaseHeld(_waits(holder))
+    elif not is_dead(holder.owner, holder.expires_at, now):
+        raise LeaseHeld(
+            f"cluster {holder.cluster} is locked by {holder}. Wait for that gate, or end its process."
+        )
+    busy = running(holder) if holder.asking is None else ()
+    ours = dataclasses.replace(
+        holder, owner=wanted.owner, adopted=True, renewed_at=now, expires_at=wanted.expires_at, asking=None
+    )
+    fresh = now - holder.renewed_at < FRESH_S and holder.asking is None
+    if holder.digest == wanted.digest and (busy or fresh):
+        return _inherited(store, _swap(store, current, ours), holder)
+    if holder.job(TRAIN) in busy:
+        raise LeaseHeld(
+            f"cluster {holder.cluster}: {holder} is gone, but its job {holder.job(TRAIN)} still runs. "
+            "Run that gate file again, unchanged and with the version of Prelaunch that started it: that gate adopts the job. "
+            "Or wait until the job has ended, or end the job."
+        )
+    # Own it before its jobs are ended, replace it after: whoever dies in between leaves their names behind.
+    owned = _swap(store, current, ours)
+    if owned is None:
+        return None
+    cancel(holder)
+    return _inherited(store, _swap(store, owned.data, wanted), holder)
+
+
+def _waits(holder: Lease) -> str:
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(holder.asking.deadline if holder.asking else 0))
+    return (
+        f"cluster {holder.cluster} is locked by gate {holder.gate_id} ({holder.gate_file}): flow run "
+        f"{holder.owner.flow_run_id} waits for a person's answer until {until}. Answer it, or cancel that run."
+    )
+
+
+def _inherited(store: Store, held: HeldLease | None, before: Lease) -> HeldLease | None:
+    """Once it is ours, the flow run that held it before finds nothing any more."""
+    if held is not None and before.owner.flow_run_id:
+        store.delete(lease_of_run_key(before.owner.flow_run_id))
+    return held
+
+
+def bind_run(store: Store, held: HeldLease, flow_run_id: str) -> HeldLease:
+    """Write the flow run's id into the lease and its index. Raises LeaseLost."""
+    owner = dataclasses.replace(held.lease.owner, flow_run_id=flow_run_id)
+    bound = _kept(_swap(store, held.data, dataclasses.replace(held.lease, owner=owner)), held)
+    store.put(lease_of_run_key(flow_run_id), dump_plain({"cluster": held.lease.cluster}))
+    return bound
+
+
+def renew(store: Store, held: HeldLease, now: float) -> HeldLease:
+    """Keep it for TTL_S from now on. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, renewed_at=now, expires_at=now + TTL_S)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def next_attempt(store: Store, held: HeldLease) -> HeldLease:
+    """The same gate, with new names for its jobs. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, attempt=held.lease.attempt + 1, trainings=1, adopted=False)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def next_training(store: Store, held: HeldLease) -> HeldLease:
+    """The same attempt, with a new name for its training: the one before got no machines. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, trainings=held.lease.trainings + 1)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def set_question(store: Store, held: HeldLease, asking: OpenQuestion | None) -> HeldLease:
+    """Park it for a question, or (None) no longer. Raises LeaseLost."""
+    return _kept(_swap(store, held.data, dataclasses.replace(held.lease, asking=asking)), held)
+
+
+def recheck(store: Store, held: HeldLease) -> HeldLease:
+    """Count that a person had the checks run again. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, rechecks=held.lease.rechecks + 1)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease:
+    """The same flow run goes on in this process with what it had parked. Raises LeaseLost."""
+    lease = dataclasses.replace(held.lease, owner=owner, renewed_at=now, expires_at=now + TTL_S)
+    return _kept(_swap(store, held.data, lease), held)
+
+
+def release(store: Store, held: HeldLease) -> None:
+    """Give it back. One that is no longer ours is left alone."""
+    store.delete_if(lease_key(held.lease.cluster), held.data)
+    if held.lease.owner.flow_run_id:
+        store.delete(lease_of_run_key(held.lease.owner.flow_run_id))
+
+
+def lease_of_run(store: Store, flow_run_id: str) -> HeldLease | None:
+    """The lease that a flow run holds; None where it has given it back or lost it. Raises LeaseError."""
+    found = store.get(lease_of_run_key(flow_run_id))
+    if found is None:
+        return None
+    try:
+        cluster = parse_json(found, 1 << 16)
+    except DecodeError as error:
+        raise LeaseError(f"{store.place(lease_of_run_key(flow_run_id))}: {error}. Remove it.") from error
+    name = cluster.get("cluster") if isinstance(cluster, dict) else None
+    data = store.get(lease_key(str(name)))
+    if data is None:
+        return None
+    lease = _load(data, store.place(lease_key(str(name))))
+    return HeldLease(lease, data) if lease.owner.flow_run_id == flow_run_id else None
+
+
+def _swap(store: Store, old: bytes, lease: Lease) -> HeldLease | None:
+    data = dump_plain(lease)
+    return HeldLease(lease, data) if store.replace_if(lease_key(lease.cluster), old, data) else None
+
+
+def _load(data: bytes, place: str) -> Lease:
+    try:
+        return decode(Lease, parse_json(data, 1 << 20))
+    except DecodeError as error:
+        said = f"{place} cannot be read ({error}). Make sure that no gate runs on this cluster, then remove the file."
+        raise LeaseHeld(said) from error
+
+
+def _kept(swapped: HeldLease | None, held: HeldLease) -> HeldLease:
+    if swapped is None:
+        raise LeaseLost(f"cluster {held.lease.cluster}: another gate took the lock of {held.lease.gate_id}.")
+    return swapped

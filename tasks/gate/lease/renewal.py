@@ -1,0 +1,137 @@
+"""Keeps a lease alive from a thread of its own, so that a busy event loop never loses it.
+
+Whether the process behind a flow run still lives, told by the lease that it renews. Silence of one kind alone kills nothing.
+
+Clocks of two machines differ, so what looks old is looked at again, for as long as a living keeper would need to renew it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from enum import Enum
+
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import RENEW_S, HeldLease, Lease, LeaseLost, OpenQuestion
+from tasks.gate.lease.owner import is_dead, machine_id
+from tasks.store.base import Store, StoreError
+
+LOG = logging.getLogger("prelaunch")
+
+
+class LeaseRenewal:
+    """One held lease; every change to it goes through here. `lost` is set once it is somebody else's."""
+
+    def __init__(self, store: Store, held: HeldLease) -> None:
+        self._store, self._held = store, held
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.lost = threading.Event()
+        self._thread = threading.Thread(target=self._renew_on, name="lease", daemon=True)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as it is now."""
+        return self._held.lease
+
+    def start(self) -> None:
+        """Begin to renew it."""
+        self._thread.start()
+
+    def next_attempt(self) -> Lease:
+        """Give the jobs new names. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.next_attempt(self._store, self._held)
+            return self._held.lease
+
+    def next_training(self) -> Lease:
+        """Give the training a new name, and leave the checks' job as it is. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.next_training(self._store, self._held)
+            return self._held.lease
+
+    def ask(self, asking: OpenQuestion | None) -> None:
+        """Park the cluster for a question, or (None) no longer. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.set_question(self._store, self._held, asking)
+
+    def recheck(self) -> None:
+        """Count that a person had the checks run again. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.recheck(self._store, self._held)
+
+    def park(self) -> None:
+        """Stop renewing and leave it as it is: the run comes back for it in another process."""
+        self._stop.set()
+
+    def ours(self) -> bool:
+        """Whether it still is ours: what its jobs do is our business only then. Raises StoreError."""
+        with self._lock:
+            try:
+                self._held = leases.renew(self._store, self._held, time.time())
+            except LeaseLost:
+                self.lost.set()
+        return not self.lost.is_set()
+
+    def release(self) -> None:
+        """Stop renewing and give it back. Raises StoreError."""
+        self._stop.set()
+        with self._lock:
+            leases.release(self._store, self._held)
+
+    def _renew_on(self) -> None:
+        while not self._stop.wait(leases.RENEW_S):
+            try:
+                if not self.ours():
+                    return
+            except StoreError as error:
+                LOG.warning("the cluster's lock could not be renewed, it is tried again: %s", error)
+
+
+# A lease that was renewed within the last minute has a keeper that lives, unless it is seen not to be renewed again.
+FRESH_S = 60.0
+LOOK_S = 5.0
+SLACK_S = 5.0
+
+
+class RunLiveness(Enum):
+    """LIVES: the process is there, or renews its lease. GONE: it does not. PARKED: the run waits for a person, and comes
+    back in another process. FREE: it holds no lease, so that nothing is known from one.
+    """
+
+    LIVES = "lives"
+    GONE = "gone"
+    PARKED = "parked"
+    FREE = "free"
+
+
+async def liveness_of(store: Store, flow_run_id: str) -> RunLiveness:
+    """Look until it is known: a minute at most. Raises StoreError, LeaseError."""
+    begun = time.monotonic()
+    first = await run_to_end(leases.lease_of_run, store, flow_run_id)
+    held = first
+    while held is not None and first is not None:
+        if known := _known(held, first):
+            return known
+        if time.monotonic() - begun > patience_s(first.lease.renewed_at, time.time()):
+            return RunLiveness.GONE
+        await asyncio.sleep(LOOK_S)
+        held = await run_to_end(leases.lease_of_run, store, flow_run_id)
+    return RunLiveness.FREE
+
+
+def patience_s(renewed_at: float, now: float) -> float:
+    """How long a lease may stay as it is before its keeper is dead: a renewal more, or the minute where it looks fresh."""
+    fresh = now - renewed_at < FRESH_S
+    return FRESH_S if fresh else RENEW_S + SLACK_S
+
+
+def _known(held: HeldLease, first: HeldLease) -> RunLiveness | None:
+    """What a look tells at once; None where only time can."""
+    lease = held.lease
+    if lease.owner.machine == machine_id():
+        return RunLiveness.GONE if is_dead(lease.owner, lease.expires_at, time.time()) else RunLiveness.LIVES
+    return None if held.data == first.data else RunLiveness.LIVES

@@ -1,0 +1,23 @@
+"""Where a person looks further: the run's page in Prefect, and what a browser can open of a store."""
+
+from __future__ import annotations
+
+from tasks.gate.session import Session
+from tasks.notifiers.base import Link
+
+
+def run_links(session: Session) -> tuple[Link, ...]:
+    """The run's page, where the server has one."""
+    url = run_url(session.keeper.lease.owner.flow_run_id)
+    return (Link("run in Prefect", url),) if url else ()
+
+
+def run_url(flow_run_id: str) -> str:
+    """The page of a flow run in Prefect's UI; "" where none is configured, or the server has none."""
+    from prefect.settings import get_current_settings
+    from prefect.utilities.urls import url_for
+
+    settings = get_current_settings()
+    if not flow_run_id or settings.ui_url is None or not settings.server.ui.enabled:
+        return ""
+    return url_for("flow-run", obj_id=flow_run_id) or ""

@@ -1,0 +1,186 @@
+"""How a gate ended: what the flow hands to the command line, and what the store keeps.
+
+An outcome as a JSON document: what `prelaunch gate --format json` prints, and what a run announces. No key is ever absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest, load, plain
+from checks.exit_codes import Exit
+from checks.judge.cost.cost import Cost
+from checks.judge.verdict import decide
+from checks.model import Answer, Report, Verdict, unreachable
+from tasks.gate.context import GateContext
+from tasks.gate.question import ApprovalAnswer
+from tasks.gate_file.cost_terms import cost_json
+from tasks.launchers.base import JobState, Placement
+from tasks.render.context import NOTHING_BESIDE, Beside
+from tasks.render.findings import verdict_json
+from tasks.store.base import StoreError
+from tasks.store.layout import html_key, report_key
+
+
+class Decision(StrEnum):
+    """What was done. PASSED: go, and nothing was to be launched. OVERRIDDEN: launched against a FAIL, on somebody's word.
+
+    NOT_LAUNCHED: it was to be launched, and no training ran: the engine refused it, or had no machines for it.
+    """
+
+    LAUNCHED = "launched"
+    NOT_LAUNCHED = "not_launched"
+    PASSED = "passed"
+    OVERRIDDEN = "overridden"
+    REFUSED = "refused"
+    CANNOT_TELL = "cannot_tell"
+    OBSERVED = "observed"
+    AWAITING = "awaiting"
+
+
+class Ending(Enum):
+    """Why it ended, as far as the exit code is concerned."""
+
+    VERDICT = "verdict"
+    JOB_FAILED = "job failed"
+    NO_CAPACITY = "no capacity"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class JudgedReport:
+    """A report, its verdict and what is shown beside it. `reused` is the gate that made them, "" for this one."""
+
+    report: Report
+    verdict: Verdict
+    reused: str = ""
+    beside: Beside = NOTHING_BESIDE
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training job as it was last seen."""
+
+    job_id: str
+    state: JobState
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class PlacementProof:
+    """How strongly the training is held to the machines that were checked, and what was seen of it, a line each."""
+
+    kind: Placement
+    proof: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}{''.join(f'; {line}' for line in self.proof)}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a gate. `decision` and `judged` are None where nothing was judged; `answer` is a person's, where one was asked."""
+
+    gate_id: str
+    ending: Ending
+    decision: Decision | None
+    judged: JudgedReport | None
+    training: Training | None
+    reason: str
+    report: str | None = None
+    html: str | None = None
+    placement: PlacementProof | None = None
+    answer: ApprovalAnswer | None = None
+
+    @property
+    def code(self) -> Exit:
+        """The exit code."""
+        if self.ending is Ending.REJECTED:
+            return Exit.REJECTED
+        if self.ending is Ending.JOB_FAILED:
+            return Exit.JOB_FAILED
+        if self.ending is Ending.NO_CAPACITY:
+            return Exit.NO_CAPACITY
+        if self.decision in (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED):
+            return Exit.GO
+        unknown = self.decision is Decision.CANNOT_TELL or self.decision is None
+        return Exit.CANNOT_TELL if unknown else Exit.NO_GO
+
+
+def refusal_decision(answer: Answer) -> Decision:
+    """What an answer that launches nothing is called."""
+    if answer is Answer.CANNOT_TELL:
+        return Decision.CANNOT_TELL
+    if answer is Answer.ASK:
+        return Decision.AWAITING
+    if answer is Answer.NO_GO:
+        return Decision.REFUSED
+    if answer is Answer.GO:
+        raise ValueError("go is no refusal")
+    return unreachable(answer)
+
+
+def kept_verdict(setting: GateContext, gate_id: str) -> tuple[Verdict, str, str] | None:
+    """The verdict that the store kept of a gate, and where report and page lie; None where nothing had been judged."""
+    try:
+        data = setting.store.get(report_key(gate_id))
+        if data is None:
+            return None
+        report = load(data)
+    except (StoreError, DecodeError):
+        return None
+    verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=digest(data))
+    return (
+        verdict,
+        setting.store.place(report_key(gate_id)),
+        setting.store.place(html_key(gate_id)),
+    )
+
+
+def outcome_json(outcome: Outcome) -> dict[str, object]:
+    """The whole outcome."""
+    judged = outcome.judged
+    return ending_json(
+        decision=outcome.decision.value if outcome.decision else None,
+        verdict=judged.verdict if judged else None,
+        training=outcome.training,
+        report=outcome.report,
+        html=outcome.html,
+        gate_id=outcome.gate_id,
+        reason=outcome.reason,
+        cost=judged.beside.cost if judged else None,
+        placement=outcome.placement,
+        approval=outcome.answer,
+    )
+
+
+def ending_json(
+    decision: str | None,
+    verdict: Verdict | None,
+    training: Training | None,
+    report: str | None,
+    html: str | None,
+    gate_id: str,
+    reason: str,
+    cost: Cost | None = None,
+    placement: PlacementProof | None = None,
+    approval: ApprovalAnswer | None = None,
+) -> dict[str, object]:
+    """As much of it as there is."""
+    return {
+        "decision": decision,
+        "verdict": verdict_json(verdict) if verdict else None,
+        "cost": cost_json(cost),
+        "training": {
+            "job_id": training.job_id if training else None,
+            "state": training.state.value if training else None,
+        },
+        "placement": plain(placement),
+        "approval": plain(approval),
+        "report": report,
+        "html": html,
+        "gate_id": gate_id,
+        "reason": reason,
+    }

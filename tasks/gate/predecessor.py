@@ -1,0 +1,49 @@
+"""What a dead predecessor left: asked until the engine answers, since no answer is not "no such job"."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.lease.lease import CHECK, TRAIN
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session, is_unanswered
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus
+
+
+@dataclass(frozen=True)
+class PredecessorJobs:
+    """The jobs of this attempt, as the engine knows them."""
+
+    check: JobStatus
+    train: JobStatus
+
+
+async def find_jobs(session: Session) -> PredecessorJobs:
+    """Both jobs, once the engine answered for both. Raises EngineUnavailable after its `silence_s`, LeaseLost, StopAsked."""
+    launcher, stop, begun = session.setting.launcher, CancellationWatch(), time.monotonic()
+    while True:
+        await raise_if_stopped(session, stop)
+        found = await run_to_end(_look, session)
+        silent = next((status for status in (found.check, found.train) if is_unanswered(status)), None)
+        if silent is None:
+            return found
+        if time.monotonic() - begun > launcher.silence_s:
+            raise EngineUnavailable(
+                f"whether the jobs of {session.gate_id} run is not known after {launcher.silence_s:.0f} s: {silent.detail}"
+            )
+        report_progress(Progress("adopt", f"asking again what is left of {session.gate_id}: {silent.detail}"))
+        await asyncio.sleep(launcher.poll_s)
+
+
+def ended_badly(status: JobStatus) -> bool:
+    """Whether the job ended without doing its work."""
+    return status.state in (JobState.FAILED, JobState.CANCELLED)
+
+
+def _look(session: Session) -> PredecessorJobs:
+    state, lease = session.setting.launcher.state, session.keeper.lease
+    return PredecessorJobs(state(lease.job(CHECK)), state(lease.job(TRAIN)))

@@ -1,0 +1,117 @@
+"""What a person sees while it runs. Whoever starts a flow in its own process may listen; nobody has to.
+
+Live progress on stderr: one changing line in a terminal, plain lines elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tasks.gate.outcome import Outcome
+from tasks.notifiers.base import AnswerLine
+from tasks.text.inert import one_line
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage is. `done` of `total` observations or 0 of 0; `detail` is a sentence for people.
+
+    `answered` says who decided what and why where a question of the run has just been answered.
+    """
+
+    stage: str
+    detail: str
+    done: int = 0
+    total: int = 0
+    answered: AnswerLine | None = None
+
+    @property
+    def percent(self) -> float:
+        """0 to 100."""
+        return 100.0 * min(self.done, self.total) / self.total if self.total else 0.0
+
+
+class ProgressListener(Protocol):
+    """Whoever wants to know. It is called from the flow's thread and must not block."""
+
+    def progress(self, progress: Progress) -> None:
+        """How far it is."""
+        ...
+
+    def ended(self, outcome: Outcome) -> None:
+        """How it ended; called once, before the flow's final state is set."""
+        ...
+
+
+LISTENER: ContextVar[ProgressListener | None] = ContextVar("prelaunch_listener", default=None)
+BOARD: ContextVar[Callable[[Progress], None] | None] = ContextVar("prelaunch_board", default=None)
+
+
+def report_progress(progress: Progress) -> None:
+    """Tell whoever listens, and whoever follows the gate's messages, how far it is."""
+    listener, board = LISTENER.get(), BOARD.get()
+    if listener is not None:
+        listener.progress(progress)
+    if board is not None:
+        board(progress)
+
+
+def report_end(outcome: Outcome) -> None:
+    """Tell whoever listens how it ended."""
+    listener = LISTENER.get()
+    if listener is not None:
+        listener.ended(outcome)
+
+
+PLAIN_EVERY_S = 2.0
+
+
+class LiveProgress:
+    """Shows progress, and keeps how the flow ended."""
+
+    def __init__(self, status: Status | None) -> None:
+        self.outcome: Outcome | None = None
+        self._status = status
+        self._said, self._said_at, self._stage = "", 0.0, ""
+
+    def progress(self, progress: Progress) -> None:
+        """Show it; where nothing can be overwritten, at most every two seconds."""
+        line = f"{progress.stage}: {one_line(progress.detail)}"
+        if self._status is not None:
+            from rich.markup import escape
+
+            share = f" ({progress.percent:.0f} %)" if progress.total else ""
+            self._status.update(escape(line + share))
+        elif line != self._said and (
+            progress.stage != self._stage or time.monotonic() - self._said_at > PLAIN_EVERY_S
+        ):
+            self._said, self._said_at, self._stage = line, time.monotonic(), progress.stage
+            print(line, file=sys.stderr, flush=True)
+
+    def ended(self, outcome: Outcome) -> None:
+        """Keep it."""
+        self.outcome = outcome
+
+
+@contextlib.contextmanager
+def live_progress() -> Iterator[LiveProgress]:
+    """Listen for the time of the block."""
+    with contextlib.ExitStack() as stack:
+        status = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            status = stack.enter_context(Console(stderr=True).status("starting"))
+        shown = LiveProgress(status)
+        token = LISTENER.set(shown)
+        stack.callback(LISTENER.reset, token)
+        yield shown

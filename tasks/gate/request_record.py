@@ -1,0 +1,52 @@
+"""What was asked for, kept beside the verdict: gates/<gate id>/request.json, with the reason that somebody gave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from checks.documents.report import dump_plain
+from tasks.gate_file.folder import folder_of, is_name
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import PLACES, Advanced, GateRequest
+from tasks.store.base import Store
+from tasks.store.layout import request_key
+
+
+def keep_request(store: Store, gate_id: str, request: GateRequest, flow_run_id: str) -> None:
+    """Keep it. Idempotent. Raises StoreError."""
+    store.put(request_key(gate_id), dump_plain({"flow_run": flow_run_id, **request.model_dump(mode="json")}))
+
+
+def require_names(gate_files: Iterable[str]) -> None:
+    """A deployment takes the names of the folder alone, also from who switched the form's validation off.
+
+    Raises GateFileError. Whoever starts a flow in a terminal may name any file that they can read, and so may everybody
+    where there is no folder (PRELAUNCH_GATES=).
+    """
+    path = next((named for named in gate_files if not is_name(named)), None)
+    if path is not None and (folder := _names_alone()) is not None:
+        said = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
+        raise GateFileError("gate_file", "", said)
+
+
+def require_own_places(asked: Advanced) -> None:
+    """A deployment's store and baseline are the gate file's: whoever chooses the store brings answers, passes and leases.
+
+    Raises GateFileError, as `require_names` does.
+    """
+    named = next((name for name in PLACES if getattr(asked, name)), None)
+    if named is not None and _names_alone() is not None:
+        said = "cannot be chosen for a deployment: say it in the gate file ([store] path, [policy] baseline)"
+        raise GateFileError(named, "", said)
+
+
+def _names_alone() -> Path | None:
+    """The folder of gate files, in a run of a deployment; None where any path may be named."""
+    folder = folder_of(os.environ)
+    if folder is None:
+        return None
+    from prefect import runtime
+
+    return folder if runtime.deployment.id else None

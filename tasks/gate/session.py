@@ -1,0 +1,394 @@
+"""One gate while it runs: its setting, its lease, and the jobs and machines that end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+from uuid import UUID
+
+from tasks.gate.context import GateContext, launcher_of, open_gate_context, take_gate_context
+from tasks.gate.jobs import job_tags, new_gate_id
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import CHECK, TRAIN, TTL_S, HeldLease, Lease, LeaseError, LeaseLost
+from tasks.gate.lease.owner import this_process
+from tasks.gate.lease.renewal import LeaseRenewal
+from tasks.gate.outcome import JudgedReport, PlacementProof
+from tasks.gate.question import ApprovalAnswer
+from tasks.gate.request_record import keep_request, require_names, require_own_places
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
+from tasks.notifiers.deliver import still_paid
+from tasks.store.base import StoreError
+from tasks.store.call_timeout import PatientStore
+
+LOG = logging.getLogger("prelaunch")
+# Whether the flow run of this id has ended, so that it never comes back for the lease that it parked.
+RunOver = Callable[[str], bool]
+REJECTIONS = (GateFileError, LeaseError, StoreError, LaunchError)
+
+
+class ExpiryHandler(Protocol):
+    """Keep and send how a gate ended whose question nobody waits for any more. `why` says what ended it."""
+
+    def __call__(self, setting: GateContext, lease: Lease, why: str = ...) -> None:
+        """Idempotent."""
+
+
+class Session:
+    """Use it in a `with`: whatever ends the block, its jobs are ended, its pools released and the lease is given back.
+
+    A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one; `proof` is what
+    was seen of the placement; `unreleased` says which machines may still be paid for. Without `launches` nothing follows
+    a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines, None once it had
+    some. `trained` says that the training was seen to run. `answer` is
+    a person's; `asked` the question that the run comes back with, None for a run that begins. One that is `parked` leaves
+    everything as it is, for the process in which the run comes back.
+    """
+
+    def __init__(self, setting: GateContext, keeper: LeaseRenewal, launches: bool = True) -> None:
+        self.setting, self.keeper, self.launches = setting, keeper, launches
+        self.gate_id = keeper.lease.gate_id
+        self.judged: JudgedReport | None = None
+        self.proof: list[str] = []
+        self.unreleased: list[str] = []
+        self.looked = keeper.lease.adopted
+        self.rounds = 1
+        self.waiting_since: float | None = None
+        self._patient = setting.store if isinstance(setting.store, PatientStore) else None
+        self._answer_by = math.inf
+        self._ending: list[threading.Thread] = []
+        self.trained = False
+        self.announcement: UUID | None = None
+        lease = keeper.lease
+        self.answer: ApprovalAnswer | None = None
+        self.asked = lease.asking
+        self.parked = False
+        self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.asked is None else ())
+        self._kept: dict[str, float] = {}
+        if self.asked is not None:
+            self.ended(lease.job(CHECK))
+
+    @property
+    def answer_by(self) -> float:
+        """When the verdict has to be there (time.monotonic()); infinite while no check was seen to begin."""
+        return self._answer_by
+
+    @answer_by.setter
+    def answer_by(self, at: float) -> None:
+        self._answer_by = at
+        if self._patient is not None:
+            self._patient.answer_by = at if at < math.inf else None
+
+    @property
+    def folder(self) -> Path:
+        """Where what the jobs wrote is fetched to; removed at the end."""
+        return self.setting.work / self.gate_id
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What the engine's console shows of a job."""
+        return job_tags(self.setting, self.gate_id, self.keeper.lease.owner.flow_run_id)
+
+    @property
+    def in_job(self) -> bool:
+        """Whether checks and training are one job."""
+        return self.launches and self.setting.launcher.placement is Placement.IN_JOB
+
+    @property
+    def checking(self) -> str:
+        """The job whose nodes check."""
+        return self.keeper.lease.job(TRAIN if self.in_job else CHECK)
+
+    @property
+    def placed(self) -> PlacementProof:
+        """How the training is held to the machines that were checked, as far as was seen."""
+        return PlacementProof(self.setting.launcher.placement, tuple(self.proof))
+
+    def remember(self, job: str) -> None:
+        """This job may run from now on."""
+        self._jobs[job] = None
+
+    def ended(self, job: str) -> None:
+        """This job ended; where its engine keeps machines, they are let go with the gate, unless somebody gets them."""
+        self._jobs.pop(job, None)
+        if self.setting.launcher.placement is Placement.POOLED:
+            self._kept.setdefault(job, time.monotonic())
+
+    def let_go(self, job: str) -> None:
+        """Nothing of this job is left, or it shall outlive the gate."""
+        self._jobs.pop(job, None)
+        self._kept.pop(job, None)
+
+    def kept_s(self, job: str) -> float | None:
+        """For how long the machines of an ended job have been kept by now, as far as this process knows; None: they are not."""
+        since = self._kept.get(job)
+        return None if since is None else time.monotonic() - since
+
+    def end_now(self, job: str) -> None:
+        """End a job whose time is up. One that cannot be ended is said: what it wrote is judged all the same."""
+        if self._cancel(job):
+            self.let_go(job)
+
+    def end_soon(self, job: str) -> None:
+        """The same in a thread of its own, for a job whose end the verdict must not wait for; `ends` waits for it."""
+        self._ending.append(threading.Thread(target=self.end_now, args=(job,), daemon=True))
+        self._ending[-1].start()
+
+    def ends(self) -> None:
+        """Wait for what `end_soon` has begun, as long as an engine may be silent."""
+        for thread in self._ending:
+            thread.join(self.setting.launcher.silence_s)
+        self._ending.clear()
+
+    def left_s(self, least_s: float = 0.5) -> float:
+        """How long something may take from here, so that the verdict is there in time; at least `least_s`."""
+        return max(self.answer_by - time.monotonic(), least_s)
+
+    def begin_again(self) -> Lease:
+        """End what is left of this attempt's jobs, and give the next ones new names. Raises LaunchError, LeaseLost."""
+        self.ends()
+        self.answer_by = math.inf
+        for job in self.keeper.lease.jobs:
+            self.setting.launcher.cancel(job)
+            self.let_go(job)
+        self.judged = None
+        self.proof.clear()
+        return self.keeper.next_attempt()
+
+    def train_again(self) -> Lease:
+        """End what is left of a training that got no machines, and give the next one a new name. The checks' pool stays.
+
+        Raises LaunchError, LeaseLost, StoreError.
+        """
+        job = self.keeper.lease.job(TRAIN)
+        self.setting.launcher.cancel(job)
+        self.let_go(job)
+        return self.keeper.next_training()
+
+    def release(self) -> None:
+        """Let the machines go that are kept for a training which does not come. What may still be kept is said."""
+        for job in tuple(self._kept):
+            try:
+                said = self.setting.launcher.release(job)
+                self.let_go(job)
+                if said:
+                    LOG.info("the machines of %s were released: %s", job, said)
+                    self.proof.append(said)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are let go all the same
+                self._still_paid(f"the machines of {job} may still be kept: {error}")
+
+    def __enter__(self) -> Session:
+        self.keeper.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        # Nothing here awaits: a second cancellation cannot get in between.
+        if self.parked:
+            remove_folder(self.folder)
+            self.keeper.park()
+            return
+        self.ends()
+        told = len(self.unreleased)
+        try:
+            if self._ours():
+                for job in self._jobs:
+                    self._cancel(job)
+                self.release()
+            if len(self.unreleased) > told:
+                notify_unreleased(self.setting, self.gate_id, tuple(self.unreleased[told:]))
+        finally:
+            remove_folder(self.folder)
+            with _said("the cluster's lock could not be released; it expires by itself"):
+                self.keeper.release()
+
+    def _ours(self) -> bool:
+        with _said("it is not known whether this gate still has the cluster's lock; its jobs are ended"):
+            return self.keeper.ours()
+        return True
+
+    def _cancel(self, job: str) -> bool:
+        try:
+            self.setting.launcher.cancel(job)
+            return True
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other jobs are ended all the same
+            self._still_paid(f"job {job} could not be ended; its own time limit will end it: {error}")
+            return False
+
+    def _still_paid(self, said: str) -> None:
+        LOG.error("%s", said)
+        if said not in self.unreleased:
+            self.unreleased.append(said)
+
+
+def take_lease(setting: GateContext, *, on_expired: ExpiryHandler, run_over: RunOver) -> HeldLease:
+    """Hold the cluster for this process, adopting what a dead one left; `on_expired` gets a gate whose question is over.
+
+    Raises LeaseHeld, StoreError, LaunchError.
+    """
+    now = time.time()
+    gate = setting.gate
+    wanted = Lease(
+        schema_version=1,
+        cluster=gate.cluster.name,
+        gate_id=new_gate_id(gate.name, now),
+        attempt=1,
+        digest=setting.digest,
+        gate_file=setting.file,
+        adopted=False,
+        engine=setting.engine,
+        owner=this_process(),
+        taken_at=now,
+        renewed_at=now,
+        expires_at=now + TTL_S,
+    )
+
+    def cancel(lease: Lease) -> None:
+        try:
+            cancel_jobs(lease)
+        except LaunchError as error:
+            notify_unreleased(setting, lease.gate_id, (str(error),))
+            raise
+        if lease.asking is not None:
+            on_expired(setting, lease)
+
+    return leases.acquire(setting.store, wanted, running_jobs, cancel, run_over)
+
+
+def open_session(
+    request: GateRequest,
+    flow_run_id: str,
+    resumed: bool = False,
+    *,
+    on_expired: ExpiryHandler,
+    run_over: RunOver,
+) -> Session:
+    """Everything that a gate needs before it starts; a run that is `resumed` goes on with what it had parked.
+
+    Raises GateFileError, LeaseError, StoreError, LaunchError.
+    """
+    require_names((request.gate_file,))
+    require_own_places(request.advanced)
+    setting = take_gate_context(request)
+    setting.store.probe()
+    if (back := _come_back(setting, request, flow_run_id, on_expired)) is not None:
+        return Session(setting, LeaseRenewal(setting.store, back), request.launch)
+    if resumed:
+        raise LeaseLost(
+            f"cluster {setting.gate.cluster.name}: this run waited for a person, and its question is over: the cluster "
+            "was let go, or another gate took it. Nothing was launched. Start a new run."
+        )
+    held = leases.bind_run(
+        setting.store, take_lease(setting, on_expired=on_expired, run_over=run_over), flow_run_id
+    )
+    try:
+        keep_request(setting.store, held.lease.gate_id, request, flow_run_id)
+    except StoreError:
+        leases.release(setting.store, held)
+        raise
+    return Session(setting, LeaseRenewal(setting.store, held), request.launch)
+
+
+def _come_back(
+    setting: GateContext, request: GateRequest, flow_run_id: str, on_expired: ExpiryHandler
+) -> HeldLease | None:
+    """The lease that this very run has parked, taken over from the process that waited. Raises LeaseLost."""
+    held = leases.lease_of_run(setting.store, flow_run_id)
+    if held is None or held.lease.asking is None:
+        return None
+    if held.lease.digest != setting.digest:
+        said = (
+            "the gate file, its policy or the version of Prelaunch was changed while its question waited, "
+            "so the answer is about something else"
+        )
+        on_expired(setting, held.lease, said)
+        end_run(request, flow_run_id)
+        raise LeaseLost(f"{held.lease.gate_file}: {said}. Nothing was launched. Start a new run.")
+    for _ in range(20):
+        # The process that waited may still renew it, for a moment.
+        try:
+            return leases.resume(setting.store, held, this_process(flow_run_id), time.time())
+        except LeaseLost:
+            held = leases.lease_of_run(setting.store, flow_run_id) or held
+    return leases.resume(setting.store, held, this_process(flow_run_id), time.time())
+
+
+def running_jobs(lease: Lease) -> tuple[str, ...]:
+    """Which jobs of a lease still run, asked of the launcher that it names.
+
+    Raises EngineUnavailable where it does not answer: a job that is not seen may run.
+    """
+    launcher = launcher_of(lease.engine)
+    going = (JobState.PENDING, JobState.RUNNING)
+    seen = {job: launcher.state(job) for job in lease.jobs}
+    for job, status in seen.items():
+        if is_unanswered(status):
+            raise EngineUnavailable(
+                f"cluster {lease.cluster}: {lease} is gone, and whether its job {job} runs is not known: "
+                f"{status.detail}. Nothing was started: try again."
+            )
+    return tuple(job for job, status in seen.items() if status.state in going)
+
+
+def is_unanswered(status: JobStatus) -> bool:
+    """Whether the engine did not say what became of the job, not even that there is none."""
+    return status.state is JobState.UNKNOWN and not status.absent
+
+
+def cancel_jobs(lease: Lease) -> None:
+    """End every job of a lease, and let its machines go. Each is tried; all that failed is said (LaunchError)."""
+    launcher, failures = launcher_of(lease.engine), []
+    for job in lease.jobs:
+        try:
+            launcher.cancel(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other job is ended all the same
+            failures.append(error)
+    if failures:
+        raise LaunchError(" ".join(map(str, failures)))
+
+
+def end_run(request: GateRequest, flow_run_id: str) -> None:
+    """What a hook does in another process: end the run's jobs, let its machines go, give its lease back. Idempotent.
+
+    Where that fails somebody is paged, and the lease stays: whoever wants the cluster next ends the jobs first.
+    """
+    setting = open_gate_context(request)
+    held = leases.lease_of_run(setting.store, flow_run_id)
+    if held is None:
+        return
+    try:
+        cancel_jobs(held.lease)
+    except LaunchError as error:
+        LOG.error("the jobs of %s could not be ended: %s", held.lease.gate_id, error)
+        notify_unreleased(setting, held.lease.gate_id, (str(error),))
+        return
+    leases.release(setting.store, held)
+
+
+def notify_unreleased(setting: GateContext, gate_id: str, said: tuple[str, ...]) -> None:
+    """Page that machines of this gate may still run, or be kept, and be paid for."""
+    still_paid(setting.gate, setting.file, setting.store, gate_id, said)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of copies; what cannot be removed stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _said(message: str) -> Iterator[None]:
+    """Cleaning up goes on after a failure, and the failure is said."""
+    try:
+        yield
+    except (LaunchError, LeaseError, StoreError, OSError) as error:
+        LOG.error("%s: %s", message, error)

@@ -1,0 +1,62 @@
+"""Submit the jobs of a gate. Before the first one what is wrong is refused, and what could not be seen is said and kept.
+
+LookedWrong         something would go wrong, so nothing was started
+"""
+
+from __future__ import annotations
+
+import logging
+
+from checks.documents.report import dump_plain
+from tasks.gate.jobs import planned_jobs
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
+from tasks.launchers.base import EngineUnavailable, JobHandle, JobSpec, LaunchRejected, Line, Look
+from tasks.store.base import StoreError
+from tasks.store.layout import preflight_key
+
+LOG = logging.getLogger("prelaunch")
+
+
+class PreflightFailed(LaunchRejected):
+    """The request as a whole is wrong, whatever was judged before."""
+
+
+def submit_job(session: Session, job: JobSpec) -> JobHandle:
+    """Submit it; what may run is remembered first, so that every ending ends it. Raises LaunchError."""
+    session.ends()  # two jobs of a gate never run side by side
+    run_preflight(session)
+    session.remember(job.name)
+    launcher = session.setting.launcher
+    plan = launcher.plan(job)
+    try:
+        return launcher.submit(plan)
+    except EngineUnavailable:
+        return launcher.submit(plan)  # submit adopts: asking twice never starts two
+
+
+def run_preflight(session: Session) -> None:
+    """Once a gate, before its first job. Raises LookedWrong, naming every line that is wrong."""
+    if session.looked:
+        return
+    launcher = session.setting.launcher
+    lines = launcher.preflight(tuple(launcher.plan(job) for job in planned_jobs(session.setting)))
+    session.looked = True
+    for line in lines:
+        if line.look is Look.UNSEEN:
+            LOG.warning("preflight could not check %s", line.told)
+            report_progress(Progress("preflight", f"preflight could not check {line.what}: {line.said}"))
+    _keep(session, lines)
+    wrong = [line for line in lines if line.look is Look.WRONG]
+    if wrong:
+        said = "; ".join(line.told.rstrip(".") for line in wrong)
+        raise PreflightFailed(f"nothing was started: {said}.")
+
+
+def _keep(session: Session, lines: tuple[Line, ...]) -> None:
+    if not lines:
+        return
+    try:
+        session.setting.store.put(preflight_key(session.gate_id), dump_plain(lines))
+    except StoreError as error:
+        LOG.warning("the results of the preflight could not be stored: %s", error)

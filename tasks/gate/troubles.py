@@ -1,0 +1,110 @@
+"""What an engine says of a job that left no report at all. None of it condemns hardware, some of it says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checks.documents.report import dump_plain
+from checks.model import unreachable
+from tasks.gate.jobs import JobEnd
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobState,
+    JobStatus,
+    LaunchRejected,
+    NoCapacity,
+    QuotaExceeded,
+    Trouble,
+)
+from tasks.store.base import StoreError
+from tasks.store.layout import job_key
+
+HISTORY_LINES = 12
+SAID = {
+    Trouble.NONE: "",
+    Trouble.ENDED: " by itself",
+    Trouble.CONFIGURATION: " because the request was wrong",
+    Trouble.NO_CAPACITY: " because the engine had no machines",
+    Trouble.QUOTA: " because a quota of the account was exceeded",
+    Trouble.SERVICE: " because the engine failed",
+    Trouble.STOPPED: " because somebody stopped it",
+    Trouble.MAX_RUNTIME: " because its time limit was reached",
+}
+
+
+def require_reports(watched: JobEnd) -> None:
+    """Raise what the engine's word means where no node reported; return where nobody can tell.
+
+    Raises LaunchRejected, QuotaExceeded, NoCapacity, EngineUnavailable.
+    """
+    status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
+    if watched.late and status.state is JobState.PENDING:
+        raise NoCapacity(
+            f"{said} ({status.detail}). Try later, or set capacity_wait_minutes in [cluster] to wait."
+        )
+    match status.trouble:
+        case Trouble.CONFIGURATION:
+            raise LaunchRejected(
+                f"{said}. Nothing was judged: correct the gate file, or the files that it names."
+            )
+        case Trouble.NO_CAPACITY:
+            raise NoCapacity(f"{said}. Try later, or set capacity_wait_minutes in [cluster] to wait.")
+        case Trouble.QUOTA:
+            raise QuotaExceeded(f"{said}. Nothing was judged: request a higher quota.")
+        case Trouble.SERVICE:
+            raise EngineUnavailable(f"{said}. Nothing was judged: run the gate again.")
+        case Trouble.NONE | Trouble.ENDED | Trouble.STOPPED | Trouble.MAX_RUNTIME:
+            return
+        case _:
+            unreachable(status.trouble)
+
+
+def require_machines(watched: JobEnd) -> None:
+    """Raise where a training never got machines. Raises NoCapacity, QuotaExceeded."""
+    status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
+    if watched.late and status.state is JobState.PENDING:
+        raise NoCapacity(f"{said} ({status.detail}).")
+    if status.trouble is Trouble.NO_CAPACITY:
+        raise NoCapacity(f"{said}.")
+    if status.trouble is Trouble.QUOTA:
+        raise QuotaExceeded(f"{said}. Request a higher quota.")
+
+
+def never_ran(watched: JobEnd) -> bool:
+    """Whether the engine ended the job before its containers ran, as far as anybody can tell."""
+    status = watched.status
+    if watched.ran or status.attempt or status.exit_codes:
+        return False
+    return bool(watched.late) or status.trouble not in (Trouble.NONE, Trouble.ENDED, Trouble.MAX_RUNTIME)
+
+
+def ending_text(status: JobStatus) -> str:
+    """ "failed because somebody stopped it"."""
+    return status.state.value + SAID[status.trouble]
+
+
+def state_history(status: JobStatus) -> Iterator[str]:
+    """The last of the states that it went through, in the engine's own words."""
+    yield from status.history[-HISTORY_LINES:]
+
+
+def keep_state_history(session: Session, job: str, status: JobStatus) -> None:
+    """Every state that it went through -> gates/<gate id>/jobs/<job>.json. What cannot be kept is said, no more."""
+    if not status.history and status.trouble is Trouble.NONE:
+        return
+    said = {
+        "job": job,
+        "state": status.state,
+        "trouble": status.trouble,
+        "detail": status.detail,
+        "attempt": status.attempt,
+        "earlier": status.earlier,
+        "history": status.history,
+        "exit_codes": status.exit_codes,
+    }
+    try:
+        session.setting.store.put(job_key(session.gate_id, job), dump_plain(said))
+    except StoreError as error:
+        report_progress(Progress("checks", f"the history of {job} could not be stored: {error}"))

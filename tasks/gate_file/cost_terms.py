@@ -1,0 +1,177 @@
+"""What a gate file or the command line says of the job's length and price, and the cost of a verdict under it.
+
+TermsError          a price or a length that cannot be used: file, key and remedy
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checks.documents.columns import by_check
+from checks.documents.decode import DecodeError
+from checks.facts.failures import Span, builtin_failures
+from checks.facts.prices import Price, Purchase, builtin_prices, load_prices, price_of
+from checks.facts.provenance import Kind, Provenance
+from checks.judge.cost.cost import Cost, Job, cost
+from checks.model import Report, Verdict
+
+if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
+    from tasks.gate_file.model import Gate
+
+PRICES_BYTES = 1 << 20
+MOST_HOURS, MOST_USD = 24.0 * 366, 100_000.0
+SECONDS_PER_HOUR = 3600.0
+
+
+class TermsError(Exception):
+    """It was said, and cannot be used. `key` is the dotted key or the option."""
+
+    def __init__(self, file: str, key: str, message: str, nearest: str | None = None) -> None:
+        super().__init__(f"{file}: {f'{key}: ' if key else ''}{message}")
+        self.file, self.key, self.message, self.nearest = file, key, message, nearest
+
+
+@dataclass(frozen=True)
+class CostTerms:
+    """Hours and US dollars; None where nobody said. `prices` are a site's own, before those that are built in."""
+
+    hours: float | None = None
+    checkpoint_hours: float | None = None
+    checkpoint_write_hours: float | None = None
+    replacement_hours: float | None = None
+    usd_per_node_hour: float | None = None
+    purchase: Purchase = Purchase.EC2
+    prices: tuple[Price, ...] = ()
+
+
+NOTHING_SAID = CostTerms()
+
+
+def cost_of(report: Report, verdict: Verdict, terms: CostTerms = NOTHING_SAID) -> Cost:
+    """The cost of the verdict's findings for the declared cluster, under the terms."""
+    declared = report.declared
+    job = Job(
+        declared.instance_type,
+        declared.nodes,
+        declared.gpus_per_node,
+        terms.hours,
+        terms.checkpoint_hours,
+        terms.replacement_hours,
+        _check_hours(report),
+        terms.checkpoint_write_hours,
+    )
+    return cost(verdict, job, price_for(declared.instance_type, terms), builtin_failures())
+
+
+def terms_of(gate: Gate, file: str, here: Path) -> CostTerms:
+    """What the gate file says; `prices` is relative to it. Raises TermsError."""
+    said, training = gate.cost, gate.training
+    if said.prices and said.usd_per_node_hour is not None:
+        raise TermsError(file, "cost", '"prices" would be ignored beside "usd_per_node_hour": leave one out')
+    minutes, write = training.checkpoint_minutes, training.checkpoint_write_minutes
+    return CostTerms(
+        training.expected_hours,
+        None if minutes is None else minutes / 60,
+        None if write is None else write / 60,
+        said.replacement_hours,
+        said.usd_per_node_hour,
+        Purchase(said.purchase),
+        read_prices(here / said.prices) if said.prices else (),
+    )
+
+
+def command_line_terms(hours: float | None, usd_per_node_hour: float | None) -> CostTerms:
+    """What a command line says. Raises TermsError."""
+    for option, value, most in (
+        ("--hours", hours, MOST_HOURS),
+        ("--usd-per-node-hour", usd_per_node_hour, MOST_USD),
+    ):
+        if value is not None and not 0 < value <= most:
+            raise TermsError("command line", option, f"{value:g} is not above 0 and at most {most:g}.")
+    return CostTerms(hours=hours, usd_per_node_hour=usd_per_node_hour)
+
+
+def read_prices(path: Path) -> tuple[Price, ...]:
+    """A site's own prices: [[prices]] as in deployments/examples/prices.toml. Raises TermsError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(PRICES_BYTES + 1)
+        if len(data) > PRICES_BYTES:
+            raise TermsError(str(path), "", f"more than the {PRICES_BYTES} bytes that are read")
+        return load_prices(tomllib.loads(data.decode("utf-8")))
+    except OSError as error:
+        raise TermsError(str(path), "", f"it cannot be read ({error.strerror})") from error
+    except DecodeError as error:
+        raise TermsError(str(path), error.path, error.reason, error.nearest) from error
+    except (ValueError, RecursionError) as error:
+        raise TermsError(str(path), "", f"it is not valid TOML ({error})"[:300]) from error
+
+
+def price_for(instance_type: str, terms: CostTerms) -> Price | None:
+    """What a node costs under the terms; None where nobody said, and no table has it."""
+    if terms.usd_per_node_hour is not None:
+        said = Provenance("declared for this job", "as declared", "undated", Kind.DOCUMENTED)
+        return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, said)
+    own = price_of(terms.prices, instance_type, terms.purchase)
+    return own or price_of(builtin_prices(), instance_type, terms.purchase)
+
+
+def _check_hours(report: Report) -> float | None:
+    """How long the slowest node's checks took; None where nothing was timed."""
+    ends = [
+        started + took
+        for rows in by_check(report.observations).values()
+        for started, took in zip(rows.columns.started_s, rows.columns.seconds, strict=True)
+    ]
+    longest = max(ends, default=0.0)
+    return longest / SECONDS_PER_HOUR if longest > 0 else None
+
+
+def cost_json(made: Cost | None) -> Mapping[str, object] | None:
+    """The cost as a document; None where nothing was judged."""
+    if made is None:
+        return None
+    usd = made.usd_per_unit_hour
+    span = {
+        "launching": made.launching, "waiting": made.waiting, "background": made.background,
+    }  # fmt: skip
+    return {
+        "unit": made.unit,
+        "units": made.units,
+        "horizon_hours": made.horizon_hours,
+        "length_known": made.length_known,
+        "usd_per_unit_hour": usd,
+        "price_source": None if made.price is None else str(made.price.provenance),
+        **{
+            name: {
+                "low": value.low,
+                "high": value.high,
+                "low_usd": made.usd(value.low),
+                "high_usd": made.usd(value.high),
+            }
+            for name, value in span.items()
+        },
+        "checking": made.checking,
+        "mttf_hours": _span_json(made.mttf_hours),
+        "best_checkpoint_interval_hours": _span_json(made.best_interval_hours),
+        "worth_waiting_hours": _span_json(made.worth_waiting_hours),
+        "break_even_probability": _span_json(made.break_even),
+        "losses": [
+            {
+                "level": loss.level.value, "cause": loss.cause.value, "check": loss.check,
+                "fault": loss.fault.value, "places": loss.places,
+                "probability": [loss.probability.low, loss.probability.high],
+                "lost": [loss.hours_lost.low, loss.hours_lost.high],
+            }
+            for loss in made.losses
+        ],
+        "unknown": list(made.unknown),
+    }  # fmt: skip
+
+
+def _span_json(span: Span | None) -> dict[str, float] | None:
+    return None if span is None else {"low": span.low, "high": span.high}

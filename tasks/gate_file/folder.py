@@ -1,0 +1,68 @@
+"""The folder of gate files that may be asked for by name: PRELAUNCH_GATES, by default deployments/gates beside the code.
+
+A deployment's form lists these names, and its server refuses any other. Empty (PRELAUNCH_GATES=) means no folder: a path
+is asked for, as on the command line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from checks.documents.decode import nearest
+
+VARIABLE = "PRELAUNCH_GATES"
+SUFFIX = ".toml"
+SHIPPED = Path(__file__).parents[2] / "deployments" / "gates"
+
+
+def folder_of(environ: Mapping[str, str]) -> Path | None:
+    """The folder; None where there is to be none."""
+    named = environ.get(VARIABLE)
+    if named is None:
+        return SHIPPED
+    return Path(named).expanduser().absolute() if named else None
+
+
+def names_in(folder: Path | None) -> tuple[str, ...]:
+    """The names of its gate files, by the alphabet; none where it cannot be read."""
+    if folder is None:
+        return ()
+    try:
+        return tuple(sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX))
+    except OSError:
+        return ()
+
+
+def gate_file_names() -> tuple[str, ...]:
+    """What a form offers now."""
+    return names_in(folder_of(os.environ))
+
+
+def path_of(named: str) -> Path:
+    """Where a gate file is that was asked for: a bare name in the folder, else the path as it stands."""
+    folder = folder_of(os.environ)
+    if folder is not None and is_name(named) and (path := folder / f"{named}{SUFFIX}").is_file():
+        return path
+    return Path(named).expanduser()
+
+
+def typed_path(word: str) -> str:
+    """What somebody typed in a terminal, as a path: a file that lies here goes before a name of the folder."""
+    return word if Path(word).expanduser().is_file() else str(path_of(word))
+
+
+def missing_name(named: str) -> tuple[str, str | None] | None:
+    """Why a bare name leads nowhere, and the nearest that does; None where it leads somewhere, or is a path."""
+    folder = folder_of(os.environ)
+    if folder is None or not is_name(named) or path_of(named).exists():
+        return None
+    names = names_in(folder)
+    said = f"there is no gate file {named!r} in {folder} (it has {', '.join(names) or 'none'})"
+    return said, nearest(named, names)
+
+
+def is_name(named: str) -> bool:
+    """Whether it is a name, and no path."""
+    return "/" not in named and not named.endswith(SUFFIX) and not named.startswith(("~", "."))

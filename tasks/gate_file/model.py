@@ -1,0 +1,258 @@
+"""What a gate file may say (pydantic, unknown keys refused); `tasks.gate_file.read` reads one.
+
+Paths are relative to the gate file; only those of `store` are relative to the folder where the command runs, so
+that a shipped gate file never writes beside itself. Gates that share a cluster must share a store: its lease
+is what keeps them apart.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from checks.facts.profile_options import DEADLINE_S
+from checks.model import Declared, KernelLog, Profile
+from tasks.gate_file.people import Approval, Notify
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
+ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
+Text = Annotated[str, Field(min_length=1, max_length=4096)]
+Hours = Annotated[float, Field(gt=0, le=24 * 366)]
+Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 30)]
+Seconds = Annotated[float, Field(ge=0.1, le=86400)]
+START_S, START_SHARE = 30.0, 0.25  # of a job's time, for its start and its reports
+OptionValue = bool | int | float | str | tuple[str, ...]
+
+# What `--set` may not change: the whole subtree, and why.
+LOCKED: dict[str, str] = {
+    "cluster.name": "the cluster's lock has this name",
+    "cluster.launcher": "another launcher needs other options",
+    "cluster.topology": "it is a path",
+    "checks.extra": "it names code that will run",
+    "policy.file": "it is a path",
+    "policy.baseline": "it is a path (prelaunch gate has --baseline for it)",
+    "training.command": "it is the code that will run",
+    "training.environment": "it is passed to the code that will run",
+    "training.image": "it is the code that will run",
+    "training.request": "it is the code that will run",
+    "training.model_trainer": "it names code that will run",
+    "cost.prices": "it is a path",
+    "notify": "it decides who is notified, and where secrets are sent",
+    "approval": "it decides who may approve",
+    "store.path": "it is a path",
+    "store.work": "it is a path",
+    "store.index": "it may contain a password",
+}
+# Launchers bring their own options; those that name files or programs are known by the end of their key.
+LOCKED_OPTION_ENDS = (
+    "path",
+    "file",
+    "dir",
+    "folder",
+    "root",
+    "command",
+    "image",
+    "prepared",
+    "python",
+    "role_arn",
+)
+
+
+class Table(BaseModel):
+    """A table of the file: frozen, nothing coerced, nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class DeclaredTable(Table):
+    """What the operator says is there. What must be observed follows from it, never from what is found."""
+
+    instance_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
+    nodes: Annotated[int, Field(ge=1, le=100_000)]
+    gpus_per_node: Annotated[int, Field(ge=0, le=64)] = 0
+    ranks_per_node: Annotated[int, Field(ge=1, le=256)]
+
+
+class Cluster(Table):
+    """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`.
+
+    That is for the checks, and after a go for the training, each time from when machines were first lacking. Machines that
+    are kept for the training (POOLED) are kept meanwhile for as long as the launcher's options say, and no longer; they are
+    paid for. When they are gone, the checks begin again, once.
+
+    `topology` is a file that says which switches each node hangs under: what `aws ec2 describe-instance-topology` or
+    `scontrol show topology` prints, topology.conf, or CSV (node,switch[,switch...], nearest first). Nodes are found by
+    name, host name or EC2 instance id. `topology_names` is a regular expression with one group over names of nodes
+    ("rack(\\d+)"), for those that the file lacks. Without either a node says what Slurm's environment says.
+    """
+
+    name: ClusterName
+    launcher: Annotated[str, Field(min_length=1, max_length=32)] = "local"
+    declared: DeclaredTable
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+    capacity_wait_minutes: Annotated[float, Field(ge=0, le=60 * 24 * 7)] = 0.0
+    topology: Annotated[str, Field(max_length=4096)] = ""
+    topology_names: Annotated[str, Field(max_length=500)] = ""
+
+
+class Checks(Table):
+    """How deep to look, and for how long. `extra` names a site's own checks ("package.module:attribute"), `skip` checks that are
+    left out: each of them is a warning in every verdict, and a check that the policy requires is refused.
+
+    `deadline_s` bounds all checks of a node, from the moment at which its runner begins: 5 s later there is a verdict, and
+    what was given up by then is in it. Without one the profile's own holds (checks.facts.profile_options.DEADLINE_S), or as much as
+    `max_runtime_minutes` leaves, which counts from the start of the job and ends it.
+    """
+
+    profile: Profile = Profile.QUICK
+    skip: tuple[Annotated[str, Field(max_length=200)], ...] = ()
+    extra: tuple[Annotated[str, Field(pattern=r"^[\w.]+:\w+$", max_length=200)], ...] = ()
+    timeouts_s: dict[str, Seconds] = Field(default_factory=dict)
+    network_s: Annotated[float, Field(ge=0.5, le=3600)] = 20.0
+    stage_s: Annotated[float, Field(ge=1, le=86400)] = 600.0
+    deadline_s: Annotated[float, Field(ge=5, le=86400)] | None = None
+    max_runtime_minutes: Minutes = 15.0
+
+    @model_validator(mode="after")
+    def deadline_within_the_job(self) -> Checks:
+        """A job that is ended before its checks have to end could not report what was given up."""
+        if self.deadline_s is not None and self.deadline_s > self.longest_deadline_s:
+            raise ValueError(
+                f"deadline_s = {self.deadline_s:g} does not fit into max_runtime_minutes = {self.max_runtime_minutes:g}: "
+                f"at most {self.longest_deadline_s:g} s do. Raise max_runtime_minutes, or lower deadline_s."
+            )
+        return self
+
+    @property
+    def longest_deadline_s(self) -> float:
+        """What the job's own limit leaves, less the time to start and to report."""
+        return max(self.max_runtime_minutes * 60 * (1 - START_SHARE), self.max_runtime_minutes * 60 - START_S)
+
+    @property
+    def whole_deadline_s(self) -> float:
+        """The deadline that holds."""
+        if self.deadline_s is not None:
+            return self.deadline_s
+        return max(1.0, min(DEADLINE_S[self.profile], self.longest_deadline_s))
+
+
+class Mode(StrEnum):
+    """What a refusal does: stop, or be recorded only."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+
+
+class PolicyTable(Table):
+    """What is accepted. `reuse_pass_minutes` lets a fresh PASS stand where the machines can be confirmed.
+
+    `baseline` is a file that `prelaunch baseline learn` made ("" for none): what is worse than it is a WARN. It is for
+    the gate's own verdict; nodes that confirm a PASS, or decide inside of a job, know the policy alone.
+    """
+
+    file: Text
+    baseline: Annotated[str, Field(max_length=4096)] = ""
+    mode: Mode = Mode.ENFORCE
+    reuse_pass_minutes: Annotated[float, Field(ge=0, le=60 * 24)] = 0.0
+
+
+class Training(Table):
+    """The job that starts after GO.
+
+    `command` runs on every node: behind torchrun, by itself, or as the ranks of one mpirun. `{here}` is the gate file's
+    folder, `{python}` the interpreter, `{out}` the job's output folder (it is copied: keep it small). `{nodes}`,
+    `{node_rank}`, `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node. `expected_hours`,
+    `checkpoint_minutes` (the interval) and `checkpoint_write_minutes` are for the cost that stands beside a verdict: they
+    end nothing.
+
+    `image`, `request` and `model_trainer` are for launchers that start containers: the training's own image ("" is the
+    checks'), keys of the engine's own request, and "package.module:object", a sagemaker.train.ModelTrainer that stands
+    for command, image and request. Where checks and training are one job, the engine may start it again after a no-go
+    (SageMaker repairs the cluster first): `max_attempts` times, then it is stopped.
+    """
+
+    command: Annotated[tuple[Text, ...], Field(max_length=1000)] = ()
+    image: Annotated[str, Field(max_length=255)] = ""
+    request: dict[str, JsonValue] = Field(default_factory=dict)
+    model_trainer: Annotated[str, Field(pattern=r"^([\w.]+:\w+)?$", max_length=200)] = ""
+    max_attempts: Annotated[int, Field(ge=1, le=30)] = 3
+    expected_hours: Hours | None = None
+    checkpoint_minutes: Annotated[float, Field(gt=0, le=60 * 24 * 7)] | None = None
+    checkpoint_write_minutes: Annotated[float, Field(gt=0, le=60 * 24)] | None = None
+    distributed: Literal["torchrun", "mpi", "none"] = "torchrun"
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+        default_factory=dict
+    )
+    max_runtime_minutes: Minutes
+
+    @model_validator(mode="after")
+    def one_command(self) -> Training:
+        """Exactly one of `command` and `model_trainer` says what runs."""
+        if bool(self.command) == bool(self.model_trainer):
+            raise ValueError("give either command or model_trainer")
+        if self.model_trainer and (self.image or self.request or self.environment):
+            raise ValueError(
+                "image, request and environment are the model_trainer's own: leave them out here"
+            )
+        return self
+
+
+class CostTable(Table):
+    """What an hour costs, for the cost that stands beside a verdict; without it the list prices are taken.
+
+    `prices` is a file of a site's own (deployments/examples/prices.toml). `replacement_hours` is how long the cluster
+    waits for another node.
+    """
+
+    prices: Annotated[str, Field(max_length=4096)] = ""
+    usd_per_node_hour: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    purchase: Literal["ec2", "sagemaker"] = "ec2"
+    replacement_hours: Hours | None = None
+
+
+class StoreTable(Table):
+    """Where reports, verdicts and leases are kept: a folder, or s3://bucket/prefix.
+
+    `work` is the folder on this machine for what is no evidence: copies, the local launcher's jobs, the embedded Prefect
+    server. It is the store's own where that is a folder, else ".prelaunch". `index` is the URL of a PostgreSQL
+    (postgresql+psycopg://user@host/database; the password may come from PGPASSWORD or ~/.pgpass) or SQLite database;
+    without one it is the file index.sqlite in `work`. It is checked where it is opened, so that no error repeats it.
+    """
+
+    path: Text = ".prelaunch"
+    work: Annotated[str, Field(max_length=4096)] = ""
+    index: Annotated[str, Field(repr=False)] = ""
+
+
+class Gate(Table):
+    """One gate file."""
+
+    name: Name
+    cluster: Cluster
+    checks: Checks = Checks()
+    policy: PolicyTable
+    training: Training
+    cost: CostTable = CostTable()
+    notify: Notify = Notify()
+    approval: Approval = Approval()
+    store: StoreTable = StoreTable()
+
+    def declared(self, node_names: tuple[str, ...], kernel_log: KernelLog = KernelLog.READABLE) -> Declared:
+        """What is declared, in the words of the checks. `kernel_log` is the launcher's, not the file's."""
+        table = self.cluster.declared
+        return Declared(
+            table.instance_type,
+            table.nodes,
+            table.gpus_per_node,
+            table.ranks_per_node,
+            node_names,
+            kernel_log,
+        )
+
+    @property
+    def title(self) -> str:
+        """A sentence for people: "gate local: 2 nodes, quick"."""
+        nodes = self.cluster.declared.nodes
+        return f"gate {self.name}: {nodes} node{'' if nodes == 1 else 's'}, {self.checks.profile.value}"

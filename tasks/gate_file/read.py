@@ -1,0 +1,198 @@
+"""Gate file + `--set` -> Gate, with errors in plain words.
+
+GateFileError       which file, which key, what is wrong, and the nearest valid key or value
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from checks.documents.decode import nearest
+from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, Gate
+
+FILE_BYTES = 1 << 20
+# Where somebody may have written the secret itself: what was found is not repeated.
+REFERRING = ("notify", "approval", "app_token", "bot_token")
+# Their name in the form, and on the command line.
+OVERRIDES = "overrides (--set)"
+EXPECTED = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "string_type": "text", "bool_type": "true or false", "tuple_type": "a list", "list_type": "a list",
+    "dict_type": "a table", "model_type": "a table", "finite_number": "a finite number",
+}  # fmt: skip
+
+
+class GateFileError(Exception):
+    """Rejected before anything started. `path` is the dotted key; `nearest` a valid key or value, or None."""
+
+    def __init__(self, file: str, path: str, message: str, nearest: str | None = None) -> None:
+        hint = f" Did you mean {nearest!r}?" if nearest else ""
+        place = f"{file}: {path}" if path else file
+        said = message if message.endswith("?") else f"{message.rstrip('.')}."
+        super().__init__(f"{place}: {said}{hint}")
+        self.file = file
+        self.path = path
+        self.message = message
+        self.nearest = nearest
+
+
+def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
+    """The gate file with the overrides ("a.b=value") applied. Raises GateFileError."""
+    table = parse_toml(path)
+    _validated(str(path), table)  # the file must be right by itself: an override mends nothing silently
+    for assignment in sets:
+        _assign(table, assignment)
+    return _validated(f"{path} with {OVERRIDES}" if sets else str(path), table)
+
+
+def parse_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises GateFileError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES + 1)
+        if len(data) > FILE_BYTES:
+            raise GateFileError(str(path), "", f"larger than the {FILE_BYTES} bytes that are read")
+        return tomllib.loads(data.decode("utf-8"))
+    except OSError as error:
+        raise GateFileError(str(path), "", f"cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise GateFileError(str(path), "", "is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise GateFileError(str(path), "", f"is not valid TOML: {error}") from error
+
+
+def _assign(table: dict[str, Any], assignment: str) -> None:
+    keys, value = _split(assignment)
+    dotted = ".".join(keys)
+    why = _why_locked(keys, table, value)
+    if why:
+        raise GateFileError(OVERRIDES, dotted, f"cannot be set here: {why}. Change it in the gate file")
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            raise GateFileError(OVERRIDES, dotted, f"{key} is no table")
+    table[keys[-1]] = value
+
+
+def _split(assignment: str) -> tuple[list[str], object]:
+    """ "a.b=2" -> (["a", "b"], 2). The value is TOML; what is not valid TOML is text."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip() or not assignment.isprintable():
+        raise GateFileError(OVERRIDES, key.strip(), f"{assignment!r:.80} is not of the form a.b=value")
+    try:
+        made = tomllib.loads(f"{key} = {text}")
+    except tomllib.TOMLDecodeError:
+        try:
+            made = tomllib.loads(f"{key} = {json.dumps(text)}")
+        except tomllib.TOMLDecodeError as error:
+            raise GateFileError(OVERRIDES, key.strip(), f"{key.strip()!r:.80} is no dotted key") from error
+    keys: list[str] = []
+    value: object = made
+    while isinstance(value, dict) and len(value) == 1 and len(keys) < 8:
+        keys.append(next(iter(value)))
+        value = value[keys[-1]]
+    if isinstance(value, dict):
+        raise GateFileError(OVERRIDES, ".".join(keys), "is a table: set one of its keys")
+    if keys[:2] == ["checks", "timeouts_s"] and len(keys) > 2:
+        keys = [*keys[:2], ".".join(keys[2:])]  # the names of checks have dots of their own
+    return keys, value
+
+
+def _why_locked(keys: Sequence[str], table: Mapping[str, Any], value: object) -> str:
+    dotted = ".".join(keys)
+    for locked, why in LOCKED.items():
+        if dotted == locked or dotted.startswith(locked + ".") or locked.startswith(dotted + "."):
+            return why if not locked.startswith(dotted + ".") else f"{locked} is a part of it ({why})"
+    if keys[:2] == ["cluster", "options"]:
+        now = table.get("cluster", {}).get("options", {}).get(keys[-1], "")
+        if keys[-1].endswith(LOCKED_OPTION_ENDS) or any("/" in str(item) for item in (now, value)):
+            return "it names a file or a program"
+    return ""
+
+
+def _validated(file: str, table: Mapping[str, Any]) -> Gate:
+    try:
+        # Strict JSON mode takes lists for tuples and text for enums, and still coerces nothing.
+        return Gate.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        raise plain_error(file, error, Gate) from None
+
+
+def plain_error(file: str, error: ValidationError, model: type[BaseModel]) -> GateFileError:
+    """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one."""
+    # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    return GateFileError(file, *_in_words(first, model))
+
+
+def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str | None]:
+    kind, found, ctx = error["type"], error["input"], error.get("ctx", {})
+    loc = [str(part) for part in error["loc"]]
+    if kind == "extra_forbidden":
+        return ".".join(loc), "unknown key", nearest(loc[-1], _keys(loc[:-1], model))
+    if kind == "missing":
+        return ".".join(loc), "missing key", None
+    if loc[:2] == ["cluster", "options"] and kind.endswith("_type"):
+        return ".".join(loc[:3]), f"expected a value or a list of texts, found {_name(found)}", None
+    loc = [part for part in loc if part not in ("bool", "int", "float", "str", "[key]") and "[" not in part]
+    path = ".".join(loc)
+    if kind in ("enum", "literal_error"):
+        choices = _choices(str(ctx["expected"]))
+        return path, f"{found!r:.80} is none of {', '.join(choices)}", nearest(str(found), choices)
+    if kind in EXPECTED:
+        # It may be a secret in a wrong place.
+        hidden = isinstance(found, str) and loc[:1] and loc[0] in REFERRING
+        return path, f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}", None
+    if kind in ("too_short", "string_too_short"):
+        return path, "must not be empty", None
+    if loc[:1] and loc[0] in REFERRING and kind in ("string_pattern_mismatch", "string_too_long"):
+        return path, _form(loc, ctx.get("pattern", "env:")), None
+    if kind == "string_pattern_mismatch":
+        return path, f"{found!r:.80} is not of the form {ctx['pattern']}", None
+    if kind == "value_error":
+        return path, str(ctx["error"]), None
+    return path, f"{found!r:.80}: {error['msg'][:1].lower()}{error['msg'][1:]}", None
+
+
+def _form(loc: list[str], pattern: str) -> str:
+    """What a value of these tables looks like. It is never repeated: it may be a secret."""
+    if "env:" in pattern:
+        return "is not of the form env:NAME or block:secret/NAME. Never write a secret itself into this file"
+    key = next((part for part in reversed(loc) if not part.isdigit()), "")
+    if key in ("approvers", "overriders", "users"):
+        return "is not the id of a Slack user, such as U012AB3CD (in Slack: profile, Copy member ID)"
+    if key in ("mention", "owner_mention"):
+        return "is not the id of a Slack user (U012AB3CD) or user group (S012AB3CD)"
+    return f"is not of the form {pattern}"
+
+
+def _choices(expected: str) -> list[str]:
+    return [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+
+
+def _name(value: object) -> str:
+    if isinstance(value, bool):
+        return f"{value}".lower()
+    if isinstance(value, str):
+        return f"text {value!r:.60}"
+    kinds = {dict: "a table", list: "a list", int: "the number", float: "the number"}
+    word = next((name for kind, name in kinds.items() if isinstance(value, kind)), "nothing")
+    return f"{word} {value!r:.60}" if word == "the number" else word
+
+
+def _keys(loc: Sequence[str], model: type[BaseModel]) -> list[str]:
+    """The keys of the table at `loc`: of a table, of one that may be left out, or of one in a table of tables."""
+    found: Any = model
+    for part in loc:
+        fields = getattr(found, "model_fields", {})
+        kind = fields[part].annotation if part in fields else found
+        inner = [one for one in get_args(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
+        found = kind if part in fields and get_origin(kind) is dict else next(iter(inner), kind)
+    return list(found.model_fields) if isinstance(found, type) and issubclass(found, BaseModel) else []

@@ -1,0 +1,100 @@
+"""Policy files: the one that an operator named, or the shipped one that was written for an instance type.
+
+A file of another kind (a report, a baseline, a gate file) is recognised by the keys at its top, so that the error names its kind.
+
+PolicyError         the policy cannot be read, or is none; it carries file, path and nearest word
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from checks.documents.decode import DecodeError, nearest, parse_json
+from checks.facts.builtin import builtin
+from checks.facts.plausibility import impossible
+from checks.policy import Policy, load
+
+MOST_FILE_BYTES = 1 << 24
+# The first whose keys are all there. Each set is of no other kind.
+KINDS = (
+    ("a report", frozenset({"schema_version", "gate_id", "declared", "plan"})),
+    ("a baseline", frozenset({"schema_version", "groups", "left_out", "reports"})),
+    ("a verdict", frozenset({"answer", "findings", "digests"})),
+    ("a policy", frozenset({"instance_types", "on_warn", "checks"})),
+    ("a gate file", frozenset({"cluster", "policy", "training"})),
+    ("a report of another tool", frozenset({"cluster_info", "cluster_summary", "nodes"})),
+)
+
+
+def document_kind(data: bytes) -> str:
+    """Such as "a baseline"; "" for what nobody here writes, and for more bytes than are worth a look."""
+    if len(data) > MOST_FILE_BYTES:
+        return ""
+    keys = _keys(data)
+    return next((name for name, needed in KINDS if needed <= keys), "")
+
+
+def _keys(data: bytes) -> frozenset[str]:
+    try:
+        text = data.decode("utf-8")
+        value = parse_json(text, MOST_FILE_BYTES) if text.lstrip()[:1] == "{" else tomllib.loads(text)
+    except (DecodeError, ValueError, RecursionError):
+        return frozenset()
+    return frozenset(value) if isinstance(value, dict) else frozenset()
+
+
+SHIPPED = Path(__file__).resolve().parents[2] / "deployments" / "policies"
+POLICY_BYTES = 1 << 20
+
+
+class PolicyError(Exception):
+    """No policy can be had. `file` is where it was looked for, `path` the dotted place in it ("" for all)."""
+
+    def __init__(self, file: Path, message: str, path: str = "", near: str | None = None) -> None:
+        super().__init__(message)
+        self.file, self.path, self.message, self.nearest = file, path, message, near
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy in a TOML or JSON file. Raises PolicyError, also for a floor above what a type's parts can do."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(POLICY_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(path, f"it cannot be read ({error.strerror}). Name another policy file.") from error
+    try:
+        policy = load(_table(data, path.suffix.lower() == ".json"))
+        _require_possible(policy)
+        return policy
+    except DecodeError as error:
+        found = document_kind(data)
+        if found and found != "a policy":
+            raise PolicyError(path, f"it is {found}, not a policy. Name another file.") from error
+        raise PolicyError(path, error.reason, error.path, error.nearest) from error
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(path, f"it is not valid TOML ({error})"[:300]) from error
+
+
+def default_policy(instance_type: str) -> tuple[Path, Policy]:
+    """The shipped policy that was written for this type, the first by name. Raises PolicyError."""
+    known: list[str] = []
+    for path in sorted(SHIPPED.glob("*.toml")):
+        policy = read_policy(path)
+        if instance_type in policy.instance_types:
+            return path, policy
+        known += policy.instance_types
+    said = f"no shipped policy was written for {instance_type:.64}. Give one with --policy."
+    raise PolicyError(SHIPPED, said, "instance_types", nearest(instance_type, known))
+
+
+def _require_possible(policy: Policy) -> None:
+    facts = builtin()
+    for path, why in impossible(policy, facts, facts.expected.parts):
+        raise DecodeError(f"{why}: no healthy node would pass", path)
+
+
+def _table(data: bytes, is_json: bool) -> object:
+    if len(data) > POLICY_BYTES:
+        raise DecodeError(f"more than the {POLICY_BYTES} bytes that are read")
+    return parse_json(data, POLICY_BYTES) if is_json else tomllib.loads(data.decode("utf-8"))

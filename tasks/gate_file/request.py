@@ -1,0 +1,150 @@
+"""What an operator may ask for: it is the flow's one parameter, and so the form in Prefect's UI.
+
+A field's place in the form is its `position`. There is no Optional, no union and no default_factory: the form shows
+none of them well. What the schema cannot say (an override's key, a file that is broken) the flow refuses as Rejected.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+from tasks.gate_file.folder import gate_file_names
+
+Wait = Literal["verdict", "started", "finished"]
+AS_THE_FILE_SAYS = "as the gate file says"
+Depth = Literal["as the gate file says", "quick", "standard", "deep"]
+# What a line of the overrides looks like; its key and value are looked at by whoever reads the gate file.
+ASSIGNMENT = ".=."
+PLACES = ("baseline", "store")
+BOUNDS = ("minimum", "maximum", "minLength", "maxLength")
+
+
+def names_as_choices(position: int) -> Any:
+    """The gate files' names as a drop-down. The folder is read when a schema is made, never at import."""
+
+    def extra(schema: JsonDict) -> None:
+        schema["position"] = position
+        if names := gate_file_names():
+            schema["enum"] = list(names)
+
+    return extra
+
+
+def bounded_schema(position: int) -> Any:
+    """A field's bounds once more, under allOf, so that an error stands beside it.
+
+    Prefect's V1 form drops all other keys before it asks whether a value is valid; the server then tells of the bound when the
+    form is gone, in a corner of the page.
+    """
+
+    def extra(schema: JsonDict) -> None:
+        schema["position"] = position
+        schema["allOf"] = [{key: schema[key] for key in BOUNDS if key in schema}]
+
+    return extra
+
+
+def hide_locations(schema: JsonDict) -> None:
+    """Where a form offers names, it offers no paths: whoever names the store brings its answers, passes and leases."""
+    properties = schema.get("properties")
+    if gate_file_names() and isinstance(properties, dict):
+        for name in PLACES:
+            properties.pop(name, None)
+
+
+def place_last(schema: JsonDict) -> None:
+    """The group stands last; its default, which the form sends back, has no more fields than the form."""
+    schema["position"] = 9
+    default = schema.get("default")
+    if gate_file_names() and isinstance(default, dict):
+        schema["default"] = {name: value for name, value in default.items() if name not in PLACES}
+
+
+class Advanced(BaseModel):
+    """Leave as is unless you know why."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        title="Advanced: leave as is unless you know why",
+        json_schema_extra=hide_locations,
+    )
+
+    overrides: list[str] = Field(
+        default=[],
+        title="Overrides",
+        description="Values to change in the gate file for this run, a line each: cluster.declared.nodes=4. "
+        "Commands, paths, people and secrets cannot be changed.",
+        json_schema_extra={"position": 0, "items": {"type": "string", "pattern": ASSIGNMENT}},
+    )
+    ask_minutes: int = Field(
+        default=30,
+        ge=0,
+        le=24 * 60,
+        title="Wait for approval (minutes)",
+        description="How long a question stays open; no answer is a refusal. 0: nobody is asked, nothing is launched.",
+        json_schema_extra=bounded_schema(1),
+    )
+    baseline: str = Field(
+        default="",
+        title="Baseline",
+        description="A baseline's file on the worker: what is worse than it is a WARN. Empty: as the gate file says.",
+        json_schema_extra={"position": 2},
+    )
+    store: str = Field(
+        default="",
+        title="Store",
+        description="Where reports and leases are kept: a folder on the worker, or s3://bucket/prefix. "
+        "Empty: as the gate file says. Gates of one cluster must share it.",
+        json_schema_extra={"position": 3},
+    )
+
+
+class GateRequest(BaseModel):
+    """Checks the cluster, then launches the training job only if it is healthy."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Gate")
+
+    gate_file: str = Field(
+        title="Gate file",
+        description="The name of the gate file. It defines cluster, checks, policy and training.",
+        min_length=1,
+        max_length=4096,
+        json_schema_extra=names_as_choices(0),
+    )
+    profile: Depth = Field(
+        default="as the gate file says",
+        title="Check profile",
+        description="How thoroughly the nodes are checked. A more thorough profile may take longer than the gate file allows: "
+        "see Overrides, checks.max_runtime_minutes.",
+        json_schema_extra={"position": 1},
+    )
+    launch: bool = Field(
+        default=True,
+        title="Launch the training",
+        description="Off: check and decide; launch nothing.",
+        json_schema_extra={"position": 2},
+    )
+    wait: Wait = Field(
+        default="finished",
+        title="Wait for the training",
+        description="verdict: hand it over and end. started: until it runs. finished: until it has ended.",
+        json_schema_extra={"position": 3},
+    )
+    reason: str = Field(
+        default="",
+        max_length=500,
+        title="Why this run",
+        description="A note for people who read the record later. Optional.",
+        json_schema_extra=bounded_schema(4),
+    )
+    advanced: Advanced = Field(default=Advanced(), title="Advanced", json_schema_extra=place_last)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """All that is changed in the gate file, in the form of `--set`; a line of `overrides` has the last word."""
+        chosen = () if self.profile == AS_THE_FILE_SAYS else (f'checks.profile="{self.profile}"',)
+        return (*chosen, *self.advanced.overrides)

@@ -1,0 +1,48 @@
+"""What a gate file says of the switches: [cluster] topology (a file beside it) and topology_names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checks.culprit.topology import Topology, grouped, why_no_expression
+from checks.culprit.topology_file import FILE_BYTES, TopologyError, parse
+from checks.documents.report import dump_plain
+from tasks.gate_file.model import Cluster
+from tasks.gate_file.read import GateFileError
+
+# Every node gets it in its bundle, of which it reads 1 MiB, the policy included.
+MOST_TOPOLOGY_BYTES = 512 << 10
+
+
+def topology_of(cluster: Cluster, file: str, here: Path) -> Topology | None:
+    """The described switches; None where the gate file describes none. Raises GateFileError."""
+    if not cluster.topology and not cluster.topology_names:
+        return None
+    if cluster.topology_names and (why := why_no_expression(cluster.topology_names)):
+        raise GateFileError(file, "cluster.topology_names", why)
+    under = _read(file, here / cluster.topology) if cluster.topology else {}
+    made = Topology(under, cluster.topology_names)
+    size = len(dump_plain(made))
+    if size > MOST_TOPOLOGY_BYTES:
+        said = f"it takes {size} bytes, a node reads {MOST_TOPOLOGY_BYTES}: leave out the nodes of other clusters"
+        raise GateFileError(file, "cluster.topology", said)
+    return made
+
+
+def _read(file: str, path: Path) -> dict[str, tuple[str, ...]]:
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(FILE_BYTES + 1)
+        if len(data) > FILE_BYTES:
+            raise TopologyError(f"it is larger than the {FILE_BYTES} bytes that are read")
+        return grouped(parse(data.decode("utf-8-sig")))
+    except OSError as error:
+        raise _wrong(file, path, f"it cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise _wrong(file, path, "it is not UTF-8 text") from error
+    except TopologyError as error:
+        raise _wrong(file, path, str(error)) from error
+
+
+def _wrong(file: str, path: Path, said: str) -> GateFileError:
+    return GateFileError(file, "cluster.topology", f"{path}: {said}")

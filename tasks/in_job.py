@@ -1,0 +1,311 @@
+"""Checks and training in one job (IN_JOB): its nodes decide by themselves, the gate judges each start of it again.
+
+The engine may start the job again after a no-go (SageMaker repairs its cluster first). Each start is judged by its own
+reports alone, kept under its own name, and counted; the gate's outcome is that of the last one.
+
+The starts of one job: where checks and training are one, its engine may start it again after a no-go.
+
+Where the nodes decide by themselves: whether they came to the gate's own verdict, and a person's word for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from checks.documents import answer as asked
+from checks.documents.decode import DecodeError
+from checks.documents.report import dump, dump_plain
+from checks.model import Answer, Report
+from tasks.approve import ask_for_approval
+from tasks.collect import (
+    GATED_MARGIN_S,
+    GRACE_S,
+    check_deadline,
+    checks_limit_s,
+    fetch_output,
+    follow_job,
+    iso_time,
+    merge_reports,
+    poll_action,
+)
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.jobs import JobEnd
+from tasks.gate.outcome import JudgedReport, Training
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.question import ApprovalAnswer
+from tasks.gate.session import Session
+from tasks.gate_file.model import Mode
+from tasks.judge import report_verdict as judge
+from tasks.launch import LaunchResult, TrainingStart, record_confirmations, training_result
+from tasks.launchers.base import JobState, JobStatus
+from tasks.orchestration.artifacts import ProgressArtifact
+from tasks.render.findings import verdict_json
+from tasks.reports import fetched
+from tasks.store import records
+from tasks.store.layout import attempt_report_key, attempt_verdict_key, disagreement_key
+from tasks.store.records import KeptVerdict
+
+
+class JobStarts:
+    """Those that were judged, in their order, and how many of them trained nothing.
+
+    Of the last one: `notes` are for the reason of the gate's outcome, `refusing` says that nodes refused by themselves,
+    `stopped` that the gate ended the job.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self.no_gos = 0
+        self.notes: list[str] = []
+        self.refusing = self.stopped = False
+
+    def next(self, status: JobStatus) -> str:
+        """The first start that was not judged yet, "" where there is none."""
+        known = (*status.earlier, status.attempt)
+        return next((token for token in known if token and token not in self.tokens), "")
+
+    def judged(self, token: str) -> None:
+        """This start has its verdict."""
+        self.tokens.append(token)
+        self.notes.clear()
+        self.refusing = self.stopped = False
+
+    def no_go(self, most: int) -> bool:
+        """Count a start that trained nothing; whether it was the last one allowed."""
+        self.no_gos += 1
+        if self.no_gos >= most:
+            self.notes.append(f"no-go {self.no_gos} of {most}: the job was ended")
+        return self.no_gos >= most
+
+    @property
+    def said(self) -> str:
+        """The notes, "" for none."""
+        return "; ".join(self.notes)
+
+
+@task(cache_policy=NO_CACHE, task_run_name="judge the next start of {job}")
+async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedReport:
+    """The verdict on the next start, once its reports are complete or it is over, or on the job's end without one.
+
+    Raises LaunchRejected, NoCapacity, EngineUnavailable where nobody reported and the engine says why.
+    """
+    session.proof.clear()
+    meter = ProgressArtifact(session.setting.gate.cluster.name)
+    clock = check_deadline(session, GATED_MARGIN_S)
+    decoded = fetched.NodeReports()
+    look, whole_s = poll_action(session, job, meter, clock, decoded), run_limit_s(session)
+    # Without a network its nodes may say nothing before the job's end, and decide by themselves all the same.
+    watched = await follow_job(session, job, whole_s, look, lambda status: bool(starts.next(status)))
+    if not watched.status.state.final and not watched.late:
+        enough = _reported(session, job, starts, decoded)
+        watched = await follow_job(session, job, checks_limit_s(session), look, enough, clock=clock)
+    await meter.finish()
+    token = starts.next(watched.status)
+    over = bool(token) and token != watched.status.attempt
+    late = f"its start {token} ended before all reports were complete" if over else watched.late
+    status = dataclasses.replace(watched.status, attempt=token)
+    report = await run_to_end(merge_reports, session, JobEnd(job, status, late, decoded=decoded))
+    starts.judged(token)
+    return await run_to_end(_judge, session, report)
+
+
+async def follow_start(
+    session: Session, judged: JudgedReport, starts: JobStarts, wait: str
+) -> LaunchResult | None:
+    """Follow a start that may train as far as was asked; None where the engine began another one."""
+    job = session.checking
+    if wait == "verdict":
+        session.let_go(job)
+        session.proof.append(
+            "checks and training are one job: its nodes decide by themselves, and the gate did not wait for them"
+        )
+        return LaunchResult(Training(job, JobState.RUNNING))
+    start, token = TrainingStart(session, job), judged.report.attempt
+
+    async def look(status: JobStatus) -> None:
+        report_progress(Progress("training", f"{status.state.value} {status.detail}".strip()))
+
+    def enough(status: JobStatus) -> bool:
+        return bool(starts.next(status)) or (wait == "started" and start.seen(status))
+
+    watched = await follow_job(session, job, run_limit_s(session), look, enough)
+    late = watched.late
+    if starts.next(watched.status):
+        if not await _counted(session, judged, starts):
+            return None
+        late = "the engine restarted the job after its nodes had refused"
+    elif watched.status.state is JobState.RUNNING and not watched.late:
+        session.let_go(job)
+        record_confirmations(session, judged, session.folder / job / token)
+        return LaunchResult(Training(job, JobState.RUNNING, start.said))
+    status = dataclasses.replace(watched.status, attempt=token)
+    seen = await run_to_end(training_result, session, judged, JobEnd(job, status, late))
+    if seen.training.state is JobState.SUCCEEDED or not starts.said:
+        return seen
+    said = f"{seen.training.detail} ({starts.said})"
+    return dataclasses.replace(seen, training=dataclasses.replace(seen.training, detail=said))
+
+
+async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
+    """Whether the engine gives a refused job another start: waited for, until the limit or the job's end."""
+    setting, job = session.setting, session.checking
+    last = starts.no_go(setting.gate.training.max_attempts) or judged.verdict.answer is Answer.ASK
+    limit = setting.gate.checks.network_s + setting.gate.checks.stage_s + GRACE_S
+
+    async def look(status: JobStatus) -> None:
+        report_progress(
+            Progress("checks", f"refused; the job is {status.state.value} {status.detail}".strip())
+        )
+
+    def enough(status: JobStatus) -> bool:
+        return bool(starts.next(status)) or (last and status.state is JobState.PENDING)
+
+    watched = await follow_job(session, job, limit, look, enough)
+    if starts.next(watched.status) and not last:
+        return True
+    await run_to_end(_end_job, session, watched)
+    return False
+
+
+def run_limit_s(session: Session) -> float:
+    """How long the job may run: checks and training."""
+    return session.setting.gate.training.max_runtime_minutes * 60 + checks_limit_s(session)
+
+
+def _reported(
+    session: Session, job: str, starts: JobStarts, decoded: fetched.NodeReports
+) -> Callable[[JobStatus], bool]:
+    bundle = session.setting.bundle(session.gate_id)
+
+    def enough(status: JobStatus) -> bool:
+        token = starts.next(status)
+        files = fetched.read_files(session.folder / job, token)
+        return bool(token) and (token != status.attempt or fetched.all_complete(bundle, files, decoded))
+
+    return enough
+
+
+async def _counted(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
+    """Another start began after a go: whether that was one too many. Training that was interrupted just goes on."""
+    begun = session.folder / session.checking / judged.report.attempt / "started"
+    trained = len(list(begun.glob("*"))) >= session.setting.declared.nodes
+    session.trained = session.trained or trained
+    if trained or not starts.no_go(session.setting.gate.training.max_attempts):
+        return False
+    await run_to_end(session.setting.launcher.cancel, session.checking)
+    session.let_go(session.checking)
+    return True
+
+
+def _end_job(session: Session, watched: JobEnd) -> None:
+    """End what still runs. Raises LaunchError."""
+    if not watched.status.state.final and not watched.late:
+        session.setting.launcher.cancel(watched.job)
+        session.let_go(watched.job)
+
+
+def _judge(session: Session, report: Report) -> JudgedReport:
+    """The verdict, kept under the start's own name beside the gate's. Raises StoreError."""
+    session.judged = made = judge(session, report)
+    if report.attempt:
+        store, gate_id = session.setting.store, session.gate_id
+        store.put(attempt_report_key(gate_id, report.attempt), dump(report))
+        store.put(attempt_verdict_key(gate_id, report.attempt), dump_plain(verdict_json(made.verdict)))
+    return made
+
+
+LOG = logging.getLogger("prelaunch")
+# The nodes go on, hold, or end: the further to the right, the stricter.
+STRICTNESS = {Answer.GO: 0, Answer.ASK: 1, Answer.NO_GO: 2, Answer.CANNOT_TELL: 2}
+
+
+async def compare_with_nodes(session: Session, judged: JudgedReport, starts: JobStarts) -> None:
+    """Compare the gate's verdict with the nodes'. A difference is recorded; if the gate is the stricter one the job ends."""
+    nodes = await _said(session, judged, starts)
+    mine = judged.verdict
+    others = {
+        node: said for node, said in nodes.items() if (said.level, said.answer) != (mine.level, mine.answer)
+    }
+    starts.refusing = any(STRICTNESS[said.answer] > 1 for said in nodes.values())
+    if not others:
+        return
+    words = ", ".join(f"{node} {said.answer.value} ({said.level.value})" for node, said in others.items())
+    said = f"the gate says {mine.answer.value} ({mine.level.value}), its nodes: {words}"
+    most = max(STRICTNESS[said.answer] for said in nodes.values())
+    stricter = STRICTNESS[mine.answer] > most
+    stop = stricter and session.setting.gate.policy.mode is not Mode.OBSERVE
+    LOG.warning("the verdicts of start %s differ: %s", judged.report.attempt, said)
+    await run_to_end(_record, session, judged, nodes, stop)
+    starts.stopped = stop
+    if stop:
+        starts.notes.append(f"{said}; the gate is stricter, so the job was ended")
+        await run_to_end(session.setting.launcher.cancel, session.checking)
+        session.let_go(session.checking)
+    elif others and most != STRICTNESS[mine.answer]:
+        starts.notes.append(said)
+
+
+async def hand_answer_to_nodes(
+    session: Session, judged: JudgedReport, starts: JobStarts, minutes: int
+) -> ApprovalAnswer | None:
+    """A person's answer, handed over to the nodes that hold for it; where none comes in time they are told to refuse."""
+    job, session.answer = session.checking, None  # an answer of before was about another start
+    holds = judged.verdict.answer is Answer.ASK and not starts.refusing and not starts.stopped
+    if not holds or not minutes or session.setting.gate.policy.mode is Mode.OBSERVE:
+        return None
+    answer = await ask_for_approval(session, judged, minutes)
+    word = asked.Word.LAUNCH if answer is not None and answer.launches else asked.Word.REFUSE
+    by = answer.who if answer is not None else "nobody"
+    why = answer.note or answer.reason if answer is not None else f"nobody answered in {minutes} minutes"
+    attempt = judged.report.attempt
+    data = asked.make(session.gate_id, attempt, word, by, why, iso_time(time.time()))
+    await run_to_end(session.setting.launcher.answer, job, attempt, data)
+    report_progress(Progress("checks", f"{word.value}: sent to the nodes, answered by {by}"))
+    return answer
+
+
+async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Mapping[str, KeptVerdict]:
+    """What each node decided, as far as it can be seen; waited for while the start is on its way."""
+    job, token = session.checking, judged.report.attempt
+    folder, nodes = session.folder / job / token / "verdicts", session.setting.declared.nodes
+
+    async def look(status: JobStatus) -> None:
+        await run_to_end(fetch_output, session, job)
+
+    def enough(status: JobStatus) -> bool:
+        return len(_read(folder)) >= nodes or bool(starts.next(status))
+
+    limit = session.setting.gate.checks.network_s + GRACE_S
+    if token and len(_read(folder)) < nodes:
+        await follow_job(session, job, limit, look, enough, ends=False)
+    return _read(folder) if token else {}
+
+
+def _read(folder: Path) -> dict[str, KeptVerdict]:
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found[path.stem] = records.load(path.read_bytes())
+        except (OSError, DecodeError) as error:
+            LOG.warning("the verdict of %s cannot be read: %s", path.stem, error)
+    return found
+
+
+def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, KeptVerdict], stop: bool) -> None:
+    """Raises StoreError."""
+    attempt = judged.report.attempt
+    record = {
+        "attempt": attempt,
+        "gate": {"level": judged.verdict.level, "answer": judged.verdict.answer},
+        "nodes": {node: {"level": said.level, "answer": said.answer} for node, said in nodes.items()},
+        "stopped": stop,
+    }
+    key = disagreement_key(session.gate_id, attempt)
+    session.setting.store.put(key, dump_plain(record))

@@ -1,0 +1,214 @@
+"""Nodes that are processes of this machine; for root, each in a network namespace of its own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from checks.documents.answer import ANSWER
+from checks.runner.journal import write_whole
+from tasks.launchers.base import (
+    Delays,
+    EngineUnavailable,
+    Hold,
+    JobHandle,
+    JobSpec,
+    JobState,
+    JobStatus,
+    Keeping,
+    LaunchError,
+    LaunchRejected,
+    Line,
+    Placement,
+    Plan,
+)
+from tasks.launchers.local import network, start_stop
+from tasks.launchers.local.fetch import copy_whole_files
+from tasks.launchers.local.job_folder import LOG, JobFolder, Progress, try_lock
+from tasks.launchers.local.network import NetworkError
+from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names
+
+__all__ = ["LocalLauncher", "LocalNetwork", "LocalOptions", "Options", "launcher"]
+
+Options = LocalOptions
+LOCK_S = 30.0
+POLL_S = 0.01
+
+
+def launcher(options: LocalOptions, root: Path) -> LocalLauncher:
+    """What the registry calls."""
+    return LocalLauncher(root, options)
+
+
+class LocalLauncher:
+    """Jobs in root/jobs/<name> (see local_folder); `root` is made when the first one is submitted."""
+
+    poll_s = 0.2
+    start_s = 120.0
+    silence_s = 120.0
+    keeps_s: float | None = None
+    delays = Delays(begins_s=5.0)  # judgement: Python starts within them on a busy machine
+
+    def __init__(self, root: Path, options: LocalOptions | None = None) -> None:
+        self.root = root.absolute()
+        self.options = options or LocalOptions()
+        self.placement = Placement.IN_JOB if self.options.in_job else Placement.PINNED
+        self.offers = {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
+
+    def node_names(self, nodes: int) -> tuple[str, ...]:
+        return node_names(nodes)
+
+    def plan(self, job: JobSpec) -> Plan:
+        return make_plan(job, self._folder(job.name).path, self.options)
+
+    def submit(self, plan: Plan) -> JobHandle:
+        name = plan.job.name
+        if plan != self.plan(plan.job):
+            raise LaunchRejected(
+                f"{name} was planned by a launcher with another root or options. Plan it again."
+            )
+        self._refuse_network(plan)
+        folder = self._folder(name)
+        try:
+            with self._lock(name):
+                adopted = folder.exists()
+                if not adopted:
+                    start_stop.stage(plan, folder, self.root / "staging" / name, self.options)
+                if folder.keepers() is None and not folder.final():
+                    start_stop.start(plan, folder, remove=not adopted)
+        except OSError as error:
+            raise LaunchError(f"{name} cannot be started: {_remedy(error, self.root)}") from error
+        return JobHandle(name, adopted)
+
+    def state(self, name: str) -> JobStatus:
+        folder = self._known(name)
+        if folder is None:
+            return JobStatus(JobState.UNKNOWN, f"no job {name!r:.80} under {self.root}", "", {}, absent=True)
+        progress, keepers = folder.progress(), folder.keepers()
+        if progress is not None and progress.state.final:
+            start_stop.settle(keepers)
+            return progress.status()
+        if keepers is None:
+            return JobStatus(
+                JobState.UNKNOWN,
+                f"{name} was submitted and never started. Submit it again.",
+                "",
+                {},
+                absent=True,
+            )
+        if keepers.alive():
+            return (progress or Progress(JobState.PENDING, "starting", keepers.attempt)).status()
+        return start_stop.bury(
+            folder, keepers, JobState.FAILED, "its shepherd died before the job ended"
+        ).status()
+
+    def fetch(self, name: str, into: Path) -> None:
+        folder = self._known(name)
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            if folder is not None:
+                copy_whole_files(folder.out, into)
+        except OSError as error:
+            raise LaunchError(f"{name}: its output cannot be fetched: {_remedy(error, into)}") from error
+
+    def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
+        folder = self._known(name)
+        if folder is None or not re.fullmatch(r"node-\d+", node):
+            return ""
+        try:
+            with open(folder.nodes / node / LOG, "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes))
+                return file.read(last_bytes).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise LaunchError(
+                f"{name}: the log of {node} cannot be read: {_remedy(error, folder.path)}"
+            ) from error
+
+    def cancel(self, name: str) -> None:
+        folder = self._known(name)
+        if folder is None:
+            return
+        submission = folder.submission()
+        grace_s = submission.grace_s if submission else self.options.grace_s
+        try:
+            with self._lock(name, grace_s + start_stop.MARGIN_S):
+                left = start_stop.cancel(folder, grace_s)
+        except OSError as error:
+            raise LaunchError(f"{name} cannot be cancelled: {_remedy(error, folder.path)}") from error
+        if left:
+            raise LaunchError(f"{name}: {left}. End them by hand.")
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+        return ()
+
+    def hold(self, name: str) -> Hold:
+        return Hold(Keeping.NOTHING)
+
+    def release(self, name: str) -> str:
+        return ""
+
+    def answer(self, name: str, attempt: str, data: bytes) -> None:
+        folder = self._known(name)
+        if folder is None:
+            return
+        try:
+            write_whole(folder.out / attempt / ANSWER, data)
+        except OSError as error:
+            raise LaunchError(
+                f"{name}: the answer cannot be written: {_remedy(error, folder.out)}"
+            ) from error
+
+    def hand_out(self, name: str, report: bytes) -> str:
+        return ""
+
+    def _refuse_network(self, plan: Plan) -> None:
+        if self.options.network != LocalNetwork.NAMESPACES:
+            return
+        if why := network.unavailable():
+            raise LaunchRejected(
+                f"{plan.job.name}: {why}. Run as root with iproute2, or set network = 'loopback'."
+            )
+        if self.options.prepared:
+            try:
+                network.find(self.options.prepared, plan.job.nodes)
+            except NetworkError as error:
+                raise LaunchRejected(
+                    f"{plan.job.name}: the prepared network cannot be used: {error}"
+                ) from error
+
+    def _folder(self, name: str) -> JobFolder:
+        return JobFolder(self.root / "jobs" / name)
+
+    def _known(self, name: str) -> JobFolder | None:
+        folder = self._folder(name) if re.fullmatch(JOB_NAME, name) else None
+        return folder if folder is not None and folder.exists() else None
+
+    @contextmanager
+    def _lock(self, name: str, more_s: float = 0.0) -> Iterator[None]:
+        """One submit or cancel of a job at a time; EngineUnavailable where another holds on too long."""
+        path = self.root / "locks" / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        deadline = time.monotonic() + LOCK_S + more_s
+        with open(path, "rb") as file:  # to read: a job must be ended on a disk that cannot be written, too
+            while not try_lock(file.fileno()):
+                if time.monotonic() > deadline:
+                    raise EngineUnavailable(f"another process is submitting or cancelling {name}. Try again.")
+                time.sleep(POLL_S)
+            yield
+
+
+def _remedy(error: OSError, path: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no space is left for {path}. Free some, or choose a folder on another disk."
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
+        return f"{path} cannot be written ({error.strerror}). Choose a folder that can."
+    return f"{error.filename or path}: {error.strerror or error}. Mend it, or choose another folder."

@@ -1,0 +1,181 @@
+"""A local job's nodes: the environment they get, the roster they share, the processes and their logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from checks.process.tree import die_with_parent
+from checks.roster import Member, Roster
+from tasks.launchers.local.job_folder import LOG, JobFolder, NodeCommand, Submission, write_whole
+
+WITHHELD = "PRELAUNCH_WITHHELD"  # JSON: the values that job.json must not hold
+FOREIGN = ("PRELAUNCH_", "PREFECT_", "MASTER_", "TORCHELASTIC_", "ROLE_")
+FOREIGN_NAMES = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "NODE_RANK",
+)
+PORTS = range(20000, 32000)  # below the kernel's range for outgoing connections (ip_local_port_range)
+TAIL_BYTES = 64 << 10
+NOT_STARTED = 127
+
+
+def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what belongs to another job, another gate or the flow's server."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(FOREIGN) and name not in FOREIGN_NAMES
+    }
+
+
+def node_environment(
+    own: Mapping[str, str], node: NodeCommand, withheld: Mapping[str, str], attempt: str
+) -> dict[str, str]:
+    """The shepherd's own environment, then the job's, then what names the node and this attempt."""
+    job = {**node.environment, **withheld, "PRELAUNCH_ATTEMPT": attempt}
+    paths = [*job.get("PYTHONPATH", "").split(":"), *own.get("PYTHONPATH", "").split(":")]
+    path = ":".join(dict.fromkeys(filter(None, paths)))
+    return {"OMP_NUM_THREADS": "1", **cleaned(own), **job, "PYTHONPATH": path}
+
+
+def write_roster(folder: JobFolder, submission: Submission, addresses: Sequence[str]) -> None:
+    """roster.json, and the hosts file of the namespaces. Raises OSError."""
+    names = [node.name for node in submission.nodes]
+    ports = _free_ports(len(names) + 1, "" if submission.network else addresses[0])
+    members = tuple(map(Member, names, addresses, ports))
+    roster = Roster(members, ports[-1], "eth0" if submission.network else "lo")
+    write_whole(folder.roster, json.dumps(asdict(roster), indent=1).encode())
+    if submission.network:
+        lines = ["127.0.0.1 localhost", *map("{} {}".format, addresses, names)]
+        write_whole(folder.hosts, "\n".join([*lines, ""]).encode())
+
+
+class RunningNode:
+    """One node's command, started now, in a session of its own; it ends with the thread that made it.
+
+    Where it cannot be started, `pid` is None and the log says why.
+    """
+
+    def __init__(self, node: NodeCommand, environment: Mapping[str, str], log_bytes: int) -> None:
+        self.name = node.name
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+        self.log = CappedLog(Path(node.working_directory) / LOG, log_bytes)
+        try:
+            self._process = subprocess.Popen(
+                node.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=node.working_directory,
+                env=dict(environment),
+                start_new_session=True,
+                # Safe here: the shepherd has one thread until every node is started.
+                preexec_fn=partial(die_with_parent, os.getpid()),
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self.exit_code = NOT_STARTED
+            self.log.add(f"{node.argv[0]} could not be started: {error}\n".encode())
+        else:
+            self.pid = self._process.pid
+
+    def pump(self) -> None:
+        """Begin to copy its output to its log, in a thread."""
+        if self.pid is not None and self._process.stdout is not None:
+            self.log.follow(self._process.stdout)
+
+    def ended(self, code: int) -> None:
+        """Its exit code was collected."""
+        self.exit_code = self._process.returncode = code
+
+
+class CappedLog:
+    """A file that keeps the first `cap` bytes and the last 64 KiB, and says what it dropped.
+
+    It never blocks the node: on a full disk, output is dropped as well and the pipe is read on.
+    """
+
+    def __init__(self, path: Path, cap: int) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  # close() ends it
+        self._room, self._cap = cap, cap
+        self._dropped = 0
+        self._tail = bytearray()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, pipe: IO[bytes]) -> None:
+        """Copy the pipe to the end, in a thread."""
+        self._thread = threading.Thread(target=self._drain, args=(pipe,), daemon=True)
+        self._thread.start()
+
+    def add(self, data: bytes) -> None:
+        """Keep what there is room for."""
+        kept = data[: self._room]
+        try:
+            kept = kept[: self._file.write(kept) or 0] if kept else b""
+        except OSError:
+            kept = b""
+        self._room -= len(kept)
+        if rest := data[len(kept) :]:
+            if not self._dropped:
+                self._say(f"\n[prelaunch: the log is cut here, at {self._cap - self._room} bytes]\n")
+            self._dropped += len(rest)
+            self._tail = (self._tail + rest)[-TAIL_BYTES:]
+
+    def close(self, wait_s: float) -> None:
+        """Wait for the end of the output, then say what was dropped."""
+        if self._thread is not None:
+            self._thread.join(wait_s)
+        if self._dropped:
+            tail = bytes(self._tail)
+            self._say(
+                f"[prelaunch: {self._dropped} bytes were dropped; the last {len(tail)} of them follow]\n",
+                tail,
+            )
+        if self._thread is None or not self._thread.is_alive():
+            self._file.close()
+
+    def _drain(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while data := os.read(pipe.fileno(), 1 << 16):
+                self.add(data)
+
+    def _say(self, words: str, data: bytes = b"") -> None:
+        try:
+            self._file.write(words.encode() + data)
+        except OSError:
+            return  # a full disk: the cut is then seen by the log's sudden end
+
+
+def _free_ports(count: int, address: str) -> list[int]:
+    """Different ports; where an address is given, such that can be bound there now. Raises OSError."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if not address or _is_free(address, port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"fewer than {count} ports between {PORTS.start} and {PORTS.stop} are free on {address}")
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True

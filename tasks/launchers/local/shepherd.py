@@ -1,0 +1,253 @@
+"""Looks after one local job from its start to its end: python -m tasks.launchers.local.shepherd JOBFOLDER
+
+Two processes, so that no single SIGKILL leaves anything behind. The guard only waits: when the shepherd dies
+before the job ended, all that it started falls to the guard, which ends it and says FAILED. The shepherd
+starts the nodes, holds them to the max runtime and writes state.json; when the guard dies it ends the job.
+Each node's command dies with the shepherd, too. Exit codes: 0 done, 75 the job has a shepherd already.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from checks.process.tree import become_subreaper, die_with_parent, end_children, reap
+from tasks.launchers.base import JobState
+from tasks.launchers.local import network as local_network
+from tasks.launchers.local.job_folder import JobFolder, Progress, Submission
+from tasks.launchers.local.network import NetworkError
+from tasks.launchers.local.nodes import WITHHELD, RunningNode, node_environment, write_roster
+
+BUSY = 75
+ENDS = (signal.SIGTERM, signal.SIGINT)
+LOG_END_S = 2.0
+LONGEST_SLEEP_S = 3600.0
+FINAL_TRIES_S = 2.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Return at the end of the job, in the guard."""
+    folder = JobFolder(Path(argv[0]))
+    with folder.life() as mine:
+        if not mine:
+            return BUSY
+        submission = folder.submission()
+        if submission is None:
+            raise SystemExit(f"{folder.path}/job.json cannot be read.")
+        if folder.keepers() is not None or folder.final():
+            return 0
+        become_subreaper()
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+        guard = os.getpid()
+        shepherd = os.fork()
+        if shepherd == 0:
+            _be_shepherd(folder, submission, guard)
+        return _be_guard(folder, submission, shepherd)
+
+
+def _be_guard(folder: JobFolder, submission: Submission, shepherd: int) -> int:
+    for number in ENDS:
+        signal.signal(number, lambda number, _: os.kill(shepherd, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+    code = os.waitstatus_to_exitcode(os.waitpid(shepherd, 0)[1])
+    for number in ENDS:
+        signal.signal(number, signal.SIG_IGN)
+    left = end_children(0.0)
+    keepers = folder.keepers()
+    if keepers is None or folder.final():
+        return code
+    network = _remove_network(submission)
+    keys = _remove_keys(folder)
+    said = [f"the shepherd ended early ({_how(code)}) and its nodes with it", *_left(left), *network, *keys]
+    folder.write_progress(Progress(JobState.FAILED, "; ".join(said), keepers.attempt))
+    return 1
+
+
+def _be_shepherd(folder: JobFolder, submission: Submission, guard: int) -> None:
+    """Never returns: what went wrong is in the log, and the guard says FAILED."""
+    code = 1
+    try:
+        Shepherd(folder, submission, guard).run()
+        code = 0
+    finally:  # whatever happened, a forked process must not go on in its parent's code
+        if code:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+class Shepherd:
+    """One job's nodes, from start to end."""
+
+    def __init__(self, folder: JobFolder, submission: Submission, guard: int) -> None:
+        self.folder, self.submission, self.guard = folder, submission, guard
+        self.attempt = uuid.uuid4().hex
+        self.nodes: tuple[RunningNode, ...] = ()
+        self.network: Mapping[str, str] = {}
+        self.asked_to_end = False
+        self.grace_s = submission.grace_s
+        self.wake = self._catch_signals()
+
+    def run(self) -> None:
+        """From the first file to the last state. Raises OSError where nothing can be written."""
+        die_with_parent(self.guard, signal.SIGTERM)
+        become_subreaper()
+        self.folder.write_keepers(self.guard, os.getpid(), self.attempt)
+        try:
+            self._start()
+            why = self._watch(time.monotonic())
+            progress = self._end(why)
+        except (NetworkError, OSError) as error:
+            left = end_children(0.0)
+            progress = self._progress(
+                JobState.FAILED, f"the nodes could not be started: {error}", _left(left)
+            )
+        self._finish(progress)
+
+    def _catch_signals(self) -> int:
+        """A descriptor that becomes readable at each signal."""
+        wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: None)
+        for number in ENDS:
+            signal.signal(number, self._ask_to_end)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+        return wake
+
+    def _ask_to_end(self, *_: object) -> None:
+        self.asked_to_end = True
+
+    def _start(self) -> None:
+        """Make the network, write the roster, start every node; the log threads come after the last fork."""
+        addresses = self._addresses()
+        write_roster(self.folder, self.submission, addresses)
+        withheld = json.loads(os.environ.pop(WITHHELD, "{}"))
+        for node in self.submission.nodes:
+            environment = node_environment(os.environ, node, withheld, self.attempt)
+            self.nodes += (RunningNode(node, environment, self.submission.log_bytes),)
+        for running in self.nodes:
+            running.pump()
+        self._save(self._progress(JobState.RUNNING, f"{len(self.nodes)} nodes started"))
+
+    def _addresses(self) -> tuple[str, ...]:
+        job = self.submission
+        if not job.network:
+            return ("127.0.0.1",) * len(job.nodes)
+        if job.prepared:
+            made = local_network.find(job.network, len(job.nodes))
+        else:
+            made = local_network.create(job.network, len(job.nodes), job.subnet)
+        self.network = {"name": made.name, "subnet": made.subnet}
+        return made.addresses
+
+    def _watch(self, begun: float) -> str:
+        """Until every node's command ended ("") or the job has to end (why)."""
+        deadline = begun + self.submission.max_runtime_s
+        answer_by = begun + (self.submission.deadline_s or math.inf)
+        while True:
+            self._collect()
+            if self.asked_to_end:
+                return "cancelled" if os.getppid() == self.guard else "its guard was killed"
+            if all(node.exit_code is not None for node in self.nodes):
+                return ""
+            if time.monotonic() >= deadline:
+                return f"it did not end within its max runtime of {self.submission.max_runtime_s:g} s"
+            if time.monotonic() >= answer_by:
+                self.grace_s = 0.0  # they had their time, and whoever stands still would not use more
+                return f"its checks did not end within {self.submission.deadline_s:g} s"
+            self._sleep(min(deadline, answer_by) - time.monotonic())
+
+    def _sleep(self, seconds: float) -> None:
+        if select.select([self.wake], [], [], min(max(seconds, 0.0), LONGEST_SLEEP_S))[0]:
+            os.read(self.wake, 4096)
+
+    def _collect(self) -> None:
+        codes = reap()
+        for node in self.nodes:
+            if node.pid in codes and node.exit_code is None:
+                node.ended(codes[node.pid])
+                self._save(self._progress(JobState.RUNNING, f"{node.name} {_how(codes[node.pid])}"))
+
+    def _end(self, why: str) -> Progress:
+        """End what is left; what the nodes' commands left behind gets no grace."""
+        left = end_children(self.grace_s if why else 0.0)
+        self._collect()
+        for node in self.nodes:
+            node.log.close(LOG_END_S)
+        if why:
+            state = JobState.CANCELLED if why == "cancelled" else JobState.FAILED
+            return self._progress(state, why, _left(left))
+        bad = [f"{node.name} {_how(node.exit_code)}" for node in self.nodes if node.exit_code != 0]
+        if bad:
+            return self._progress(JobState.FAILED, "; ".join(bad), _left(left))
+        return self._progress(JobState.SUCCEEDED, f"{len(self.nodes)} nodes ended well", _left(left))
+
+    def _progress(self, state: JobState, detail: str, more: Sequence[str] = ()) -> Progress:
+        codes = {node.name: node.exit_code for node in self.nodes if node.exit_code is not None}
+        return Progress(state, "; ".join([detail, *more]), self.attempt, codes, self.network)
+
+    def _save(self, progress: Progress) -> None:
+        try:
+            self.folder.write_progress(progress)
+        except OSError as error:  # a full disk must not end the nodes; the last state is tried for longer
+            print(f"{self.submission.name}: {error}", file=sys.stderr)
+
+    def _finish(self, progress: Progress) -> None:
+        """Remove the network, then write the last state, for some seconds where the disk is full."""
+        said = "; ".join([progress.detail, *_remove_network(self.submission), *_remove_keys(self.folder)])
+        deadline = time.monotonic() + FINAL_TRIES_S
+        while True:
+            try:
+                return self.folder.write_progress(replace(progress, detail=said))
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
+def _remove_network(submission: Submission) -> tuple[str, ...]:
+    if not submission.network or submission.prepared:
+        return ()
+    try:
+        local_network.remove(submission.network)
+    except NetworkError as error:
+        return (f"its network is still there: {error}",)
+    return ()
+
+
+def _remove_keys(folder: JobFolder) -> tuple[str, ...]:
+    try:
+        folder.remove_keys()
+    except OSError as error:
+        return (f"{error.filename} is still there: {error.strerror}",)
+    return ()
+
+
+def _left(pids: Sequence[int]) -> tuple[str, ...]:
+    return (f"these processes cannot be ended: {', '.join(map(str, pids))}",) if pids else ()
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "never said how it ended"
+    if code >= 0:
+        return f"exited {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

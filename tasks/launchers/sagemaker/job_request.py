@@ -1,0 +1,274 @@
+"""JobSpec -> one CreateTrainingJob request. Pure: it reads this installation's own files, no credentials, no network.
+
+The request of the training is the health check's in all that a warm pool is found by: both come from the same options, and
+keys of [training.request] or of a ModelTrainer that would differ are refused.
+
+What a container starts with: the agent, from the image or from the input channel, and what it is told. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from checks.exchange import secret_key
+from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
+from tasks.launchers.sagemaker.options import Code, SageMakerOptions
+from tasks.launchers.sagemaker.request import image, locations, machines
+from tasks.launchers.sagemaker.request.locations import CHANNEL, Places, places_of
+from tasks.launchers.sagemaker.request.machines import keeps
+from tasks.launchers.sagemaker.request.overrides import (
+    Body,
+    laid_over,
+    require_agents_own,
+    require_own_folders,
+)
+from tasks.launchers.sagemaker.request.uploads import code_archive, start_script, tags_of
+from tasks.launchers.sagemaker.request.validate import at, objections
+
+FROM_IMAGE = ("python3", "-m", "container.agent")
+FROM_CHANNEL = ("/bin/sh", locations.START)
+# TrainingContainerArgument and TrainingContainerArguments, botocore 1.44.5: .* of at most 256 characters, 100 of them.
+MOST_CHARACTERS, MOST_ITEMS = 256, 100
+LINE_ENDS = re.compile("[\n\r\x85\u2028\u2029]")
+FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+OWN_FILES = ("command.json", "prelaunch.tar.gz", "start.sh", secret_key.FILE)
+# Where the check image has the code: a PYTHONPATH of the training's own would hide it.
+IN_IMAGE = "/opt/prelaunch"
+PYTHON = "PRELAUNCH_PYTHON"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The container's entrypoint and arguments, and the files of the input channel that these need."""
+
+    entrypoint: tuple[str, ...]
+    arguments: tuple[str, ...]
+    files: Mapping[str, bytes]
+
+
+def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Entry:
+    """The start of one job's containers. Raises LaunchRejected for a file that cannot be given to them."""
+    files = dict(job.files)
+    for name in files:
+        if name in OWN_FILES or re.fullmatch(FILE_NAME, name) is None:
+            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
+    by_channel = in_channel(job, options)
+    if by_channel:
+        files |= {"prelaunch.tar.gz": code_archive(), "start.sh": start_script()}
+    told = _told(job, options, where)
+    if any(len(word) > MOST_CHARACTERS for word in told):
+        raise LaunchRejected(
+            f"{job.name}: prefix {options.prefix!r:.80} makes addresses of more than the {MOST_CHARACTERS} characters that "
+            "SageMaker takes in an argument. Shorten it."
+        )
+    words = job.command if job.work is Work.COMMAND else _filled(job)
+    if job.work is not Work.CHECK:
+        if _fits(told, words):
+            told = (*told, "--", *words)
+        else:
+            told = (*told, "--command-file", locations.COMMAND)
+            files["command.json"] = json.dumps(list(words)).encode()
+    return Entry(FROM_CHANNEL if by_channel else FROM_IMAGE, told, files)
+
+
+def in_channel(job: JobSpec, options: SageMakerOptions) -> bool:
+    """Whether the code comes by the input channel: asked for, or a training image of its own (AUTO)."""
+    own_image = bool(job.image) and job.image != options.image
+    return options.code == Code.CHANNEL or (options.code == Code.AUTO and own_image)
+
+
+def environment_of(job: JobSpec, options: SageMakerOptions) -> dict[str, str]:
+    """The training's own environment, and what the agent is told by it."""
+    made = dict(job.environment)
+    return {**made, PYTHON: options.python} if options.python else made
+
+
+def found_first(body: Mapping[str, object]) -> dict[str, object]:
+    """The request in which a PYTHONPATH, whoever said it, does not hide the agent that the image has."""
+    environment, path = body.get("Environment"), at(body, "Environment.PYTHONPATH")
+    from_image = at(body, "AlgorithmSpecification.ContainerEntrypoint") == list(FROM_IMAGE)
+    if not from_image or not isinstance(environment, Mapping) or path is None:
+        return dict(body)
+    return {**body, "Environment": {**environment, "PYTHONPATH": f"{IN_IMAGE}:{path}"}}
+
+
+def _told(job: JobSpec, options: SageMakerOptions, where: Places) -> tuple[str, ...]:
+    """Verb and options. With network isolation no container reaches S3: nothing is copied there, nothing awaited."""
+    isolated = options.network_isolation
+    upload = () if isolated else ("--upload", where.reports)
+    bundle = ("--bundle", locations.BUNDLE, *upload)
+    match job.work:
+        case Work.COMMAND:
+            return ("exec", *upload)
+        case Work.CHECK:
+            return ("check", *bundle, *(("--keep",) if keeps(job, options) else ()))
+        case Work.CONFIRM:
+            pooled = ("--pooled",) if options.strength is Placement.POOLED else ()
+            return ("gate", *bundle, "--confirm", locations.PASS, *pooled, *_observe(job))
+        case Work.GATE:
+            ask = ("--ask-s", f"{job.ask_s:g}", "--answers", where.answers) if job.ask_s else ()
+            return ("gate", *bundle, *_observe(job), *ask)
+
+
+def _filled(job: JobSpec) -> tuple[str, ...]:
+    """The training's words with the container's folders; a ModelTrainer's own stand as they are."""
+    fill = {} if job.trainer else {"{job}": locations.FOLDER, "{out}": locations.OUT}
+    return tuple(
+        re.sub(r"\{(job|out)\}", lambda found: fill.get(found[0], found[0]), word) for word in job.behind
+    )
+
+
+def _observe(job: JobSpec) -> tuple[str, ...]:
+    return ("--observe",) if job.observe else ()
+
+
+def _fits(told: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    short = all(len(word) <= MOST_CHARACTERS and not LINE_ENDS.search(word) for word in words)
+    return short and len(told) + 1 + len(words) <= MOST_ITEMS
+
+
+SERVICE, OPERATION = "sagemaker", "CreateTrainingJob"
+
+
+def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
+    """The request, and what is written to S3 before it. Raises LaunchRejected with the remedy."""
+    require_possible(job, options)
+    where = places_of(options, job.name)
+    if job.trainer:
+        return _of_trainer(job, options, where)
+    entry = entry_of(job, options, where)
+    body = _body(job, options, where, entry)
+    if job.work.trains and job.request:
+        body = laid_over(body, job.request, job.work)
+    return _plan(job, options, body, _uploads(where, entry))
+
+
+def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
+    """Raise LaunchRejected for what contradicts itself, before anything is looked at or paid for."""
+    for wrong, said in _contradictions(job, options):
+        if wrong:
+            raise LaunchRejected(f"{job.name}: {said}")
+
+
+def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool, str], ...]:
+    pooled = options.strength is Placement.POOLED
+    in_job = options.strength is Placement.IN_JOB
+    return (
+        (not job.instance_type, "no instance type is declared. Say [cluster.declared] instance_type."),
+        (
+            job.work is Work.COMMAND and not job.command,
+            "it has no command. Say what every node runs.",
+        ),
+        (
+            job.work.trains and not (job.behind or job.trainer),
+            "there is no training command. Say [training] command or model_trainer.",
+        ),
+        (
+            not 0 < job.max_runtime_s < float("inf"),
+            f"it may run for {job.max_runtime_s} s. Give a time above 0 that ends.",
+        ),
+        (
+            in_job != (job.work is Work.GATE) and job.work is not Work.COMMAND,
+            "placement in_job is one job of checks and training, every other placement is two.",
+        ),
+        (
+            pooled and not options.keep_alive_s,
+            "placement pooled with keep_alive_s = 0 keeps no machines. Raise it, or say placement in_job.",
+        ),
+        # "Considerations" of "Train using SageMaker-managed warm pools".
+        (
+            pooled and options.spot,
+            "Spot machines are not kept in a warm pool. Leave spot out, or say placement in_job.",
+        ),
+        (
+            options.strength is Placement.PINNED and not options.ultraservers,
+            "placement pinned needs ultraservers: training jobs can be placed on nothing else. Name them, or say in_job.",
+        ),
+        (
+            bool(options.ultraservers) and options.strength in (Placement.POOLED, Placement.NONE),
+            f"ultraservers are not for placement {options.strength.value}. Say placement pinned or in_job.",
+        ),
+        (
+            bool(options.subnets) != bool(options.security_group_ids),
+            "subnets and security_group_ids come together. Say both, or neither.",
+        ),
+        (
+            bool(options.spot_wait_minutes) and not options.spot,
+            "spot_wait_minutes is for spot = true. Leave it out, or say spot.",
+        ),
+        # EnableNetworkIsolation, CreateTrainingJob API reference: no calls but those between the job's own containers.
+        (
+            bool(job.ask_s) and options.network_isolation,
+            "with network_isolation no answer reaches nodes that ask. Say on_warn go or refuse, or leave isolation out.",
+        ),
+    )
+
+
+def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: Entry) -> Body:
+    """The whole request of a job, in the order in which the API's documentation has its keys."""
+    body: Body = {
+        "TrainingJobName": job.name,
+        "AlgorithmSpecification": {
+            "TrainingImage": job.image or options.image,
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": list(entry.entrypoint),
+            "ContainerArguments": list(entry.arguments),
+        },
+        "RoleArn": options.role_arn,
+    }
+    if entry.files or job.nodes > 1:  # the key of the exchange comes by it
+        body["InputDataConfig"] = [_channel(where)]
+    output = {"S3OutputPath": where.output}
+    body["OutputDataConfig"] = (
+        {**output, "KmsKeyId": options.output_kms_key} if options.output_kms_key else output
+    )
+    body |= {"ResourceConfig": machines.resources(job, options), **machines.network(options)}
+    body |= machines.times(job, options)
+    if environment := environment_of(job, options):
+        body["Environment"] = environment
+    if options.retries:
+        body["RetryStrategy"] = {"MaximumRetryAttempts": options.retries}
+    if options.infra_check:
+        body["InfraCheckConfig"] = {"EnableInfraCheck": True}
+    if tags := tags_of(job.tags, options.tags):
+        body["Tags"] = tags
+    return body
+
+
+def _channel(where: Places) -> dict[str, object]:
+    """The input channel: every host gets all of it, as files, whatever the training's own mode is."""
+    source = {"S3DataType": "S3Prefix", "S3Uri": where.inputs, "S3DataDistributionType": "FullyReplicated"}
+    return {"ChannelName": CHANNEL, "DataSource": {"S3DataSource": source}, "InputMode": "File"}
+
+
+def _uploads(where: Places, entry: Entry) -> dict[str, bytes]:
+    return {f"{where.inputs}{name}": data for name, data in sorted(entry.files.items())}
+
+
+def _of_trainer(job: JobSpec, options: SageMakerOptions, where: Places) -> Plan:
+    """The request that the SDK makes of a ModelTrainer, behind the gate's own entrypoint."""
+    from tasks.launchers.sagemaker.model_trainer.overlay import overlay
+    from tasks.launchers.sagemaker.model_trainer.request import request_of, words_of
+
+    taken = request_of(job.trainer, where, options)
+    behind = words_of(taken.body)
+    own = dataclasses.replace(job, behind=behind, image=image.image_of(taken.body))
+    entry = entry_of(own, options, where)
+    ours = _body(job, options, where, entry)
+    body = overlay(taken.body, ours)
+    return _plan(job, options, body, {**taken.uploads, **_uploads(where, entry)})
+
+
+def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[str, bytes]) -> Plan:
+    body = found_first(body)
+    require_agents_own(body, {PYTHON: options.python} if options.python else {})
+    require_own_folders(body)
+    if said := objections(body):
+        raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(said)}")
+    checked = image.checked_in(job, image.image_of(body))
+    unlooked = tuple(image.unlabelled(one, "nobody looked inside") for one in checked)
+    return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unlooked)

@@ -1,0 +1,155 @@
+"""DescribeTrainingJob's answer in our words: literal tables, and everything that SageMaker said kept. Pure.
+
+TrainingJobStatus decides, and SecondaryStatus is detail. The words are those of the API's documentation
+(DescribeTrainingJob, SecondaryStatus) and of botocore 1.44.5. AWS reserves the right to add more of them.
+
+SageMaker's FailureReason -> what kind of trouble it is. None of it condemns hardware. Pure.
+
+The beginnings are those of AWS's documentation ("DescribeTrainingJob", FailureReason; "Troubleshooting: training jobs"). What
+follows them is for people: AWS asks not to branch on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tasks.launchers.base import JobState, Trouble
+from tasks.text.inert import one_line
+
+STATUS: Mapping[str, JobState] = {
+    "Stopping": JobState.RUNNING,
+    "Completed": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Stopped": JobState.CANCELLED,
+}
+# Whether a job in progress has its machines already. A word that is not here is answered by the job's own steps.
+IN_PROGRESS: Mapping[str, JobState] = {
+    "Starting": JobState.PENDING,
+    "Pending": JobState.PENDING,
+    "LaunchingMLInstances": JobState.PENDING,
+    "PreparingTrainingStack": JobState.PENDING,
+    "Downloading": JobState.PENDING,
+    "DownloadingTrainingImage": JobState.PENDING,
+    "Interrupted": JobState.PENDING,  # spot: it waits for other machines
+    "Restarting": JobState.PENDING,  # cluster repair, or a retry after a service error
+    "Training": JobState.RUNNING,
+    "Updating": JobState.RUNNING,
+    "Uploading": JobState.RUNNING,
+    "Stopping": JobState.RUNNING,
+    "Completed": JobState.RUNNING,  # the status follows
+    "Failed": JobState.RUNNING,
+    "Stopped": JobState.RUNNING,
+    "MaxRuntimeExceeded": JobState.RUNNING,
+}
+# SageMaker says Stopped as well where nobody stopped the job: its own time was up.
+STOPPED: Mapping[str, JobState] = {
+    "MaxRuntimeExceeded": JobState.FAILED,
+    "MaxWaitTimeExceeded": JobState.FAILED,
+}
+# What the words themselves do not say.
+WORDS: Mapping[str, str] = {
+    "MaxRuntimeExceeded": "it reached its max runtime",
+    "MaxWaitTimeExceeded": "it reached its max wait time",
+    "Interrupted": "its spot instances were taken away",
+}
+SAID_CHARACTERS = 1100  # FailureReason has up to 1024 (botocore 1.44.5), and its kind stands in front
+
+
+def state_of(described: Mapping[str, Any]) -> JobState:
+    """The state; UNKNOWN where the main status itself is not known. It is final exactly where the main status is."""
+    status, secondary = pair(described)
+    if status == "InProgress":
+        has_machines = JobState.RUNNING if trained(described) else JobState.PENDING
+        return IN_PROGRESS.get(secondary, has_machines)
+    if status == "Stopped":
+        return STOPPED.get(secondary, JobState.CANCELLED)
+    return STATUS.get(status, JobState.UNKNOWN)
+
+
+def pair(described: Mapping[str, Any]) -> tuple[str, str]:
+    """Status and secondary status in SageMaker's words."""
+    return str(described.get("TrainingJobStatus", "")), str(described.get("SecondaryStatus", ""))
+
+
+def detail_of(described: Mapping[str, Any]) -> str:
+    """What SageMaker says of it now, for people."""
+    status, secondary = pair(described)
+    said = [status if status == secondary else f"{status}/{secondary}"]
+    said += [WORDS[secondary]] if secondary in WORDS else []
+    reason = str(described.get("FailureReason") or "")
+    steps = described.get("SecondaryStatusTransitions") or [{}]
+    message = str(steps[-1].get("StatusMessage") or "")
+    if message and message not in (secondary, reason):
+        said.append(one_line(message))
+    if reason:
+        said.append(one_line(reason, SAID_CHARACTERS))
+    return ": ".join(said)
+
+
+def history_of(described: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every step that it took: when, what, and SageMaker's own message."""
+    lines = []
+    for step in described.get("SecondaryStatusTransitions") or ():
+        message = one_line(str(step.get("StatusMessage") or ""))
+        lines.append(f"{utc(step.get('StartTime'))} {step.get('Status', '')}: {message}".rstrip(": "))
+    reason = str(described.get("FailureReason") or "")
+    if reason:
+        lines.append(f"{utc(described.get('TrainingEndTime'))} {one_line(reason, SAID_CHARACTERS)}")
+    return tuple(lines)
+
+
+def trained(described: Mapping[str, Any]) -> bool:
+    """Whether its containers ever ran."""
+    steps = described.get("SecondaryStatusTransitions") or ()
+    return bool(described.get("TrainingStartTime")) or any(step.get("Status") == "Training" for step in steps)
+
+
+def starts(described: Mapping[str, Any]) -> int:
+    """How often its containers started: once more after each restart or interruption that led to training again."""
+    count, fresh = 0, True
+    for step in described.get("SecondaryStatusTransitions") or ():
+        if step.get("Status") in ("Restarting", "Interrupted"):
+            fresh = True
+        elif step.get("Status") == "Training" and fresh:
+            count, fresh = count + 1, False
+    return count
+
+
+def keeps(described: Mapping[str, Any]) -> bool:
+    """Whether the request asked to keep its machines afterwards."""
+    return bool((described.get("ResourceConfig") or {}).get("KeepAlivePeriodInSeconds"))
+
+
+def utc(when: object) -> str:
+    """ "2026-11-21T08:30:00Z"; "?" for no time."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(when, datetime) else "?"
+
+
+# The container ended badly, the request is wrong, there are no machines, SageMaker itself failed.
+REASONS: Mapping[str, Trouble] = {
+    "AlgorithmError": Trouble.ENDED,
+    "ClientError": Trouble.CONFIGURATION,
+    "CapacityError": Trouble.NO_CAPACITY,
+    "InsufficientCapacityError": Trouble.NO_CAPACITY,
+    "InternalServerError": Trouble.SERVICE,
+    "ResourceLimitExceeded": Trouble.QUOTA,
+    "ValidationException": Trouble.CONFIGURATION,
+}
+
+
+def trouble_of(status: str, secondary: str, reason: str, trained: bool) -> Trouble:
+    """What went wrong with a job that ended; NONE for one that ended well or still runs.
+
+    `trained` says whether its containers ever ran. A reason of no known kind is ENDED: judge by the report.
+    """
+    if status == "Stopped":
+        if secondary == "MaxRuntimeExceeded":
+            return Trouble.MAX_RUNTIME
+        if secondary == "MaxWaitTimeExceeded":  # the wait for spot instances counts as well
+            return Trouble.MAX_RUNTIME if trained else Trouble.NO_CAPACITY
+        return Trouble.STOPPED
+    if status != "Failed":
+        return Trouble.NONE
+    return REASONS.get(reason.partition(":")[0].strip(), Trouble.ENDED)

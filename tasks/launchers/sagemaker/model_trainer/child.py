@@ -1,0 +1,137 @@
+"""The process in which the SDK builds a ModelTrainer's request: `python -m tasks.launchers.sagemaker.model_trainer.child FOLDER`.
+
+It can reach nobody (an audit hook refuses every connection and look-up of a name), holds no credentials, and answers the SDK's own
+questions from what the gate file says: the role, the bucket, the job's name. It reads FOLDER/asked.json, and leaves
+FOLDER/answer.json and the files that the SDK would have uploaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.launchers.sagemaker.model_trainer.offline_sdk import Kept, Refused, Sdk, answered
+
+REACHING = frozenset(
+    ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
+)
+OFFLINE = (
+    "wanted to reach {where} while it was being built, and nobody may be reached then. Write the value into the"
+    " ModelTrainer instead of asking for it."
+)
+
+
+def main(folder: str) -> int:
+    """Leave the request, or why there is none. Never raises: what goes wrong is the answer."""
+    work = Path(folder)
+    asked = json.loads((work / "asked.json").read_text())
+    signal.alarm(asked["seconds"])
+    sys.addaudithook(_offline)
+    try:
+        answer: dict[str, object] = _build(asked, work)
+    except Refused as error:
+        answer = {"refused": str(error)}
+    except BaseException as error:  # noqa: BLE001 - a module that is a script may even exit
+        answer = {"refused": _because(error, asked["reference"])}
+    (work / "answer.json").write_text(json.dumps(answer))
+    return 0
+
+
+def _offline(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse to reach anybody. Sockets of this machine's own, whose address is a path, stay."""
+    if event in REACHING:
+        where = arguments[1] if event.startswith(("socket.connect", "socket.send")) else arguments[0]
+        if not (event == "socket.connect" and isinstance(where, (str, bytes))):
+            raise Refused(OFFLINE.format(where=where))
+
+
+def _because(error: BaseException, reference: str) -> str:
+    """A foreign error as a sentence; one of ours that was wrapped on its way says its own."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, Refused):
+            return str(seen)
+        seen = seen.__cause__ or seen.__context__
+    said = " ".join(str(error).split())
+    module = reference.partition(":")[0]
+    return f"{type(error).__name__}: {said:.500}. Mend its module; `python -c 'import {module}'` shows where."
+
+
+def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
+    """The request, and which file is to lie at which address."""
+    kept = Kept(f"{asked['root']}/{asked['job']}/code", work)
+    sdk = answered(asked, kept)
+    trainer = _trainer(asked["reference"], sdk.trainer)
+    _fits(trainer, sdk, asked["region"])
+    body = trainer._create_training_job_args(boto3=True)
+    if "ContainerEntrypoint" not in body["AlgorithmSpecification"]:
+        raise Refused(
+            "it has no source_code, so that its image's own ENTRYPOINT runs and the gate cannot stand in front of it. Give it"
+            " SourceCode(command=...), or say command and image in [training] instead."
+        )
+    return {"body": _plain(body), "files": kept.files}
+
+
+def _trainer(reference: str, kind: type) -> Any:
+    """The object that "package.module:object" names, or what the function of that name returns."""
+    module_name, _, name = reference.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.startswith(error.name):
+            raise Refused(
+                f"there is no module {error.name}. Put the folder that holds it on PYTHONPATH where the gate runs."
+            ) from None
+        raise Refused(
+            f"its module needs {error.name}, which is not here. Install it where the gate runs."
+        ) from None
+    found = getattr(module, name, None)
+    if not isinstance(found, kind) and callable(found):
+        found = found()
+    if not isinstance(found, kind):
+        raise Refused(
+            f"{name} is {_what(found)}, no sagemaker.train.ModelTrainer. Name an object of that class, or a function without"
+            " arguments that returns one."
+        )
+    return found
+
+
+def _what(found: object) -> str:
+    return "not there" if found is None else f"a {type(found).__module__}.{type(found).__name__}"
+
+
+def _fits(trainer: Any, sdk: Sdk, region: str) -> None:
+    """Raise Refused where the trainer is for something else than a training job in the gate's region."""
+    if trainer.training_mode is not sdk.mode.SAGEMAKER_TRAINING_JOB:
+        raise Refused("its training_mode is LOCAL_CONTAINER. Leave training_mode out.")
+    session = trainer.sagemaker_session
+    if isinstance(session, sdk.pipeline):
+        raise Refused("its session is a PipelineSession. Give it an ordinary Session, or none.")
+    if session.boto_region_name != region:
+        raise Refused(
+            f"its session is for {session.boto_region_name}, the gate for {region}. Mend the session, or region in"
+            " [cluster.options]."
+        )
+
+
+def _plain(value: Any, path: str = "") -> Any:
+    """JSON's own types alone; what is only known while a pipeline runs is refused."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{path}[{place}]") for place, item in enumerate(value)]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise Refused(f"{path} is {_what(value)}. Give it a plain value.")
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    os._exit(code)  # without waiting for what the module may have started

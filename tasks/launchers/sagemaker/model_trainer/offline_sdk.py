@@ -1,0 +1,171 @@
+"""What the SDK asks others while it builds a request, answered from the gate file instead. Only ever in a process of its own.
+
+Read in sagemaker-train 1.27.0 and sagemaker-core 2.27.0 (sagemaker 3.27.0): where one of the names below is gone, nothing is
+built, because the SDK would then ask whom it likes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tasks.launchers.sagemaker.request.locations import bucket_of
+
+BUILDER = "_create_training_job_args"
+BUILDER_TAKES = ("self", "input_data_config", "boto3")
+# More belongs into S3, where a channel can name it: the gate holds it in memory.
+UPLOAD_BYTES = 256 << 20
+DIGITS = 16
+# They bear times, and would make another digest of the same code.
+LEFT_OUT = frozenset(("__pycache__", ".git", ".ipynb_checkpoints"))
+
+
+class Refused(Exception):
+    """Why there is no request; the message ends with the remedy."""
+
+
+@dataclass(frozen=True)
+class Sdk:
+    """The SDK's classes that are needed by name."""
+
+    trainer: type
+    mode: Any
+    pipeline: type
+
+
+@dataclass
+class Kept:
+    """Files that the SDK would have uploaded, copied into `work`: its own are gone a moment later."""
+
+    below: str  # the address below which they will lie
+    work: Path
+    files: dict[str, str] = field(default_factory=dict)  # address -> name in `work`
+    held_files: int = 0
+    held_bytes: int = 0
+
+    def upload_data(
+        self,
+        session: object,
+        path: str,
+        bucket: str | None = None,
+        key_prefix: str = "data",
+        callback: object = None,
+        extra_args: object = None,
+    ) -> str:
+        """Session.upload_data, with an address of ours: it bears the digest of what is there."""
+        root = Path(path)
+        found = [(name, self._keep(file)) for name, file in _files(root)]
+        if not found:
+            raise Refused(f"{path} is empty, and SageMaker refuses an input channel without files.")
+        names = hashlib.sha256("".join(f"{name}\0{digest}\n" for name, (_, digest) in found).encode())
+        channel = key_prefix.rstrip("/").rpartition("/")[2]
+        # With a slash at its end: an S3Prefix "code" would take "code-2" as well.
+        url = f"{self.below}/{channel}-{names.hexdigest()[:DIGITS]}/"
+        self.files.update({url + name: kept for name, (kept, _) in found})
+        return url if root.is_dir() else url + root.name
+
+    def _keep(self, file: Path) -> tuple[str, str]:
+        """Copy one file; returns its name in `work`, and its digest."""
+        self.held_bytes += file.stat().st_size
+        if self.held_bytes > UPLOAD_BYTES:
+            raise Refused(
+                f"it would upload more than {UPLOAD_BYTES >> 20} MiB from this machine ({file}). Put data into S3 and name its"
+                " s3:// address, or leave it out with SourceCode(ignore_patterns=...)."
+            )
+        kept = self.work / f"file-{self.held_files}"
+        self.held_files += 1
+        shutil.copyfile(file, kept)
+        return kept.name, hashlib.sha256(kept.read_bytes()).hexdigest()
+
+
+def answered(asked: Mapping[str, Any], kept: Kept) -> Sdk:
+    """Import the SDK, and give its questions our answers."""
+    model_trainer = importlib.import_module("sagemaker.train.model_trainer")
+    defaults = importlib.import_module("sagemaker.train.defaults")
+    session = importlib.import_module("sagemaker.core.helper.session_helper").Session
+    telemetry = importlib.import_module("sagemaker.core.telemetry.telemetry_logging")
+    pipeline = importlib.import_module("sagemaker.core.workflow.pipeline_context").PipelineSession
+    trainer = model_trainer.ModelTrainer
+    _known(trainer)
+    role, root, job = asked["role_arn"], asked["root"], asked["job"]
+    swap(telemetry, "_send_telemetry_request", lambda *_, **__: None)
+    swap(trainer, "train", _train)
+    swap(trainer, "_resolve_staging_bucket", lambda _: (bucket_of(root), None))
+    swap(model_trainer, "_get_unique_name", lambda *_, **__: job)
+    swap(model_trainer, "_default_s3_uri", _by_default(model_trainer._default_s3_uri, f"{root}/{job}"))
+    swap(defaults, "_default_s3_uri", _by_default(defaults._default_s3_uri, asked["output"], whole=True))
+    swap(defaults, "resolve_and_validate_role", lambda provided_role=None, **_: role_of(provided_role, role))
+    swap(session, "upload_data", lambda *said, **more: kept.upload_data(*said, **more))
+    swap(session, "default_bucket", lambda self: self._default_bucket_name_override or bucket_of(root))
+    swap(session, "account_id", lambda _: role.split(":")[4])
+    swap(session, "get_caller_identity_arn", lambda _: role)
+    return Sdk(trainer, model_trainer.Mode, pipeline)
+
+
+def swap(owner: Any, name: str, mine: object) -> None:
+    """Put `mine` in the place of the SDK's own, which must be there."""
+    if not hasattr(owner, name):
+        raise Refused(f"this SageMaker Python SDK has no {owner.__name__}.{name}. {_remedy()}")
+    setattr(owner, name, mine)
+
+
+def role_of(wanted: str | None, gates: str) -> str:
+    """The trainer's role, the gate's where it names none. A name alone is in the gate's account, at no path but the gate's own."""
+    if not wanted or gates.endswith(f"/{wanted}"):
+        return gates
+    return wanted if wanted.startswith("arn:") else f"{gates.rpartition(':')[0]}:role/{wanted}"
+
+
+def _known(trainer: type) -> None:
+    builder = getattr(trainer, BUILDER, None)
+    takes = tuple(inspect.signature(builder).parameters) if builder else ()
+    if takes != BUILDER_TAKES:
+        raise Refused(
+            f"this SageMaker Python SDK's ModelTrainer.{BUILDER} takes {takes}, not {BUILDER_TAKES}. {_remedy()}"
+        )
+
+
+def _remedy() -> str:
+    from importlib.metadata import version
+
+    return (
+        f"It is sagemaker {version('sagemaker')} with sagemaker-train {version('sagemaker-train')}; what is known is 3.27. Install"
+        " that, or say command, image and request in [training] instead."
+    )
+
+
+def _train(*_: object, **__: object) -> NoReturn:
+    raise Refused(
+        "its module calls train() when it is imported, which would start a job past the gate. Put that behind"
+        ' `if __name__ == "__main__":`.'
+    )
+
+
+def _by_default(asks: Any, place: str, whole: bool = False) -> Any:
+    """The SDK's default address: below the bucket that the trainer's session names, else at a place of ours."""
+
+    def uri(session: Any, additional_path: str = "") -> str:
+        if session._default_bucket_name_override:
+            return str(asks(session, additional_path))
+        return place if whole else f"{place}/{additional_path.strip('/')}"
+
+    return uri
+
+
+def _files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Name below `root` and file, in a fixed order; links to files are followed, as the SDK does."""
+    if not root.is_dir():
+        yield root.name, root
+        return
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(set(folders) - LEFT_OUT)
+        for name in sorted(names):
+            file = Path(folder) / name
+            yield file.relative_to(root).as_posix(), file

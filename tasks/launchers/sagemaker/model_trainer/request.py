@@ -1,0 +1,171 @@
+"""A team's own `sagemaker.train.ModelTrainer` as the training job: `[training] model_trainer = "package.module:object"`.
+
+`request_of` has the SDK build the trainer's request in a process of its own (trainer_child), which holds no credentials and
+reaches nobody: neither a plan nor a submit makes a call that is not ours. What the SDK would upload comes back as bytes, at
+addresses below the job's own prefix that bear a digest of their content, so that writing them twice changes nothing.
+
+`trainer_overlay` makes that request and the gate's own one; `trainer_notes` says what the SDK's driver will do to the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.documents.decode import DecodeError, parse_json
+from tasks.launchers.base import LaunchRejected
+from tasks.launchers.sagemaker.model_trainer.driver_notes import broken_exports
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.sagemaker.request.locations import Places
+from tasks.launchers.sagemaker.request.validate import at
+
+# The builder is private: what was read and tried is 3.27.0 (sagemaker-train 1.27.0). The child looks at its signature, too.
+DISTRIBUTION, OLDEST, TOO_NEW = "sagemaker", (3, 27), (4,)
+INSTALL = "Install it where the gate runs: pip install 'prelaunch[sagemaker]'."
+CHILD = "tasks.launchers.sagemaker.model_trainer.child"
+CHILD_S = 180  # the import takes 1.5 to 3 s; the rest is for reading the source folder from a slow disk
+ANSWER_BYTES = 64 << 20
+SAID_LAST = 600
+# Credentials stay with the gate: a request can be built without any, and what is not there cannot be used.
+WITHHELD = re.compile(
+    r"AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|SECURITY_TOKEN|(DEFAULT_)?PROFILE|CONTAINER_\w+|WEB_IDENTITY_\w+)"
+)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A trainer's own CreateTrainingJob request, and what has to lie in S3 for it: address -> bytes."""
+
+    body: Mapping[str, object]
+    uploads: Mapping[str, bytes]
+
+
+def request_of(reference: str, places: Places, options: SageMakerOptions) -> Taken:
+    """What the ModelTrainer behind "package.module:object" asks for. Touches no network; raises LaunchRejected.
+
+    The object is a ModelTrainer, or a function without arguments that returns one. A relative source_dir is relative to
+    the folder where the command runs.
+    """
+    _supported(reference)
+    with tempfile.TemporaryDirectory(prefix="prelaunch-trainer-") as folder:
+        work = Path(folder)
+        (work / "asked.json").write_text(json.dumps(_asked(reference, places, options)))
+        said = _run(reference, work, options.region)
+        taken = _answer(reference, work, said)
+    broken = broken_exports(taken.body, taken.uploads)
+    if broken:
+        raise LaunchRejected(f"model_trainer {reference}: {' '.join(broken)}")
+    return taken
+
+
+def words_of(body: Mapping[str, object]) -> tuple[str, ...]:
+    """What the trainer's container would run, entrypoint and arguments: it comes behind our agent."""
+    words: list[str] = []
+    for key in ("ContainerEntrypoint", "ContainerArguments"):
+        found = at(body, f"AlgorithmSpecification.{key}")
+        words += map(str, found) if isinstance(found, list | tuple) else ()
+    return tuple(words)
+
+
+def _supported(reference: str) -> None:
+    """Raise LaunchRejected where the SDK is not there, or is none whose private builder was read. Imports nothing of it."""
+    try:
+        version = importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        raise LaunchRejected(
+            f"model_trainer {reference} needs the SageMaker Python SDK, which is not here. {INSTALL}"
+        ) from None
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    if not OLDEST <= numbers < TOO_NEW:
+        raise LaunchRejected(
+            f"model_trainer {reference}: the SageMaker Python SDK here is {version}; its request is built by a private function that"
+            f" is known from 3.27 to before 4. Install one of those ({INSTALL.partition(': ')[2]}), or say command, image and"
+            " request in [training] instead."
+        )
+
+
+def _asked(reference: str, places: Places, options: SageMakerOptions) -> dict[str, object]:
+    """What the child is told."""
+    return {
+        "reference": reference,
+        "job": places.job,
+        "root": places.root,
+        "output": places.output,
+        "role_arn": options.role_arn,
+        "region": options.region,
+        "seconds": CHILD_S,
+    }
+
+
+def _environment(work: Path, region: str) -> dict[str, str]:
+    """The child's: ours without credentials, a temporary folder that ends with us, and the SDK's role validation off."""
+    kept = {key: value for key, value in os.environ.items() if not WITHHELD.fullmatch(key)}
+    return {
+        **kept,
+        "AWS_ACCESS_KEY_ID": "none",  # so that nobody goes looking for some
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "SAGEMAKER_VALIDATE_ROLE": "false",
+        "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), os.getcwd()]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(work),
+    }
+
+
+def _run(reference: str, work: Path, region: str) -> str:
+    """Run the child to its end; returns the end of what it said, for an error message."""
+    command = (sys.executable, "-P", "-m", CHILD, str(work))
+    output = work / "said.txt"
+    with open(output, "wb") as said:
+        child = subprocess.Popen(
+            command,
+            env=_environment(work, region),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            child.wait(CHILD_S)
+        except subprocess.TimeoutExpired:
+            raise LaunchRejected(
+                f"model_trainer {reference} was not built within {CHILD_S} s. Let its module build the object and do nothing else."
+            ) from None
+        finally:
+            _end(child)
+    return output.read_text("utf-8", "replace").strip()[-SAID_LAST:]
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Nothing that the module started outlives the request."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _answer(reference: str, work: Path, said: str) -> Taken:
+    """What the child left; raises LaunchRejected with its reason, or with the end of what it said."""
+    try:
+        answer = parse_json((work / "answer.json").read_bytes(), ANSWER_BYTES)
+    except (OSError, DecodeError):
+        raise LaunchRejected(
+            f"model_trainer {reference}: no request came of it. It said: {said!r}."
+        ) from None
+    if not isinstance(answer, dict) or "refused" in answer:
+        refused = answer.get("refused", "") if isinstance(answer, dict) else ""
+        raise LaunchRejected(f"model_trainer {reference}: {refused}")
+    files: Mapping[str, str] = answer["files"]
+    uploads = {url: (work / name).read_bytes() for url, name in files.items()}
+    return Taken(answer["body"], uploads)

@@ -1,0 +1,127 @@
+"""Which of a job's starts is the current one, from what its hosts left in S3. Pure.
+
+An attempt is a token that the hosts of one start agreed on (container/agent/hosts/roll_call.py). A host that found nobody goes on
+under one of its own, so that one start may leave several, whose hosts differ. Times are S3's own: hosts' clocks may be wrong.
+
+What an agent says of its own end, and whether what a host left is all that it had to say. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from checks.documents.decode import DecodeError
+from checks.documents.report import load_node
+from checks.model import NODE_NAME
+
+ATTEMPT = r"[0-9a-f]{8,64}"
+# Below an attempt's folder: what the agent, the checks and the gate in front of a command write.
+FOLDERS = ("agent", "asking", "evidence", "failure", "nodes", "passes", "started", "verdicts")
+FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}"
+DEPTH = 8
+KEPT = re.compile(rf"(?P<attempt>{ATTEMPT})/(?:(?P<folder>{'|'.join(FOLDERS)})/)?(?P<file>{FILE_NAME})")
+
+
+@dataclass(frozen=True)
+class Written:
+    """One file of an attempt: `path` is <attempt>/[folder/]file, `at` when it was written as far as is known."""
+
+    path: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One token: which hosts wrote under it, and when the oldest and the newest of its files were written."""
+
+    token: str
+    hosts: frozenset[str]
+    began: datetime
+    last: datetime
+
+
+def safe(path: str) -> bool:
+    """Whether it is a file as an attempt has it: no other folder, no "..", nothing that is still being written."""
+    return KEPT.fullmatch(path) is not None and plain(path)
+
+
+def plain(path: str) -> bool:
+    """Whether it names a file below a folder, in plain words: no "..", no link to elsewhere, nothing half written."""
+    parts = path.split("/")
+    return (
+        0 < len(parts) <= DEPTH
+        and not path.endswith(".tmp")
+        and all(re.fullmatch(FILE_NAME, part) for part in parts)
+    )
+
+
+def starts_of(files: Iterable[Written]) -> tuple[tuple[Attempt, ...], ...]:
+    """The job's starts in their order, each with its attempts; the last attempt of the last start is the current one.
+
+    A host that shows up again under another token has started again. Of one start's several tokens the one that most
+    hosts share counts, so it is the last.
+    """
+    starts: list[list[Attempt]] = []
+    for attempt in sorted(_grouped(files), key=lambda attempt: (attempt.began, attempt.last, attempt.token)):
+        seen = {host for other in starts[-1] for host in other.hosts} if starts else set()
+        if not starts or attempt.hosts & seen:
+            starts.append([])
+        starts[-1].append(attempt)
+    return tuple(
+        tuple(sorted(start, key=lambda attempt: (len(attempt.hosts), attempt.began, attempt.last)))
+        for start in starts
+    )
+
+
+def _grouped(files: Iterable[Written]) -> list[Attempt]:
+    hosts: dict[str, set[str]] = {}
+    times: dict[str, list[datetime]] = {}
+    for written in files:
+        found = KEPT.fullmatch(written.path)
+        if found is None:
+            continue
+        token = found["attempt"]
+        times.setdefault(token, []).append(written.at)
+        host = found["file"].removesuffix(".json")
+        if found["folder"] in ("agent", "nodes") and re.fullmatch(NODE_NAME, host):
+            hosts.setdefault(token, set()).add(host)
+    return [
+        Attempt(token, frozenset(hosts.get(token, ())), min(seen), max(seen)) for token, seen in times.items()
+    ]
+
+
+RECORD_BYTES = 1 << 16
+
+
+def exit_code_of(record: bytes) -> int | None:
+    """The exit code in <attempt>/agent/<node>.json; None while it lives, or where the record cannot be read."""
+    try:
+        value = json.loads(record[:RECORD_BYTES])
+        code = value["exit_code"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return code if type(code) is int else None
+
+
+def finished(path: str, data: bytes) -> bool:
+    """Whether a file of an attempt is as it will stay: a report that is complete, a record that has its end."""
+    folder = path.split("/")[-2] if path.count("/") else ""
+    if folder == "nodes":
+        try:
+            return load_node(data).node.complete
+        except DecodeError:
+            return False
+    return exit_code_of(data) is not None if folder == "agent" else True
+
+
+def told_all(files: Mapping[str, bytes], attempt: str, host: str) -> bool:
+    """Whether the host's agent has ended, and its report is complete or its command had been started."""
+    record, report = files.get(f"{attempt}/agent/{host}.json"), files.get(f"{attempt}/nodes/{host}.json")
+    if record is None or exit_code_of(record) is None:
+        return False
+    started = f"{attempt}/started/{host}" in files
+    return finished("nodes/x", report) if report is not None else started

@@ -1,0 +1,175 @@
+"""The ways on which a job's files come, strongest first: objects as they grow, output/data, output.tar.gz, log lines.
+
+Sources: "Amazon SageMaker Training Storage Paths" for what SageMaker itself uploads, also of jobs that failed; the agent's own
+copies lie below reports/ (container/agent/files/mirror.py).
+
+What /opt/ml/output/data held, out of SageMaker's output.tar.gz: files of attempts, and nothing else.
+
+The archive was made on machines that are under suspicion, and may hold a training's own results beside ours.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import IO
+
+from tasks.launchers.base import EngineUnavailable, LaunchError
+from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
+from tasks.launchers.sagemaker.errors import Refused, explained
+from tasks.launchers.sagemaker.output import logs, s3_objects
+from tasks.launchers.sagemaker.output.attempts import Written, plain, safe
+from tasks.launchers.sagemaker.output.s3_objects import Listed
+from tasks.launchers.sagemaker.request.locations import Places, bucket_of, key_of
+
+FILE_BYTES = 8 << 20
+ALL_BYTES = 256 << 20
+MEMBERS = 200_000
+# Beyond this an archive is a training's, and too long to look through for a few reports.
+ARCHIVE_BYTES = 512 << 20
+
+
+class Broken(Exception):
+    """The archive ends early or is none; what was read until then is good."""
+
+
+def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
+    """Each file of an attempt, in the archive's order, with the time that its host gave it. Raises Broken.
+
+    Links, devices, absolute names, "..", other folders and what is too large are left out.
+    """
+    taken = 0
+    try:
+        with tarfile.open(fileobj=file, mode="r|gz") as archive:
+            for number, member in enumerate(archive):
+                if number >= MEMBERS or taken > ALL_BYTES:
+                    raise Broken(f"it holds more than {MEMBERS} members or {ALL_BYTES >> 20} MiB of reports")
+                path = member.name.removeprefix("./")
+                if not member.isreg() or member.size > FILE_BYTES or not _plain(path):
+                    continue
+                reader = archive.extractfile(member)
+                data = reader.read() if reader else b""
+                if len(data) != member.size:
+                    raise Broken(f"{path!r:.80} is cut off")
+                taken += len(data)
+                yield Written(path, datetime.fromtimestamp(max(0.0, member.mtime), UTC)), data
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError) as error:
+        raise Broken(f"it cannot be read to its end: {error}") from error
+
+
+def _plain(path: str) -> bool:
+    return safe(path) and path == str(PurePosixPath(path))
+
+
+OBJECT_BYTES = 64 << 20
+LOG_BYTES = 8 << 20
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass
+class Brought:
+    """What one channel brought: each file with its time, and what could not be had.
+
+    `dated` says whether the times tell one start from another: an archive has its hosts' clocks, and uncompressed output is
+    written as a whole at the job's end.
+    """
+
+    channel: str
+    files: dict[str, tuple[Written, bytes]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    dated: bool = False
+
+
+def written(clients: Clients, places: Places) -> Mapping[str, Listed]:
+    """What the agents copied so far: <attempt>/... -> the object. Raises LaunchError."""
+    try:
+        found = s3_objects.listed(clients, places.reports)
+    except Refused as refusal:
+        raise explained(refusal) from refusal
+    kept = {}
+    for item in found:
+        gate, _, path = item.path.partition("/")
+        if gate and plain(path) and item.size <= OBJECT_BYTES:
+            kept[path] = item
+    return kept
+
+
+def others(clients: Clients, places: Places, described: Described, silent: str = "") -> Iterator[Brought]:
+    """The weaker channels of a job that has ended, one after the other; what fails is in `problems`.
+
+    `silent` says that S3 does not answer, "" where it does: only the log is asked then.
+    """
+    output = str((described.get("OutputDataConfig") or {}).get("S3OutputPath") or places.output).rstrip("/")
+    prefix = f"{output}/{places.job}/output"
+    ways: tuple[tuple[str, Callable[[Brought], None]], ...] = (
+        ("output/data", lambda brought: _data(clients, f"{prefix}/data", brought)),
+        ("output.tar.gz", lambda brought: _archive(clients, prefix, brought)),
+        ("log lines", lambda brought: _lines(clients, places.job, hosts_of(described), brought)),
+    )
+    for channel, way in ways:
+        in_s3 = way is not ways[-1][1]
+        brought = Brought(channel, dated=not in_s3)
+        try:
+            if silent and in_s3:
+                raise LaunchError(silent)
+            way(brought)
+        except EngineUnavailable as error:
+            silent = str(error)  # the next one in S3 would wait as long for nothing
+            brought.problems.append(f"{channel}: {error}")
+        except Refused as refusal:
+            brought.problems.append(f"{channel}: {explained(refusal)}")
+        except (LaunchError, Broken, OSError) as error:
+            brought.problems.append(f"{channel}: {error}")
+        yield brought
+
+
+def _data(clients: Clients, prefix: str, brought: Brought) -> None:
+    """CompressionType NONE leaves objects."""
+    found = [
+        item for item in s3_objects.listed(clients, prefix) if safe(item.path) and item.size <= FILE_BYTES
+    ]
+    for item, data in s3_objects.read_all(clients, prefix, found):
+        if isinstance(data, bytes):
+            brought.files[item.path] = Written(item.path, item.at), data
+        else:
+            brought.problems.append(data)
+
+
+def _archive(clients: Clients, prefix: str, brought: Brought) -> None:
+    found = [item for item in s3_objects.listed(clients, prefix) if item.path == "output.tar.gz"]
+    if not found:
+        return
+    if found[0].size > ARCHIVE_BYTES:
+        raise Broken(f"it has {found[0].size >> 20} MiB and is not looked through")
+    with tempfile.TemporaryFile() as file:
+        clients.tried(
+            "s3:GetObject", lambda: _download(clients, f"{prefix}/output.tar.gz", found[0].etag, file)
+        )
+        file.seek(0)
+        for item, data in members(file):
+            brought.files[item.path] = item, data
+
+
+def _download(clients: Clients, url: str, etag: str, file: IO[bytes]) -> None:
+    """All of that version of the object, from the file's beginning."""
+    file.seek(0)
+    file.truncate()
+    answer = clients.s3.get_object(Bucket=bucket_of(url), Key=key_of(url), IfMatch=etag)
+    for chunk in answer["Body"].iter_chunks(CHUNK_BYTES):
+        file.write(chunk)
+
+
+def _lines(clients: Clients, job: str, hosts: tuple[str, ...], brought: Brought) -> None:
+    for host in hosts:
+        stream = logs.newest(clients, job, host)
+        if stream is None:
+            continue
+        text = logs.text_of(clients, stream, LOG_BYTES)
+        for path, data in logs.reports_of(text.splitlines()).items():
+            if path.endswith(f"/nodes/{host}.json"):  # a host speaks for itself alone
+                brought.files[path] = Written(path, stream.began), data

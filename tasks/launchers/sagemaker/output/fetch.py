@@ -1,0 +1,205 @@
+"""What a job left -> a folder, and which starts it had. A channel that fails is said, and the next one is tried."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from checks.runner.journal import write_whole
+from tasks.launchers.base import EngineUnavailable, LaunchError
+from tasks.launchers.sagemaker import job_states
+from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
+from tasks.launchers.sagemaker.output import channels, s3_objects
+from tasks.launchers.sagemaker.output.attempts import (
+    Attempt,
+    Written,
+    exit_code_of,
+    finished,
+    starts_of,
+    told_all,
+)
+from tasks.launchers.sagemaker.output.channels import Brought
+from tasks.launchers.sagemaker.output.s3_objects import Listed
+from tasks.launchers.sagemaker.request.locations import Places
+
+logger = logging.getLogger(__name__)
+Listing = Mapping[str, Listed]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The current attempt, "" where the current start left nothing yet; those before it; and how its hosts ended."""
+
+    attempt: str = ""
+    earlier: tuple[str, ...] = ()
+    exit_codes: Mapping[str, int] = field(default_factory=dict)
+
+
+class Output:
+    """One job's files. What was read is remembered by its ETag, so that an object is read once a version.
+
+    `last` is what the last look saw. Safe between threads.
+    """
+
+    def __init__(self, clients: Clients, places: Places) -> None:
+        self._clients, self._places = clients, places
+        self._records: dict[str, tuple[str, bytes]] = {}
+        self._fetched: dict[Path, str] = {}
+        self._others: tuple[Brought, ...] | None = None
+        self._came: dict[str, str] = {}
+        self.last = Seen()
+        self._lock = threading.RLock()
+
+    def look(self, described: Described) -> Seen:
+        """Which attempts there are, and for a job that has ended how its hosts did. Raises LaunchError.
+
+        A start of which nothing came is not stood in for by the one before it.
+        """
+        with self._lock:
+            self.last = self._look(described)
+            return self.last
+
+    def fetch(self, into: Path, ended: Described | None) -> None:
+        """Write what is new to the folder; of a job that has ended, by every channel until each host has told all.
+
+        Raises LaunchError where something is missing and the strongest channel failed, OSError for the folder.
+        """
+        into.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            listing: Listing = {}
+            silent = ""
+            try:
+                listing = channels.written(self._clients, self._places)
+                problems = self._store(listing, into)
+            except LaunchError as error:
+                problems = [str(error)]
+                silent = str(error) if isinstance(error, EngineUnavailable) else ""
+            lacks = ended is None or self._lacks(into, listing, (), ended)
+            if ended is not None and lacks:
+                brought = self._rest(ended, silent)
+                for one in brought:
+                    _keep(into, one)
+                lacks = self._lacks(into, listing, brought, ended)
+        if problems and lacks:
+            raise LaunchError(problems[0])
+
+    def said(self) -> tuple[str, ...]:
+        """What came by which channel, and which failed: evidence for people."""
+        with self._lock:
+            return tuple(self._came.values())
+
+    def _look(self, described: Described) -> Seen:
+        listing, final = channels.written(self._clients, self._places), job_states.state_of(described).final
+        brought: tuple[Brought, ...] = ()
+        if final and (not listing or self._silent(listing, (), described)):
+            brought = self._rest(described)
+        tokens = _tokens(listing, brought)
+        if not tokens or self._silent(listing, brought, described) or _unordered(listing, brought, described):
+            return Seen("", tokens)
+        codes = self._exit_codes(listing, brought, tokens[-1]) if final else {}
+        return Seen(tokens[-1], tokens[:-1], codes)
+
+    def _store(self, listing: Listing, into: Path) -> list[str]:
+        """Write the objects that are new; returns what could not be read."""
+        self._came["objects"] = f"{len(listing)} files came as objects"
+        new = {path: item for path, item in listing.items() if self._is_new(into / path, item)}
+        problems = []
+        for path, data in self._read(new):
+            if isinstance(data, str):
+                problems.append(data)
+                logger.warning("not fetched: %s", data)
+                continue
+            write_whole(into / path, data)
+            self._fetched[into / path] = new[path].etag
+        return problems
+
+    def _is_new(self, target: Path, item: Listed) -> bool:
+        there = target.is_file() and target.stat().st_size == item.size
+        return not there or self._fetched.get(target) != item.etag
+
+    def _read(self, listing: Listing) -> Iterable[tuple[str, bytes | str]]:
+        found = s3_objects.read_all(self._clients, self._places.reports, listing.values())
+        return zip(listing, (data for _, data in found), strict=True)
+
+    def _exit_codes(self, listing: Listing, brought: Iterable[Brought], attempt: str) -> dict[str, int]:
+        """As the agents of this attempt said before they ended; one that said nothing is not there."""
+        top = f"{attempt}/agent/"
+        records = {path: item for path, item in listing.items() if path.startswith(top)}
+        wanted = {p: item for p, item in records.items() if self._records.get(p, ("",))[0] != item.etag}
+        for path, data in self._read(wanted):
+            if isinstance(data, bytes):
+                self._records[path] = wanted[path].etag, data
+        files = {path: self._records[path][1] for path in records if path in self._records}
+        for one in brought:
+            files |= {path: data for path, (_, data) in one.files.items() if path.startswith(top)}
+        codes = {path[len(top) :].removesuffix(".json"): exit_code_of(data) for path, data in files.items()}
+        return {host: code for host, code in sorted(codes.items()) if code is not None}
+
+    def _rest(self, ended: Described, silent: str = "") -> tuple[Brought, ...]:
+        """The weaker channels in their order, until one has brought all; an ended job writes nothing more."""
+        if self._others is not None:
+            return self._others
+        found: list[Brought] = []
+        for brought in channels.others(self._clients, self._places, ended, silent):
+            found.append(brought)
+            count = f"{len(brought.files)} files came by {brought.channel}" if brought.files else ""
+            self._came[brought.channel] = "; ".join((count, *brought.problems)).strip("; ")
+            for problem in brought.problems:
+                logger.warning("%s: %s", self._places.job, problem)
+            files = {path: data for one in found for path, (_, data) in one.files.items()}
+            if _complete(files, _tokens({}, found), ended):
+                break
+        self._came = {channel: said for channel, said in self._came.items() if said}
+        if not any(brought.problems for brought in found):
+            self._others = tuple(found)
+        return tuple(found)
+
+    def _silent(self, listing: Listing, brought: Iterable[Brought], described: Described) -> bool:
+        """Whether fewer starts left something than SageMaker made."""
+        return len(_starts(listing, brought)) < job_states.starts(described)
+
+    def _lacks(self, into: Path, listing: Listing, brought: Iterable[Brought], ended: Described) -> bool:
+        tokens = _tokens(listing, brought)
+        if not tokens or self._silent(listing, brought, ended):
+            return True
+        kinds = ("agent/{}.json", "nodes/{}.json", "started/{}")
+        names = [f"{tokens[-1]}/{kind.format(host)}" for host in hosts_of(ended) for kind in kinds]
+        files = {name: (into / name).read_bytes() for name in names if (into / name).is_file()}
+        return not _complete(files, tokens, ended)
+
+
+def _starts(listing: Listing, brought: Iterable[Brought]) -> tuple[tuple[Attempt, ...], ...]:
+    files = [Written(path, item.at) for path, item in listing.items()]
+    return starts_of([*files, *(item for one in brought for item, _ in one.files.values())])
+
+
+def _tokens(listing: Listing, brought: Iterable[Brought]) -> tuple[str, ...]:
+    """Every attempt, the one that counts last."""
+    return tuple(attempt.token for start in _starts(listing, brought) for attempt in start)
+
+
+def _unordered(listing: Listing, brought: Iterable[Brought], described: Described) -> bool:
+    """Whether a start of several is dated by its hosts' clocks alone: a wrong one would bring back a start before the last.
+
+    A host with a wrong clock is the very one whose copies S3 refuses ("RequestTimeTooSkewed").
+    """
+    dated = {path.split("/")[0] for path in listing}
+    dated |= {path.split("/")[0] for one in brought if one.dated for path in one.files}
+    return job_states.starts(described) > 1 and not dated.issuperset(_tokens(listing, brought))
+
+
+def _complete(files: Mapping[str, bytes], tokens: tuple[str, ...], ended: Described) -> bool:
+    """Whether every host has told all in the attempt that counts."""
+    return bool(tokens) and all(told_all(files, tokens[-1], host) for host in hosts_of(ended))
+
+
+def _keep(into: Path, brought: Brought) -> None:
+    """Take what is not there yet, and what was not finished when a stronger channel brought it."""
+    for path, (_, data) in brought.files.items():
+        target = into / path
+        there = target.read_bytes() if target.is_file() else None
+        if there is None or (not finished(path, there) and finished(path, data)):
+            write_whole(target, data)

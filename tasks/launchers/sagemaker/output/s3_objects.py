@@ -1,0 +1,89 @@
+"""Objects below an S3 prefix: listed page by page, read whole or not at all, many side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tasks.launchers.base import EngineUnavailable, LaunchError
+from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
+
+SIDE_BY_SIDE = 8
+OBJECTS = 200_000
+TIMES = 3  # how often an object that came cut off, or changed meanwhile, is read again
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One object: its key below the prefix, and S3's own word on version, size and time."""
+
+    path: str
+    etag: str
+    size: int
+    at: datetime
+
+
+def listed(clients: Clients, prefix: str) -> tuple[Listed, ...]:
+    """What lies below the prefix, by ListObjectsV2. Raises LaunchError."""
+    top, found = f"{key_of(prefix).strip('/')}/", []
+    token: dict[str, str] = {}
+    while True:
+        page = clients.tried(
+            "s3:ListBucket",
+            lambda token=token: clients.s3.list_objects_v2(Bucket=bucket_of(prefix), Prefix=top, **token),  # type: ignore[misc]
+        )
+        found += [
+            Listed(
+                item["Key"][len(top) :], str(item["ETag"]), int(item["Size"]), _utc(item.get("LastModified"))
+            )
+            for item in page.get("Contents", ())
+        ]
+        if not page.get("IsTruncated") or len(found) >= OBJECTS:
+            return tuple(found)
+        token = {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def read(clients: Clients, prefix: str, wanted: Listed) -> bytes:
+    """The object's bytes, if they are what the listing says: as many, of that version. Raises LaunchError."""
+    bucket, key = bucket_of(prefix), f"{key_of(prefix).strip('/')}/{wanted.path}"
+
+    def whole() -> tuple[bytes, str]:
+        answer = clients.s3.get_object(Bucket=bucket, Key=key)
+        return bytes(answer["Body"].read(wanted.size + 1)), str(answer["ETag"])
+
+    data = b""
+    for _ in range(TIMES):
+        data, etag = clients.tried("s3:GetObject", whole)
+        if len(data) == wanted.size and etag == wanted.etag:
+            return data
+    raise LaunchError(
+        f"{prefix}/{wanted.path}: {len(data)} bytes came of the {wanted.size} that were listed, or it is being replaced. "
+        "Try again."
+    )
+
+
+def read_all(clients: Clients, prefix: str, wanted: Iterable[Listed]) -> Iterator[tuple[Listed, bytes | str]]:
+    """Each object with its bytes, a few at a time, or with the reason why it could not be read."""
+
+    silent: list[str] = []
+
+    def one(item: Listed) -> tuple[Listed, bytes | str]:
+        if silent:
+            return item, silent[0]
+        try:
+            return item, read(clients, prefix, item)
+        except EngineUnavailable as error:
+            silent.append(str(error))  # the others would wait as long for nothing
+            return item, str(error)
+        except LaunchError as error:
+            return item, str(error)
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        yield from pool.map(one, wanted)
+
+
+def _utc(when: object) -> datetime:
+    return when.astimezone(UTC) if isinstance(when, datetime) else datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,266 @@
+"""Whether SageMaker may assume the execution role, and who runs the gate may pass it and start jobs.
+
+Asked of IAM's own simulation, which weighs identity policies, permission boundaries and organisations' policies, but no
+bucket's or repository's own policy: a role that these alone would let in is "not seen" here.
+
+What a role's trust policy says. Pure.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tasks.launchers.base import Line
+from tasks.launchers.sagemaker.preflight import image as ecr
+from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Asked, Role
+from tasks.launchers.sagemaker.preflight.storage import sources
+from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
+
+SERVICE = "sagemaker.amazonaws.com"
+
+
+def lets_in(policy: Mapping[str, Any], service: str = SERVICE) -> bool:
+    """Whether some statement lets the service assume the role. Conditions are not weighed, and a Deny ends it."""
+    statements = [one for one in _many(policy.get("Statement")) if _is_of(one, service)]
+    effects = {
+        one.get("Effect") for one in statements if one.get("Effect") == "Allow" or not one.get("Condition")
+    }
+    return "Allow" in effects and "Deny" not in effects
+
+
+def _is_of(statement: Mapping[str, Any], service: str) -> bool:
+    principal = statement.get("Principal", {})
+    named = ["*"] if principal == "*" else _many(principal.get("Service"))
+    # An action of IAM may hold * and ?, and is read without regard to case (IAM, "JSON policy elements: Action").
+    actions = (str(action).lower() for action in _many(statement.get("Action")))
+    return bool({service, "*"} & set(named)) and any(
+        fnmatch.fnmatchcase("sts:assumerole", action) for action in actions
+    )
+
+
+def _many(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
+TRUST, PASS, JOBS, INSIDE = "role", "role passable", "right to start jobs", "role's own rights"
+ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
+
+
+def trust(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each role: it is there, and its trust policy names SageMaker."""
+    return tuple(_trust(role, clients) for role in asked.roles)
+
+
+def passable(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """Whether the caller may hand the roles to SageMaker (iam:PassRole)."""
+    who = _principal(clients)
+    arns = [role.arn for role in asked.roles]
+    passed_to = [_entry("iam:PassedToService", "string", SERVICE)]
+    denied = _denied(clients, who, ("iam:PassRole",), arns, passed_to)
+    if not denied:
+        return (ok(PASS, f"{who} may pass {', '.join(role.name for role in asked.roles)} to SageMaker"),)
+    said = f"{who} may not pass it to SageMaker: {_listed(denied)}"
+    return (
+        wrong(PASS, said, "Attach deployments/iam/orchestrator-jobs.json, whose PassRole names this role."),
+    )
+
+
+def starts_jobs(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """Whether the caller may create, watch and end jobs of these names, and let a pool go."""
+    who = _principal(clients)
+    wanted = _wanted(asked)
+    denied = [
+        line for actions, arns, context in wanted for line in _denied(clients, who, actions, arns, context)
+    ]
+    if not denied:
+        names = dict.fromkeys(action.partition(":")[2] for actions, _, _ in wanted for action in actions)
+        return (ok(JOBS, f"{who} may {', '.join(names)}"),)
+    files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if asked.pooled else "")
+    kinds = ", ".join(fleet.kind for fleet in asked.fleets)
+    return (
+        wrong(JOBS, _listed(denied), f"Attach deployments/iam/{files}, whose INSTANCE_TYPES hold {kinds}."),
+    )
+
+
+def context_of(body: Mapping[str, Any]) -> list[Entry]:
+    """What CreateTrainingJob tells IAM of a request, in its condition keys (Service Authorization Reference). Pure."""
+    resources, vpc = body.get("ResourceConfig", {}), body.get("VpcConfig", {})
+    groups = resources.get("InstanceGroups") or [resources]
+    said = (
+        (
+            "sagemaker:InstanceTypes",
+            "stringList",
+            [one["InstanceType"] for one in groups if "InstanceType" in one],
+        ),
+        ("sagemaker:KeepAlivePeriod", "numeric", resources.get("KeepAlivePeriodInSeconds")),
+        (
+            "sagemaker:MaxRuntimeInSeconds",
+            "numeric",
+            body.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
+        ),
+        ("sagemaker:VolumeKmsKey", "string", resources.get("VolumeKmsKeyId")),
+        ("sagemaker:OutputKmsKey", "string", body.get("OutputDataConfig", {}).get("KmsKeyId")),
+        ("sagemaker:VpcSubnets", "stringList", vpc.get("Subnets")),
+        ("sagemaker:VpcSecurityGroupIds", "stringList", vpc.get("SecurityGroupIds")),
+        ("sagemaker:NetworkIsolation", "boolean", bool(body.get("EnableNetworkIsolation"))),
+        (
+            "sagemaker:InterContainerTrafficEncryption",
+            "boolean",
+            bool(body.get("EnableInterContainerTrafficEncryption")),
+        ),
+    )
+    return [_entry(key, kind, value) for key, kind, value in said if value not in (None, [])] + _tags(body)
+
+
+def _wanted(asked: Asked) -> list[tuple[list[str], list[str], list[Entry]]]:
+    """(actions, resources, context) of each question. AddTags and UpdateTrainingJob are asked of with their own keys."""
+    account = asked.roles[0].account
+    named = f"{_arn('sagemaker', asked.region, account)}:training-job/"
+    arns = [f"{named}{job.lower()}" for job in asked.jobs]
+    tagging = _entry("sagemaker:TaggingAction", "string", "CreateTrainingJob")
+    wanted = [
+        (["sagemaker:CreateTrainingJob"], [f"{named}{body['TrainingJobName'].lower()}"], context_of(body))
+        for body in asked.bodies
+    ]
+    wanted.append((["sagemaker:AddTags"], arns, [tagging, *_tags(asked.bodies[0])]))
+    wanted.append((["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], arns, []))
+    if asked.pooled:
+        letting_go = [_entry("sagemaker:KeepAlivePeriod", "numeric", 0)]
+        wanted.append((["sagemaker:UpdateTrainingJob"], arns, letting_go))
+    return wanted
+
+
+def _tags(body: Mapping[str, Any]) -> list[Entry]:
+    tags = {row["Key"]: row["Value"] for row in body.get("Tags", ())}
+    if not tags:
+        return []
+    each = [_entry(f"aws:RequestTag/{key}", "string", value) for key, value in tags.items()]
+    return [_entry("aws:TagKeys", "stringList", list(tags)), *each]
+
+
+def _entry(key: str, kind: str, value: object) -> Entry:
+    """A ContextEntry; IAM takes every value as text."""
+    values = value if isinstance(value, list) else [value]
+    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    return {"ContextKeyName": key, "ContextKeyValues": texts, "ContextKeyType": kind}
+
+
+def inside(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """Whether the execution roles may read the inputs, write reports and pull the images."""
+    return tuple(_inside(role, asked, clients) for role in asked.roles)
+
+
+def _trust(role: Role, clients: Clients) -> Line:
+    try:
+        found = ask(clients.iam, "get_role", RoleName=role.name)["Role"]
+    except Unseen as error:
+        if error.code in ("NoSuchEntity", "NoSuchEntityException"):
+            remedy = "Create it (docs/sagemaker.md), or correct role_arn in the gate file."
+            return wrong(TRUST, f"there is no role {role.name}", remedy)
+        return error.line(TRUST)
+    if found["Arn"] != role.arn:
+        return wrong(
+            TRUST, f"the role's ARN is {found['Arn']}, not {role.arn}", "Correct role_arn in the gate file."
+        )
+    if not lets_in(found["AssumeRolePolicyDocument"]):
+        change = f"aws iam update-assume-role-policy --role-name {role.name} --policy-document"
+        remedy = f"{change} file://trust.json, from deployments/iam/execution-role-trust.json."
+        return wrong(TRUST, f"{role.name} does not let {SERVICE} assume it", remedy)
+    return ok(TRUST, f"{role.name} is there, and {SERVICE} may assume it")
+
+
+def _inside(role: Role, asked: Asked, clients: Clients) -> Line:
+    denied = [
+        line
+        for action, arn, context in _needed(asked)
+        for line in _denied(clients, role.arn, (action,), (arn,), context)
+    ]
+    if not denied:
+        return ok(INSIDE, f"{role.name} may read its inputs, write reports and output, and pull the image")
+    files = "execution-role.json" + (
+        ", and execution-role-data.json for the training's own channels" if sources(asked) else ""
+    )
+    remedy = f"Attach deployments/iam/{files}, unless the bucket's or repository's own policy lets it in."
+    if any(decision == "explicitDeny" for _, decision in denied):
+        return wrong(INSIDE, f"{role.name}: {_listed(denied)}", "Remove the Deny statement.")
+    return unseen(INSIDE, f"its own policies do not let {role.name}: {_listed(denied)}", remedy)
+
+
+def _needed(asked: Asked) -> list[tuple[str, str, list[Entry]]]:
+    """(action, resource, context) of what a job does by its execution role: its inputs, the training's own, reports, the image."""
+    partition, job = _partition(asked.region), asked.jobs[0]
+    places = [f"{asked.root}/{job}/in/", *dict.fromkeys(sources(asked).values())]
+    needed: list[tuple[str, str, list[Entry]]] = []
+    for url in places:
+        bucket = f"arn:{partition}:s3:::{bucket_of(url)}"
+        needed.append(("s3:ListBucket", bucket, [_entry("s3:prefix", "string", key_of(url))]))
+        needed.append(
+            ("s3:GetObject", f"{bucket}/{key_of(url)}" + ("bundle.json" if url == places[0] else ""), [])
+        )
+    objects = f"arn:{partition}:s3:::{asked.bucket}/{asked.prefix}".rstrip("/")
+    needed.append(("s3:PutObject", f"{objects}/output/{job}", []))
+    if not asked.isolated:
+        needed.append(("s3:PutObject", f"{objects}/{job}/reports/nodes", []))
+    return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(asked)]
+
+
+def _repositories(asked: Asked) -> Iterable[str]:
+    found = (ecr.parse(uri) for uri in asked.images)
+    return [
+        f"{_arn('ecr', one.region, one.account)}:repository/{one.repository}"
+        for one in found
+        if one and one.account == asked.roles[0].account
+    ]
+
+
+def _denied(
+    clients: Clients, who: str, actions: Iterable[str], arns: Iterable[str], context: Sequence[Entry]
+) -> list[tuple[str, str]]:
+    """(action, decision) of what would be refused. A key that the simulation lacks is no refusal, but not seen."""
+    answer = ask(
+        clients.iam,
+        "simulate_principal_policy",
+        PolicySourceArn=who,
+        ActionNames=list(actions),
+        ResourceArns=list(arns),
+        ContextEntries=list(context),
+    )
+    refused = [one for one in answer["EvaluationResults"] if one["EvalDecision"] != "allowed"]
+    missing = sorted({key for one in refused for key in one.get("MissingContextValues", ())})
+    if missing and all(one["EvalDecision"] == "implicitDeny" for one in refused):
+        names = ", ".join(one["EvalActionName"] for one in refused)
+        raise Unseen(
+            "iam:SimulatePrincipalPolicy", "", f"{names} rests on {', '.join(missing)}, which it cannot weigh"
+        )
+    return [(one["EvalActionName"], one["EvalDecision"]) for one in refused]
+
+
+def _principal(clients: Clients) -> str:
+    """The caller as IAM's simulation wants it: the role itself instead of its session, whose ARN lacks the path."""
+    arn = str(ask(clients.sts, "get_caller_identity")["Arn"])
+    session = ASSUMED.fullmatch(arn)
+    if not session:
+        return arn
+    return str(ask(clients.iam, "get_role", RoleName=session["role"])["Role"]["Arn"])
+
+
+def _listed(denied: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(dict.fromkeys(f"{action} ({decision})" for action, decision in denied))
+
+
+def _arn(service: str, region: str, account: str) -> str:
+    return f"arn:{_partition(region)}:{service}:{region}:{account}"
+
+
+def _partition(region: str) -> str:
+    """AWS, "Amazon Resource Names": the partition is the first part of every ARN."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -1,0 +1,219 @@
+"""Whether the subnets are there, are large enough, and lead to S3.
+
+Whether the security groups let the machines of a job talk to each other, over EFA as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tasks.launchers.base import Line
+from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Asked, Network
+
+SUBNETS, WAY = "subnets", "way to S3"
+# AWS, "Give SageMaker AI Training Jobs Access to Resources in Your Amazon VPC": private addresses an instance.
+ADDRESSES, ADDRESSES_EFA = 2, 5
+# What a private subnet's default route may lead to. An internet gateway is none: the interfaces that SageMaker makes
+# have no public address.
+WAYS_OUT = (
+    "NatGatewayId", "TransitGatewayId", "InstanceId", "NetworkInterfaceId", "VpcPeeringConnectionId",
+    "LocalGatewayId", "CarrierGatewayId", "CoreNetworkArn",
+)  # fmt: skip
+
+
+def subnets(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each VpcConfig: one subnet holds all machines, for SageMaker puts a job into one (observed)."""
+    return tuple(_subnets(network, asked.efa, clients) for network in asked.networks)
+
+
+def ways(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """Each subnet reaches S3 by an endpoint or by a route out: without one no channel is read and no report written."""
+    return tuple(line for network in asked.networks for line in _ways(network, asked.region, clients))
+
+
+def described(network: Network, clients: Clients) -> list[Mapping[str, Any]]:
+    """The subnets as EC2 has them. Raises Unseen."""
+    answer = ask(clients.ec2, "describe_subnets", SubnetIds=list(network.subnets))
+    return list(answer["Subnets"])
+
+
+def _subnets(network: Network, efa: bool, clients: Clients) -> Line:
+    try:
+        found = described(network, clients)
+    except Unseen as error:
+        if error.code in ("InvalidSubnetID.NotFound", "InvalidSubnetID.Malformed"):
+            return wrong(SUBNETS, error.said, "Correct subnets in the gate file.")
+        return error.line(SUBNETS)
+    vpcs = sorted({one["VpcId"] for one in found})
+    if len(vpcs) > 1:
+        return wrong(SUBNETS, f"they are of {len(vpcs)} VPCs: {', '.join(vpcs)}", "Name subnets of one VPC.")
+    needed = network.nodes * (ADDRESSES_EFA if efa else ADDRESSES)
+    shown = ", ".join(f"{one['SubnetId']} in {one['AvailabilityZone']}: {_free(one)} free" for one in found)
+    if max(map(_free, found)) < needed:
+        each = ADDRESSES_EFA if efa else ADDRESSES
+        said = f"{network.nodes} machines want {needed} addresses ({each} each) in one subnet: {shown}"
+        return wrong(SUBNETS, said, "Name a larger subnet, or free addresses.")
+    return ok(SUBNETS, f"{vpcs[0]}: {shown}; {needed} wanted")
+
+
+def _ways(network: Network, region: str, clients: Clients) -> Iterable[Line]:
+    found = described(network, clients)
+    vpc = found[0]["VpcId"]
+    endpoints = _endpoints(vpc, region, clients)
+    if any(one["VpcEndpointType"] == "Interface" for one in endpoints):
+        return [
+            unseen(
+                WAY, f"{vpc} has an interface endpoint for S3; whether its groups let the job in is not seen"
+            )
+        ]
+    tables = _tables(vpc, clients)
+    gateways = {table for one in endpoints for table in one.get("RouteTableIds", ())}
+    return [_way(one, _table_of(one["SubnetId"], tables), gateways, region) for one in found]
+
+
+def _way(subnet: Mapping[str, Any], table: Mapping[str, Any] | None, gateways: set[str], region: str) -> Line:
+    name, vpc = subnet["SubnetId"], subnet["VpcId"]
+    if table is None:
+        return unseen(WAY, f"{name}: EC2 shows no route table of it")
+    if table["RouteTableId"] in gateways:
+        return ok(WAY, f"{name}: a gateway endpoint")
+    outs = [_out(route) for route in table.get("Routes", ()) if _is_default(route)]
+    if any(outs):
+        return ok(WAY, f"{name}: no endpoint, but a route out by {next(filter(None, outs))}")
+    make = (
+        f"aws ec2 create-vpc-endpoint --region {region} --vpc-id {vpc} --vpc-endpoint-type Gateway "
+        f"--service-name com.amazonaws.{region}.s3 --route-table-ids {table['RouteTableId']}"
+    )
+    return wrong(WAY, f"{name} has neither an endpoint for S3 nor a route out", make)
+
+
+def _endpoints(vpc: str, region: str, clients: Clients) -> list[Mapping[str, Any]]:
+    answer = ask(
+        clients.ec2,
+        "describe_vpc_endpoints",
+        Filters=[
+            {"Name": "vpc-id", "Values": [vpc]},
+            {
+                "Name": "service-name",
+                "Values": [f"com.amazonaws.{region}.s3", f"cn.com.amazonaws.{region}.s3"],
+            },
+        ],
+    )
+    return [one for one in answer["VpcEndpoints"] if str(one.get("State", "")).lower() == "available"]
+
+
+def _tables(vpc: str, clients: Clients) -> list[Mapping[str, Any]]:
+    answer = ask(clients.ec2, "describe_route_tables", Filters=[{"Name": "vpc-id", "Values": [vpc]}])
+    return list(answer["RouteTables"])
+
+
+def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Its own, or else the VPC's main one (Amazon VPC, "Subnet route tables")."""
+    pairs = [(link, table) for table in tables for link in table.get("Associations", ())]
+    own = (table for link, table in pairs if link.get("SubnetId") == subnet)
+    return next(own, next((table for link, table in pairs if link.get("Main")), None))
+
+
+def _is_default(route: Mapping[str, Any]) -> bool:
+    return route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State", "active") == "active"
+
+
+def _out(route: Mapping[str, Any]) -> str:
+    return next((str(route[key]) for key in WAYS_OUT if route.get(key)), "")
+
+
+def _free(subnet: Mapping[str, Any]) -> int:
+    return int(subnet["AvailableIpAddressCount"])
+
+
+WHAT = "security groups"
+ALL = "-1"
+WAYS = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
+
+
+def groups(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each VpcConfig; for EFA there has to be one (SageMaker, "Run training with EFA")."""
+    if asked.efa and not asked.networks:
+        kind = next(fleet.kind for fleet in asked.fleets)
+        said = f"{asked.nodes} x {kind} talk over EFA, and no VPC is named whose security group lets them"
+        return (
+            wrong(WHAT, said, "Set subnets and security_group_ids in [cluster.options] (docs/sagemaker.md)."),
+        )
+    return tuple(_groups(network, asked, clients) for network in asked.networks)
+
+
+def shut(groups_found: Iterable[Mapping[str, Any]], efa: bool) -> list[str]:
+    """The ways ("ingress", "egress") by which machines that bear all these groups cannot reach each other. Pure.
+
+    EFA's traffic bears no addresses that a CIDR rule could match, so the rule has to name the group (EC2, "Get started with
+    EFA", step 1); it has to allow all protocols.
+    """
+    found = list(groups_found)
+    names = {one["GroupId"] for one in found}
+    return [
+        way
+        for way, key in WAYS.items()
+        if not any(_opens(rule, names, efa) for one in found for rule in one.get(key, ()))
+    ]
+
+
+def _groups(network: Network, asked: Asked, clients: Clients) -> Line:
+    try:
+        found = ask(clients.ec2, "describe_security_groups", GroupIds=list(network.groups))["SecurityGroups"]
+    except Unseen as error:
+        if error.code in ("InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidGroup.Malformed"):
+            return wrong(WHAT, error.said, "Correct security_group_ids in the gate file.")
+        return error.line(WHAT)
+    strange = _strange(network, found, clients)
+    if strange:
+        return wrong(WHAT, strange, "Name security groups of the subnets' own VPC.")
+    if asked.nodes == 1:
+        return ok(WHAT, f"{', '.join(network.groups)}: one machine, which talks to no other")
+    closed = shut(found, asked.efa)
+    if not closed:
+        what = "all traffic" if asked.efa else "the machines' traffic"
+        return ok(WHAT, f"{', '.join(network.groups)}: {what} to and from itself is allowed")
+    name = network.groups[0]
+    why = (
+        "EFA needs all protocols, to and from the group itself"
+        if asked.efa
+        else "the machines must reach each other"
+    )
+    said = f"{name} does not allow {' and '.join(closed)} of itself; {why}"
+    return wrong(WHAT, said, " && ".join(_opening(way, name, asked.region) for way in closed))
+
+
+def _strange(network: Network, found: list[Mapping[str, Any]], clients: Clients) -> str:
+    """Groups and subnets of different VPCs; "" where they are of one, or where the subnets' own line says what is wrong."""
+    try:
+        vpcs = {one["VpcId"] for one in described(network, clients)}
+    except Unseen:
+        return ""
+    other = [one for one in found if vpcs and one.get("VpcId") not in vpcs]
+    return (
+        f"{other[0]['GroupId']} is of {other[0].get('VpcId')}, the subnets of {', '.join(vpcs)}"
+        if other
+        else ""
+    )
+
+
+def _opens(rule: Mapping[str, Any], names: set[str], efa: bool) -> bool:
+    of_itself = any(pair.get("GroupId") in names for pair in rule.get("UserIdGroupPairs", ()))
+    if efa:
+        return of_itself and rule["IpProtocol"] == ALL
+    every = rule["IpProtocol"] == ALL or (rule["IpProtocol"] == "tcp" and _all_ports(rule))
+    return every and (of_itself or bool(rule.get("IpRanges") or rule.get("PrefixListIds")))
+
+
+def _all_ports(rule: Mapping[str, Any]) -> bool:
+    return int(rule.get("FromPort", 0)) <= 1024 and int(rule.get("ToPort", 65535)) >= 65535
+
+
+def _opening(way: str, group: str, region: str) -> str:
+    permission = f"IpProtocol=-1,UserIdGroupPairs=[{{GroupId={group}}}]"
+    return (
+        f"aws ec2 authorize-security-group-{way} --region {region} --group-id {group} "
+        f"--ip-permissions '{permission}'"
+    )

@@ -1,0 +1,155 @@
+"""Whether what the gate writes to S3 can be written, read and removed, and lies in the job's region.
+
+Whether the training's own input channels have anything in them: SageMaker looks only once the machines are paid for.
+
+Whether the KMS keys are there and enabled.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+from tasks.launchers.base import Line
+from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Asked
+from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
+from tasks.launchers.sagemaker.request.validate import at
+
+PREFIX, REGION = "S3 prefix", "S3 region"
+POLICY = "deployments/iam/orchestrator-reports.json"
+# GetBucketLocation, Amazon S3 API reference: what it says for the two oldest regions.
+NAMED_OTHERWISE = {None: "us-east-1", "": "us-east-1", "EU": "eu-west-1"}
+
+
+def prefix(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A small object is written below the prefix, read back, listed and removed."""
+    key = f"{asked.prefix}/.prelaunch-probe-{secrets.token_hex(8)}".lstrip("/")
+    data = secrets.token_bytes(16)
+    try:
+        ask(clients.s3, "put_object", Bucket=asked.bucket, Key=key, Body=data)
+    except Unseen as error:
+        return (_unwritable(asked, error),)
+    try:
+        return (_read_back(asked, clients, key, data), *_left(asked, clients, key))
+    except Unseen as error:
+        return (_unreadable(asked, error), *_left(asked, clients, key))
+
+
+def region(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A training job reads its channels and writes its output in its own region (CreateTrainingJob, S3DataSource)."""
+    try:
+        answer = ask(clients.s3, "get_bucket_location", Bucket=asked.bucket)
+    except Unseen as error:
+        if error.code == "NoSuchBucket":
+            return (_no_bucket(asked, REGION),)
+        raise
+    said = answer.get("LocationConstraint")
+    found = NAMED_OTHERWISE.get(said, said)
+    if found != asked.region:
+        said = f"bucket {asked.bucket} is in {found}, the job in {asked.region}"
+        return (wrong(REGION, said, f"Use a bucket in {asked.region}."),)
+    return (ok(REGION, f"bucket {asked.bucket} is in {found}"),)
+
+
+def _read_back(asked: Asked, clients: Clients, key: str, data: bytes) -> Line:
+    answer = ask(clients.s3, "get_object", Bucket=asked.bucket, Key=key)
+    if answer["Body"].read() != data:
+        said = f"{asked.root}: what was written is not what is read"
+        return wrong(
+            PREFIX, said, "See that nothing stands between here and S3 that changes or caches objects."
+        )
+    listed = ask(clients.s3, "list_objects_v2", Bucket=asked.bucket, Prefix=key, MaxKeys=1)
+    if not listed.get("Contents"):
+        return wrong(
+            PREFIX, f"{asked.root}: what was written is not listed", "Use a bucket that lists what it has."
+        )
+    return ok(PREFIX, f"{asked.root}: written, read, listed")
+
+
+def _left(asked: Asked, clients: Clients, key: str) -> tuple[Line, ...]:
+    try:
+        ask(clients.s3, "delete_object", Bucket=asked.bucket, Key=key)
+    except Unseen as error:
+        said = f"the probe s3://{asked.bucket}/{key} (16 bytes) stays: {error.said or error.code}"
+        return (unseen(PREFIX, said, f"Attach {POLICY}, or remove it."),)
+    return ()
+
+
+def _unwritable(asked: Asked, error: Unseen) -> Line:
+    if error.code == "NoSuchBucket":
+        return _no_bucket(asked, PREFIX)
+    if error.denied:
+        said = f"{asked.root} cannot be written: {error.said or error.code}"
+        return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate; see the bucket's own policy too.")
+    return error.line(PREFIX)
+
+
+def _unreadable(asked: Asked, error: Unseen) -> Line:
+    if error.denied:
+        said = f"{asked.root} is written, but not read: {error.action} is not allowed"
+        return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate: without it no report comes back.")
+    return error.line(PREFIX)
+
+
+def _no_bucket(asked: Asked, what: str) -> Line:
+    make = f"aws s3 mb s3://{asked.bucket} --region {asked.region}"
+    return wrong(what, f"there is no bucket {asked.bucket}", f"{make}, or correct prefix in the gate file.")
+
+
+INPUT_CHANNEL = "input channel"
+
+
+def channels(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each channel in S3 that is not the gate's to fill."""
+    return tuple(_channel(name, url, clients) for name, url in sources(asked).items())
+
+
+def sources(asked: Asked) -> dict[str, str]:
+    """Channel -> address, without those below the jobs' own prefixes, which are filled on submit. Pure."""
+    ours = tuple(f"{asked.root}/{job}/" for job in asked.jobs)
+    return {name: url for name, url in _named(asked) if not url.startswith(ours)}
+
+
+def _named(asked: Asked) -> Iterator[tuple[str, str]]:
+    for body in asked.bodies:
+        for row in body.get("InputDataConfig", ()):
+            url = at(row, "DataSource.S3DataSource.S3Uri")
+            if isinstance(url, str):
+                yield str(row.get("ChannelName")), url
+
+
+def _channel(name: str, url: str, clients: Clients) -> Line:
+    try:
+        found = ask(clients.s3, "list_objects_v2", Bucket=bucket_of(url), Prefix=key_of(url), MaxKeys=1)
+    except Unseen as error:
+        if error.code == "NoSuchBucket":
+            return wrong(INPUT_CHANNEL, f"{name}: there is no bucket {bucket_of(url)}", "Correct its S3Uri.")
+        return error.line(INPUT_CHANNEL)
+    if not found.get("KeyCount"):
+        return wrong(
+            INPUT_CHANNEL, f"{name}: nothing begins with {url}", "Put the data there, or correct its S3Uri."
+        )
+    return ok(INPUT_CHANNEL, f"{name}: {url}")
+
+
+KMS_KEY = "KMS key"
+
+
+def keys(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+    """A line for each key; whether the role may use it is not asked."""
+    return tuple(_key(key, asked.region, clients) for key in asked.keys)
+
+
+def _key(key: str, region: str, clients: Clients) -> Line:
+    try:
+        found = ask(clients.kms, "describe_key", KeyId=key)["KeyMetadata"]
+    except Unseen as error:
+        if error.code == "NotFoundException":
+            remedy = "Correct volume_kms_key or output_kms_key in the gate file."
+            return wrong(KMS_KEY, f"{key} is not there in {region}", remedy)
+        return error.line(KMS_KEY)
+    if not found.get("Enabled"):
+        remedy = f"aws kms enable-key --region {region} --key-id {found['KeyId']}"
+        return wrong(KMS_KEY, f"{key} is {found.get('KeyState', 'not enabled')}", remedy)
+    return ok(KMS_KEY, f"{key} is enabled")

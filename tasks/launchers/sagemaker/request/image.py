@@ -1,0 +1,115 @@
+"""What the image of a job must hold for its checks, and what its label says that it holds. Pure.
+
+An image that container/Dockerfile built, or that was built FROM it, carries the label LABEL: the programs and modules that its
+build has seen. Of an image without it nobody knows what is inside before the job runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from checks import bundle as bundles
+from checks import image_requirements
+from checks.bundle import Bundle
+from checks.check import CatalogError
+from checks.documents.decode import DecodeError
+from tasks.launchers.base import JobSpec, Line, Look, Work
+
+LABEL = "dev.prelaunch.image"
+WHAT = "tools in the image"
+EXAMPLE = "deployments/examples/training.Dockerfile"
+REMEDY = f"Build it FROM the prelaunch image ({EXAMPLE}), or see to it that it has them: docs/sagemaker.md, An image of your own."
+Tools = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An image in which checks run. `required` and `optional`: a tool -> the checks of the policy that need it.
+
+    `again`: only where the training meets other machines than those that passed do checks run in it.
+    """
+
+    image: str
+    required: Tools = field(default_factory=dict)
+    optional: Tools = field(default_factory=dict)
+    again: bool = False
+
+
+def image_of(body: Mapping[str, object]) -> str:
+    """The image of a request, "" where it names none."""
+    specification = body.get("AlgorithmSpecification")
+    image = specification.get("TrainingImage") if isinstance(specification, Mapping) else ""
+    return image if isinstance(image, str) else ""
+
+
+def checked_in(job: JobSpec, image: str) -> tuple[Checked, ...]:
+    """The image of a job that runs checks, where these need any tool of it; nodes refuse a bundle that cannot be read."""
+    data = job.files.get("bundle.json")
+    if data is None or job.work is Work.COMMAND or not image:
+        return ()
+    try:
+        made = bundles.load(data)
+        required, optional = wanted(made)
+    except (DecodeError, CatalogError):
+        return ()
+    return (Checked(image, required, optional, job.work is Work.CONFIRM),) if {**required, **optional} else ()
+
+
+def wanted(bundle: Bundle) -> tuple[Tools, Tools]:
+    """The tools that the bundle's checks need, by those that the policy insists on and by the others. Raises CatalogError."""
+    catalogue, planned = bundles.plan_of(bundle)
+    applies = {row.check for row in planned if row.skip is None} - set(bundle.skip)
+    lines = bundle.policy.checks
+    required: dict[str, tuple[str, ...]] = {}
+    optional: dict[str, tuple[str, ...]] = {}
+    for check in catalogue:
+        if check.name in applies and check.name in lines:
+            found = optional if lines[check.name].may_be_left_out else required
+            for tool in image_requirements.tools(check):
+                found[tool] = (*found.get(tool, ()), check.name)
+    return dict(sorted(required.items())), dict(sorted(optional.items()))
+
+
+def together(found: Iterable[Checked]) -> tuple[Checked, ...]:
+    """Each image once; one that checks surely run in is not one of `again`."""
+    by_image: dict[str, Checked] = {}
+    for one in found:
+        before = by_image.get(one.image)
+        both = one.again and (before is None or before.again)
+        by_image[one.image] = dataclasses.replace(one, again=both)
+    return tuple(by_image.values())
+
+
+def unlabelled(checked: Checked, why: str) -> Line:
+    """Nobody looked inside, with what the policy asks for and what comes of it."""
+    return _unknown(checked, f"{checked.image}: {why}", checked.required, checked.optional)
+
+
+def labelled(checked: Checked, label: str) -> Line:
+    """What the image's label says, against what the checks need."""
+    held = set(label.split())
+    required = {tool: names for tool, names in checked.required.items() if tool not in held}
+    optional = {tool: names for tool, names in checked.optional.items() if tool not in held}
+    if required or optional:
+        said = f"{checked.image}: its label {LABEL} does not name all that the checks need"
+        return _unknown(checked, said, required, optional)
+    return Line(WHAT, Look.OK, f"{checked.image}: its label {LABEL} names all that the checks need")
+
+
+def _unknown(checked: Checked, said: str, required: Tools, optional: Tools) -> Line:
+    parts = [said]
+    if checked.again:
+        parts.append("checks run in it only where the training meets other machines than those that passed")
+    if required:
+        parts.append(
+            f"what it lacks of these is missing evidence, and the verdict CANNOT TELL: {_listed(required)}"
+        )
+    if optional:
+        parts.append(f"what it lacks of these leaves out a check, and a WARN: {_listed(optional)}")
+    return Line(WHAT, Look.UNSEEN, "; ".join(parts), REMEDY)
+
+
+def _listed(tools: Tools) -> str:
+    return ", ".join(f"{tool} ({', '.join(names)})" for tool, names in tools.items())

@@ -1,0 +1,134 @@
+"""The gate file's [training.request], plain CreateTrainingJob keys, laid over the gate's own request. Pure."""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+from collections.abc import Callable, Mapping
+
+from tasks.launchers.base import LaunchRejected, Work
+from tasks.launchers.sagemaker.request.locations import CHANNEL, FOLDER
+from tasks.launchers.sagemaker.request.uploads import require_free
+from tasks.launchers.sagemaker.request.validate import at
+
+Body = dict[str, object]
+SECTION = "training.request"
+# Whose key it is, and where to say it. All that a warm pool is found by is here, so that check and training cannot differ.
+OURS: Mapping[str, str] = {
+    "TrainingJobName": "the gate names its jobs, so that a retry finds them",
+    "RoleArn": "say [cluster.options] role_arn, of which check and training share one",
+    "ResourceConfig": "say [cluster.declared] and [cluster.options]: what was checked is what trains",
+    "VpcConfig": "say [cluster.options] subnets and security_group_ids",
+    "EnableNetworkIsolation": "say [cluster.options] network_isolation",
+    "EnableInterContainerTrafficEncryption": "say [cluster.options] encrypt_traffic",
+    "EnableManagedSpotTraining": "say [cluster.options] spot",
+    "StoppingCondition": "say [training] max_runtime_minutes, [cluster.options] max_pending_minutes or spot_wait_minutes",
+    "InfraCheckConfig": "say [cluster.options] infra_check",
+    "RetryStrategy": "say [cluster.options] retries",
+    "ServerlessJobConfig": "a serverless job has no machines that could be checked",
+    "OutputDataConfig.S3OutputPath": "it is PREFIX/output, below [cluster.options] prefix, where reports are looked for",
+    "OutputDataConfig.KmsKeyId": "say [cluster.options] output_kms_key",
+    "AlgorithmSpecification.TrainingImage": "say [training] image",
+    "AlgorithmSpecification.AlgorithmName": "nothing can be started before an algorithm of the Marketplace",
+    "AlgorithmSpecification.ContainerEntrypoint": "the gate's agent is it, and becomes [training] command",
+    "AlgorithmSpecification.ContainerArguments": "the gate's agent gets them, and becomes [training] command",
+}
+# "Matching training jobs", Train using SageMaker-managed warm pools: session tags are part of it.
+TWO_JOBS: Mapping[str, str] = {
+    "SessionChainingConfig": "the health check has no session tags, so that no warm pool would match; IN_JOB allows it",
+}
+# What an operator may tell the agent; the rest of PRELAUNCH_* would say what it does, and whom it believes.
+KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_UPLOAD_S", "PRELAUNCH_PORT")
+AGENT = "PRELAUNCH_"
+LOCAL_PATHS = (
+    "CheckpointConfig.LocalPath", "TensorBoardOutputConfig.LocalPath", "DebugHookConfig.LocalPath",
+)  # fmt: skip
+# What the agent is told and told by, what it leaves, and the token of a machine that was kept.
+FOLDERS = (f"{FOLDER}/", "/opt/ml/input/config/", "/opt/ml/output/", "/opt/ml/sagemaker/")
+
+
+def laid_over(body: Mapping[str, object], request: Mapping[str, object], work: Work) -> Body:
+    """The body with the operator's keys. Raises LaunchRejected for one that is the gate's own, by its path."""
+    reasons = OURS if work is Work.GATE else {**OURS, **TWO_JOBS}
+    for path, reason in reasons.items():
+        if at(request, path) is not None:
+            raise LaunchRejected(f"{SECTION}.{path} is the gate's own: {reason}.")
+    made = _merge(body, request)
+    for key, require in (("InputDataConfig", _free_channel), ("Tags", _free_tag)):
+        if key in request:
+            made[key] = _joined(request[key], body.get(key), require)
+    if "Environment" in request:
+        _require_once(request["Environment"], body.get("Environment"))
+    return made
+
+
+def require_agents_own(body: Mapping[str, object], ours: Mapping[str, str]) -> None:
+    """Raise LaunchRejected where environment or hyperparameters would tell the agent what to do.
+
+    The agent takes hyperparameters of these names as well, in any case (container.agent.settings).
+    """
+    for place in ("Environment", "HyperParameters"):
+        said = body.get(place)
+        for key, value in (said if isinstance(said, Mapping) else {}).items():
+            name = str(key).upper()
+            known = name in KNOBS or (place == "Environment" and ours.get(str(key)) == value)
+            if name.startswith(AGENT) and not known:
+                raise LaunchRejected(
+                    f"{place}.{key}: it would tell the gate's agent what to do. Name it otherwise."[:300]
+                )
+
+
+def require_own_folders(body: Mapping[str, object]) -> None:
+    """Raise LaunchRejected where SageMaker would bring files of another job to where the agent's lie.
+
+    What CheckpointConfig.S3Uri holds is restored below LocalPath on every host before the container starts.
+    """
+    for path in LOCAL_PATHS:
+        said = at(body, path)
+        place = f"{posixpath.normpath(said)}/" if isinstance(said, str) and said else ""
+        for own in FOLDERS:
+            if place.startswith(own) or (place and own.startswith(place)):
+                raise LaunchRejected(
+                    f"{path}: {said!r:.80} is where the gate's own files lie. Use a folder beside {own}, like "
+                    "/opt/ml/checkpoints."
+                )
+
+
+def _merge(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Body:
+    made: Body = dict(ours)
+    for key, value in theirs.items():
+        mine = made.get(key)
+        both = isinstance(mine, Mapping) and isinstance(value, Mapping)
+        made[key] = _merge(mine, value) if both else copy.deepcopy(value)  # type: ignore[arg-type]
+    return made
+
+
+def _joined(theirs: object, ours: object, require: Callable[[Mapping[str, object]], None]) -> object:
+    """The operator's list before the gate's; what is no list is left for the shapes to refuse."""
+    if not isinstance(theirs, list | tuple):
+        return theirs
+    for row in theirs:
+        if isinstance(row, Mapping):
+            require(row)
+    return [*theirs, *(ours if isinstance(ours, list) else ())]
+
+
+def _free_channel(row: Mapping[str, object]) -> None:
+    if row.get("ChannelName") == CHANNEL:
+        raise LaunchRejected(
+            f"{SECTION}.InputDataConfig: the channel {CHANNEL!r} is the gate's own. Name it otherwise."
+        )
+
+
+def _free_tag(row: Mapping[str, object]) -> None:
+    require_free(str(row.get("Key", "")), f"{SECTION}.Tags")
+
+
+def _require_once(theirs: object, ours: object) -> None:
+    twice = (
+        sorted(set(theirs) & set(ours)) if isinstance(theirs, Mapping) and isinstance(ours, Mapping) else []
+    )
+    if twice:
+        raise LaunchRejected(
+            f"{SECTION}.Environment.{twice[0]} is said in [training] environment too. Leave one out."
+        )

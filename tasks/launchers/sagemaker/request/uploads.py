@@ -1,0 +1,110 @@
+"""The checks and the agent as a job's input channel carries them, for images that do not have them.
+
+nvidia-ml-py comes along, as it is installed here: one module of plain Python, and its metadata with the licence.
+Equal sources give equal bytes, so that a retry writes what is there already.
+
+The tags of a job, as the engine's console and its bill show them. Pure.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tasks.launchers.base import LaunchError, LaunchRejected
+
+ROOT = Path(__file__).resolve().parents[4]
+FOLDERS = ("checks", "container/agent")
+SINGLE = ("container/__init__.py",)
+# Where checks/image_requirements.py looks for the modules that an image lacks.
+LIBRARIES = "lib"
+VENDORED, VENDORED_MODULE = "nvidia-ml-py", "pynvml.py"
+# What pyproject.toml packs of them; not what an editor or an interpreter leaves beside it.
+SUFFIXES = (".py", ".json", ".toml", ".sh", ".typed")
+
+
+@functools.cache
+def code_archive() -> bytes:
+    """checks/ and container/agent of this installation as tar.gz, and the module that images lack."""
+    return packed(ROOT, vendored())
+
+
+@functools.cache
+def start_script() -> bytes:
+    """start.sh, which unpacks the archive beside it and becomes the agent."""
+    return Path(__file__).with_name("start.sh").read_bytes()
+
+
+def packed(root: Path, beside: Mapping[str, bytes]) -> bytes:
+    """The same below any folder, with the files of `beside`: sorted, without times or owners."""
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in sources(root)}
+    data = io.BytesIO()
+    with (
+        gzip.GzipFile("", "wb", fileobj=data, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for name, text in sorted((files | dict(beside)).items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(text), 0o644
+            archive.addfile(member, io.BytesIO(text))
+    return data.getvalue()
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """The files of ours that the archive holds."""
+    found = [root / name for name in SINGLE]
+    found += [path for folder in FOLDERS for path in (root / folder).rglob("*") if path.suffix in SUFFIXES]
+    return (path for path in found if "__pycache__" not in path.parts and path.is_file())
+
+
+def vendored() -> dict[str, bytes]:
+    """The installed nvidia-ml-py by its name in the archive. Raises LaunchError where it is not whole."""
+    from importlib import metadata
+
+    try:
+        found = metadata.distribution(VENDORED)
+    except metadata.PackageNotFoundError as error:
+        raise LaunchError(
+            f"{VENDORED} is not installed here, and the nodes need it. Run make gate."
+        ) from error
+    files = {
+        f"{LIBRARIES}/{path.as_posix()}": Path(str(found.locate_file(path))).read_bytes()
+        for path in found.files or ()
+        if path.name in (VENDORED_MODULE, "METADATA") and ".." not in path.parts
+    }
+    if len(files) != 2:
+        raise LaunchError(f"{VENDORED} {found.version} holds {sorted(files)}. Install it again.")
+    return files
+
+
+OURS = "prelaunch:"
+# "Tag naming limits and requirements", AWS General Reference: keys that begin with aws: are AWS' own.
+RESERVED = "aws:"
+
+
+def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, str]]:
+    """The gate's own tags, then those of [cluster.options] tags ("key=value"). Raises LaunchRejected."""
+    made = dict(ours)
+    for text in options:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise LaunchRejected(f'tags: {text!r:.80} is not of the form "key=value".')
+        if key in made and not key.startswith(OURS):
+            raise LaunchRejected(f"tags: {key!r:.80} is there twice. Leave one out.")
+        require_free(key, "tags")
+        made[key] = value
+    return [{"Key": key, "Value": value} for key, value in made.items()]
+
+
+def require_free(key: str, where: str) -> None:
+    """Raise LaunchRejected for a key that is the gate's or AWS' own."""
+    if key.lower().startswith(OURS):
+        raise LaunchRejected(
+            f"{where}: {key!r:.80} begins with {OURS}, as the gate's own do. Name it otherwise."
+        )
+    if key.lower().startswith(RESERVED):
+        raise LaunchRejected(f"{where}: AWS keeps keys that begin with {RESERVED}, as {key!r:.80} does.")

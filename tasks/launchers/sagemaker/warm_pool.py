@@ -1,0 +1,113 @@
+"""The machines that SageMaker keeps after a job: the managed warm pool, asked for and let go.
+
+Sources: WarmPoolStatus (SageMaker API Reference), "Train using SageMaker managed warm pools", and UpdateTrainingJob, which
+takes a keep-alive of 0 as the end of the pool. A pool outlives a job that failed or was stopped, so it is let go by name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from tasks.launchers.base import EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
+from tasks.launchers.sagemaker.api import Clients, Described, describe
+from tasks.launchers.sagemaker.errors import Refused, explained
+from tasks.launchers.sagemaker.job_states import keeps, state_of, trained
+
+TABLE: Mapping[str, Keeping] = {
+    "InUse": Keeping.COMING,  # by this very job, which is ending
+    "Available": Keeping.READY,
+    "Reused": Keeping.TAKEN,
+    "Terminated": Keeping.GONE,
+}
+# The pool becomes Available some time after the job has ended; AWS says no number.
+RELEASE_S = 180.0
+# AWS CLI, sagemaker stop-training-job and update-training-job.
+STOP = "aws sagemaker stop-training-job --training-job-name {name} --region {region}"
+UPDATE = (
+    "aws sagemaker update-training-job --training-job-name {name} --resource-config KeepAlivePeriodInSeconds=0 "
+    "--region {region}"
+)
+
+
+def hold_of(described: Described) -> Hold:
+    """Whether an ended job's machines are kept. A word that is not in the table is asked for again."""
+    pool = described.get("WarmPoolStatus") or {}
+    status = str(pool.get("Status") or "")
+    if not status and not keeps(described):
+        return Hold(Keeping.NOTHING)
+    if not status and state_of(described).final and not trained(described):
+        return Hold(Keeping.GONE, "the job never had machines")
+    retained = pool.get("ResourceRetainedBillableTimeInSeconds")
+    said = f"WarmPoolStatus {status or 'is not there yet'}"
+    said += f", {retained} s retained" if retained is not None else ""
+    keeping = TABLE.get(status, Keeping.COMING)
+    by = str(pool.get("ReusedByJob") or "") if keeping is Keeping.TAKEN else ""
+    return Hold(keeping, said + (f" by {by}" if by else ""), by)
+
+
+def hold(clients: Clients, name: str) -> Hold:
+    """The same, asked now. What SageMaker does not answer is not known yet."""
+    try:
+        described = describe(clients, name)
+    except LaunchError as error:
+        return Hold(Keeping.COMING, str(error))
+    return hold_of(described) if described else Hold(Keeping.GONE, f"SageMaker knows no job {name!r:.80}")
+
+
+def release(clients: Clients, name: str, poll_s: float, within_s: float = RELEASE_S) -> str:
+    """Let the pool go and see it gone; "" where there was none, or another job has it.
+
+    Raises LaunchError, with what to type where it may still be kept.
+    """
+    try:
+        return _released(clients, name, poll_s, within_s)
+    except LaunchError as error:
+        raise with_command(error, clients, name, UPDATE) from error
+
+
+def with_command(error: LaunchError, clients: Clients, name: str, *commands: str) -> LaunchError:
+    """The same error, ending with what somebody has to type: machines are paid for until then."""
+    typed = " && ".join(command.format(name=name, region=clients.region) for command in commands)
+    kind = type(error) if isinstance(error, EngineUnavailable | LaunchRejected) else LaunchError
+    said = str(error)
+    return kind(said if typed in said else f"{said} By hand: {typed}")
+
+
+def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> str:
+    end, asked, said = time.monotonic() + within_s, False, ""
+    while True:
+        described = describe(clients, name)
+        if described is None:
+            return ""
+        found = hold_of(described)
+        if found.keeping in (Keeping.NOTHING, Keeping.GONE, Keeping.TAKEN):
+            done = asked and found.keeping is Keeping.GONE
+            return f"the warm pool of {name} was released ({found.said})" if done else ""
+        if not state_of(described).final:
+            running = LaunchError(f"{name} still runs: its machines cannot be let go. End it first.")
+            raise with_command(running, clients, name, STOP, UPDATE)
+        if not asked:
+            said = _let_go(clients, name)
+            asked = not said
+        if time.monotonic() >= end:
+            raise LaunchError(
+                f"the warm pool of {name} may still be kept, and paid for: {found.said}, after {within_s:g} s. {said}".rstrip()
+            )
+        time.sleep(poll_s)
+
+
+def _let_go(clients: Clients, name: str) -> str:
+    """Why SageMaker does not let it go now; "" where it does."""
+    try:
+        clients.tried(
+            "sagemaker:UpdateTrainingJob",
+            lambda: clients.sagemaker.update_training_job(
+                TrainingJobName=name, ResourceConfig={"KeepAlivePeriodInSeconds": 0}
+            ),
+        )
+    except Refused as refusal:
+        if refusal.missing or refusal.code in ("ValidationException", "ResourceInUse"):
+            return f"{refusal}."  # not yet Available, or no more: the next look says which
+        raise explained(refusal) from refusal
+    return ""

@@ -1,0 +1,186 @@
+"""Tell people through the gate's ways in their order. What cannot be sent is said and kept, and changes nothing else.
+
+Nothing is raised here: no verdict, exit code or end of a flow depends on whether a message arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from checks.documents.report import dump_plain
+from tasks.gate_file.model import Gate
+from tasks.gate_file.people import Notify
+from tasks.notifiers.base import Audience, Kind, Means, Notifier, NotifyError, Page, Severity
+from tasks.notifiers.log import page_text
+from tasks.notifiers.registry import guarded, named_for, notifier_for, send_first, ways_for
+from tasks.notifiers.secret_refs import secret
+from tasks.store.base import Store, StoreError
+from tasks.store.layout import notification_key, page_key
+from tasks.text.redact import redact
+
+LOG = logging.getLogger("prelaunch")
+# A notifier has 20 s; what is slower than that and half as much again is left behind.
+LIMIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of a page: `where` the calls went ("" for nowhere), and lines for people: done, and failed."""
+
+    where: str = ""
+    told: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+def deliver(notify: Notify, store: Store, page: Page, *also: Audience) -> Told:
+    """Call somebody by the first way that works, each audience by itself, and bring the other ways up to date."""
+    return _safely(store, page, partial(_deliver, notify, store, page, (page.audience, *also)))
+
+
+def settle(notify: Notify, store: Store, page: Page) -> Told:
+    """A good end: nobody is called, messages are brought up to date, incidents resolved."""
+    return _safely(store, page, lambda: _settled(notify, means_of(store), page, {"log"}))
+
+
+def means_of(store: Store) -> Means:
+    """What the notifiers of a gate may use: its store, and the secrets that its file refers to, each asked for once."""
+    return means_on(store, secret)
+
+
+def means_on(store: Store, secret: Callable[[str], str]) -> Means:
+    """The same for a store alone; `secret` resolves references (NotifyError)."""
+    found = dict[str, str]()
+
+    def keep(key: str, text: str) -> str:
+        write(key, text.encode("utf-8", "backslashreplace"))
+        return store.place(key)
+
+    def read(key: str) -> bytes | None:
+        try:
+            return store.get(key)
+        except StoreError as error:
+            raise NotifyError(f"the store does not answer: {error}") from error
+
+    def write(key: str, data: bytes) -> None:
+        try:
+            store.put(key, data)
+        except StoreError as error:
+            raise NotifyError(f"the page is not kept: {error}") from error
+
+    def change(key: str, old: bytes | None, new: bytes) -> bool:
+        try:
+            return store.put_if_absent(key, new) if old is None else store.replace_if(key, old, new)
+        except StoreError as error:
+            raise NotifyError(f"{key} is not kept: {error}") from error
+
+    def resolved(reference: str) -> str:
+        if reference not in found:
+            found[reference] = secret(reference)
+        return found[reference]
+
+    return Means(keep, read, write, resolved, change)
+
+
+def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[str, ...]) -> str:
+    """Page that machines may run on, or be kept, and be paid for. It stands beside the gate's own page.
+
+    `file` is where the gate was read from.
+    """
+    first = said[0] if said else "nobody knows which"
+    title = redact(f"gate {gate.name}: machines may still run and be paid for: {first}", os.environ)
+    lines = [
+        *(f"- {line}" for line in said), "", "Look in the engine's console whether they run, and end them there.",
+        f"Gate: {gate_id} ({file})",
+    ]  # fmt: skip
+    text = redact("\n".join(lines), os.environ)
+    page = Page(
+        f"{gate_id}-machines", gate.cluster.name, title, text, "",
+        gate=gate.name, kind=Kind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR,
+    )  # fmt: skip
+    return deliver(gate.notify, store, page).where
+
+
+def _deliver(notify: Notify, store: Store, page: Page, audiences: tuple[Audience, ...]) -> Told:
+    means = means_of(store)
+    where, told, failed, done = "", list[str](), dict[str, str](), set[str]()
+    for audience in dict.fromkeys(audiences):
+        # Two audiences behind one log are one reader.
+        ways = [way for way in ways_for(notify, audience) if not (way == "log" and "log" in done)]
+        asked = replace(page, audience=audience, said=_lines(failed))
+        way, place, why = send_first(ways, lambda name: notifier_for(name, notify, means), asked, LIMIT_S)
+        failed |= {f"{name} ({audience})" if len(audiences) > 1 else name: said for name, said in why.items()}
+        told += [f"{way}: {place}"] if way else []
+        done |= {way, *why}
+        where = where or place
+    if "log" not in done:
+        failed |= _logged(means, replace(page, said=_lines(failed)), shown=_is_named(notify, audiences))
+    others = _settled(notify, means, page, {*done, "log"})
+    return Told(where, (*told, *others.told), (*_lines(failed), *others.failed))
+
+
+def _logged(means: Means, page: Page, shown: bool) -> dict[str, str]:
+    """The page is kept whoever was called, and on stderr where the gate file names the log. Why it is not kept."""
+    if shown:
+        with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
+            print(f"PAGE {page.title}", file=sys.stderr, flush=True)
+    try:
+        means.keep(page_key(page.gate_id), page_text(page))
+    except NotifyError as error:
+        return {"log": str(error)}
+    return {}
+
+
+def _is_named(notify: Notify, audiences: tuple[Audience, ...]) -> bool:
+    return any("log" in named_for(notify, audience) for audience in audiences)
+
+
+def _settled(notify: Notify, means: Means, page: Page, done: set[str]) -> Told:
+    """What the ways did that were not used for the call itself."""
+    said, failed = [], []
+    for way in (way for way in notify.ways if way not in done):
+        try:
+            made = guarded(partial(notifier_for, way, notify, means), LIMIT_S)
+            what = guarded(partial(_settle, made, page), LIMIT_S)
+        except NotifyError as error:
+            failed.append(f"{way}: not brought up to date: {error}")
+        else:
+            said += [f"{way}: {what}"] if what else []
+    return Told("", tuple(said), tuple(failed))
+
+
+def _settle(notifier: Notifier, page: Page) -> str:
+    return notifier.settle(page)
+
+
+def _safely(store: Store, page: Page, act: Callable[[], Told]) -> Told:
+    try:
+        made = act()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the gate ends as it would have; this is said and kept
+        made = Told(failed=(f"{type(error).__name__}: {error}",))
+    told = Told(made.where, _clear(made.told), _clear(made.failed))
+    for failure in told.failed:
+        LOG.error("somebody was not told of %s: %s", page.gate_id, failure)
+    _keep(store, page, told)
+    return told
+
+
+def _keep(store: Store, page: Page, told: Told) -> None:
+    record = {"kind": page.kind, "title": page.title, "told": told.told, "failed": told.failed}
+    try:
+        store.put(notification_key(page.gate_id, page.kind), dump_plain(record))
+    except Exception as error:  # noqa: BLE001 - the record of a page is no reason to lose a verdict
+        LOG.error("who was told of %s is not kept: %s", page.gate_id, redact(str(error), os.environ))
+
+
+def _lines(failed: dict[str, str]) -> tuple[str, ...]:
+    return tuple(f"{way}: {why}" for way, why in failed.items())
+
+
+def _clear(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(redact(line, os.environ) for line in lines)

@@ -1,0 +1,63 @@
+"""Where a gate file says that a secret is: "env:NAME", or "block:secret/NAME" for a Secret block of the Prefect server.
+
+What was resolved is known to tasks.text.redact from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from typing import Any
+
+from tasks.notifiers.base import NotifyError
+from tasks.text.redact import remember_secret
+
+BLOCK_S = 10.0
+
+
+def secret(reference: str) -> str:
+    """The secret. Raises NotifyError, which names the reference and never the value. Works from any thread, a loop's as well."""
+    kind, _, name = reference.partition(":")
+    if kind == "env":
+        found = os.environ.get(name, "").strip()
+        if not found:
+            raise NotifyError(f"the environment variable {name} is not set. Set it where the gate runs.")
+    elif kind == "block":
+        found = _block(name.removeprefix("secret/")).strip()
+    else:
+        raise NotifyError(f"{kind!r} is no place for a secret. Say env:NAME or block:secret/NAME.")
+    remember_secret(found)
+    return found
+
+
+def _block(name: str) -> str:
+    """In a thread of its own, since the caller's may run a loop; the context says which server and which run."""
+    found: list[object] = []
+    failed: list[str] = []
+
+    def load() -> None:
+        try:
+            found.append(asyncio.run(_loaded(name)))
+        except Exception as error:  # noqa: BLE001 - whatever the server says, it is this reference that is not to be had
+            failed.append(type(error).__name__)  # its text may repeat what the block holds
+
+    thread = threading.Thread(
+        target=contextvars.copy_context().run, args=(load,), name=f"block {name}", daemon=True
+    )
+    thread.start()
+    thread.join(BLOCK_S)
+    if found and isinstance(found[0], str) and found[0].strip():
+        return found[0]
+    why = failed[0] if failed else "it holds no text" if found else f"no answer within {BLOCK_S:g} s"
+    raise NotifyError(
+        f"the block secret/{name} cannot be read ({why}). Create it in Prefect's UI: Blocks, Secret, a text."
+    )
+
+
+async def _loaded(name: str) -> object:
+    from prefect.blocks.system import Secret
+
+    block: Any = await Secret.aload(name)
+    return block.value.get_secret_value()  # get() would turn a text of digits into a number

@@ -1,0 +1,134 @@
+"""Text for Slack: limits, escapes and single blocks (pure). Text of a report can mention, link and format nothing.
+
+Names and evidence stand in plain_text or preformatted rich text, which Slack parses for nothing; mrkdwn is for what this
+project writes itself, verbatim, so that Slack turns no name or address in it into a mention or a link.
+
+Limits: https://docs.slack.dev/reference/block-kit/blocks. The sum over a message's blocks is not in the reference: Slack
+refuses about 13,200 characters of JSON as msg_blocks_too_long (github.com/slackapi/bolt-js/issues/2509).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tasks.text.inert import clean, one_line
+
+Block = dict[str, Any]
+BLOCKS, BLOCKS_CHARACTERS = 50, 12_000
+HEADER, SECTION, CONTEXT = 150, 3000, 2000
+FALLBACK, TEXT = 300, 3500
+CODE_LINES = 30
+# Within a word they begin nothing; a colon matters before the name of an emoji alone.
+_MARK = re.compile(r"(?<!\w)[*_~`]+|[*_~`]+(?!\w)|:(?=[\w+'-]+:)")
+
+
+def escape(text: str, most: int = SECTION) -> str:
+    """One line in which `&`, `<` and `>` are written out, and no sign begins bold, italics, code or an emoji."""
+    # Slack has no escape for its own marks: a word joiner beside one keeps it from being the edge of anything.
+    return entities(_MARK.sub(lambda found: f"\u2060{found.group()}\u2060", one_line(text, most)))
+
+
+def entities(text: str) -> str:
+    """`&`, `<` and `>` written out: https://docs.slack.dev/messaging/formatting-message-text#escaping."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def header(line: str) -> Block:
+    """A large line; cut with an ellipsis."""
+    return {"type": "header", "text": _plain(one_line(line, HEADER) or "-")}
+
+
+def plain(text: str, most: int = SECTION) -> Block:
+    """Lines that Slack parses for nothing, cut with a word about it."""
+    return {"type": "section", "text": _plain(cut(clean(text), most) or "-")}
+
+
+def small(text: str) -> Block:
+    """Small grey lines that Slack parses for nothing."""
+    return {"type": "context", "elements": [_plain(cut(clean(text), CONTEXT) or "-")]}
+
+
+def marked(text: str) -> Block:
+    """Markup of our own; whatever comes from elsewhere went through `escape`. Cut at a line's end."""
+    return {"type": "section", "text": _mrkdwn(cut(text, SECTION))}
+
+
+def small_marked(text: str) -> Block:
+    """The same, small and grey."""
+    return {"type": "context", "elements": [_mrkdwn(cut(text, CONTEXT))]}
+
+
+def code(text: str, most: int = SECTION) -> Block:
+    """Raw output or commands, to be copied as they are: no sign in it is markup."""
+    lines = clean(text).splitlines()
+    more = len(lines) - CODE_LINES
+    body = "\n".join(lines[:CODE_LINES] + ([f"... and {more} more lines in the report"] if more > 0 else []))
+    element = {"type": "text", "text": cut(body, most) or "-"}
+    return {
+        "type": "rich_text",
+        "elements": [{"type": "rich_text_preformatted", "elements": [element]}],
+    }
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or as many of its lines as fit, and that it was cut."""
+    said = "\n... cut here, all of it is in the report"
+    if len(text) <= most:
+        return text
+    kept = text[: most - len(said)]
+    whole = kept.rpartition("\n")[0]
+    return (whole if len(whole) > most // 2 else kept) + said
+
+
+def link(text: str, url: str) -> str:
+    """A link for mrkdwn. Only what `opens` may stand in it."""
+    address = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E").replace(" ", "%20")
+    return f"<{address.replace('&', '&amp;')}|{escape(text, 80)}>"
+
+
+def opens(url: str) -> bool:
+    """Whether a browser opens it."""
+    return url.startswith(("http://", "https://"))
+
+
+def mention(ids: Sequence[str]) -> str:
+    """Calls users (U..., W...) and user groups (S...)."""
+    return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in ids)
+
+
+def when(seconds: float) -> str:
+    """A moment in each reader's own time zone; UTC where Slack cannot."""
+    utc = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"<!date^{int(seconds)}^{{date_short_pretty}} at {{time}}|{utc}>"
+
+
+def fit(blocks: Sequence[Block], said: str, keep: int = 0) -> list[Block]:
+    """As many blocks as one message holds. Where some are left out, `said` stands before the last `keep`, which stay."""
+    if _fits(blocks):
+        return list(blocks)
+    tail = [small(said), *blocks[len(blocks) - keep :]]
+    head = list(blocks[: len(blocks) - keep])
+    while head and not _fits([*head, *tail]):
+        head.pop()
+    return [*head, *tail]
+
+
+def size_of(blocks: Sequence[Block]) -> int:
+    """What Slack counts of a message's blocks, in characters."""
+    return len(json.dumps(list(blocks), ensure_ascii=False))
+
+
+def _fits(blocks: Sequence[Block]) -> bool:
+    return len(blocks) <= BLOCKS and size_of(blocks) <= BLOCKS_CHARACTERS
+
+
+def _plain(text: str) -> dict[str, Any]:
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def _mrkdwn(text: str) -> dict[str, Any]:
+    return {"type": "mrkdwn", "text": text, "verbatim": True}

@@ -1,0 +1,289 @@
+"""What Slack shows of a gate run: its message while it runs and at its end, and the thread below it (pure).
+
+The part of a message that asks: until when, where, and the buttons (pure).
+
+A button's value says which question it answers, and proves nothing: whoever serves the click reads the question itself.
+
+The one line that a person reads first in Slack: the answer and the culprit, in words (pure).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checks.model import CLUSTER, LINK
+from tasks.notifiers.base import AnswerLine, Asked, Item, Kind, Link, Page, Status
+from tasks.notifiers.slack.blocks import (
+    CONTEXT,
+    FALLBACK,
+    HEADER,
+    TEXT,
+    Block,
+    code,
+    cut,
+    entities,
+    escape,
+    fit,
+    header,
+    link,
+    marked,
+    mention,
+    opens,
+    plain,
+    small,
+    small_marked,
+    when,
+)
+from tasks.text.inert import browsable, clean, one_line
+
+APPROVE, REFUSE, RECHECK = "prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"
+ACTIONS = (APPROVE, REFUSE, RECHECK)
+BLOCK_ID = "prelaunch_question"
+
+
+def question_blocks(gate_id: str, asked: Asked) -> list[Block]:
+    """The deadline and the ways to answer; buttons only where somebody may press them."""
+    what = "*Override this FAIL?*" if asked.override else "*Launch in spite of these warnings?*"
+    in_prefect = link("in Prefect", asked.url) if asked.url else ""
+    ways = ["with the buttons below"] if asked.by_slack else []
+    ways += [f"{in_prefect} (the run's menu, Resume)"] if in_prefect else []
+    how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
+    said = marked(f"{what} {how} {when(asked.deadline)}. No answer by then is a refusal.")
+    said["block_id"] = BLOCK_ID
+    return [said, _buttons(gate_id, asked)] if asked.by_slack else [said]
+
+
+def without_question(blocks: Sequence[Block]) -> list[Block]:
+    """The message's blocks once nothing is asked any more."""
+    return [block for block in blocks if not str(block.get("block_id", "")).startswith(BLOCK_ID)]
+
+
+def _buttons(gate_id: str, asked: Asked) -> Block:
+    value = {"flow_run_id": asked.flow_run_id, "gate_id": gate_id, "key": asked.key}
+    approve = _button(APPROVE, "OVERRIDE: launch anyway" if asked.override else "Launch anyway", value)
+    if asked.override:
+        approve |= {"style": "danger", "confirm": _CONFIRM}
+    refuse = _button(REFUSE, "Do not launch", value)
+    elements = [approve, refuse, _button(RECHECK, "Check again", value)]
+    return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": elements}
+
+
+def _button(action: str, text: str, value: dict[str, str]) -> Block:
+    label = {"type": "plain_text", "text": text, "emoji": False}
+    return {"type": "button", "action_id": action, "text": label, "value": json.dumps(value)}
+
+
+_CONFIRM = {
+    "title": {"type": "plain_text", "text": "Launch on machines that failed?"},
+    "text": {
+        "type": "plain_text",
+        "text": "Something that was measured is not fit for this job. Your name and your reason are kept, and everybody hears of it.",
+    },
+    "confirm": {"type": "plain_text", "text": "Go on to the reason"},
+    "deny": {"type": "plain_text", "text": "Back"},
+}
+
+LINE = 300
+# As the rules say it: "errors: GPU 3 (0000:b9:00.0) is 4, it must be 0", and "GPU 3: a sentence".
+_METRIC = re.compile(r"(?P<metric>\w+): GPU (?P<gpu>\d{1,2})(?: \([^()]*\))? is (?P<value>.+)")
+_GPU = re.compile(r"GPU (?P<gpu>\d{1,2})(?: \([^()]*\))?: (?P<said>.+)")
+
+
+def first_line(page: Page) -> str:
+    """Such as "NO-GO p5-prod: node ip-10-0-3-7, GPU 5: DCGM memory test failed (dcgm.diag)".
+
+    The finding that the title names is put for people. A title that names none stays, without the coverage, which stands below.
+    """
+    if (lead := page.lead) is not None:
+        more = f" (and {lead.more} more finding{'' if lead.more == 1 else 's'})" if lead.more else ""
+        return one_line(f"{lead.opening}: {_said(lead.item)}{more}", LINE)
+    title = one_line(page.title, 2 * LINE) or f"{page.kind} {page.gate or page.cluster}"
+    coverage = dict(page.facts).get("coverage", "")
+    return one_line(title.replace(f"; observed {coverage}", "") if coverage else title, LINE)
+
+
+def subject_in_words(where: str) -> str:
+    """ "node-1/rank-3" -> "node node-1, rank 3"; several, a link and the cluster stay as they are."""
+    if where == CLUSTER or LINK in where or ", " in where:
+        return where
+    node, _, part = where.partition("/")
+    return f"node {node}, {part.replace('-', ' ', 1)}" if part else f"node {node}"
+
+
+def _said(item: Item) -> str:
+    who, said = subject_in_words(item.where), item.message
+    of_metric, of_gpu = _METRIC.fullmatch(said), _GPU.fullmatch(said)
+    if of_metric and "GPU " not in of_metric["value"]:
+        value = of_metric["value"]
+        words = value if re.match(r"[A-Za-z]+ ", value) else f"{of_metric['metric']} is {value}"
+        who, said = f"{who}, GPU {of_metric['gpu']}", words
+    elif of_gpu and "GPU " not in of_gpu["said"]:
+        who, said = f"{who}, GPU {of_gpu['gpu']}", of_gpu["said"]
+    return f"{who}: {said}" if item.check == "report" else f"{who}: {said} ({item.check})"
+
+
+ITEMS_SHOWN = 3
+DIAGNOSES = 3
+EVIDENCE = 1500
+DOING = {
+    "checks": "checking",
+    "preflight": "looking at",
+    "capacity": "waiting for machines of",
+    "pool": "waiting for machines of",
+    "training": "training on",
+    "adopt": "taking over",
+    "question": "waiting for an answer about",
+}
+CUT = "This message is cut at Slack's limits. All of it is in the report."
+
+
+# Nothing else may stand in a mention: https://docs.slack.dev/messaging/formatting-message-text#mentioning-users.
+_USER = re.compile(r"[UW][A-Z0-9]{2,30}")
+
+
+@dataclass(frozen=True)
+class Message:
+    """`text` stands in notifications, and alone where Slack refuses the blocks; `long` is what is shown then."""
+
+    text: str
+    blocks: list[Block]
+    long: str = ""
+
+
+def status_message(status: Status) -> Message:
+    """Such as "checking p5-prod: 14 of 27 observations, 1 min 20 s"."""
+    line = f"{DOING.get(status.stage, status.stage)} {status.gate or status.cluster}"
+    line += f": {status.done} of {status.total} observations" if status.total else ""
+    line += f", {elapsed(status.elapsed_s)}"
+    blocks = [header(line)]
+    blocks += [plain(one_line(status.detail, 600))] if status.detail else []
+    blocks += [small(f"cluster {status.cluster}, gate {status.gate_id}"), *_links(status.links)]
+    return Message(escape(line, FALLBACK), blocks)
+
+
+def page_message(page: Page) -> Message:
+    """The run's message in its final state, or with its question."""
+    line = first_line(page)
+    blocks = [header(line)]
+    blocks += [plain(one_line(page.title, 600))] if len(line) > HEADER else []
+    blocks.append(small(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}"))
+    blocks += [plain(str(page.answered))] if page.answered else []
+    blocks += _facts(page)
+    for item in page.items[:ITEMS_SHOWN]:
+        blocks += _finding(item)
+    more = len(page.items) + page.more_items - ITEMS_SHOWN
+    blocks += (
+        [small(f"and {_plural(more, 'more finding')}: see the thread and the report")] if more > 0 else []
+    )
+    blocks += [plain("\n".join(page.costs))] if page.costs else []
+    tail = _tail(page)
+    return Message(escape(line, FALLBACK), fit([*blocks, *tail], CUT, len(tail)), _long(page))
+
+
+def call_message(page: Page, ids: Sequence[str]) -> Message:
+    """The reply that calls people: who, the first line, and what to do first."""
+    line = first_line(page)
+    called = f"{mention(ids)} " if ids else ""
+    blocks = [marked(f"{called}*{escape(line)}*")]
+    first = page.items[0] if page.items else None
+    if page.kind is Kind.QUESTION:
+        blocks.append(plain("It waits for an answer: see the first message of this thread."))
+    elif first is not None and first.remedy:
+        blocks.append(plain(f"What to do: {first.remedy}"))
+    return Message(called + escape(line, FALLBACK), blocks)
+
+
+def diagnoses(page: Page) -> tuple[Message, ...]:
+    """The thread: every finding with evidence, remedy and commands; then the costs, the facts and the links."""
+    parts = [_finding(item, evidence=True) for item in page.items]
+    end: list[Block] = [plain("\n".join(page.costs))] if page.costs else []
+    end += [*_facts(page), *_links((*page.links, *_report(page)))]
+    messages: list[list[Block]] = [[]]
+    left = len(parts)
+    for part in parts:
+        wider = [*messages[-1], *part]
+        if messages[-1] and fit(wider, CUT) != wider:
+            if len(messages) == DIAGNOSES:
+                break
+            messages.append([])
+            wider = part
+        messages[-1] = fit(wider, CUT)
+        left -= 1
+    left += page.more_items
+    end = [small(f"and {_plural(left, 'more finding')} in the report"), *end] if left else end
+    last = [*messages[-1], *end]
+    messages[-1:] = [last] if fit(last, CUT) == last else [messages[-1], fit(end, CUT)]
+    line = escape(f"Diagnostics: {first_line(page)}", FALLBACK)
+    return tuple(Message(line, blocks) for blocks in messages if blocks)
+
+
+def answer_message(answer: AnswerLine) -> Message:
+    """Who decided what, and why; a user whom Slack proved is shown by name."""
+    line = str(answer)
+    if not _USER.fullmatch(answer.slack_user):
+        return Message(escape(line, FALLBACK), [plain(line)])
+    shown = f"{mention((answer.slack_user,))} (Slack) {escape(answer.said, TEXT // 2)}"
+    return Message(escape(line, FALLBACK), [marked(shown)])
+
+
+def elapsed(seconds: float) -> str:
+    """ "45 s", "1 min 20 s", "2 h 5 min"."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _finding(item: Item, evidence: bool = False) -> list[Block]:
+    said = f"{item.word} {item.cause} {item.where}: {item.check}: {item.message}"
+    said += f"\nRemedy: {item.remedy}" if item.remedy else ""
+    blocks = [plain(said)]
+    blocks += [code("\n".join(item.commands))] if item.commands else []
+    blocks += [code(item.evidence, EVIDENCE)] if evidence and item.evidence else []
+    return blocks
+
+
+def _facts(page: Page) -> list[Block]:
+    meaning = [value for key, value in page.facts if key == "what it means"]
+    others = [f"{key}: {value}" for key, value in page.facts if key != "what it means" and value]
+    return [*(plain(value) for value in meaning), *([small("\n".join(others))] if others else [])]
+
+
+def _tail(page: Page) -> list[Block]:
+    """What stays however long the message is."""
+    blocks = [small(f"Could not be told otherwise: {'; '.join(page.said)}")] if page.said else []
+    if page.no_picture:
+        blocks.append(
+            small(f"No picture in the thread: {one_line(page.no_picture, 300)} The report shows it.")
+        )
+    blocks += _links((*page.links, *_report(page)))
+    return [*blocks, *(question_blocks(page.gate_id, page.question) if page.question else ())]
+
+
+def _report(page: Page) -> tuple[Link, ...]:
+    return (Link("report", page.url),) if page.url else ()
+
+
+def _links(links: Sequence[Link]) -> list[Block]:
+    """What a browser opens as links; the rest as text."""
+    found = [(one.text, browsable(one.url)) for one in links]
+    shown, left = "", 0
+    for text, url in ((text, url) for text, url in found if opens(url)):
+        wider = f"{shown}  |  {link(text, url)}" if shown else link(text, url)
+        shown, left = (wider, left) if len(wider) < CONTEXT - 100 else (shown, left + 1)
+    shown += f"  |  and {_plural(left, 'more link')} in the report" if left else ""
+    others = "\n".join(f"{text}: {url}" for text, url in found if url and not opens(url))
+    return [*([small_marked(shown)] if shown else []), *([small(others)] if others else [])]
+
+
+def _long(page: Page) -> str:
+    return entities(cut(clean(f"{page.title}\n{page.text}"), TEXT))[: TEXT + 400]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,162 @@
+"""Slack: one message a gate run, brought up to date in place; its thread has the diagnostics, and calls people."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from tasks.gate_file.people import SlackTable
+from tasks.notifiers.base import AnswerLine, Audience, Kind, Means, NotifyError, Page, Status
+from tasks.notifiers.slack.client import SlackWeb
+from tasks.notifiers.slack.messages import (
+    answer_message,
+    call_message,
+    diagnoses,
+    first_line,
+    page_message,
+    status_message,
+)
+from tasks.notifiers.slack.thread import SlackRun, State, digest_of
+
+SEND_S, SHOW_S = 18.0, 4.0
+# tasks.notifiers.deliver: a page about machines that may still be paid for stands beside the run's own.
+BESIDE = "-machines"
+# One process writes a run's messages one after the other: progress never overtakes an end. Runs share the locks.
+_TURNS = tuple(threading.Lock() for _ in range(64))
+
+
+class SlackNotifier:
+    """The app's messages for one gate file. The token is read when it is needed, and kept nowhere."""
+
+    name = "slack"
+
+    def __init__(self, table: SlackTable, means: Means) -> None:
+        self._table, self._means = table, means
+
+    def send(self, page: Page) -> str:
+        """The final state, or the question, in place, and a reply that calls; returns the message's address."""
+        return self._tell(page, calls=True)
+
+    def settle(self, page: Page) -> str:
+        """The same, and nobody is called."""
+        return f"brought up to date: {self._tell(page, calls=False)}"
+
+    def show(self, status: Status) -> None:
+        """How far the run is. A question that is open, and an end, are not overwritten."""
+        with self._turn(status.gate_id, SHOW_S) as web:
+            run = SlackRun(web, self._means, status.gate_id)
+            if run.record.state is State.ASKING and status.answered:
+                if digest_of(str(status.answered)) == run.record.heard:
+                    return  # the answer to an earlier question
+                run.answer(status.answered)
+            if run.record.state is State.RUNNING:
+                run.bring(self._table.channel, status_message(status))
+
+    def answered(self, gate_id: str, answer: AnswerLine) -> None:
+        """Somebody answered the run's question: its buttons go, who and why stand in the thread. Raises NotifyError."""
+        with self._turn(gate_id, SEND_S) as web:
+            run = SlackRun(web, self._means, gate_id)
+            if run.record.state is State.ASKING:
+                run.answer(answer)
+
+    def _tell(self, page: Page, calls: bool) -> str:
+        channel, ids = self._audience(page)
+        with self._turn(page.gate_id, SEND_S) as web:
+            run = self._run(web, page, channel)
+            if page.kind is not Kind.MACHINES or channel not in run.record.messages:
+                self._bring(run, channel, page)
+            if calls:
+                name = f"call {_name(page)}"
+                run.reply(channel, name, call_message(page, ids), broadcast=True)
+            _thread(run, channel, page)
+            return "; but ".join((run.place(channel), *run.problems))
+
+    def _audience(self, page: Page) -> tuple[str, tuple[str, ...]]:
+        """Where and whom."""
+        table = self._table
+        if page.audience is Audience.OWNER and page.kind is not Kind.GO:
+            return table.owner_channel or table.channel, table.owner_mention
+        return table.channel, table.mention
+
+    def _run(self, web: SlackWeb, page: Page, channel: str) -> SlackRun:
+        """The run's messages; those of the run that the page stands beside, where it has one in this channel."""
+        if page.gate_id.endswith(BESIDE):
+            run = SlackRun(web, self._means, page.gate_id.removesuffix(BESIDE))
+            if channel in run.record.messages:
+                return run
+        return SlackRun(web, self._means, page.gate_id)
+
+    def _bring(self, run: SlackRun, channel: str, page: Page) -> None:
+        """Every message of the run says what the page says; the one that asks is in `channel`. Raises NotifyError."""
+        asked = run.record.asked or channel
+        if page.question is None:
+            run.end()
+        silent = page_message(replace(page, question=None))
+        for other in [name for name in run.record.messages if name != channel]:
+            _try(run, f"the message in {other} is not up to date", partial(run.bring, other, silent))
+        message = page_message(page)
+        try:
+            run.bring(channel, message)
+        except NotifyError as error:
+            if channel not in run.record.messages:
+                raise
+            run.problems.append(f"the message is not up to date: {error}")
+        if page.question is not None:
+            run.ask(channel, page.question.key, message)
+        elif page.answered and asked in run.record.messages:
+            reply = answer_message(page.answered)
+            _try(
+                run,
+                "the answer is not in the thread",
+                partial(run.reply, asked, f"answer {run.record.key}", reply),
+            )
+
+    @contextmanager
+    def _turn(self, gate_id: str, seconds: float) -> Iterator[SlackWeb]:
+        """Slack, while nobody else of this process writes the run's messages; all within the time. Raises NotifyError."""
+        begun = time.monotonic()
+        turn = _TURNS[hash(gate_id.removesuffix(BESIDE)) % len(_TURNS)]
+        if not turn.acquire(timeout=seconds / 2):
+            raise NotifyError(
+                "another message of this run is on its way to Slack. It is tried again with the next."
+            )
+        try:
+            token = self._means.secret(self._table.token)
+            yield SlackWeb(self._table, token, seconds - (time.monotonic() - begun))
+        finally:
+            turn.release()
+
+
+def _thread(run: SlackRun, channel: str, page: Page) -> None:
+    """Diagnostics and the picture; what does not get there is said, and the page has been sent all the same."""
+    name = _name(page)
+    for number, message in enumerate(diagnoses(page)):
+        said = "the diagnostics are not all in the thread"
+        if not _try(run, said, partial(run.reply, channel, f"diagnostics {number} {name}", message)):
+            break
+    if page.picture:
+        alt = first_line(page)
+        _try(
+            run,
+            "the picture is not in the thread",
+            partial(run.upload, channel, f"picture {name}", page.picture, alt),
+        )
+
+
+def _try(run: SlackRun, said: str, effect: Callable[[], None]) -> bool:
+    try:
+        effect()
+    except NotifyError as error:
+        run.problems.append(f"{said}: {error}")
+        return False
+    return True
+
+
+def _name(page: Page) -> str:
+    """Equal for the same page."""
+    about = page.question.key if page.question else page.title
+    return digest_of(f"{page.kind}\n{page.audience}\n{about}")

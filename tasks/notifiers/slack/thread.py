@@ -1,0 +1,214 @@
+"""One run's messages in Slack, and their threads: posted once, then brought up to date; every effect is remembered.
+
+What the store keeps of a run's messages in Slack, so that any process goes on in the same one: gates/<id>/slack.json.
+
+Two processes that post a run's first message at one moment leave two: the lease of the cluster keeps that from happening.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.report import Version, dump_plain
+from checks.model import SCHEMA_VERSION
+from tasks.notifiers.base import AnswerLine, Means, NotifyError
+from tasks.notifiers.slack.client import FORM_ERRORS, SlackRefused, SlackWeb
+from tasks.notifiers.slack.messages import Message, answer_message, without_question
+from tasks.store.layout import slack_key
+
+FILE_BYTES = 1 << 20
+
+
+class State(StrEnum):
+    """Who may write into the run's messages: progress only while RUNNING."""
+
+    RUNNING = "running"
+    ASKING = "asking"
+    FINAL = "final"
+
+
+@dataclass(frozen=True)
+class Posted:
+    """One message: the channel's id and the message's ts; `done` are the effects that are had once, by name."""
+
+    channel: str
+    ts: str
+    done: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """The messages of a run by the channel that the gate file names.
+
+    `key` is the last question's, `asked` the channel of the message that asks it ("" once it is answered), `blocks` the JSON
+    of that message without its question, `heard` the digest of the last answer.
+    """
+
+    schema_version: Version = SCHEMA_VERSION
+    state: State = State.RUNNING
+    messages: Mapping[str, Posted] = field(default_factory=dict)
+    key: str = ""
+    asked: str = ""
+    heard: str = ""
+    text: str = ""
+    blocks: str = "[]"
+
+    def with_message(self, name: str, posted: Posted) -> Record:
+        """The record with the message of that channel."""
+        return replace(self, messages={**self.messages, name: posted})
+
+
+def read_record(means: Means, gate_id: str) -> tuple[Record, bytes | None]:
+    """What is kept, and its bytes; an empty record where nothing is, or what cannot be read. Raises NotifyError."""
+    data = means.read(slack_key(gate_id))
+    if data is None:
+        return Record(), None
+    try:
+        return decode(Record, parse_json(data, FILE_BYTES)), data
+    except DecodeError:
+        return Record(), data  # a message more is better than a page less
+
+
+def keep_record(means: Means, gate_id: str, record: Record) -> bytes:
+    """Keep it; returns its bytes. Raises NotifyError."""
+    data = dump_plain(record)
+    means.write(slack_key(gate_id), data)
+    return data
+
+
+def change_record(means: Means, gate_id: str, old: bytes | None, record: Record) -> bytes | None:
+    """Keep it if nobody else wrote since; returns its bytes, None where somebody did. Raises NotifyError."""
+    data = dump_plain(record)
+    return data if means.replace(slack_key(gate_id), old, data) else None
+
+
+# Neither Slack's own parsing of names and addresses, nor a preview of what a link leads to.
+INERT: dict[str, Any] = {"parse": "none", "link_names": False}
+POSTED: dict[str, Any] = {**INERT, "unfurl_links": False, "unfurl_media": False}
+# A message that cannot be updated any more is posted anew.
+GONE = ("message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found")
+
+
+class SlackRun:
+    """The messages of one gate run. `problems` is what went wrong on the way without ending it."""
+
+    def __init__(self, web: SlackWeb, means: Means, gate_id: str) -> None:
+        self._web, self._means, self._gate_id = web, means, gate_id
+        self.record, self._data = read_record(means, gate_id)
+        self.problems: list[str] = []
+        self.fresh: set[str] = set()
+
+    def bring(self, channel: str, message: Message) -> None:
+        """The run's message of a channel: posted, or brought up to date in place. Raises NotifyError."""
+        posted = self.record.messages.get(channel)
+        if posted is not None:
+            try:
+                self._say("chat.update", message, channel=posted.channel, ts=posted.ts)
+                return
+            except SlackRefused as error:
+                if error.error not in GONE:
+                    raise
+        answer = self._say("chat.postMessage", message, channel=channel)
+        posted = Posted(str(answer["channel"]), str(answer["ts"]))
+        self.fresh.add(channel)
+        self.keep(self.record.with_message(channel, posted))
+
+    def reply(self, channel: str, name: str, message: Message, broadcast: bool = False) -> None:
+        """Into the thread of the channel's message, once for each name. Raises NotifyError."""
+        posted = self.record.messages[channel]
+        if name in posted.done:
+            return
+        more = {"reply_broadcast": True} if broadcast and channel not in self.fresh else {}
+        self._say("chat.postMessage", message, channel=posted.channel, thread_ts=posted.ts, **more)
+        self._did(channel, name)
+
+    def upload(self, channel: str, name: str, data: bytes, alt: str) -> None:
+        """The picture into the thread, once. Raises NotifyError."""
+        posted = self.record.messages[channel]
+        if name in posted.done:
+            return
+        self._web.upload(posted.channel, posted.ts, f"{self._gate_id}.png", data, alt)
+        self._did(channel, name)
+
+    def has(self, channel: str, name: str) -> bool:
+        """Whether the effect was had."""
+        posted = self.record.messages.get(channel)
+        return posted is not None and name in posted.done
+
+    def ask(self, channel: str, key: str, message: Message) -> None:
+        """Remember the message that asks, so that whoever hears the answer can take its buttons away."""
+        blocks = json.dumps(without_question(message.blocks))
+        self.keep(
+            replace(self.record, state=State.ASKING, key=key, asked=channel, text=message.text, blocks=blocks)
+        )
+
+    def answer(self, answer: AnswerLine) -> None:
+        """The question is over: its buttons go, and who decided and why stand in the thread. Raises NotifyError.
+
+        The run and the process that serves the buttons may both hear of it: whoever notes it first says it.
+        """
+        asked, reply = self.record, answer_message(answer)
+        over = replace(_asks_nothing(asked, State.RUNNING), heard=digest_of(str(answer)))
+        data = change_record(self._means, self._gate_id, self._data, over)
+        if data is None:
+            self.record, self._data = read_record(self._means, self._gate_id)
+            return
+        self.record, self._data = over, data
+        blocks = json.loads(asked.blocks)
+        self.bring(asked.asked, Message(asked.text, [*blocks, *reply.blocks], asked.text))
+        self.reply(asked.asked, f"answer {asked.key}", reply)
+
+    def end(self) -> None:
+        """Progress is not shown any more, and nothing is asked."""
+        over = _asks_nothing(self.record, State.FINAL)
+        if over != self.record:
+            self.keep(over)
+
+    def keep(self, record: Record) -> None:
+        """Remember it here and in the store. A store that fails now costs a message twice, not the page."""
+        self.record = record
+        try:
+            self._data = keep_record(self._means, self._gate_id, record)
+        except NotifyError as error:
+            self.problems.append(f"what was sent is not kept, so it may be sent again: {error}")
+
+    def place(self, channel: str) -> str:
+        """Where the message is: its permalink, or the channel's name where Slack does not say."""
+        posted = self.record.messages[channel]
+        try:
+            answer = self._web.call(
+                "chat.getPermalink", form=True, channel=posted.channel, message_ts=posted.ts
+            )
+        except NotifyError:
+            return f"Slack, {channel}"
+        return str(answer.get("permalink") or f"Slack, {channel}")
+
+    def _did(self, channel: str, name: str) -> None:
+        posted = self.record.messages[channel]
+        self.keep(self.record.with_message(channel, replace(posted, done=(*posted.done, name))))
+
+    def _say(self, method: str, message: Message, **where: Any) -> dict[str, Any]:
+        """With blocks; where Slack refuses their form, as plain text, so that the page gets out all the same."""
+        inert = POSTED if method == "chat.postMessage" else INERT
+        try:
+            return self._web.call(method, text=message.text, blocks=message.blocks, **inert, **where)
+        except SlackRefused as error:
+            if error.error not in FORM_ERRORS or not message.blocks:
+                raise
+            self.problems.append(str(error))
+            return self._web.call(method, text=message.long or message.text, blocks=[], **inert, **where)
+
+
+def _asks_nothing(record: Record, state: State) -> Record:
+    return replace(record, state=state, asked="", text="", blocks="[]")
+
+
+def digest_of(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]

@@ -1,0 +1,109 @@
+"""Artifacts in Prefect's UI. They are for people: a server that refuses them never changes a verdict."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import time
+from collections.abc import Iterator
+from uuid import UUID
+
+import httpx
+from prefect.artifacts import (
+    acreate_image_artifact,
+    acreate_link_artifact,
+    acreate_markdown_artifact,
+    acreate_progress_artifact,
+    acreate_table_artifact,
+    aupdate_progress_artifact,
+)
+from prefect.exceptions import PrefectException
+from prefect.logging import get_logger
+
+from tasks.render.markdown import inert
+
+LOG = get_logger("prelaunch")
+EVERY_S = 2.0
+SAID = "Health checks"
+# A database row, not a file: the whole text is in the store.
+MARKDOWN_CHARACTERS = 200_000
+ROWS = 2000
+CUT = "\n\nCut here: the whole summary is in the store, beside the report.\n"
+# A picture is carried within its row; one that is larger is in the store alone.
+PICTURE_BYTES = 1 << 20
+
+
+class ProgressArtifact:
+    """One progress artifact, written at most every two seconds. It ends with what was last seen: that may be less than all."""
+
+    def __init__(self, cluster: str) -> None:
+        self.key = f"gate-progress-{cluster}"
+        self.id: UUID | None = None
+        self.shown_at = 0.0
+        self.percent, self.said = 0.0, SAID
+        self.shown: tuple[float, str] | None = None
+
+    async def show(self, percent: float, said: str = SAID) -> None:
+        """Show it, unless something was shown just now; `said` is a sentence for people."""
+        self.percent, self.said = max(percent, self.percent), said
+        if time.monotonic() - self.shown_at >= EVERY_S:
+            await self._write()
+
+    async def finish(self) -> None:
+        """What was seen last."""
+        await self._write()
+
+    async def _write(self) -> None:
+        if self.shown == (self.percent, self.said):
+            return
+        self.shown_at, self.shown = time.monotonic(), (self.percent, self.said)
+        with warn_on_failure("progress"):
+            if self.id is None:
+                self.id = await acreate_progress_artifact(self.percent, key=self.key, description=self.said)
+            else:
+                await aupdate_progress_artifact(self.id, self.percent, self.said)
+
+
+async def show_markdown(key: str, text: str, description: str) -> None:
+    """The verdict, as the first line of a page. `description` is the one line that the card shows."""
+    shown = text if len(text) <= MARKDOWN_CHARACTERS else text[: MARKDOWN_CHARACTERS - len(CUT)] + CUT
+    with warn_on_failure(key):
+        await acreate_markdown_artifact(shown, key=key, description=inert(description))
+
+
+async def show_table(key: str, rows: list[dict[str, object]], description: str) -> None:
+    """A table, worst first; where it is cut, its description says so. Prefect's UI reads a cell as Markdown."""
+    if len(rows) > ROWS:
+        description = f"{description} (the first {ROWS} of {len(rows)} rows; the report has them all)"
+    with warn_on_failure(key):
+        shown = [{name: _cell(value) for name, value in row.items()} for row in rows[:ROWS]]
+        await acreate_table_artifact(shown, key=key, description=inert(description))
+
+
+async def show_picture(key: str, png: bytes, description: str) -> None:
+    """A picture that a browser shows without asking anybody for it: it stands in the artifact itself."""
+    if len(png) > PICTURE_BYTES:
+        LOG.warning("the artifact %s was left out: the picture has %d bytes", key, len(png))
+        return
+    url = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    with warn_on_failure(key):
+        await acreate_image_artifact(image_url=url, key=key, description=inert(description))
+
+
+async def show_link(key: str, url: str, text: str) -> None:
+    """A link that a browser on this machine can open."""
+    with warn_on_failure(key):
+        await acreate_link_artifact(link=url, link_text=text, key=key, description=inert(text))
+
+
+def _cell(value: object) -> object:
+    return inert(value) if isinstance(value, str) else value
+
+
+@contextlib.contextmanager
+def warn_on_failure(what: str) -> Iterator[None]:
+    """An artifact that fails is a warning."""
+    try:
+        yield
+    except (httpx.HTTPError, PrefectException, OSError, ValueError, RuntimeError) as error:
+        LOG.warning("the artifact %s was not taken: %s", what, error)

@@ -1,0 +1,208 @@
+"""Events that others can trigger on: what became of a gate, on the Prefect server's own event stream.
+
+The resource is the cluster ("prelaunch.cluster.<name>"), the flow run is related. docs/events.md lists them. An event is
+news, never the record: one that cannot be emitted is a warning, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prefect.events import emit_event
+from prefect.events.worker import should_emit_events
+from prefect.logging import get_logger
+
+from checks.exit_codes import Exit
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.outcome import Decision, JudgedReport, Outcome
+from tasks.gate.question import ApprovalAnswer
+from tasks.gate.session import Session
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.notifiers.base import Asked, Kind
+from tasks.paging.content import culprits_of, kind_of, title_of
+from tasks.text.inert import one_line
+from tasks.text.redact import redact
+
+LOG = get_logger("prelaunch")
+RESOURCE = "prelaunch.cluster."
+# Of a request that was rejected before its gate file could be read.
+UNKNOWN = "unknown"
+TEXT_CHARACTERS = 600
+CULPRITS = 20
+
+Said = Mapping[str, object]
+
+
+class Event(StrEnum):
+    """All that there are. A run emits STARTED once, and one of those that follow ANSWERED once at its end."""
+
+    STARTED = "prelaunch.gate.started"
+    ASKED = "prelaunch.gate.asked"
+    ANSWERED = "prelaunch.gate.answered"
+    GO = "prelaunch.gate.go"
+    REFUSED = "prelaunch.gate.refused"
+    CANNOT_TELL = "prelaunch.gate.cannot_tell"
+    OVERRIDDEN = "prelaunch.gate.overridden"
+    OBSERVED = "prelaunch.gate.observed"
+    TRAINING_FAILED = "prelaunch.gate.training_failed"
+    NO_CAPACITY = "prelaunch.gate.no_capacity"
+    REJECTED = "prelaunch.gate.rejected"
+    CANCELLED = "prelaunch.gate.cancelled"
+    CRASHED = "prelaunch.gate.crashed"
+    LATE = "prelaunch.gate.late"
+
+
+ENDS = {
+    Kind.GO: Event.GO,
+    Kind.REFUSED: Event.REFUSED,
+    Kind.CANNOT_TELL: Event.CANNOT_TELL,
+    Kind.OVERRIDDEN: Event.OVERRIDDEN,
+    Kind.OBSERVED: Event.OBSERVED,
+    Kind.TRAINING_FAILED: Event.TRAINING_FAILED,
+    Kind.NO_CAPACITY: Event.NO_CAPACITY,
+    Kind.REJECTED: Event.REJECTED,
+}
+
+
+@dataclass(frozen=True)
+class EventSubject:
+    """Whose event it is; "" where that is not known."""
+
+    cluster: str
+    gate: str
+    gate_id: str
+    flow_run_id: str
+
+
+def event_subject(setting: GateContext, gate_id: str, flow_run_id: str) -> EventSubject:
+    """A gate that has a setting."""
+    return EventSubject(setting.gate.cluster.name, setting.gate.name, gate_id, flow_run_id)
+
+
+def emit_gate_event(event: Event, of: EventSubject, payload: Said) -> None:
+    """Emit it, without secrets and with every text cut. What goes wrong is a warning."""
+    cluster = of.cluster or UNKNOWN
+    base = {"gate_id": of.gate_id, "gate": of.gate, "cluster": cluster, "flow_run_id": of.flow_run_id}
+    related = [
+        {"prefect.resource.id": f"prefect.flow-run.{of.flow_run_id}", "prefect.resource.role": "flow-run"}
+    ]
+    resource = {"prefect.resource.id": f"{RESOURCE}{cluster}", "prefect.resource.name": cluster}
+    try:
+        sent = emit_event(
+            event.value,
+            resource,
+            related=related if of.flow_run_id else None,
+            payload={**base, **{key: _bounded(value) for key, value in payload.items()}},
+        )
+    except Exception as error:  # noqa: BLE001 - whatever it is: news that is lost must not change a verdict
+        LOG.warning("event %s was not emitted: %s", event.value, error)
+        return
+    if sent is None and should_emit_events():
+        LOG.warning("event %s was not emitted: no server receives the events of this process", event.value)
+
+
+def emit_started(session: Session) -> None:
+    """A gate holds its cluster, and begins."""
+    gate = session.setting.gate
+    said = {
+        "gate_file": session.setting.file,
+        "profile": gate.checks.profile.value,
+        "nodes": gate.cluster.declared.nodes,
+        "mode": gate.policy.mode.value,
+        "launches": session.launches,
+        "adopted": session.keeper.lease.adopted,
+    }
+    emit_gate_event(Event.STARTED, _of(session), said)
+
+
+def emit_question(session: Session, judged: JudgedReport, asked: Asked) -> None:
+    """A person is asked; the run waits."""
+    said = {
+        "key": asked.key,
+        "deadline": asked.deadline,
+        "override": asked.override,
+        "url": asked.url,
+        **_verdict(judged),
+    }
+    emit_gate_event(Event.ASKED, _of(session), said)
+
+
+def emit_answer(session: Session, answer: ApprovalAnswer) -> None:
+    """A person answered, or nobody did by the deadline ("via" is "nobody")."""
+    emit_gate_event(Event.ANSWERED, _of(session), _answer(answer))
+
+
+def emit_end(session: Session, outcome: Outcome) -> None:
+    """How a gate ended."""
+    training = outcome.training
+    said = {
+        "decision": outcome.decision.value if outcome.decision else None,
+        "exit_code": int(outcome.code),
+        "headline": title_of(outcome, session.setting.gate.name),
+        "reason": outcome.reason,
+        **_verdict(outcome.judged),
+        "report": outcome.report,
+        "html": outcome.html,
+        "placement": str(outcome.placement or session.placed),
+        "training_state": training.state.value if training else None,
+        "training_job": training.job_id if training else None,
+        "overridden_by": outcome.answer.who
+        if outcome.answer and outcome.decision is Decision.OVERRIDDEN
+        else None,
+    }
+    emit_gate_event(ENDS[kind_of(outcome)], _of(session), said)
+
+
+def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> None:
+    """A request that started nothing. Its cluster is told where its gate file can be read."""
+    try:
+        of = event_subject(open_gate_context(request), "", flow_run_id)
+    except GateFileError:
+        of = EventSubject(UNKNOWN, "", "", flow_run_id)
+    said = {"gate_file": request.gate_file, "headline": str(error), "exit_code": int(Exit.REJECTED)}
+    emit_gate_event(Event.REJECTED, of, said)
+
+
+def emit_cancelled(session: Session, why: str) -> None:
+    """Somebody cancelled the run; its jobs have been told to end."""
+    emit_gate_event(Event.CANCELLED, _of(session), {"headline": why})
+
+
+def _of(session: Session) -> EventSubject:
+    return event_subject(session.setting, session.gate_id, session.keeper.lease.owner.flow_run_id)
+
+
+def _verdict(judged: JudgedReport | None) -> Said:
+    if judged is None:
+        return {"answer": None, "level": None, "culprits": [], "more_culprits": 0, "reused": ""}
+    verdict, culprits = judged.verdict, culprits_of(judged.verdict)
+    return {
+        "answer": verdict.answer.value,
+        "level": verdict.level.name,
+        "culprits": list(culprits[:CULPRITS]),
+        "more_culprits": max(0, len(culprits) - CULPRITS),
+        "reused": judged.reused,
+    }
+
+
+def _answer(answer: ApprovalAnswer) -> Said:
+    return {
+        "key": answer.key,
+        "action": answer.action.value,
+        "who": answer.who,
+        "via": answer.via.value,
+        "verified": answer.verified,
+        "reason": answer.reason,
+    }
+
+
+def _bounded(value: object) -> object:
+    if isinstance(value, str):
+        return one_line(redact(value, os.environ), TEXT_CHARACTERS)
+    if isinstance(value, list):
+        return [_bounded(item) for item in value]
+    return value

@@ -1,0 +1,311 @@
+"""Follow a flow run on a server to its end: what it says of itself, how far it is, and how it ended.
+
+FollowError         it cannot be followed; carries the remedy
+|- NoSuchRun        the server knows no such run or deployment
+`- Unreachable      the server did not answer for as long as that may last
+
+What the store of a run that was followed from elsewhere keeps of it, where this machine can read that store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterType,
+    FlowRunFilter,
+    FlowRunFilterIdempotencyKey,
+)
+from prefect.client.schemas.objects import Artifact, FlowRun
+from prefect.client.schemas.sorting import ArtifactSort
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Cancelling
+
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest, load
+from checks.exit_codes import Exit
+from checks.model import Report
+from tasks.gate.links import run_url
+from tasks.gate.progress import Progress
+from tasks.orchestration.status import status_artifact
+from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.store.base import Store, StoreError
+from tasks.store.layout import report_key
+from tasks.store.open import open_store
+from tasks.text.redact import redact
+
+POLL_S = 2.0
+# A server that is restarted or upgraded is waited for; the run goes on meanwhile.
+SILENCE_S = 600.0
+CANCEL_S = 60.0
+# A request that was given up may still arrive.
+LOOKS, LOOK_S = 3, 1.0
+
+Say = Callable[[Progress], None]
+
+
+class FollowError(Exception):
+    """The run cannot be followed."""
+
+
+class NoSuchRun(FollowError):
+    """There is no such run, or no such deployment."""
+
+
+class Unreachable(FollowError):
+    """The server does not answer."""
+
+
+@dataclass(frozen=True)
+class FollowedRun:
+    """A run that ended, or was not waited for any longer (`final` is False). `state` is its name in Prefect.
+
+    `announced` is what it said of itself last, None where it said nothing that can be read; `why` says what is missing.
+    """
+
+    run: str
+    state: str
+    message: str
+    final: bool
+    announced: RunStatus | None
+    why: str
+
+
+async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
+    """Follow a run on the configured server. Raises NoSuchRun, Unreachable."""
+    async with get_client() as client:
+        return await follow_run(client, run, say, limit_s)
+
+
+async def start(deployment: str, request: Mapping[str, object], once: str) -> UUID:
+    """Start a run on the configured server. Raises NoSuchRun, FollowError, Unreachable."""
+    try:
+        async with get_client() as client:
+            return await start_run(client, deployment, request, once)
+    except httpx.HTTPError as error:
+        raise Unreachable(f"the Prefect server does not answer: {_why(error)}") from error
+
+
+async def cancel(run: UUID) -> str:
+    """End a run on the configured server; returns what became of it, for people."""
+    async with get_client() as client:
+        return await cancel_run(client, run)
+
+
+def page_of(run: UUID) -> str:
+    """The run's page in Prefect's UI, without a password; "" where there is none."""
+    return redact(run_url(str(run)), os.environ)
+
+
+async def find_started(once: str) -> UUID | None:
+    """The run that was started for this `once`, by a request whose answer nobody heard; None where the server has none."""
+    chosen = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[once]))
+    async with get_client() as client:
+        for _ in range(LOOKS):
+            if found := await client.read_flow_runs(flow_run_filter=chosen, limit=1):
+                return found[0].id
+            await asyncio.sleep(LOOK_S)
+    return None
+
+
+async def follow_run(client: PrefectClient, run: UUID, say: Say, limit_s: float) -> FollowedRun:
+    """Until it ends, or `limit_s` is over. Raises NoSuchRun, Unreachable."""
+    begun = heard = time.monotonic()
+    while True:
+        try:
+            found, now = await client.read_flow_run(run), time.monotonic()
+            heard = now
+            final = found.state is not None and found.state.is_final()
+            announced, why = await _announced(client, run)
+            if final or now - begun > limit_s:
+                return _followed(found, final, announced, why)
+            say(await _progress(client, found))
+        except httpx.HTTPError as error:
+            if heard == begun and _is_unwelcome(error):
+                raise Unreachable(_unanswered(client, error)) from error
+            _require_patience(error, run, heard, say, begun + limit_s)
+        except ObjectNotFound as error:
+            said = f"the server {_at(client)} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
+            raise NoSuchRun(said) from error
+        await asyncio.sleep(POLL_S)
+
+
+async def start_run(client: PrefectClient, deployment: str, request: Mapping[str, object], once: str) -> UUID:
+    """Start a run of a deployment ("gate/p5-prod"), its own request changed where `request` says so.
+
+    The same `once` starts one run, however often it is asked. Raises NoSuchRun, FollowError, Unreachable.
+    """
+    try:
+        found = await client.read_deployment_by_name(deployment)
+        own = found.parameters.get("request")
+        asked = _merged(own if isinstance(own, dict) else {}, request)
+        made = await client.create_flow_run_from_deployment(
+            found.id, parameters={**found.parameters, "request": asked}, idempotency_key=once or None
+        )
+        return made.id
+    except httpx.HTTPStatusError as error:
+        raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
+    except httpx.HTTPError as error:
+        raise Unreachable(_unanswered(client, error)) from error
+    except ObjectNotFound as error:
+        said = f"the server {_at(client)} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
+        raise NoSuchRun(said) from error
+
+
+async def cancel_run(client: PrefectClient, run: UUID) -> str:
+    """Ask for its end and wait for it, a minute at most; returns what became of it, for people."""
+    try:
+        await client.set_flow_run_state(
+            run, Cancelling(message="the command that started it was interrupted")
+        )
+        until = time.monotonic() + CANCEL_S
+        while time.monotonic() < until:
+            found = await client.read_flow_run(run)
+            if found.state is not None and found.state.is_final():
+                return f"run {run} has been cancelled ({found.state.name})"
+            await asyncio.sleep(POLL_S)
+    except httpx.HTTPError as error:
+        return f"run {run} could not be cancelled ({_why(error)}): cancel it in Prefect"
+    except ObjectNotFound:
+        return f"run {run} no longer exists"
+    return f"run {run} was asked to end, but has not ended yet. Look at it in Prefect"
+
+
+async def _announced(client: PrefectClient, run: UUID) -> tuple[RunStatus | None, str]:
+    found = await status_artifact(client, run)
+    if found is None:
+        return None, "the run published no status"
+    try:
+        return read_status(found.data), ""
+    except StatusError as error:
+        return None, f"the status that the run published cannot be used: {error}"
+
+
+async def _progress(client: PrefectClient, run: FlowRun) -> Progress:
+    """What to show while it runs: the checks' progress, or the state that it waits in."""
+    state = run.state
+    if state is None or not state.is_running():
+        name = (state.name if state is not None else None) or "unknown"
+        return Progress("run", f"{name}: {state.message}" if state is not None and state.message else name)
+    found = await _newest_progress(client, run.id)
+    if found is None:
+        return Progress("run", "running")
+    percent = found.data if isinstance(found.data, (int, float)) else 0.0
+    return Progress("checks", found.description or "checking", round(percent), 100)
+
+
+async def _newest_progress(client: PrefectClient, run: UUID) -> Artifact | None:
+    of_run, of_kind = ArtifactFilterFlowRunId(any_=[run]), ArtifactFilterType(any_=["progress"])
+    chosen = ArtifactFilter(flow_run_id=of_run, type=of_kind)
+    found = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.UPDATED_DESC, limit=1)
+    return found[0] if found else None
+
+
+def _followed(run: FlowRun, final: bool, announced: RunStatus | None, why: str) -> FollowedRun:
+    state = run.state
+    name, message = (state.name or "", state.message or "") if state is not None else ("", "")
+    if (
+        announced is not None
+        and announced.code == Exit.GO
+        and not (state is not None and state.is_completed())
+    ):
+        # Said by an earlier try of this run, or before somebody ended it and its jobs: no go any more.
+        announced, why = None, "its last status was a go, but the run did not end so"
+    return FollowedRun(str(run.id), name, message, final, announced, why)
+
+
+def _require_patience(error: httpx.HTTPError, run: UUID, heard: float, say: Say, until: float) -> None:
+    now = time.monotonic()
+    silent = now - heard
+    if silent > SILENCE_S or now > until:
+        said = f"the Prefect server has not answered for {silent:.0f} s. Run {run} may go on: `prelaunch watch {run}` later."
+        raise Unreachable(said) from error
+    say(Progress("run", f"the Prefect server does not answer ({_why(error)}); asking again"))
+
+
+def _merged(own: Mapping[str, Any], asked: Mapping[str, object]) -> dict[str, object]:
+    """The deployment's own request, and what was asked on top; tables within it key by key."""
+    merged: dict[str, object] = dict(own)
+    for key, value in asked.items():
+        before = merged.get(key)
+        merged[key] = (
+            _merged(before, value) if isinstance(before, dict) and isinstance(value, Mapping) else value
+        )
+    return merged
+
+
+def _is_unwelcome(error: httpx.HTTPError) -> bool:
+    """The server is there, and takes nobody without its password: asking again helps nothing."""
+    return isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403)
+
+
+def _unanswered(client: PrefectClient, error: httpx.HTTPError) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"the Prefect server {_at(client)} refuses: {_said(error)}"
+    return f"the Prefect server {_at(client)} does not answer: {_why(error)}"
+
+
+def _at(client: PrefectClient) -> str:
+    """Which server, without its password; the usual slip is said."""
+    url = str(client.api_url).rstrip("/")
+    hint = "" if url.endswith("/api") else "; its address in PREFECT_API_URL usually ends in /api"
+    return redact(f"at {url}", os.environ) + hint
+
+
+def _said(error: httpx.HTTPStatusError) -> str:
+    if _is_unwelcome(error):
+        return f"HTTP {error.response.status_code}. Set PREFECT_API_AUTH_STRING to the server's user and password."
+    try:
+        found = error.response.json()
+    except ValueError:
+        return f"HTTP {error.response.status_code}"
+    detail = found.get("detail") if isinstance(found, dict) else None
+    return redact(f"{detail or found}", os.environ)[:1000]
+
+
+def _why(error: httpx.HTTPError) -> str:
+    """Its text names the server's address, which may bear a password."""
+    return redact(str(error) or type(error).__name__, os.environ)
+
+
+def kept_report(said: RunStatus) -> tuple[Report | None, str]:
+    """The report that the verdict is of, or why there is none: a table then has no nodes."""
+    if said.verdict is None:
+        return None, ""
+    where = f"the report in {said.store} cannot be shown from here"
+    try:
+        data = _store(said).get(_reported(said))
+        if data is None:
+            return None, f"{where}: this machine cannot reach it"
+        if digest(data) != said.verdict.digests.report:
+            return None, f"{where}: it is not the report that was judged"
+        return load(data), ""
+    except (StoreError, DecodeError) as error:
+        return None, f"{where}: {error}"
+
+
+def kept_text(said: RunStatus, key: str) -> str | None:
+    """A page of the gate, as it was kept; None where it cannot be read from here."""
+    try:
+        data = _store(said).get(key)
+    except StoreError:
+        return None
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _store(said: RunStatus) -> Store:
+    return open_store(said.store)
+
+
+def _reported(said: RunStatus) -> str:
+    return report_key(said.gate_id)

@@ -1,0 +1,116 @@
+"""A coroutine on a thread of its own, while the main thread heeds signals.
+
+Prefect takes SIGTERM over where a flow runs on the main thread, and raises out of the middle of the event
+loop. Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started; later ones only
+say so.
+
+Interrupted         a signal ended it; `number` is which
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+_came: list[int] = []
+_before: dict[int, Any] = {}
+
+
+def hold_signals() -> None:
+    """From here on a signal is noted, and heeded by the Foreground that runs next: nothing is cut in the middle."""
+    for number in HEEDED:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            _before[number] = signal.signal(number, lambda came, frame: _came.append(came))
+
+
+def release_signals() -> None:
+    """Back to how signals were before hold_signals; what came meanwhile is raised again."""
+    for number, handler in _before.items():
+        signal.signal(number, handler)
+    _before.clear()
+    for number in _came[:1]:
+        signal.raise_signal(number)
+
+
+def ignore_signals() -> None:
+    """Ending has begun: another signal must not cut the last words short."""
+    for number in HEEDED:
+        signal.signal(number, signal.SIG_IGN)
+
+
+class Interrupted(Exception):
+    """A signal ended it; what it had started has been ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+class Foreground(Generic[T]):
+    """Runs one coroutine to its end. To be used on the main thread, once."""
+
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._task: asyncio.Task[T] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._signal = 0
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def run(self) -> T:
+        """What the coroutine returns; raises what it raises, or Interrupted."""
+        # Under nohup a closed terminal is to be ignored, and stays so.
+        heeded = [number for number in HEEDED if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._heed) for number in heeded}
+        for number in _came[:1]:
+            self._heed(number, None)
+        thread = threading.Thread(target=copy_context().run, args=(self._run,), name="flow")
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(0.5)  # signals are heeded in between
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self._signal and (self._error is not None or self._result is None):
+            raise Interrupted(self._signal) from self._error
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+    def _run(self) -> None:
+        try:
+            self._result = asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            self._error = error
+
+    async def _main(self) -> T:
+        coroutine = self._start()  # what it imports takes a second: a signal may come meanwhile
+        with self._lock:
+            if self._signal:
+                coroutine.close()
+                raise asyncio.CancelledError
+            self._loop = asyncio.get_running_loop()
+            self._task = self._loop.create_task(coroutine)
+        return await self._task
+
+    def _heed(self, number: int, frame: FrameType | None) -> None:
+        if self._signal:
+            print("prelaunch: ending the jobs that were started, please wait", file=sys.stderr, flush=True)
+            return
+        self._signal = number
+        # The lock is held by the other thread for microseconds only, never by this one.
+        with self._lock:
+            if self._loop is not None and self._task is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._task.cancel)

@@ -1,0 +1,112 @@
+"""From a flow run to the gates that it was about: what was asked for, and what it said of itself. Reads, and changes nothing.
+
+A run of "gate" is one gate; a run of "commission" has one child run a cluster, each of them a gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+)
+from prefect.client.schemas.objects import FlowRun
+from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter, EventOccurredFilter
+from prefect.exceptions import ObjectNotFound
+from pydantic import ValidationError
+
+from tasks.gate.commission import CommissionRequest, gate_contexts, gate_requests
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.orchestration.status import status_artifact
+from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.text.inert import one_line
+
+TAG = "prelaunch"
+GATE, COMMISSION = "gate", "commission"
+FLOWS = (GATE, COMMISSION)
+HEARTBEAT = "prefect.flow-run.heartbeat"
+
+
+@dataclass(frozen=True)
+class GateRun:
+    """A flow run that is a gate, or a commissioning, in the state of that name.
+
+    `request` is the gate's, or the first of the commissioning's; None where its parameters cannot be understood here, and
+    then `unread` says why. `leads` says that gates of its own run below it, which speak for themselves. `starts` is how many
+    processes have begun it.
+    """
+
+    flow_run_id: str
+    name: str
+    state: str
+    request: GateRequest | None
+    unread: str = ""
+    leads: bool = False
+    starts: int = 1
+
+
+async def find_run(client: PrefectClient, flow_run_id: str) -> FlowRun | None:
+    """The flow run; None where the server knows none by that id."""
+    try:
+        return await client.read_flow_run(UUID(flow_run_id))
+    except (ObjectNotFound, ValueError):
+        return None
+
+
+async def gates_of(client: PrefectClient, run: FlowRun) -> tuple[GateRun, ...]:
+    """The gates below a commissioning, then the run itself; () for a run that is neither gate nor commissioning."""
+    flow = (await client.read_flow(run.flow_id)).name
+    if flow not in FLOWS:
+        return ()
+    children = await _children(client, run) if flow == COMMISSION else ()
+    return (*(gate_run(child) for child in children), gate_run(run, flow, bool(children)))
+
+
+def gate_run(run: FlowRun, flow: str = GATE, leads: bool = False) -> GateRun:
+    """What the run was asked for."""
+    asked, state = run.parameters.get("request"), run.state_name or ""
+    try:
+        request = (
+            first_request(CommissionRequest.model_validate(asked))
+            if flow == COMMISSION
+            else GateRequest.model_validate(asked)
+        )
+    except (ValidationError, GateFileError) as error:
+        return GateRun(str(run.id), run.name, state, None, one_line(str(error), 500), leads, run.run_count)
+    return GateRun(str(run.id), run.name, state, request, "", leads, run.run_count)
+
+
+def first_request(request: CommissionRequest) -> GateRequest:
+    """The request of the first gate of a commissioning: its owner hears of the whole. Raises GateFileError."""
+    return next(iter(gate_requests(request, gate_contexts(request)).values()))
+
+
+async def run_status(client: PrefectClient, flow_run_id: str) -> RunStatus | None:
+    """What the run said of itself last (its gate's id, its store, how it ended); None where nothing can be read."""
+    found = await status_artifact(client, UUID(flow_run_id))
+    try:
+        return read_status(found.data) if found is not None else None
+    except StatusError:
+        return None
+
+
+async def last_heartbeat(client: PrefectClient, flow_run_id: str, since: datetime) -> datetime | None:
+    """When the run's process last gave a sign of life after `since`, by the server's events; None for never."""
+    chosen = EventFilter(
+        event=EventNameFilter(name=[HEARTBEAT]),
+        any_resource=EventAnyResourceFilter(id=[f"prefect.flow-run.{flow_run_id}"]),
+        occurred=EventOccurredFilter(since=since, until=datetime.now(UTC)),
+    )
+    page = await client.read_events(filter=chosen, limit=1)
+    return page.events[0].occurred if page.events else None
+
+
+async def _children(client: PrefectClient, run: FlowRun) -> Sequence[FlowRun]:
+    of_parent = FlowRunFilterParentFlowRunId(any_=[run.id])
+    return await client.read_flow_runs(flow_run_filter=FlowRunFilter(parent_flow_run_id=of_parent), limit=200)

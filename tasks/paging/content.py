@@ -1,0 +1,316 @@
+"""What a page says: the answer and the culprit first, then evidence, remedy, cost, and where to look further.
+
+Who hears what, and how loud, follows from the outcome alone (docs/notify.md shows the table).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from checks.exit_codes import Exit
+from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Level, Verdict
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome
+from tasks.gate.session import Session
+from tasks.notifiers.base import AnswerLine, Asked, Audience, Item, Kind, Lead, Link, Page, Severity
+from tasks.notifiers.log import clipped
+from tasks.render.context import Beside, typed
+from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.headline import coverage_text, explanation, headline, named, opening
+from tasks.render.views.nodes import places
+from tasks.store.layout import html_key, logs_folder
+from tasks.text.inert import browsable, clean, one_line
+from tasks.text.redact import redact
+
+ITEMS = 20
+EVIDENCE = 2000
+MEANING = "what it means"
+# Exit codes whose outcome says in its reason what happened: it is the title.
+REASONED = (Exit.REJECTED, Exit.JOB_FAILED, Exit.NO_CAPACITY)
+PAID = "MACHINES MAY STILL BE BILLED"
+# Pages about somebody's machines; of the others none is to blame.
+BLAMING = (Kind.REFUSED, Kind.OBSERVED, Kind.OVERRIDDEN, Kind.QUESTION)
+
+
+def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Page:
+    """The page about an end; `links` are more places to look at. Never a secret."""
+    gate, judged = session.setting.gate, outcome.judged
+    kind = kind_of(outcome)
+    base = Page(
+        outcome.gate_id,
+        gate.cluster.name,
+        title_of(outcome, gate.name),
+        "",
+        browsable(outcome.html or ""),
+        gate=gate.name,
+        kind=kind,
+        audience=audience_of(outcome, kind),
+        severity=severity_of(outcome, kind),
+        links=(*links, *_kept(session, outcome)),
+        answered=_answer_hidden(outcome.answer.parts) if outcome.answer is not None else None,
+    )
+    before = _before_headline(outcome)
+    facts = (
+        ("training", training_of(outcome)),
+        *((PAID, said) for said in session.unreleased),
+        ("placement", str(outcome.placement or session.placed)),
+        ("gate file", session.setting.file),
+    )
+    base = _judged(base, judged, before) if judged is not None else replace(base, facts=_meaning(kind))
+    return finish_page(replace(base, facts=(*base.facts, *facts)), outcome.reason)
+
+
+def question_of(
+    session: Session, judged: JudgedReport, asked: Asked, said: str, links: tuple[Link, ...]
+) -> Page:
+    """The page that asks for an answer; `said` is the one line that says by when and where."""
+    gate = session.setting.gate
+    base = Page(
+        session.gate_id,
+        gate.cluster.name,
+        said,
+        "",
+        browsable(session.setting.store.place(html_key(session.gate_id))),
+        gate=gate.name,
+        kind=Kind.QUESTION,
+        audience=Audience.OWNER,
+        severity=Severity.ERROR if asked.override else Severity.WARNING,
+        links=links,
+        question=asked,
+    )
+    return finish_page(_judged(base, judged, ""), said)
+
+
+def unreleased_page(page: Page, said: tuple[str, ...]) -> Page:
+    """After a go nothing is left to tell but that machines may run on: the owner's business, and no verdict."""
+    title = f"{PAID}: {said[0]} (verdict of the gate: {page.title})"
+    return replace(
+        page,
+        title=_hidden(title),
+        kind=Kind.MACHINES,
+        audience=Audience.OWNER,
+        severity=Severity.ERROR,
+        items=(),
+        lead=None,
+    )
+
+
+def finish_page(page: Page, reason: str) -> Page:
+    """The page with its plain text, and without secrets anywhere."""
+    lines = [reason] if reason not in page.title else []
+    lines += [value for key, value in page.facts if key == MEANING]
+    for item in page.items:
+        lines += ["", _said(item)]
+        lines += [f"  Remedy: {item.remedy}"] if item.remedy else []
+        lines += [f"  $ {command}" for command in item.commands]
+    lines += ["", f"{page.more_items} more findings are in the report."] if page.more_items else []
+    lines += ["", *page.costs] if page.costs else []
+    lines += ["", *(f"{key[:1].upper()}{key[1:]}: {value}" for key, value in page.facts if key != MEANING)]
+    lines += [f"Report: {page.url or 'there is none'}"]
+    lines += [f"{link.text[:1].upper()}{link.text[1:]}: {link.url}" for link in page.links]
+    lines += [f"Gate: {page.gate_id}"]
+    return replace(
+        page,
+        title=_hidden(page.title),
+        text=_hidden("\n".join(lines).strip("\n")),
+        items=tuple(_item_hidden(item) for item in page.items),
+        lead=_lead_hidden(page.lead) if page.lead is not None else None,
+        facts=tuple((key, _hidden(value)) for key, value in page.facts),
+        costs=tuple(map(_hidden, page.costs)),
+    )
+
+
+def _said(item: Item) -> str:
+    """Such as "FAIL HARDWARE node-1/rank-3: gpu.memory: ...", "CANNOT TELL node-0: no report from this node"."""
+    word = item.word if item.word == ANSWER_WORDS[Answer.CANNOT_TELL] else f"{item.word} {item.cause}"
+    # "report" is no check: what is said of it is about the subject as a whole.
+    return f"{word} {item.where}: " + (
+        item.message if item.check == "report" else f"{item.check}: {item.message}"
+    )
+
+
+def _item_hidden(item: Item) -> Item:
+    message, evidence, remedy = map(_hidden, (item.message, item.evidence, item.remedy))
+    return replace(
+        item, message=message, evidence=evidence, remedy=remedy, commands=tuple(map(_hidden, item.commands))
+    )
+
+
+def _lead_hidden(lead: Lead) -> Lead:
+    return replace(lead, opening=_hidden(lead.opening), item=_item_hidden(lead.item))
+
+
+def _hidden(text: str) -> str:
+    return redact(text, os.environ)
+
+
+def title_of(outcome: Outcome, name: str) -> str:
+    """The one line that says it all, without secrets."""
+    return _hidden(_title(outcome, name))
+
+
+def _title(outcome: Outcome, name: str) -> str:
+    before = _before_headline(outcome)
+    if outcome.judged is not None and before is not None:
+        return before + headline(outcome.judged.verdict, name)
+    refused = outcome.judged is not None and outcome.code not in REASONED
+    return f"{ANSWER_WORDS[Answer.NO_GO] if refused else 'gate'} {name}: {outcome.reason}"
+
+
+def _before_headline(outcome: Outcome) -> str | None:
+    """What stands before the headline in the title; None where the reason of the outcome is the title instead."""
+    if outcome.judged is None or outcome.code in REASONED:
+        return None
+    answer = outcome.answer
+    if outcome.decision is Decision.OBSERVED:
+        return "observed only, training was started: "
+    if outcome.decision is Decision.OVERRIDDEN:
+        return f"OVERRIDDEN by {answer.by if answer else 'a person'}, training was started despite: "
+    if answer is not None and outcome.decision is Decision.REFUSED:
+        return None
+    if answer is not None and outcome.decision is Decision.LAUNCHED:
+        return f"launched, approved by {answer.by}: "
+    return ""
+
+
+def items_of(verdict: Verdict, beside: Beside) -> tuple[Item, ...]:
+    """The findings that a page names, the worst first."""
+    return tuple(_item(group, verdict, beside) for group in gathered(verdict.findings)[:ITEMS])
+
+
+def kind_of(outcome: Outcome) -> Kind:
+    """What an end is, for whoever hears of it."""
+    if outcome.ending is Ending.REJECTED:
+        return Kind.REJECTED
+    if outcome.ending is Ending.NO_CAPACITY:
+        return Kind.NO_CAPACITY
+    if outcome.ending is Ending.JOB_FAILED:
+        return Kind.TRAINING_FAILED
+    if outcome.decision is Decision.OVERRIDDEN:
+        return Kind.OVERRIDDEN
+    answer = outcome.judged.verdict.answer if outcome.judged else Answer.CANNOT_TELL
+    if outcome.decision is Decision.OBSERVED:
+        return Kind.GO if answer is Answer.GO else Kind.OBSERVED
+    if outcome.decision in (Decision.LAUNCHED, Decision.PASSED):
+        return Kind.GO
+    return Kind.CANNOT_TELL if outcome.decision in (Decision.CANNOT_TELL, None) else Kind.REFUSED
+
+
+def audience_of(outcome: Outcome, kind: Kind) -> Audience:
+    """The hardware's on-call hears of hardware alone: measured, broken, and not too much of it to be true.
+
+    An override goes to both: its first audience is the on-call, who called those machines broken.
+    """
+    if kind is Kind.OVERRIDDEN:
+        return Audience.ONCALL
+    blames = outcome.judged is not None and blames_hardware(outcome.judged.verdict)
+    return Audience.ONCALL if blames and kind in (Kind.REFUSED, Kind.OBSERVED) else Audience.OWNER
+
+
+def severity_of(outcome: Outcome, kind: Kind) -> Severity:
+    """By cause: broken hardware is critical, as is a FAIL that somebody overrode; warnings are warnings."""
+    if kind is Kind.GO:
+        return Severity.INFO
+    if kind is Kind.OVERRIDDEN:
+        return Severity.CRITICAL
+    verdict = outcome.judged.verdict if outcome.judged else None
+    if kind not in (Kind.REFUSED, Kind.OBSERVED) or verdict is None:
+        return Severity.ERROR
+    if verdict.level is not Level.FAIL:
+        return Severity.WARNING
+    return Severity.CRITICAL if blames_hardware(verdict) else Severity.ERROR
+
+
+def blames_hardware(verdict: Verdict) -> bool:
+    """Whether something that was measured is broken, a node or a link, and the image or the policy is not the suspect."""
+    broken = any(f.level is Level.FAIL and f.cause is Cause.HARDWARE for f in verdict.findings)
+    return broken and not verdict.suspect_policy
+
+
+def culprits_of(verdict: Verdict) -> tuple[str, ...]:
+    """The nodes to blame; "cluster" where the image or the policy is; () where nothing is known against any machine."""
+    if verdict.suspect_policy:
+        return (CLUSTER,)
+    if verdict.condemned:
+        return verdict.condemned
+    blamed = (f for f in verdict.findings if f.cause is not Cause.EVIDENCE and f.level is verdict.level)
+    found = dict.fromkeys(place for finding in blamed for place in places(finding.subject))
+    return tuple(found) if verdict.answer in (Answer.NO_GO, Answer.ASK) else ()
+
+
+def training_of(outcome: Outcome) -> str:
+    """What became of the training, which is what whoever waits for it asks first."""
+    job = outcome.training
+    if job is not None:
+        return f"job {job.job_id} {job.state.value}" + (f": {job.detail}" if job.detail else "")
+    if outcome.decision is Decision.PASSED:
+        return "was not to be started"
+    return "was not started"
+
+
+def _answer_hidden(answer: AnswerLine) -> AnswerLine:
+    return replace(answer, said=_hidden(answer.said), by=_hidden(answer.by))
+
+
+def _judged(page: Page, judged: JudgedReport, before: str | None) -> Page:
+    """`before` stands before the headline in the title; None where the title is another one."""
+    verdict = judged.verdict
+    groups = gathered(verdict.findings)
+    items = items_of(verdict, judged.beside)
+    facts = ((MEANING, explanation(verdict)), ("coverage", coverage_text(verdict.coverage)))
+    return replace(
+        page,
+        culprits=culprits_of(verdict) if page.kind in BLAMING else (),
+        items=items,
+        lead=lead_of(verdict, page.gate, before, items) if before is not None else None,
+        more_items=max(0, len(groups) - ITEMS),
+        facts=(*facts, *page.facts),
+        costs=tuple(one_line(line, 600) for line in judged.beside.said),
+    )
+
+
+def lead_of(verdict: Verdict, name: str, before: str, items: tuple[Item, ...]) -> Lead | None:
+    """What a headline names, as one of the page's findings; None where it names none of them alone."""
+    found = named(verdict)
+    if found is None:
+        return None
+    first, more = found
+    where, check = first.names, one_line(first.check, 80)
+    item = next((one for one in items if (one.where, one.check) == (where, check)), None)
+    return Lead(f"{before}{opening(verdict, name)}", item, more) if item is not None else None
+
+
+def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
+    """Where nothing was judged."""
+    said = {
+        Kind.CANNOT_TELL: "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
+        Kind.NO_CAPACITY: "Nothing was judged: the engine gave no machines, or failed. This does not mean that any machine is broken.",
+        Kind.REJECTED: "Nothing was judged: the request cannot run. This does not mean that any machine is broken.",
+    }
+    return ((MEANING, said[kind]),) if kind in said else ()
+
+
+def _item(group: Group, verdict: Verdict, beside: Beside) -> Item:
+    # A secret that a cut went through would not be known any more.
+    evidence = clipped(_hidden(clean(group.evidence[0][1])), EVIDENCE) if group.evidence else ""
+    return Item(
+        group.word,
+        group.cause.value,
+        group.names,
+        group.where,
+        one_line(group.message, 600),
+        one_line(remedy_of(group, verdict), 600),
+        typed(group, verdict, beside.place),
+        evidence,
+    )
+
+
+def _kept(session: Session, outcome: Outcome) -> tuple[Link, ...]:
+    """What the store keeps of it, as far as it got."""
+    if outcome.report is None:
+        return ()
+    place, gate_id = session.setting.store.place, outcome.gate_id
+    return (
+        Link("report as JSON", browsable(outcome.report)),
+        Link("logs", browsable(place(logs_folder(gate_id)))),
+    )

@@ -1,0 +1,114 @@
+"""What moves a gate's messages while it runs: a thread that shows the newest progress, and never holds the gate up.
+
+It shows at once, then every 5 s at most, and every 30 s where nothing was said, so that the time goes on. While showing
+fails it waits longer each time, and says so once. It ends with the session. A run that ends without a page (cancelled,
+crashed) is shown as stopped; any other end has been shown by then, and is not overwritten.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+
+from tasks.gate.links import run_links
+from tasks.gate.progress import BOARD, Progress
+from tasks.gate.session import Session
+from tasks.notifiers.base import Notifier, NotifyError, Status
+from tasks.notifiers.deliver import means_of
+from tasks.notifiers.registry import notifier_for
+
+LOG = logging.getLogger("prelaunch")
+EVERY_S, QUIET_S, LONGEST_S = 5.0, 30.0, 300.0
+# A notifier blocks for 20 s at most: its thread is gone by then.
+END_S = 25.0
+STOPPED = "This process has no verdict: the run was cancelled, waits for approval, or crashed. The page of the run shows which."
+
+
+class LiveMessages:
+    """Use it in a `with`, in the flow's context: `tell` reaches it from then on. Without ways it does nothing."""
+
+    def __init__(
+        self, ways: Sequence[Notifier], first: Status, every_s: float = EVERY_S, quiet_s: float = QUIET_S
+    ) -> None:
+        self._ways, self._status = tuple(ways), first
+        self._every_s, self._quiet_s = every_s, quiet_s
+        self._begun = time.monotonic()
+        self._lock = threading.Lock()
+        self._said, self._stop = threading.Event(), threading.Event()
+        self._failed = 0
+        self._thread = threading.Thread(target=self._show_on, name="board", daemon=True)
+
+    def __call__(self, progress: Progress) -> None:
+        """Take the newest progress; returns at once."""
+        with self._lock:
+            self._status = replace(
+                self._status,
+                stage=progress.stage,
+                detail=progress.detail,
+                done=progress.done,
+                total=progress.total,
+                answered=progress.answered or self._status.answered,
+            )
+        self._said.set()
+
+    def __enter__(self) -> LiveMessages:
+        if self._ways:
+            BOARD.set(self)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if not self._ways:
+            return
+        BOARD.set(None)
+        self(Progress("stopped", STOPPED))
+        self._stop.set()
+        self._said.set()
+        self._thread.join(END_S)
+
+    def _show_on(self) -> None:
+        while not self._stop.is_set():
+            self._said.clear()
+            self._show()
+            self._stop.wait(min(LONGEST_S, self._every_s * 2**self._failed))
+            self._said.wait(max(0.0, self._quiet_s - self._every_s))
+        self._show()
+
+    def _show(self) -> None:
+        with self._lock:
+            status = replace(self._status, elapsed_s=time.monotonic() - self._begun)
+        failures = []
+        for way in self._ways:
+            try:
+                way.show(status)
+            except NotifyError as error:
+                failures.append(f"{way.name}: {error}")
+            except Exception as error:  # noqa: BLE001 - whatever a notifier does, the gate goes on
+                failures.append(f"{way.name}: {type(error).__name__}")
+        if failures and not self._failed:
+            LOG.warning(
+                "the progress could not be shown, it will be tried again less often: %s", "; ".join(failures)
+            )
+        self._failed = self._failed + 1 if failures else 0
+
+
+def live_messages(session: Session) -> LiveMessages:
+    """The board of a gate: every way of its file but the log. What cannot be made is said, and shows nothing."""
+    setting = session.setting
+    gate, ways, means = setting.gate, [], means_of(setting.store)
+    for way in (way for way in gate.notify.ways if way != "log"):
+        try:
+            ways.append(notifier_for(way, gate.notify, means))
+        except NotifyError as error:
+            LOG.warning("%s cannot show the progress: %s", way, error)
+    first = Status(
+        session.gate_id, gate.cluster.name, gate.name, "preflight", "", 0, 0, 0.0,
+        links=run_links(session) if ways else (),
+    )  # fmt: skip
+    return LiveMessages(ways, first)

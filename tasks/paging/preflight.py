@@ -1,0 +1,110 @@
+"""Whether the gate can tell anybody: every secret that its ways need is looked for when it starts, not when something is wrong.
+
+What is missing is said and kept (gates/<gate id>/told/ways.json), and refuses nothing: a verdict is worth more than a page.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from checks.documents.report import dump_plain
+from tasks.gate.session import Session
+from tasks.gate_file.people import Notify
+from tasks.notifiers.base import Audience, NotifyError
+from tasks.notifiers.registry import guarded, ways_for
+from tasks.notifiers.secret_refs import secret
+from tasks.store.base import StoreError
+from tasks.store.layout import notifiers_key
+
+LOG = logging.getLogger("prelaunch")
+BLOCK = "block:"
+LIMIT_S = 15.0
+
+
+@dataclass(frozen=True)
+class NeededSecret:
+    """A secret that a way needs: `there` is None where only the running gate can see (a block of the Prefect server)."""
+
+    reference: str
+    there: bool | None
+
+
+@dataclass(frozen=True)
+class NotifierReach:
+    """One way, in its order: `to` is whom it reaches as far as the file says."""
+
+    way: str
+    to: str
+    needs: tuple[NeededSecret, ...]
+
+    def __str__(self) -> str:
+        word = {True: "is set", False: "is NOT set", None: "is looked up when the gate runs"}
+        said = "; ".join(f"{need.reference} {word[need.there]}" for need in self.needs)
+        return f"{self.way}{f' {self.to}' if self.to else ''}{f' ({said})' if said else ''}"
+
+
+def notifier_reach(
+    notify: Notify, audience: Audience, environment: Mapping[str, str]
+) -> tuple[NotifierReach, ...]:
+    """Whom a gate would tell, in order, and whether each secret is in this environment. Asks nobody."""
+    found = []
+    for way in ways_for(notify, audience):
+        references, to = _of(notify, way, audience)
+        needs = tuple(NeededSecret(name, _there(name, environment)) for name in references)
+        found.append(NotifierReach(way, to, needs))
+    return tuple(found)
+
+
+def check_secrets(session: Session) -> tuple[str, ...]:
+    """At the start of a run: resolve every secret once, so that what is missing is known, and what is there is kept out of texts.
+
+    Returns a line for each that is not to be had; the record has them too. Raises nothing.
+    """
+    notify, failures = session.setting.gate.notify, dict[str, str]()
+    for reference in references_of(notify):
+        if why := _why_not(reference, secret):
+            failures[reference] = why
+    record = {audience.value: ways_for(notify, audience) for audience in Audience}
+    try:
+        session.setting.store.put(
+            notifiers_key(session.gate_id), dump_plain({"order": record, "missing": failures})
+        )
+    except StoreError as error:
+        LOG.error("the result of the notifier check could not be stored: %s", error)
+    return tuple(f"this gate may not be able to notify: {why}" for why in failures.values())
+
+
+def references_of(notify: Notify) -> tuple[str, ...]:
+    """Every secret that some way of the gate needs, each once."""
+    pairs = ((way, audience) for audience in Audience for way in ways_for(notify, audience))
+    return tuple(dict.fromkeys(name for way, audience in pairs for name in _of(notify, way, audience)[0]))
+
+
+def _why_not(reference: str, resolve: Callable[[str], str]) -> str:
+    try:
+        guarded(lambda: resolve(reference), LIMIT_S)
+    except NotifyError as error:
+        return str(error)
+    return ""
+
+
+def _of(notify: Notify, way: str, audience: Audience) -> tuple[tuple[str, ...], str]:
+    """The references that a way needs for an audience, and whom it reaches."""
+    owner = audience is Audience.OWNER
+    if way == "slack" and notify.slack is not None:
+        channel = notify.slack.owner_channel if owner else ""
+        return (notify.slack.token,), channel or notify.slack.channel
+    if way == "pagerduty" and notify.pagerduty is not None:
+        key = notify.pagerduty.owner_routing_key if owner else notify.pagerduty.routing_key
+        return ((key,) if key else ()), ""
+    if way == "apprise" and notify.apprise is not None:
+        return (notify.apprise.owner_urls if owner else notify.apprise.urls), ""
+    return (), ""
+
+
+def _there(reference: str, environment: Mapping[str, str]) -> bool | None:
+    if reference.startswith(BLOCK):
+        return None
+    return bool(environment.get(reference.removeprefix("env:"), "").strip())

@@ -1,0 +1,339 @@
+"""What a dead run left is cleared away: its jobs end, its machines are let go, its lease is given back, its gate's owner
+hears once.
+
+A state that is changed on the server runs no hook of the flow, so nobody else would do it. Everything follows from the
+flow run's id: its parameters name the gate, the lease names the jobs. What was done is not done again.
+
+Whether a flow run is dead, and what is to be done about it. A run whose process lives is left alone.
+
+Silence of one kind alone says nothing: a lease that is renewed outweighs heartbeats that are missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Literal
+from uuid import UUID
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.logging import get_logger
+from prefect.states import Completed, Failed
+
+from tasks.expire import expire_question
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import LeaseError, LeaseLost
+from tasks.gate.lease.owner import this_process
+from tasks.gate.lease.renewal import LOOK_S, RunLiveness, liveness_of
+from tasks.gate.session import cancel_jobs
+from tasks.gate_file.read import GateFileError
+from tasks.launchers.base import LaunchError
+from tasks.notifiers.base import Kind
+from tasks.notifiers.deliver import still_paid
+from tasks.orchestration import runs
+from tasks.orchestration.events import Event, emit_gate_event, event_subject
+from tasks.orchestration.runs import GateRun
+from tasks.page import notify_run
+from tasks.store.base import StoreError
+
+Why = Literal["silent", "late", "crashed", "cancelled", "deadline", "asked"]
+# A process at Prefect's default gives a sign of life every 180 s; it must not be taken for dead where no lease says otherwise.
+SILENT_S = 200.0
+# Another reaper, or the dying process itself, may be ending the jobs of a run that crashed.
+SETTLE_S = 120.0
+# A hook begins within seconds of the crash, in a process that imports the flow first.
+PUT_BACK_S = 60.0
+
+
+class ReapAction(Enum):
+    """What is to be done about a run. CRASH, CANCEL: its process is gone, and that is its end. CLEAR: it ended, and left its
+    lease. WAKE: it waits for a person, who may be too late. LATE: no worker has started it.
+    """
+
+    LEAVE = "not changed"
+    CRASH = "crashed"
+    CANCEL = "cancelled"
+    CLEAR = "cleared"
+    WAKE = "woken"
+    LATE = "late"
+
+
+@dataclass(frozen=True)
+class RunAssessment:
+    """What is to be done, and why, in words that follow the run's name."""
+
+    act: ReapAction
+    why: str
+    lives: bool = False
+
+
+def assess_state(why: Why, kind: StateType, name: str, life: RunLiveness) -> RunAssessment:
+    """What is to be done about a run in this state (pure)."""
+    if why == "late":
+        late = kind is StateType.SCHEDULED and name == "Late"
+        return (
+            RunAssessment(ReapAction.LATE, "no worker has started it")
+            if late
+            else RunAssessment(ReapAction.LEAVE, f"is {name} now")
+        )
+    if why == "deadline" or life is RunLiveness.PARKED:
+        return RunAssessment(ReapAction.WAKE, f"is {name}, and waits for approval")
+    if life is RunLiveness.LIVES:
+        return RunAssessment(
+            ReapAction.LEAVE, "is alive: its process renews its lock, or was seen", lives=True
+        )
+    if kind in (StateType.COMPLETED, StateType.SCHEDULED):
+        return RunAssessment(ReapAction.LEAVE, f"is {name}")
+    if kind in (StateType.FAILED, StateType.CANCELLED):
+        return RunAssessment(
+            ReapAction.CLEAR if life is RunLiveness.GONE else ReapAction.LEAVE, f"ended {name}"
+        )
+    if kind is StateType.CANCELLING:
+        return RunAssessment(ReapAction.CANCEL, "was being cancelled, and its process is gone")
+    return RunAssessment(
+        ReapAction.CRASH,
+        "crashed" if kind is StateType.CRASHED else "has sent no heartbeat, and its process is gone",
+    )
+
+
+async def assess_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessment:
+    """What is to be done about the run now. Waits until that is known: minutes at most. Raises StoreError, LeaseError."""
+    life = RunLiveness.FREE if why in ("late", "deadline") else await _life(run, setting, why)
+    state = await _state(run.flow_run_id)
+    if state is None:
+        return RunAssessment(ReapAction.LEAVE, "is no longer known to the server")
+    return assess_state(why, state.type, state.name or state.type.value, life)
+
+
+async def _put_back(run: GateRun) -> None:
+    """A run whose process was killed while it waited is Crashed until the gate's own hook lets it wait on."""
+    until = time.monotonic() + PUT_BACK_S
+    while time.monotonic() < until:
+        state = await _state(run.flow_run_id)
+        if state is None or not state.is_crashed():
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+async def _parked(run: GateRun, setting: GateContext) -> bool:
+    """Whether it waits for a person. One that went on has no question any more, or is Running."""
+    held, state = (
+        await run_to_end(leases.lease_of_run, setting.store, run.flow_run_id),
+        await _state(run.flow_run_id),
+    )
+    going = state is not None and (state.is_running() or state.is_pending())
+    return held is not None and held.lease.asking is not None and not going
+
+
+async def _life(run: GateRun, setting: GateContext, why: Why) -> RunLiveness:
+    until = time.monotonic() + SETTLE_S
+    if await _parked(run, setting):
+        await _put_back(run)
+        return RunLiveness.PARKED
+    life = await liveness_of(setting.store, run.flow_run_id)
+    while why == "crashed" and life is RunLiveness.LIVES and time.monotonic() < until:
+        await asyncio.sleep(LOOK_S)  # it may be about to end its jobs
+        life = await liveness_of(setting.store, run.flow_run_id)
+    if life is RunLiveness.FREE and not await is_silent(run.flow_run_id):
+        return RunLiveness.LIVES
+    return life
+
+
+async def is_silent(flow_run_id: str) -> bool:
+    """Whether a run that holds no lease gives no sign of life for longer than any process may be silent; waits for that."""
+    begun = datetime.now(UTC)
+    while True:
+        since = datetime.now(UTC) - timedelta(seconds=SILENT_S)
+        state = await _state(flow_run_id)
+        if state is None or state.is_final() or state.is_scheduled():
+            return True
+        async with get_client() as client:
+            beat = await runs.last_heartbeat(client, flow_run_id, since)
+        if beat is not None and beat > begun:
+            return False
+        if beat is None and state.timestamp < since:
+            return True
+        await asyncio.sleep(LOOK_S)
+
+
+async def _state(flow_run_id: str) -> State[None] | None:
+    async with get_client() as client:
+        run = await runs.find_run(client, flow_run_id)
+    return run.state if run is not None else None
+
+
+LOG = get_logger("prelaunch")
+# An engine that does not answer is asked again for as long; whatever may then still run is told to a person.
+RETRIES_S = [10.0, 30.0, 60.0]
+UNCLEAR = (LaunchError, LeaseError, StoreError)
+
+
+class NotCleared(Exception):
+    """Something of a dead run is left; the message says what, and the remedy."""
+
+
+@dataclass(frozen=True)
+class ReapResult:
+    """What became of one run. `left` says what could not be done, "" for nothing."""
+
+    name: str
+    said: str
+    acted: bool = True
+    left: str = ""
+    lives: bool = False
+
+
+async def gates_about(flow_run_id: str) -> tuple[GateRun, ...]:
+    """The gates of a flow run; () where the server knows no such run, or it is none of ours."""
+    async with get_client() as client:
+        run = await runs.find_run(client, flow_run_id)
+        return await runs.gates_of(client, run) if run is not None else ()
+
+
+def context_of_run(run: GateRun) -> GateContext:
+    """The setting of its gate. Raises NotCleared."""
+    try:
+        if run.request is not None:
+            return open_gate_context(run.request)
+        why = run.unread
+    except GateFileError as error:
+        why = str(error)
+    raise NotCleared(
+        f"its request cannot be read on this machine: {why}. Start reap on a machine that has its gate file."
+    )
+
+
+@task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="look at {run.name}")
+async def examine_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessment:
+    """Whether it is dead, and what is to be done."""
+    found = await assess_run(run, setting, why)
+    LOG.info("run %s %s: %s", run.name, found.why, found.act.value)
+    return found
+
+
+@task(
+    retries=3,
+    retry_delay_seconds=RETRIES_S,
+    cache_policy=NO_CACHE,
+    task_run_name="end the jobs of {run.name}",
+)
+async def end_jobs(run: GateRun, setting: GateContext) -> str:
+    """End its jobs, let its machines go, give its lease back. What was done, "" for nothing.
+
+    Raises LaunchError, StoreError, LeaseError: the lease stays, so that whoever wants the cluster ends the jobs first.
+    """
+    return await run_to_end(_end_jobs, setting, run.flow_run_id)
+
+
+@task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
+async def notify_crash(run: GateRun, setting: GateContext, why: str, done: str) -> str:
+    """Its gate's owner hears, once a run. Who was told, in words."""
+    return await _page(run, setting, Kind.CRASHED, f"its run {why}; {done}")
+
+
+@task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
+async def notify_late(run: GateRun, setting: GateContext) -> str:
+    """Its gate's owner hears, once a run. Who was told, in words."""
+    said = (
+        f"no worker has started run {run.name}: nothing was checked, and nothing was launched. "
+        "See that a worker of its pool runs: prefect worker start --pool prelaunch"
+    )
+    return await _page(run, setting, Kind.LATE, said)
+
+
+@task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="wake {run.name}")
+async def expire_run_question(run: GateRun, setting: GateContext) -> str:
+    """What becomes of a question that nobody answered, or of a run that ended while it waited; "" for nothing."""
+    return await run_to_end(expire_question, setting, run.flow_run_id)
+
+
+async def handle_waiting_run(run: GateRun, setting: GateContext, why: str) -> ReapResult:
+    """A run that waits for a person is let wait, or closed where its time is up or it has ended."""
+    try:
+        said = await expire_run_question(run, setting)
+    except UNCLEAR as error:
+        left = f"its jobs may still run, and its cluster stays locked: {error}"
+        await run_to_end(
+            still_paid, setting.gate, setting.file, setting.store, _nameless(run, setting), (left,)
+        )
+        return ReapResult(run.name, left, left=left)
+    return ReapResult(run.name, said or why, acted=bool(said))
+
+
+async def mark_ended(run: GateRun, state: State[Any]) -> bool:
+    """Give the run this end, unless it has another. Whether it is what it has."""
+    async with get_client() as client:
+        answer = await client.set_flow_run_state(UUID(run.flow_run_id), state)
+        if answer.status is SetStateStatus.ACCEPT:
+            return True
+        now = (await client.read_flow_run(UUID(run.flow_run_id))).state
+    return now is not None and now.type is state.type
+
+
+async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str, str]:
+    """What was done about its jobs, and what is left ("" for nothing): that is paged here, unless it is `paged` anyway."""
+    try:
+        return await end_jobs(run, setting) or "it had no jobs", ""
+    except UNCLEAR as error:
+        left = f"its jobs may still run, and be billed: {error}"
+    if not paged:
+        await run_to_end(
+            still_paid, setting.gate, setting.file, setting.store, _nameless(run, setting), (left,)
+        )
+    return left, left
+
+
+def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
+    """The state of the reaper's own run; its message says all."""
+    said = (
+        "; ".join(f"{one.name}: {one.said}" for one in done)
+        or f"run {flow_run_id} is not a gate that is known here"
+    )
+    if any(one.left for one in done):
+        LOG.error(said)
+        return Failed(name="NotReaped", message=said, data=NotCleared(said))
+    LOG.info(said)
+    return Completed(name="Reaped" if any(one.acted for one in done) else "LeftAlone", message=said)
+
+
+def _nameless(run: GateRun, setting: GateContext) -> str:
+    """What stands for a gate's id where the run may never have had one."""
+    return f"{setting.gate.name}-run-{run.flow_run_id[:8]}"
+
+
+async def _page(run: GateRun, setting: GateContext, kind: Kind, said: str) -> str:
+    async with get_client() as client:
+        known = await runs.run_status(client, run.flow_run_id)
+    gate_id = known.gate_id if known is not None else ""
+    event = Event.LATE if kind is Kind.LATE else Event.CRASHED
+    where = await run_to_end(notify_run, setting, run.flow_run_id, gate_id, kind, said)
+    if where is None:
+        return "already notified"
+    emit_gate_event(event, event_subject(setting, gate_id, run.flow_run_id), {"headline": said})
+    return f"notified: {where}" if where else "no notification could be delivered"
+
+
+def _end_jobs(setting: GateContext, flow_run_id: str) -> str:
+    held = leases.lease_of_run(setting.store, flow_run_id)
+    if held is None:
+        return ""
+    try:
+        mine = leases.resume(setting.store, held, this_process(flow_run_id), time.time())
+    except LeaseLost:
+        return "another gate has taken over its jobs"
+    try:
+        cancel_jobs(mine.lease)
+    except LaunchError:
+        leases.resume(setting.store, mine, held.lease.owner, time.time())  # whoever looks next finds it dead
+        raise
+    leases.release(setting.store, mine)
+    return f"its jobs were ended, cluster {held.lease.cluster} is free"

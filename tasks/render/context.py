@@ -1,0 +1,128 @@
+"""What a page shows beside a verdict: where its machines are, what it rests on, what it costs to be wrong, what such
+machines should reach, and what this cluster's last gates said (pure).
+
+What this cluster's last gates said, oldest first, and the numbers that moved: what a page shows as its trend (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checks.facts.instances import Facts
+from checks.judge.cost.cost import Cost
+from checks.judge.culprits.findings import decoded
+from checks.judge.ledger import Entry, ledger
+from checks.model import ANSWER_WORDS, Answer, Finding, Report, Verdict
+from checks.policy import Policy
+from tasks.render.findings import Group
+from tasks.render.remedy_commands import NOWHERE, Place, commands
+from tasks.render.views.cost import cost_line, is_worth_showing
+from tasks.render.views.expectations import NOTHING_EXPECTED, Expectations, expectations
+from tasks.render.views.suspects import Shown, of_readings
+
+
+@dataclass(frozen=True)
+class PastGate:
+    """One gate of the cluster. `when` is UTC, ISO 8601; `is_this` marks the page's own."""
+
+    gate_id: str
+    when: str
+    answer: Answer
+    finding: str
+    is_this: bool = False
+
+
+@dataclass(frozen=True)
+class PastNumber:
+    """One number over the gates: `spark` for text, `line` and `dots` for a drawing of 240 x 48; `worse`: it degrades."""
+
+    title: str
+    said: str
+    worse: bool
+    spark: str
+    line: str
+    dots: tuple[tuple[str, str], ...]
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Past:
+    """`problems` say what could not be read: a short strip must not look like a short history."""
+
+    gates: tuple[PastGate, ...] = ()
+    hidden: int = 0
+    numbers: tuple[PastNumber, ...] = ()
+    reports: int = 0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """Such as "12 gates, 9 go, 2 no-go, 1 cannot tell"."""
+        counts = {
+            word.lower(): sum(gate.answer is answer for gate in self.gates)
+            for answer, word in ANSWER_WORDS.items()
+        }
+        several = "gate" if len(self.gates) == 1 else "gates"
+        parts = [f"{count} {word}" for word, count in counts.items() if count]
+        return ", ".join([f"{len(self.gates)} {several}", *parts])
+
+
+TYPED_SUBJECTS = 3
+# The longest command with the longest names of a node and a job: one that is cut does something else.
+COMMAND = 1000
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
+
+    `past` is None where nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
+    """
+
+    place: Place = NOWHERE
+    ledger: tuple[Entry, ...] = ()
+    said: tuple[str, ...] = ()
+    cost: Cost | None = None
+    expected: Expectations = NOTHING_EXPECTED
+    past: Past | None = None
+    shown: tuple[Shown, ...] = ()
+
+
+NOTHING_BESIDE = Beside()
+
+
+def beside(
+    report: Report,
+    policy: Policy,
+    verdict: Verdict,
+    launcher: str = "",
+    job: str = "",
+    said: tuple[str, ...] = (),
+    cost: Cost | None = None,
+    facts: Facts | None = None,
+) -> Beside:
+    """For a report, and the policy and facts that it was judged by; without a launcher nothing is there to type."""
+    place = Place(launcher, report.declared.instance_type, job)
+    lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
+    expected = expectations(report, policy, facts)
+    shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
+    return Beside(place, ledger(report, policy, verdict), lines, cost, expected, shown=shown)
+
+
+def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:
+    """What to type for the group's first subjects, each command once."""
+    evidence = dict(item.evidence)
+    found = [
+        command
+        for subject in item.subjects[:TYPED_SUBJECTS]
+        for command in commands(
+            Finding(
+                item.level, item.cause, item.check, subject, item.message,
+                evidence.get(subject, ""), item.remedy, item.action,
+            ),
+            verdict,
+            place,
+        )
+    ]  # fmt: skip
+    return tuple(dict.fromkeys(found))

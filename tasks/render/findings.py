@@ -1,0 +1,195 @@
+"""Findings that differ in their subject alone, said once to people (JSON keeps them apart). Pure.
+
+A verdict as a JSON document: the same on stdout and in the store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from checks.documents.report import plain
+from checks.model import (
+    ANSWER_WORDS,
+    CLUSTER,
+    LINK,
+    Action,
+    Answer,
+    Cause,
+    Count,
+    Finding,
+    FindingKind,
+    Level,
+    Verdict,
+)
+from tasks.text.inert import one_line
+
+NAMED = 6
+WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
+_UNREAD = "not measured: "
+_ONE_UNREAD = re.compile(r"(?P<what>.+?) (?P<why>(?:is|has) .*)")
+
+
+@dataclass(frozen=True)
+class Group:
+    """One message and everybody that it is about, in the verdict's order; `also`: other checks that say the same."""
+
+    level: Level
+    cause: Cause
+    check: str
+    message: str
+    remedy: str
+    subjects: tuple[str, ...]
+    evidence: tuple[tuple[str, str], ...]
+    also: tuple[str, ...] = ()
+    action: Action = Action.NONE
+    source: str = ""
+    kind: FindingKind | None = None
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The check, and those that say the same."""
+        return (self.check, *self.also)
+
+    @property
+    def where(self) -> str:
+        """Short: "gpu.memory", "gpu.memory and 9 more checks"."""
+        more = f" and {len(self.also)} more check{'s' if len(self.also) > 1 else ''}" if self.also else ""
+        return f"{one_line(self.check, 80)}{more}"
+
+    @property
+    def who(self) -> str:
+        """Short: "node-1/rank-3", "3 ranks", "2 links"."""
+        if len(self.subjects) == 1:
+            return one_line(self.subjects[0], 120)
+        return f"{len(self.subjects)} {_kind(self.subjects)}"
+
+    @property
+    def names(self) -> str:
+        """All of them up to six, then how many more."""
+        named = ", ".join(one_line(subject, 120) for subject in self.subjects[:NAMED])
+        more = len(self.subjects) - NAMED
+        return f"{named} and {more} more" if more > 0 else named
+
+    @property
+    def word(self) -> str:
+        """WARN, FAIL, CANNOT TELL where what is missing is evidence, or NOTE for what changes no answer."""
+        unknown = self.cause is Cause.EVIDENCE and self.level is Level.FAIL
+        return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else WORDS[self.level]
+
+
+def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
+    """Groups in the order of their first finding."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for f in findings:
+        found.setdefault(_alike(f), []).append(f)
+    return tuple(_group(members) for members in found.values())
+
+
+def _alike(f: Finding) -> tuple[str, ...]:
+    return (
+        f.level.value,
+        f.cause.value,
+        f.check,
+        f.message,
+        f.remedy,
+        f.action.value,
+        f.source,
+        f.kind or "",
+    )
+
+
+def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
+    """Groups for a page: what could not be measured for one reason, or of one check, is one of them.
+
+    A machine without a driver leaves a finding a check, a GPU that is lost one a metric: a list that hides the rest.
+    """
+    by_check = _joined(group(findings), lambda item: (item.check,), _one_check)
+    return _joined(by_check, lambda item: (item.message,), _one_reason)
+
+
+def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
+    """What to do. While the image or the policy is the suspect, no machine is to be touched for it."""
+    if verdict.suspect_policy and item.cause is Cause.HARDWARE:
+        return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
+    return item.remedy
+
+
+def _joined(
+    groups: Iterable[Group],
+    key: Callable[[Group], tuple[str, ...]],
+    join: Callable[[Sequence[Group]], Group],
+) -> tuple[Group, ...]:
+    found: dict[object, list[Group]] = {}
+    for place, item in enumerate(groups):
+        fits = item.cause is Cause.EVIDENCE and item.kind is FindingKind.NOT_MEASURED
+        same = (item.level, item.remedy, item.subjects, *key(item)) if fits else place
+        found.setdefault(same, []).append(item)
+    return tuple(members[0] if len(members) == 1 else join(members) for members in found.values())
+
+
+def _one_check(members: Sequence[Group]) -> Group:
+    """Metrics with one reason are named together: "not measured: links, errors (has elements without a value)"."""
+    whys: dict[str, list[str]] = {}
+    for item in members:
+        said = item.message.removeprefix(_UNREAD)
+        parts = _ONE_UNREAD.fullmatch(said)
+        whys.setdefault(parts["why"] if parts else "", []).append(parts["what"] if parts else said)
+    texts = [f"{', '.join(whats)} ({why})" if why else "; ".join(whats) for why, whats in whys.items()]
+    return replace(members[0], message=_UNREAD + "; ".join(texts), evidence=_evidence(members))
+
+
+def _one_reason(members: Sequence[Group]) -> Group:
+    return replace(members[0], also=tuple(item.check for item in members[1:]), evidence=_evidence(members))
+
+
+def _evidence(members: Sequence[Group]) -> tuple[tuple[str, str], ...]:
+    """All of it, and what several rest on once: a line for each subject."""
+    texts: dict[str, dict[str, None]] = {}
+    for subject, text in (pair for item in members for pair in item.evidence):
+        texts.setdefault(subject, {})[text.rstrip("\n")] = None
+    return tuple((subject, "\n".join(found)) for subject, found in texts.items())
+
+
+def _group(members: Sequence[Finding]) -> Group:
+    first = members[0]
+    subjects = tuple(dict.fromkeys(member.subject for member in members))
+    evidence = tuple((member.subject, member.evidence) for member in members if member.evidence)
+    return Group(
+        first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence,
+        action=first.action, source=first.source, kind=first.kind,
+    )  # fmt: skip
+
+
+def _kind(subjects: Sequence[str]) -> str:
+    if all(LINK in subject for subject in subjects):
+        return "links"
+    if all("/rank-" in subject for subject in subjects):
+        return "ranks"
+    if any(subject == CLUSTER or "/" in subject or LINK in subject for subject in subjects):
+        return "subjects"
+    return "nodes"
+
+
+def verdict_json(verdict: Verdict) -> dict[str, object]:
+    """The verdict as the command line prints it; no key is ever absent."""
+    c = verdict.coverage
+    return {
+        "level": verdict.level.value,
+        "answer": verdict.answer.value,
+        "coverage": {
+            "nodes": _count(c.nodes, "declared"),
+            "gpus": _count(c.gpus, "declared"),
+            "ranks": _count(c.ranks, "declared"),
+            "checks": _count(c.checks, "required"),
+        },
+        "findings": plain(verdict.findings),
+        "condemned": list(verdict.condemned),
+        "suspect_policy": verdict.suspect_policy,
+        "digests": plain(verdict.digests),
+    }
+
+
+def _count(count: Count, of: str) -> dict[str, int]:
+    return {"observed": count.observed, of: count.required}

@@ -1,0 +1,106 @@
+"""The verdict as a picture (PNG), for those who read on a phone: the answer, the culprit, and what it rests on.
+
+Drawn without a browser and without the network; the same bytes for the same input.
+"""
+
+from __future__ import annotations
+
+from checks.model import Answer, Report, Verdict
+from tasks.render.context import NOTHING_BESIDE, Beside
+from tasks.render.headline import answer_word, coverage_text, explanation, headline
+from tasks.render.picture.canvas import PictureUnavailable, Sheet
+from tasks.render.picture.colours import light
+from tasks.render.picture.panels import Area, draw_curve, draw_grid, draw_heat
+from tasks.render.views.bandwidth import bandwidth_rows, sweeps
+from tasks.render.views.node_grid import grid
+from tasks.render.views.pairs import pair_map
+from tasks.render.views.rails import first_map
+from tasks.render.views.suspects import suspect_rows
+
+WIDTH, HEIGHT, EDGE, GAP = 1200, 900, 36, 36
+LINES = 4
+_TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
+
+
+def picture(report: Report | None, verdict: Verdict, name: str, beside: Beside = NOTHING_BESIDE) -> bytes:
+    """A PNG of 1200 x 900 pixels. Raises PictureUnavailable, and nothing else."""
+    try:
+        sheet = Sheet(WIDTH, HEIGHT)
+        below = _banner(sheet, verdict, name)
+        below = _coverage(sheet, verdict, below)
+        if report is not None:
+            _panels(sheet, report, verdict, beside, below)
+            _footer(sheet, report)
+        return sheet.png()
+    except PictureUnavailable:
+        raise
+    except Exception as error:
+        raise PictureUnavailable(
+            f"the picture could not be drawn: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _banner(sheet: Sheet, verdict: Verdict, name: str) -> float:
+    """Answer and culprit; where it ends."""
+    tone, word = _TONES[verdict.answer], answer_word(verdict)
+    fill, ink = light()[f"{tone}-fill"], light()[f"{tone}-ink"]
+    room = WIDTH - 2 * EDGE
+    said = headline(verdict, name).removeprefix(f"{word} ").partition("; observed ")[0]
+    counted = coverage_text(verdict.coverage)  # stands below, in numbers
+    said = said.replace(f": {counted}; ", ": ").removesuffix(f": {counted}")
+    lines = sheet.wrapped(said, 34, room, LINES, bold=True)
+    meant = sheet.wrapped(explanation(verdict), 25, room, 2)
+    height = 112 + 46 * len(lines) + 34 * len(meant) + 20
+    sheet.box(0, 0, WIDTH, height, fill)
+    sheet.text(EDGE, 62, word, 72, ink, bold=True)
+    y = 134.0
+    for line in lines:
+        sheet.text(EDGE, y, line, 34, ink, bold=True)
+        y += 46
+    for line in meant:
+        sheet.text(EDGE, y, line, 25, ink)
+        y += 34
+    return height
+
+
+def _coverage(sheet: Sheet, verdict: Verdict, y: float) -> float:
+    """What was observed of what had to be; what is incomplete is said in words."""
+    c = verdict.coverage
+    counts = [("nodes", c.nodes), ("GPUs", c.gpus), ("ranks", c.ranks), ("observations", c.checks)]
+    shown = [(what, count) for what, count in counts if count.required]
+    each = (WIDTH - 2 * EDGE) / max(1, len(shown))
+    for place, (what, count) in enumerate(shown):
+        x, lacking = EDGE + place * each, count.observed < count.required
+        colour = light()["unknown" if lacking else "text"]
+        number = f"{'? ' if lacking else ''}{count.observed} of {count.required}"
+        size = next((size for size in (30, 26, 22) if sheet.width_of(number, size, True) < each - 12), 19)
+        sheet.text(x, y + 36, sheet.fitted(number, size, each - 12, bold=True), size, colour, bold=True)
+        said = f"{what}, not all" if lacking else what
+        sheet.text(x, y + 68, sheet.fitted(said, 22, each - 12), 22, light()["quiet"])
+    return y + 92
+
+
+def _panels(sheet: Sheet, report: Report, verdict: Verdict, beside: Beside, y: float) -> None:
+    """Node x check at the left; at the right what was measured between machines, where anything was."""
+    height = HEIGHT - y - 44
+    half = (WIDTH - 2 * EDGE - GAP) / 2
+    right = Area(EDGE + half + GAP, y, half, height)
+    decoded, suspects = first_map(beside.shown), suspect_rows(beside.shown)
+    pairs = decoded if decoded is not None and suspects else pair_map(report, verdict) or decoded
+    measured = [sweep for sweep in sweeps(report) if len(sweep.samples) > 1]
+    about_pairs = any(
+        finding.check.startswith("network.") or finding.check.endswith(".pairs")
+        for finding in verdict.findings[:1]
+    )
+    if pairs is not None and (about_pairs or not measured):
+        draw_heat(sheet, right, pairs, suspects if pairs is decoded else ())
+    elif measured:
+        rows = bandwidth_rows(measured, beside.expected)
+        draw_curve(sheet, right, measured, rows, tuple(finding.check for finding in verdict.findings))
+    drawn = pairs is not None or bool(measured)
+    draw_grid(sheet, Area(EDGE, y, half if drawn else WIDTH - 2 * EDGE, height), grid(report, verdict))
+
+
+def _footer(sheet: Sheet, report: Report) -> None:
+    said = f"Gate {report.gate_id}, measured at {report.measured_at}, {report.declared.nodes} x {report.declared.instance_type}"
+    sheet.text(EDGE, HEIGHT - 22, sheet.fitted(said, 20, WIDTH - 2 * EDGE), 20, light()["quiet"])

@@ -1,0 +1,105 @@
+"""The cost of a verdict in words: one line beside it, and the rows of a table (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checks.facts.failures import Span
+from checks.judge.cost.cost import Cost, Loss
+
+ROWS = 20
+LEAST = 0.001
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """One line of the table, as text."""
+
+    what: str
+    fault: str
+    places: str
+    lost: str
+    usd: str
+
+
+def is_worth_showing(made: Cost) -> bool:
+    """Whether something may be lost, of a job whose length or price is known."""
+    return made.launching.high > 0 and (made.length_known or made.price is not None)
+
+
+def cost_line(made: Cost) -> str:
+    """What launching anyway would lose, what waiting costs, and what the check cost, in one sentence."""
+    over = f"of a {_hours(made.horizon_hours)} job" if made.length_known else "of its first 24 h"
+    parts = [
+        f"Launching anyway would lose about {_amount(made, made.launching)} {over}",
+        f"waiting for a replacement costs {_amount(made, made.waiting)}",
+    ]
+    if made.checking is not None:
+        parts.append(f"this check cost {_amount(made, Span(made.checking, made.checking))}")
+    return f"{'; '.join(parts)}."
+
+
+def cost_notes(made: Cost) -> tuple[str, ...]:
+    """What the numbers rest on, and what was not known."""
+    worth = made.worth_waiting_hours
+    notes = [f"A wait of {_span(worth, 'h')} costs no more than launching."]
+    notes.append(
+        f"Healthy nodes fail as well, one of them every {_span(made.mttf_hours, 'h')} at published rates: "
+        f"{_amount(made, made.background)} over the same time."
+    )
+    if made.best_interval_hours is not None:
+        notes.append(f"A checkpoint every {_span(made.best_interval_hours, 'h')} would lose least.")
+    if made.break_even is not None:
+        low, high = (f"{value:.2%}" for value in (made.break_even.low, made.break_even.high))
+        notes.append(
+            f"The check pays from a probability of a bad node of {low} to {high}, against one failure."
+        )
+    if made.price is not None:
+        notes.append(
+            f"Price: {made.price.usd_per_node_hour:,.2f} USD a node and hour, {made.price.provenance}."
+        )
+    notes += [f"{said[:1].upper()}{said[1:]}." for said in made.unknown]
+    return (
+        *notes,
+        "Spans are those of the published statistics: prelaunch facts prints them with their sources.",
+    )
+
+
+def cost_rows(made: Cost) -> tuple[CostRow, ...]:
+    """The findings that would cost most, the greatest first."""
+    return tuple(_row(made, loss) for loss in made.losses[:ROWS])
+
+
+def _row(made: Cost, loss: Loss) -> CostRow:
+    usd = (
+        "" if made.usd_per_unit_hour is None else _span(loss.hours_lost.scaled(made.usd_per_unit_hour), "USD")
+    )
+    places = f"{loss.places}"
+    what = f"{loss.level.value} {loss.cause.value.lower()}: {loss.check}"
+    return CostRow(what, loss.fault.value, places, _span(loss.hours_lost, made.unit), usd)
+
+
+def _amount(made: Cost, span: Span) -> str:
+    said = _span(span, made.unit)
+    if made.usd_per_unit_hour is None:
+        return said
+    return f"{said} ({_span(span.scaled(made.usd_per_unit_hour), 'USD')})"
+
+
+def _span(span: Span, unit: str) -> str:
+    low, high = _number(span.low), _number(span.high)
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def _number(value: float) -> str:
+    """Three significant digits: no statistic here has more, and none is of thousandths."""
+    if 0 < value < LEAST:
+        return f"under {LEAST:g}"
+    if value >= 999.5:
+        digits = len(f"{value:.0f}") - 3
+        return f"{round(value, -digits):,.0f}"
+    return f"{value:.3g}"
+
+
+def _hours(value: float) -> str:
+    return f"{value:g} h"

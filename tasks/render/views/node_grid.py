@@ -1,0 +1,114 @@
+"""Node x check for a page of any size: the worst nodes a line each, all others a tile each, no node left out (pure).
+
+Checks that every node which reported passed share one column once there are more than a screen is wide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from checks.model import CLUSTER, Report, Scope, Verdict
+from tasks.render.views.nodes import CheckLine, Line, State, check_lines, node_lines
+
+LINES = 60
+# As many healthy nodes as this have lines of their own; of more the tiles tell the same.
+FEW = 12
+COLUMNS = 12
+TILES = 5000
+
+
+@dataclass(frozen=True)
+class GridLine:
+    """One node (or "cluster"): its state, and a state a column."""
+
+    name: str
+    state: State
+    cells: tuple[State, ...]
+    is_cluster: bool
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A node that has no line."""
+
+    name: str
+    state: State
+    findings: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`columns` are the worst check first; `merged` were passed by every node, and are the last column together.
+
+    `counts` are (state, nodes), worst first. `hidden` nodes have no tile either.
+    """
+
+    columns: tuple[CheckLine, ...]
+    merged: tuple[CheckLine, ...]
+    lines: tuple[GridLine, ...]
+    unwell: tuple[Tile, ...]
+    well: tuple[Tile, ...]
+    counts: tuple[tuple[State, int], ...]
+    hidden: int
+
+    @property
+    def width(self) -> int:
+        """How many columns of states there are."""
+        return len(self.columns) + bool(self.merged)
+
+
+def grid(report: Report, verdict: Verdict) -> Grid:
+    """All nodes of the report, declared or reported."""
+    lines, checks = node_lines(report, verdict), check_lines(report, verdict)
+    cluster = [line for line in lines if _is_cluster(line)]
+    nodes = [line for line in lines if not _is_cluster(line)]
+    places = [place for place, check in enumerate(checks) if _of_nodes(check)]
+    places.sort(key=lambda place: -checks[place].state)
+    merged = _merged(places, [*cluster, *nodes])
+    own = [place for place in places if place not in merged]
+    many = _lines(nodes)
+    shown = [_grid_line(line, own, merged) for line in (*cluster, *nodes[:many])]
+    rest = nodes[many:]
+    tiles = [Tile(line.name, line.state, line.findings) for line in rest[:TILES]]
+    counts = Counter(line.state for line in nodes)
+    return Grid(
+        tuple(checks[place] for place in own),
+        tuple(checks[place] for place in places if place in merged),
+        tuple(shown),
+        tuple(tile for tile in tiles if tile.state > State.PASS),
+        tuple(tile for tile in tiles if tile.state <= State.PASS),
+        tuple((state, counts[state]) for state in sorted(counts, reverse=True)),
+        max(0, len(rest) - TILES),
+    )
+
+
+def _lines(nodes: list[Line]) -> int:
+    """How many nodes have a line: those that are not well, up to LINES, and at least a few."""
+    unwell = sum(line.state > State.PASS for line in nodes)
+    return len(nodes) if len(nodes) <= FEW else max(FEW, min(unwell, LINES))
+
+
+def _merged(places: list[int], lines: list[Line]) -> frozenset[int]:
+    if len(places) <= COLUMNS:
+        return frozenset()
+    # A node that never reported lacks every check: that is said in its line, and is no check's own.
+    lines = [line for line in lines if line.rank is not None or _is_cluster(line)]
+    unwell = {place for line in lines for place, cell in enumerate(line.cells) if cell > State.PASS}
+    return frozenset(place for place in places if place not in unwell)
+
+
+def _grid_line(line: Line, own: list[int], merged: frozenset[int]) -> GridLine:
+    cells = [line.cells[place] for place in own]
+    if merged:
+        cells.append(max(line.cells[place] for place in merged))
+    return GridLine(line.name, line.state, tuple(cells), _is_cluster(line))
+
+
+def _is_cluster(line: Line) -> bool:
+    return line.name == CLUSTER and line.rank is None
+
+
+def _of_nodes(line: CheckLine) -> bool:
+    """Whether a node has a cell of this check."""
+    return line.planned.skip is None and line.planned.scope is not Scope.CLUSTER

@@ -1,0 +1,207 @@
+"""Node x check: what the verdict says of each, never better than what was observed (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from checks.documents.columns import Rows, by_check
+from checks.facts import withheld_kernel_log as withheld
+from checks.model import (
+    CLUSTER,
+    LINK,
+    Cause,
+    Finding,
+    Level,
+    Outcome,
+    Planned,
+    Report,
+    Scope,
+    Verdict,
+    node_of,
+)
+
+
+class State(IntEnum):
+    """What a cell says, best first. UNKNOWN: no evidence, so nobody can tell."""
+
+    SKIPPED = 0
+    PASS = 1
+    WARN = 2
+    UNKNOWN = 3
+    FAIL = 4
+
+    @property
+    def word(self) -> str:
+        """For people and screen readers."""
+        return ("skipped", "pass", "warn", "no evidence", "fail")[self]
+
+    @property
+    def sign(self) -> str:
+        """A shape beside the word, for those who do not see the colour."""
+        return ("–", "✓", "!", "?", "✕")[self]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One node (or "cluster") with a state a planned check, and the worst of all that is said of it.
+
+    `rank` is None for a node that never reported.
+    """
+
+    name: str
+    rank: int | None
+    state: State
+    cells: tuple[State, ...]
+    findings: int
+
+
+@dataclass(frozen=True)
+class CheckLine:
+    """One planned check over the whole cluster; `seconds` is its longest observation, None without.
+
+    `withheld`: on so many nodes the engine withholds what it reads; they are not among the required ones.
+    """
+
+    planned: Planned
+    state: State
+    observed: int
+    required: int
+    seconds: float | None
+    withheld: int = 0
+
+    @property
+    def seen(self) -> str:
+        """Such as "2 of 2", or why nothing was to be observed."""
+        if self.planned.skip:
+            return self.planned.skip.value
+        whole = f"{self.observed} of {self.required}"
+        more = f"log withheld on {self.withheld}" if self.withheld else ""
+        return ", ".join(part for part in (whole if self.required else "", more) if part)
+
+
+def node_lines(report: Report, verdict: Verdict) -> tuple[Line, ...]:
+    """One line a node, declared or reported, the worst first; then one for the cluster if it has findings."""
+    said = _by_place(verdict.findings)
+    seen, excused = _measured(report), _excused(report)
+    ranks = {node.name: node.rank for node in report.nodes}
+    names = [*ranks, *(name for name in report.declared.node_names if name not in ranks)]
+    lines = [_line(report, name, ranks.get(name), said, seen, excused) for name in dict.fromkeys(names)]
+    lines.sort(
+        key=lambda line: (-line.state, line.rank is not None, -line.findings, line.rank or 0, line.name)
+    )
+    return (*lines, *_cluster_line(report, said))
+
+
+def check_lines(report: Report, verdict: Verdict) -> tuple[CheckLine, ...]:
+    """One line a planned check, in the plan's order."""
+    of_check: dict[str, list[Finding]] = defaultdict(list)
+    for finding in verdict.findings:
+        of_check[finding.check].append(finding)
+    measured: dict[str, set[str]] = defaultdict(set)
+    seconds: dict[str, float] = {}
+    for check, rows in by_check(report.observations).items():
+        seconds[check] = max(rows.columns.seconds, default=0.0)
+        measured[check].update(_measured_of(rows))
+    declared = report.declared
+    counts = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}
+    excused = Counter(check for check, _ in _excused(report))
+    lines = []
+    for planned in report.plan:
+        without = excused[planned.check]
+        required = 0 if planned.skip else counts[planned.scope] - without
+        observed = len(measured[planned.check])
+        left_out = planned.skip is not None or (without > 0 and required == 0)
+        state = _state(of_check[planned.check], left_out, observed >= required)
+        # 0.0: another tool says nothing of its time, and a time that nobody took is none.
+        took = seconds.get(planned.check) or None
+        lines.append(CheckLine(planned, state, observed, required, took, without))
+    return tuple(lines)
+
+
+def finding_state(finding: Finding) -> State:
+    """A FAIL for want of evidence is no failure: it is UNKNOWN."""
+    if finding.level is Level.PASS:
+        return State.PASS
+    if finding.level is Level.WARN:
+        return State.WARN
+    return State.UNKNOWN if finding.cause is Cause.EVIDENCE else State.FAIL
+
+
+def places(subject: str) -> tuple[str, ...]:
+    """The nodes that a subject touches: a link has two ends."""
+    ends = subject.split(LINK) if LINK in subject else [node_of(subject)]
+    return tuple(dict.fromkeys(ends))
+
+
+def _line(
+    report: Report,
+    name: str,
+    rank: int | None,
+    said: Mapping[str, list[Finding]],
+    seen: Mapping[tuple[str, str], set[str]],
+    excused: frozenset[tuple[str, str]],
+) -> Line:
+    mine = said.get(name, [])
+    of_check: dict[str, list[Finding]] = defaultdict(list)
+    for finding in mine:
+        of_check[finding.check].append(finding)
+    cells = []
+    for planned in report.plan:
+        skipped = planned.skip is not None or planned.scope is Scope.CLUSTER
+        skipped = skipped or (planned.check, name) in excused
+        need = report.declared.ranks_per_node if planned.scope is Scope.RANK else 1
+        whole = len(seen.get((name, planned.check), ())) >= need
+        cells.append(_state(of_check[planned.check], skipped, whole))
+    states = [*cells, *map(finding_state, mine), State.PASS if rank is not None else State.UNKNOWN]
+    return Line(name, rank, max(states), tuple(cells), len(mine))
+
+
+def _cluster_line(report: Report, said: Mapping[str, list[Finding]]) -> tuple[Line, ...]:
+    mine = said.get(CLUSTER, [])
+    if not mine:
+        return ()
+    cells = tuple(
+        max((finding_state(f) for f in mine if f.check == planned.check), default=State.SKIPPED)
+        for planned in report.plan
+    )
+    return (Line(CLUSTER, None, max(map(finding_state, mine)), cells, len(mine)),)
+
+
+def _state(findings: Iterable[Finding], skipped: bool, whole: bool) -> State:
+    base = State.SKIPPED if skipped else State.PASS if whole else State.UNKNOWN
+    return max([base, *map(finding_state, findings)])
+
+
+def _by_place(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    said: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        for place in places(finding.subject):
+            said[place].append(finding)
+    return said
+
+
+def _measured(report: Report) -> dict[tuple[str, str], set[str]]:
+    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for check, rows in by_check(report.observations).items():
+        for subject in _measured_of(rows):
+            seen[node_of(subject), check].add(subject)
+    return seen
+
+
+def _excused(report: Report) -> frozenset[tuple[str, str]]:
+    """Check and node where the engine withholds the kernel's log, so that the check may be skipped."""
+    found = by_check(report.observations)
+    rows = (row for check in withheld.READERS if check in found for row in found[check])
+    return frozenset(
+        (row.check, row.subject)
+        for row in rows
+        if row.outcome is Outcome.SKIPPED and withheld.accepts(row.check, row.skip, report.declared)
+    )
+
+
+def _measured_of(rows: Rows) -> Iterator[str]:
+    pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)
+    return (subject for subject, outcome in pairs if outcome is Outcome.MEASURED)

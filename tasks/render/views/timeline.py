@@ -1,0 +1,84 @@
+"""When each check ran on one node, as text and as bars for a chart (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checks.documents.columns import by_check
+from checks.model import Report, node_of
+from checks.runner.schedule import Spent, spent
+from tasks.render.views.nodes import CheckLine
+
+BARS = 80
+WIDTH = 100.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One check on the node; `left` and `width` are percent of the node's time, of a rank check over all its ranks."""
+
+    check: str
+    left: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The slowest node's checks in the order of their start."""
+
+    node: str
+    said: str
+    bars: tuple[Bar, ...]
+    hidden: int
+
+
+def schedule_text(report: Report) -> str:
+    """How long the slowest node's checks took, and how long in a row; "" without an observation."""
+    slowest = _slowest(report)
+    if slowest is None:
+        return ""
+    saved = max(0.0, slowest.in_a_row_s - slowest.wall_s)
+    return (
+        f"{slowest.node} was busy with checks for {slowest.wall_s:.1f} s; one after another they would have taken "
+        f"{slowest.in_a_row_s:.1f} s ({saved:.1f} s saved)"
+    )
+
+
+def timeline(report: Report) -> Timeline | None:
+    """The chart of the slowest node; None where nothing was timed."""
+    slowest = _slowest(report)
+    if slowest is None:
+        return None
+    spans: dict[str, tuple[float, float]] = {}
+    for check, rows in by_check(report.observations).items():
+        c = rows.columns
+        for subject, started_s, seconds in zip(c.subjects, c.started_s, c.seconds, strict=True):
+            if node_of(subject) == slowest.node and seconds > 0:
+                start, end = spans.get(check, (started_s, 0.0))
+                spans[check] = (min(start, started_s), max(end, started_s + seconds))
+    whole = max((end for _, end in spans.values()), default=0.0) or 1.0
+    ordered = sorted(spans.items(), key=lambda item: (item[1], item[0]))
+    bars = tuple(
+        Bar(
+            check,
+            WIDTH * min(start / whole, 1.0),
+            max(0.4, WIDTH * (end - start) / whole),
+            f"from {start:.1f} s, for {end - start:.1f} s",
+        )
+        for check, (start, end) in ordered[:BARS]
+    )
+    return Timeline(slowest.node, schedule_text(report), bars, len(ordered) - len(bars))
+
+
+def left_out(lines: tuple[CheckLine, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What does not apply to what is declared: the reason, and the checks' names."""
+    reasons: dict[str, list[str]] = {}
+    for line in lines:
+        if line.planned.skip is not None:
+            reasons.setdefault(line.planned.skip.value, []).append(line.planned.check)
+    return tuple((reason, tuple(names)) for reason, names in reasons.items())
+
+
+def _slowest(report: Report) -> Spent | None:
+    return max(spent(report.observations), key=lambda one: (one.wall_s, one.node), default=None)

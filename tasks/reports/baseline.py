@@ -1,0 +1,81 @@
+"""Baselines as a command line names them: learned from report files, read from and written to a file of JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest
+from checks.documents.report import load as load_report
+from checks.facts.builtin import builtin
+from checks.judge.baseline.learn import Case, learn
+from checks.judge.baseline.model import BASELINE_BYTES, Baseline, dump, load
+from checks.judge.verdict import decide
+from checks.policy import Policy
+from tasks.gate_file.references import document_kind
+from tasks.reports.command_line import write_file
+from tasks.reports.read import InputError, default_policy_of, not_a_report, read_input
+
+
+@dataclass(frozen=True)
+class UnreadableReport:
+    """A file that is no report, and why."""
+
+    file: str
+    reason: str
+
+
+def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[Case], list[UnreadableReport]]:
+    """Each report with its verdict, and what is no report. Raises InputError for a file that is not there."""
+    cases: list[Case] = []
+    bad: list[UnreadableReport] = []
+    for file in files:
+        path, data = read_input(file)
+        try:
+            report = load_report(data)
+        except DecodeError as error:
+            bad.append(UnreadableReport(path, not_a_report(data, error)))
+            continue
+        rules = policy or default_policy_of(report.declared.instance_type)[0]
+        cases.append(Case(report, decide(report, rules, builtin(), report_digest=digest(data)), rules))
+    return cases, bad
+
+
+def learn_from_cases(cases: Sequence[Case]) -> Baseline:
+    """What the reports teach."""
+    return learn(cases)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline in a file. Raises InputError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(BASELINE_BYTES + 1)
+    except OSError as error:
+        said = f"it cannot be read ({error.strerror}). Make one: prelaunch baseline learn."
+        raise InputError(str(path), said) from error
+    try:
+        return load(data)
+    except DecodeError as error:
+        found = document_kind(data)
+        if found not in ("", "a baseline"):
+            said = f"it is {found}, not a baseline. Learn one: prelaunch baseline learn REPORT... --out FILE."
+            raise InputError(str(path), said) from error
+        said = f"it is not a baseline: {error.reason}."
+        raise InputError(str(path), said, error.path, error.nearest) from error
+
+
+def require_free(path: Path, force: bool) -> None:
+    """Raise InputError for a file that is there already, OutputError for one that could not be written."""
+    if os.path.lexists(path) and not force:
+        said = "the file exists already. Choose another --out, or replace it with --force."
+        raise InputError(str(path), said)
+    write_file(path, None)
+
+
+def write_baseline(path: Path, baseline: Baseline) -> None:
+    """The whole file, or nothing. Raises OutputError."""
+    write_file(path, dump(baseline).decode())

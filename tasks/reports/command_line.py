@@ -1,0 +1,72 @@
+"""Pages written to files: the whole file, or nothing.
+
+OutputError         a file that was asked for cannot be written
+
+The command line as a parser, and the ways in which it ends a verb.
+
+UsageError          the command line is wrong: exit 2
+Terminated          SIGTERM came
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+
+class OutputError(Exception):
+    """A file that was asked for cannot be written. `file` is which."""
+
+    def __init__(self, file: Path, message: str) -> None:
+        super().__init__(f"{file}: {message}")
+        self.file, self.message = file, message
+
+
+def write_file(path: Path, text: str | None) -> None:
+    """Write the whole file or nothing; None only tries whether it could be written. Raises OutputError."""
+    try:
+        if path.exists() and not path.is_file():
+            if path.is_dir():
+                raise OutputError(path, "it is a folder. Name a file.")
+            if text is not None:
+                path.write_text(text, encoding="utf-8", errors="backslashreplace")
+            return
+        _replace(path, text)
+    except OSError as error:
+        raise OutputError(path, f"it cannot be written ({error.strerror}). Choose another place.") from error
+
+
+def _replace(path: Path, text: str | None) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if text is not None:
+                file.write(text.encode("utf-8", "backslashreplace"))
+                os.fchmod(file.fileno(), 0o644)
+        if text is not None:
+            os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+class UsageError(Exception):
+    """The command line is wrong. `usage` is the line that shows how it goes."""
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: the same way out as Ctrl-C, with its own exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
+        raise UsageError(message, self.format_usage().strip())

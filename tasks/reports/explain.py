@@ -1,0 +1,304 @@
+"""Raw output of a tool, as a command line names it -> what it is, and its verdict. Works offline, without an engine.
+
+What a tool's output says, in a terminal: what it is, each finding with the lines it rests on (pure).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from checks.explain.reading import Asked, Broken, ExplainError, Kind, NotRecognised, Part
+from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
+from checks.facts.builtin import builtin
+from checks.judge.culprits.matrix_file import Told
+from checks.judge.reading import judge, unread
+from checks.judge.xid_overlay import under
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
+from checks.policy import Policy
+from checks.seed_report.detect import TABLES, TOOL
+from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
+from tasks.render.findings import Group, gathered
+from tasks.render.headline import explanation
+from tasks.reports.large_log import (
+    LargeLog,
+    open_large_log,
+    require_kernel_log,
+    require_unpacked,
+    search_large_log,
+)
+from tasks.reports.read import (
+    NOTHING_STATED,
+    InputError,
+    StatedDeclaration,
+    default_policy_of,
+    judge_data,
+    read_input,
+)
+from tasks.text.inert import clean, one_line
+
+INPUT_BYTES = 64 << 20
+# The shipped policy that holds output of this kind where no type is declared.
+OF_KIND = {Kind.NEURON_LS: "neuron.toml", Kind.NCCOM_TEST: "neuron.toml"}
+OTHERWISE = "nvidia.toml"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
+_REPORT = re.compile(r'\s*\{\s*"(attempt|declared)"\s*:')
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One input and its verdict. `kind` is None where nobody knows what it is; `report` is set for a report.
+
+    `policy` names the policy that was chosen for it, "" where one was given.
+    """
+
+    file: str
+    name: str
+    kind: Kind | None
+    title: str
+    verdict: Verdict
+    held: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    policy: str = ""
+    report: Report | None = None
+    parts: tuple[Part, ...] = ()
+    told: tuple[Told, ...] = ()
+
+
+def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Asked) -> Explanation:
+    """What the input is, and the verdict on it. Raises InputError if it cannot be read, or nothing can judge it."""
+    with open_large_log(file, INPUT_BYTES) as found_large:
+        if found_large is not None and kind is not Kind.REPORT:
+            head = _text(found_large.head)
+            if kind is not None or not head.lstrip().startswith("{"):  # a report is held as a whole
+                return _explained_large(file, found_large, head, kind, policy, asked)
+    name, data = read_input(file)
+    text = _text(data)
+    if kind in (None, Kind.REPORT) and is_foreign_report(text):
+        return _anothers(file, name, data, policy, asked)
+    if kind is Kind.REPORT or (kind is None and is_report(text)):
+        found = judge_data(file, name, data, policy)
+        if asked.overlay and found.report is not None:
+            chosen = policy or default_policy_of(found.report.declared.instance_type)[0]
+            judged = judge_data(file, name, data, under(chosen, asked.overlay))
+            found = replace(judged, policy=found.policy)
+        title = "a report of Prelaunch"
+        return Explanation(
+            file, found.name, Kind.REPORT, title, found.verdict, policy=found.policy, report=found.report
+        )
+    return explain_text(file, name, data, kind, policy, asked)
+
+
+def _anothers(file: str, name: str, data: bytes, policy: Policy | None, asked: Asked) -> Explanation:
+    """The report of another tool, as `prelaunch judge` judges it. It carries no Xid: overlays say nothing of it."""
+    stated = (
+        StatedDeclaration(asked.declared.instance_type, asked.declared.nodes)
+        if asked.declared
+        else NOTHING_STATED
+    )
+    found = judge_data(file, name, data, policy, stated=stated)
+    left_out = found.opinion.not_judged if found.opinion else ()
+    title = f"a report of {TOOL}"
+    return Explanation(
+        file, found.name, Kind.REPORT, title, found.verdict, (), left_out, found.policy, found.report
+    )
+
+
+def explain_text(
+    file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: Asked
+) -> Explanation:
+    """The same for a tool's output that was read already. Raises InputError where no policy can be had."""
+    text, found, parts, told = _text(data), kind, tuple[Part, ...](), tuple[Told, ...]()
+    try:
+        _require_text(data, text, kind)
+        module = module_of(kind) if kind else claimed_by(text)
+        found = kind or only_kind(module)
+        reading = read(module, text, asked, kind)
+    except ExplainError as error:
+        rules, chosen = _policy(policy, found, asked)
+        judged = unread(_why(error, found), rules, builtin(), data)
+        title = f"{found.value} that cannot be read" if found else "unreadable input"
+    else:
+        rules, chosen = _policy(policy, reading.kind, asked)
+        parts = reading.parts
+        judged = judge(reading, rules, builtin(), asked, data)
+        found, title, told = reading.kind, one_line(reading.title), judged.told
+    return Explanation(
+        file, name, found, title, judged.verdict, judged.held, judged.left_out, chosen, parts=parts, told=told
+    )
+
+
+def _explained_large(
+    file: str, found: LargeLog, head: str, kind: Kind | None, policy: Policy | None, asked: Asked
+) -> Explanation:
+    """The same for a kernel's log that is too large to be held. The digest is of its size and of what was looked at."""
+    facts = builtin()
+    with search_large_log(found) as reading:
+        rules, chosen = _policy(policy, Kind.KERNEL_LOG, asked)
+        try:
+            require_kernel_log(found, head, kind)
+            read_of_it, seen = reading()
+        except ExplainError as error:
+            judged = unread(_why(error, kind), rules, facts, found.head)
+            title = f"{kind.value} that cannot be read" if kind else "unreadable input"
+            return Explanation(file, file, kind, title, judged.verdict, policy=chosen)
+        judged = judge(read_of_it, rules, facts, asked, seen)
+    title = one_line(read_of_it.title)
+    return Explanation(
+        file,
+        file,
+        read_of_it.kind,
+        title,
+        judged.verdict,
+        judged.held,
+        judged.left_out,
+        chosen,
+        parts=read_of_it.parts,
+    )
+
+
+def is_report(text: str) -> bool:
+    """Whether it is a report of ours, or the beginning of one."""
+    return _REPORT.match(text) is not None or ('"schema_version"' in text and '"gate_id"' in text)
+
+
+def is_foreign_report(text: str) -> bool:
+    """Whether it may be the report of another tool."""
+    return text.lstrip()[:1] == "{" and all(f'"{key}"' in text for key in TABLES) and not is_report(text)
+
+
+def _text(data: bytes) -> str:
+    """Bytes that are no UTF-8 are written out as \\\\xff: a reader stumbles over them only where they matter. Colours go."""
+    return _COLOUR.sub("", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n"))
+
+
+def _require_text(data: bytes, text: str, kind: Kind | None) -> None:
+    require_unpacked(data)
+    if len(data) > INPUT_BYTES:
+        raise Broken(
+            f"it has more than the {INPUT_BYTES >> 20} MiB that are read. Cut out the part in question, or name a file: "
+            "a kernel's log is searched where it lies."
+        )
+    # A crash leaves zeros in a log; its reader says what they cost.
+    if "\0" in text and (kind is not Kind.KERNEL_LOG if kind else not claims(Kind.KERNEL_LOG, text)):
+        raise Broken(
+            f"line {text[: text.index(chr(0))].count(chr(10)) + 1} contains a zero byte, so the input is not text"
+        )
+
+
+def _why(error: ExplainError, kind: Kind | None) -> str:
+    said = one_line(str(error), 500)
+    if isinstance(error, NotRecognised) and kind:
+        return f"it is not output of {kind.value}: {said}"
+    return said
+
+
+def _policy(policy: Policy | None, kind: Kind | None, asked: Asked) -> tuple[Policy, str]:
+    found, chosen = _chosen(policy, kind, asked)
+    return under(found, asked.overlay), chosen
+
+
+def _chosen(policy: Policy | None, kind: Kind | None, asked: Asked) -> tuple[Policy, str]:
+    if policy is not None:
+        return policy, ""
+    if asked.declared is not None:
+        return default_policy_of(asked.declared.instance_type)
+    path = SHIPPED / (OF_KIND.get(kind, OTHERWISE) if kind else OTHERWISE)
+    try:
+        found = read_policy(path)
+    except PolicyError as error:
+        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+    return found, f"{found.name} ({path})"
+
+
+LINES = 12
+_BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", Answer.ASK: "1;33"}
+
+
+def explanation_text(
+    verdict: Verdict,
+    name: str,
+    title: str,
+    held: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+    colour: bool = False,
+    width: int = 120,
+    decoded: Sequence[str] = (),
+) -> str:
+    """The answer and what the input is on the first line, whole; then why; then what was held to which rules.
+
+    Lines of the input are never folded, so that they can be searched for.
+    """
+    head = _paint(ANSWER_WORDS[verdict.answer], _BOLD[verdict.answer], colour)
+    lines = [
+        f"{head} {one_line(name, 200)}: {one_line(title)}",
+        *_folded(_meaning(verdict, bool(decoded)), width, ""),
+    ]
+    for item in gathered(verdict.findings):
+        lines += ["", *_finding(item, colour, width)]
+    if held or left_out or decoded:
+        lines.append("")
+    for said in decoded:
+        lines += _folded(f"decoded: {one_line(said, 600)}", width)
+    if held:
+        lines += _folded(f"judged by the policy: {', '.join(map(one_line, held))}", width)
+    for said in not_judged(left_out):
+        lines += _folded(f"not judged: {one_line(said, 2000)}", width)
+    return "\n".join(lines) + "\n"
+
+
+def not_judged(left_out: Sequence[str]) -> list[str]:
+    """What was left out for one reason, said once: "gpu.inventory models, vbios: it compares nodes ..."."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for line in left_out:
+        name, _, why = line.partition(": ")
+        check, _, metric = name.partition(" ")
+        found.setdefault(why, {}).setdefault(check, []).append(metric)
+    return [
+        one_line(
+            "; ".join(f"{check} {', '.join(names)}" for check, names in checks.items()) + f": {why}", 4000
+        )
+        for why, checks in found.items()
+    ]
+
+
+def _meaning(verdict: Verdict, decoded: bool) -> str:
+    """The words for a gate suppose that all was observed; this is the output of one tool."""
+    if verdict.answer is Answer.GO and verdict.level is Level.PASS and decoded:
+        return "PASS: no part is worse than the rest. Only the values in this output were judged."
+    if verdict.answer is Answer.GO and verdict.level is Level.PASS:
+        return (
+            "PASS: every value in this output meets the policy. Only the values in this output were judged."
+        )
+    if verdict.answer is Answer.CANNOT_TELL:
+        return "There is no verdict from this output: evidence is missing. This does not mean that any machine is broken."
+    return explanation(verdict)
+
+
+def _finding(item: Group, colour: bool, width: int) -> list[str]:
+    tone = {Level.FAIL: "31", Level.WARN: "33", Level.PASS: "32"}[item.level]
+    if item.level is Level.FAIL and item.cause is Cause.EVIDENCE:
+        tone = "35"
+    head = f"{item.word} {item.cause.value}"
+    checks = one_line(", ".join(item.checks), 600)
+    first, *rest = _folded(f"{head} {checks}: {one_line(item.message, 600)}", width)
+    lines = [_paint(head, tone, colour) + first.removeprefix(head), *rest]
+    raw = [line for _, evidence in item.evidence[:1] for line in clean(evidence).splitlines()]
+    lines += [f"  | {one_line(line)}" for line in raw[:LINES]]
+    if len(raw) > LINES:
+        lines.append(f"  | ({len(raw) - LINES} more lines: see --format json)")
+    if item.remedy:
+        lines += _folded(f"  do: {one_line(item.remedy, 600)}", width, "      ")
+    return lines
+
+
+def _folded(text: str, width: int, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [text]
+
+
+def _paint(text: str, code: str, colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if colour else text

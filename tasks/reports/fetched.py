@@ -1,0 +1,129 @@
+"""What a check job has written so far, read from the folder that it was fetched into.
+
+Only <attempt>/nodes/<node>.json of the current attempt counts: a restarted job is never judged by its first
+life.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.bundle import Bundle, plan_of
+from checks.documents.decode import DecodeError
+from checks.documents.report import NODE_REPORT_BYTES, NodeReport, digest, load_node
+from checks.model import Scope
+
+NODES = 100_000
+
+
+@dataclass(frozen=True)
+class ReportCounts:
+    """How far the nodes are: observations made of those planned, nodes that report, and those that are done.
+
+    `doing` is the first check that nobody has reported yet.
+    """
+
+    done: int
+    total: int
+    nodes: int
+    complete: int
+    doing: str
+
+
+class NodeReports:
+    """Node reports, each content decoded once however often it is read.
+
+    It remembers what was decoded of the files that `readable` was last asked for, and of no others.
+    """
+
+    def __init__(self) -> None:
+        self._decoded: dict[str, NodeReport | DecodeError] = {}
+
+    def __len__(self) -> int:
+        return len(self._decoded)
+
+    def load(self, data: bytes) -> NodeReport:
+        """The report in one file. Raises DecodeError."""
+        key = digest(data)
+        if key not in self._decoded:
+            self._decoded[key] = _load(data)
+        found = self._decoded[key]
+        if isinstance(found, DecodeError):
+            raise found.with_traceback(None)
+        return found
+
+    def readable(self, files: Mapping[str, bytes]) -> list[NodeReport]:
+        """The reports of these files, without those that cannot be decoded: the merge says what is wrong with them."""
+        keys = [digest(data) for data in files.values()]
+        before = self._decoded
+        self._decoded = {
+            key: before[key] if key in before else _load(data)
+            for key, data in zip(keys, files.values(), strict=True)
+        }
+        found = [self._decoded[key] for key in keys]
+        return [report for report in found if not isinstance(report, DecodeError)]
+
+
+def read_files(folder: Path, attempt: str) -> dict[str, bytes]:
+    """Node -> the bytes of its report, a byte more than allowed at most, so that the reader refuses them."""
+    nodes = folder / attempt / "nodes"
+    if not attempt or not nodes.is_dir():
+        return {}
+    found: dict[str, bytes] = {}
+    for path in sorted(nodes.glob("*.json"))[:NODES]:
+        data = _read(path)
+        if data is not None:
+            found[path.stem] = data
+    return found
+
+
+def count_observations(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> ReportCounts:
+    """Counts for people; nothing is decided upon them."""
+    declared = bundle.declared
+    checks, plan = plan_of(bundle)
+    planned = [row for row in plan if row.skip is None]
+    last = {check.name for check in checks if check.closing}
+    per = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}
+    reports = decoded.readable(files)
+    rows = [row for report in reports for row in report.observations]
+    seen = {row.check for row in rows}
+    turns = sorted(planned, key=lambda row: (row.check in last, row.scope is Scope.RANK))
+    waiting = [row.check for row in turns if row.check not in seen]
+    doing = waiting[0] if rows and waiting else ""
+    ended = sum(report.node.complete for report in reports)
+    return ReportCounts(len(rows), sum(per[row.scope] for row in planned), len(reports), ended, doing)
+
+
+def unfinished_nodes(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> tuple[str, ...]:
+    """Nodes that are known by name and have no complete report."""
+    done = {report.node.name for report in decoded.readable(files) if report.node.complete}
+    names = bundle.declared.node_names or tuple(files)
+    return tuple(name for name in names if name not in done)
+
+
+def all_complete(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> bool:
+    """Whether as many complete reports are there as nodes are declared."""
+    whole = sum(report.node.complete for report in decoded.readable(files))
+    return whole == bundle.declared.nodes == len(files)
+
+
+def _load(data: bytes) -> NodeReport | DecodeError:
+    try:
+        return load_node(data)
+    except DecodeError as error:
+        return error.with_traceback(None)  # which would keep the text, and all that was made of it so far
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return None
+        return file.read(NODE_REPORT_BYTES + 1)

@@ -1,0 +1,139 @@
+"""One line a check as it finishes, with what the policy says of it so far. The verdict comes at the end.
+
+Check this node now: no gate, no engine, no other node.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.documents.decode import nearest
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.facts.instances import Facts
+from checks.judge.rules import apply
+from checks.judge.rules.values import Known
+from checks.judge.verdict import decide
+from checks.model import (
+    Cause,
+    Declared,
+    Finding,
+    FindingKind,
+    Level,
+    Observation,
+    Outcome,
+    Planned,
+    Profile,
+    Report,
+    Scope,
+    Verdict,
+)
+from checks.policy import CheckPolicy, Policy
+from checks.runner import single_node
+from tasks.render.views.nodes import State, finding_state
+from tasks.reports.read import InputError
+from tasks.text.inert import one_line
+
+COLOURS = {State.PASS: "32", State.WARN: "33", State.UNKNOWN: "35", State.FAIL: "31"}
+
+
+class CheckProgress:
+    """Called with each observation; of a check on ranks it says one line when the last rank has reported."""
+
+    def __init__(
+        self,
+        plan: Sequence[Planned],
+        declared: Declared,
+        policy: Policy,
+        facts: Facts,
+        say: Callable[[str], None],
+        colour: bool = False,
+    ) -> None:
+        counts = {Scope.NODE: 1, Scope.RANK: declared.ranks_per_node, Scope.CLUSTER: 1}
+        self._left = {planned.check: counts[planned.scope] for planned in plan if planned.skip is None}
+        self._total, self._done = len(self._left), 0
+        self._rows: dict[str, list[Observation]] = {}
+        self._declared, self._policy, self._facts = declared, policy, facts
+        self._say, self._colour = say, colour
+
+    def __call__(self, row: Observation) -> None:
+        """Take one observation."""
+        rows = self._rows.setdefault(row.check, [])
+        rows.append(row)
+        if len(rows) == self._left.get(row.check, 1):
+            self._tick(row.check, rows)
+
+    def finish(self) -> None:
+        """Say what was never whole."""
+        for check, wanted in self._left.items():
+            rows = self._rows.get(check, [])
+            if len(rows) < wanted:
+                self._line(State.UNKNOWN, check, rows, f"{len(rows)} of {wanted} reported")
+
+    def _tick(self, check: str, rows: list[Observation]) -> None:
+        said = [finding for row in rows for finding in self._of(row)]
+        worst = max(said, key=finding_state, default=None)
+        state = max([State.PASS, *map(finding_state, said)])
+        self._line(state, check, rows, worst.message if worst else "")
+
+    def _of(self, row: Observation) -> list[Finding]:
+        """What is said of the row by itself; what compares ranks or nodes waits for the verdict."""
+        line = self._policy.checks.get(row.check, CheckPolicy())
+        kind = self._declared.instance_type
+        if row.outcome is Outcome.MEASURED:
+            known = Known(self._facts.instances.get(kind), self._facts.absent(kind, row.check))
+            return list(apply.apply(row.check, line, (row,), 1, known))
+        level = Level.WARN if line.accepts(row.skip) or not line.required else Level.FAIL
+        why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
+        said, unmeasured = f"not measured: {why}", FindingKind.NOT_MEASURED
+        return [Finding(level, Cause.EVIDENCE, row.check, row.subject, said, kind=unmeasured)]
+
+    def _line(self, state: State, check: str, rows: list[Observation], why: str) -> None:
+        self._done += 1
+        mark = f"\x1b[{COLOURS[state]}m{state.sign}\x1b[0m" if self._colour else state.sign
+        seconds = max((row.seconds for row in rows), default=0.0)
+        on = f" ({len(rows)} ranks)" if len(rows) > 1 else ""
+        head = f"{mark} {self._done:>2}/{self._total} {check:<24} {seconds:6.1f} s{on}"
+        self._say(f"{head}  {one_line(why, 160)}".rstrip())
+
+
+PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
+
+
+def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:
+    """Nobody said what this machine is. What the firmware says of it (EC2's types, on Nitro) is a hint, no more."""
+    try:
+        named = product_name.read_text(errors="replace").strip()
+    except OSError:
+        named = ""
+    known = builtin().instances
+    near = named if named in known else nearest(named, list(known)) if "." in named else None
+    seen = f" Its firmware calls it {named!r:.64}." if named else ""
+    said = (
+        "name the instance type that this machine should be, such as cpu or p5.48xlarge: without it missing parts "
+        f"cannot be found.{seen}"
+    )
+    return InputError("--instance-type", said, "", near)
+
+
+def check_node(
+    declared: Declared,
+    profile: Profile,
+    policy: Policy,
+    say: Callable[[str], None],
+    colour: bool,
+    write: Callable[[bytes], None],
+) -> tuple[Report, Verdict]:
+    """Run the checks that the declaration plans, `say` a line for each as it ends, `write` the report, and judge it."""
+    made = bundles.make(f"node-{uuid.uuid4().hex[:8]}", declared, profile, policy, builtin())
+    ticks = CheckProgress(bundles.plan_of(made)[1], declared, policy, builtin(), say, colour)
+    with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
+        data = single_node.checked(made, Path(folder), ticks)
+    ticks.finish()
+    write(data)
+    report = load(data)
+    return report, decide(report, policy, builtin())

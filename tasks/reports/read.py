@@ -1,0 +1,298 @@
+"""Reports as a command line names them: a file, a folder that holds one, or "-" for stdin.
+
+InputError          there is no such report, or no policy to judge it by: exit 2
+
+The report of another tool, recognised by its shape: read as ours, with the tool's own word for people and programs.
+
+A verdict for a gate that judged nothing: nobody can tell, and why. A page that an earlier run left must not stand.
+"""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from checks.documents.decode import DecodeError, nearest, parse_json
+from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
+from checks.facts.builtin import builtin
+from checks.facts.instances import Facts
+from checks.judge.baseline.model import Baseline
+from checks.judge.verdict import NOTHING, conclude, decide, unreadable
+from checks.model import CLUSTER, Cause, Declared, Digests, Finding, Level, Report, Verdict
+from checks.policy import OnWarn, Policy
+from checks.seed_report.detect import TABLES, recognised
+from checks.version import ENGINE
+from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
+from tasks.gate_file.references import SHIPPED, PolicyError, default_policy, document_kind, read_policy
+from tasks.render.context import NOTHING_BESIDE, Beside, beside
+from tasks.store.layout import REPORT_FILE
+from tasks.text.inert import one_line
+
+if TYPE_CHECKING:
+    from checks.seed_report.read import Opinion, OwnVerdict
+
+if TYPE_CHECKING:
+    from checks.seed_report.read import Opinion
+
+POLICY = SHIPPED / "seed-report.toml"
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class StatedDeclaration:
+    """What the command line says of a report that does not declare itself; None where it says nothing."""
+
+    instance_type: str | None = None
+    nodes: int | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether it says anything at all."""
+        return self.instance_type is not None or self.nodes is not None
+
+
+NOTHING_STATED = StatedDeclaration()
+
+
+def opinion_of(data: bytes, facts: Facts, stated: StatedDeclaration) -> Opinion | None:
+    """The report as ours; None for what is no such report. Raises DecodeError for one that declares nothing."""
+    if not all(f'"{key}"'.encode() in data for key in TABLES):
+        return None
+    try:
+        value = parse_json(data, REPORT_BYTES)
+    except DecodeError:
+        return None  # said already, by the reader of our own
+    if not recognised(value):
+        return None
+    from checks.seed_report.read import read
+
+    return read(value, facts, stated.instance_type, stated.nodes)
+
+
+def headline_name(path: str, own: OwnVerdict) -> str:
+    """Such as "health_check_metrics.json, which says PASS"."""
+    return f"{Path(path).name}, which says {own.overall or 'nothing about the result'}"
+
+
+def opinion_lines(opinion: Opinion) -> tuple[str, ...]:
+    """Lines for people: the tool's own word, and what was not judged."""
+    by_word: dict[str, list[str]] = {}
+    for name, word in opinion.own.nodes.items():
+        by_word.setdefault(word or "nothing", []).append(name)
+    words = [
+        f"{'every node' if len(by_word) == 1 else _listed(names)} {word}" for word, names in by_word.items()
+    ]
+    lines = ["; ".join((f"the tool's own result: {opinion.own.overall or 'nothing'}", *words))]
+    if opinion.not_judged:
+        lines.append(f"not judged: {_listed(list(opinion.not_judged))}")
+    return tuple(lines)
+
+
+def opinion_document(opinion: Opinion) -> Mapping[str, object]:
+    """What the JSON document has beside the verdict's own keys."""
+    own = {"overall": opinion.own.overall, "nodes": dict(opinion.own.nodes)}
+    return {"own_verdict": own, "not_judged": list(opinion.not_judged)}
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+MOST_NODES = 100_000
+# For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
+NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
+
+
+class InputError(Exception):
+    """What was named cannot be judged at all. It carries what {"error": ...} says."""
+
+    def __init__(self, file: str, message: str, path: str = "", nearest: str | None = None) -> None:
+        super().__init__(f"{file}: {f'{path}: ' if path else ''}{message}")
+        self.file, self.path, self.message, self.nearest = file, path, message, nearest
+
+
+@dataclass(frozen=True)
+class JudgedFile:
+    """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines.
+
+    `policy` names the policy that was chosen for it and its file, "" where one was given. `opinion` is set for the
+    report of another tool.
+    """
+
+    file: str
+    name: str
+    report: Report | None
+    verdict: Verdict
+    policy: str = ""
+    beside: Beside = NOTHING_BESIDE
+    opinion: Opinion | None = None
+
+
+def judge_file(
+    file: str,
+    policy: Policy | None,
+    baseline: Baseline | None = None,
+    stated: StatedDeclaration = NOTHING_STATED,
+    terms: CostTerms = NOTHING_SAID,
+) -> JudgedFile:
+    """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by.
+
+    `stated` is for the report of another tool; one of ours declares itself. `terms` are for the cost beside the verdict.
+    """
+    return judge_data(file, *read_input(file), policy, baseline, stated, terms)
+
+
+def judge_data(
+    file: str,
+    path: str,
+    data: bytes,
+    policy: Policy | None,
+    baseline: Baseline | None = None,
+    stated: StatedDeclaration = NOTHING_STATED,
+    terms: CostTerms = NOTHING_SAID,
+) -> JudgedFile:
+    """The same for a report that was read already, from `path`."""
+    facts = builtin()
+    try:
+        report = load(data)
+    except DecodeError as error:
+        return _another(file, path, data, policy, baseline, stated, terms) or _unreadable(
+            file, path, data, policy, error
+        )
+    if stated.anything:
+        raise InputError(
+            file, "a report of Prelaunch already names its machines. Leave out --instance-type and --nodes."
+        )
+    rules, chosen = (policy, "") if policy else default_policy_of(report.declared.instance_type)
+    verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
+    shown = beside(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
+    return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown)
+
+
+def _another(
+    file: str,
+    path: str,
+    data: bytes,
+    policy: Policy | None,
+    baseline: Baseline | None,
+    stated: StatedDeclaration,
+    terms: CostTerms,
+) -> JudgedFile | None:
+    """The verdict on the report of another tool; None for what is none."""
+    try:
+        opinion = opinion_of(data, builtin(), stated)
+    except DecodeError as error:
+        return _unreadable(file, path, data, policy, error)
+    if opinion is None:
+        return None
+    rules, chosen = (policy, "") if policy else _shipped(POLICY)
+    report = opinion.report
+    verdict = decide(report, rules, opinion.facts, baseline, report_digest=digest(data))
+    cost = cost_of(report, verdict, terms)
+    shown = beside(report, rules, verdict, said=opinion_lines(opinion), cost=cost, facts=opinion.facts)
+    return JudgedFile(file, headline_name(path, opinion.own), report, verdict, chosen, shown, opinion)
+
+
+def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error: DecodeError) -> JudgedFile:
+    reason = not_a_report(data, error)
+    return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, builtin(), data))
+
+
+def not_a_report(data: bytes, error: DecodeError) -> str:
+    """Why the bytes are no report, in a line without a full stop: what they are instead, where that is known."""
+    found = document_kind(data)
+    if found and found != "a report":
+        return f"it is {found}"
+    return one_line(str(error), 500).rstrip(".")
+
+
+def _shipped(path: Path) -> tuple[Policy, str]:
+    policy = policy_of(path)
+    assert policy is not None  # noqa: S101 - a path was given
+    return policy, f"{policy.name} ({path})"
+
+
+def policy_of(path: Path | None) -> Policy | None:
+    """The policy that --policy names; None where each report gets its type's own. Raises InputError."""
+    try:
+        return None if path is None else read_policy(path)
+    except PolicyError as error:
+        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+
+
+def declared_of(instance_type: str, nodes: int) -> Declared:
+    """What an instance type implies: a rank a GPU, or one a node. Raises InputError for an unknown type."""
+    known = builtin().instances
+    if instance_type not in known:
+        near = nearest(instance_type, list(known))
+        said = f"unknown instance type {instance_type:.64}."
+        raise InputError("facts", said, "instance_types", near)
+    gpus = known[instance_type].gpus
+    return Declared(instance_type, nodes, gpus, max(gpus, 1))
+
+
+def stated_declaration(instance_type: str | None, nodes: int | None) -> StatedDeclaration:
+    """What the command line says of another tool's report, "ml." or not. Raises InputError for an unknown type."""
+    if nodes is not None and not 1 <= nodes <= MOST_NODES:
+        raise InputError("command line", f"{nodes} is not between 1 and {MOST_NODES}.", "--nodes")
+    if instance_type is None:
+        return StatedDeclaration(None, nodes)
+    return StatedDeclaration(declared_of(instance_type.removeprefix("ml."), 1).instance_type, nodes)
+
+
+def default_policy_of(instance_type: str) -> tuple[Policy, str]:
+    """The shipped policy that was written for the type, and how to name it. Raises InputError."""
+    try:
+        path, policy = default_policy(instance_type)
+    except PolicyError as error:
+        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+    return policy, f"{policy.name} ({path})"
+
+
+def read_input(file: str) -> tuple[str, bytes]:
+    """Where it was found, and its bytes, at most one more than a reader of reports takes. Raises InputError."""
+    if file == "-":
+        return "stdin", _bounded(sys.stdin.buffer)
+    path = Path(file)
+    try:
+        if path.is_dir():
+            path = _only_report(path)
+        if stat.S_ISCHR(path.stat().st_mode):
+            raise InputError(file, "it is a device. Name a report, a folder that holds one, or - for stdin.")
+        with path.open("rb") as opened:
+            return str(path), _bounded(opened)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(
+            file, f"it cannot be read ({why}). Name a report, a folder, or - for stdin."
+        ) from error
+
+
+def _bounded(opened: BinaryIO) -> bytes:
+    return opened.read(REPORT_BYTES + 1)
+
+
+def _only_report(folder: Path) -> Path:
+    if (folder / REPORT_FILE).exists():
+        return folder / REPORT_FILE
+    found = sorted(folder.rglob(REPORT_FILE))
+    if len(found) == 1:
+        return found[0]
+    said = f"the folder holds {len(found)} files called {REPORT_FILE}. Name the file to judge."
+    raise InputError(str(folder), said)
+
+
+REMEDY = "Correct the problem and run the gate again. This does not mean that any machine is broken."
+
+
+def unjudged_verdict(reason: str) -> Verdict:
+    """Cannot tell, for the reason given."""
+    said = f"nothing was judged: {reason}"
+    finding = Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said, "", REMEDY)
+    digests = Digests(digest(b""), digest(dump_plain(NO_POLICY)), builtin().digest, None, ENGINE)
+    return conclude([finding], NOTHING, NO_POLICY, 1, digests, None)

@@ -1,0 +1,348 @@
+"""Every kept report judged again under another policy, one at a time, and compared with the verdict that was kept.
+
+The policy of then may not exist any more: what is compared with is verdict.json. What cannot be compared is named.
+
+What came, went and changed its level between the findings of two verdicts on one report (pure).
+
+A replay for people: each verdict that would change and why, then the sum of them all; as text, Markdown or JSON rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest, load, plain
+from checks.facts.instances import Facts
+from checks.judge.baseline.model import Baseline
+from checks.judge.verdict import decide
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report
+from checks.policy import Policy
+from tasks.reports.read import InputError, default_policy_of
+from tasks.store import records
+from tasks.store.base import Store, StoreError, StoreUnreachable
+from tasks.store.history import kept_gates
+from tasks.store.layout import report_key, verdict_key
+from tasks.store.records import KeptFinding, KeptVerdict, Record
+from tasks.text.inert import one_line
+
+MOST = 100
+MESSAGE_CHARACTERS = 300
+NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", re.IGNORECASE)
+
+
+class ChangeKind(StrEnum):
+    """What happened to a finding."""
+
+    APPEARS = "appears"
+    DISAPPEARS = "disappears"
+    CHANGES = "changes level"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One finding; `before` and `after` are its levels, None where it was not or is no more."""
+
+    how: ChangeKind
+    before: Level | None
+    after: Level | None
+    cause: Cause
+    check: str
+    subject: str
+    message: str
+
+
+def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tuple[tuple[Change, ...], int]:
+    """The changes, worst first, and how many more there are than are listed.
+
+    Two findings are one if check, subject, cause and words are the same but for the numbers: a threshold that moved
+    within a message is no change.
+    """
+    old, new = Counter(before), Counter(after)
+    gone, come = _by_key((old - new).elements()), _by_key((new - old).elements())
+    found: list[Change] = []
+    for key in gone.keys() | come.keys():
+        found += _of_key(gone.get(key, []), come.get(key, []))
+    ordered = sorted(found, key=_turn)
+    return tuple(ordered[:MOST]), max(0, len(ordered) - MOST)
+
+
+def _of_key(gone: list[KeptFinding], come: list[KeptFinding]) -> Iterator[Change]:
+    pairs = min(len(gone), len(come))
+    for was, now in zip(gone[:pairs], come[:pairs], strict=True):
+        if was.level is not now.level:
+            yield _change(ChangeKind.CHANGES, was.level, now.level, now)
+    for was in gone[pairs:]:
+        yield _change(ChangeKind.DISAPPEARS, was.level, None, was)
+    for now in come[pairs:]:
+        yield _change(ChangeKind.APPEARS, None, now.level, now)
+
+
+def _change(how: ChangeKind, before: Level | None, after: Level | None, of: KeptFinding) -> Change:
+    said = one_line(of.message, MESSAGE_CHARACTERS)
+    return Change(how, before, after, of.cause, one_line(of.check, 100), one_line(of.subject, 300), said)
+
+
+def _by_key(findings: Iterable[KeptFinding]) -> dict[tuple[str, str, str, str], list[KeptFinding]]:
+    found: dict[tuple[str, str, str, str], list[KeptFinding]] = {}
+    for one in sorted(findings, key=lambda f: (f.level.rank, f.message)):
+        words = NUMBER.sub("#", one.message)
+        found.setdefault((one.check, one.subject, one.cause.value, words), []).append(one)
+    return found
+
+
+def _turn(change: Change) -> tuple[object, ...]:
+    worst = max(level.rank for level in (change.before, change.after) if level is not None)
+    return (-worst, change.how, change.check, change.subject, change.cause.value, change.message)
+
+
+class ReplayResult(StrEnum):
+    """What becomes of a past verdict. CHANGED: another answer or level, or other nodes condemned.
+
+    FINDINGS: the same verdict for other reasons. NO_VERDICT: a report that nobody had judged, or not to the end.
+    NOT_COMPARED: report or verdict cannot be read, or do not belong together. OTHER_TYPE: the policy was not written for it.
+    """
+
+    SAME = "same"
+    FINDINGS = "findings"
+    CHANGED = "changed"
+    NO_VERDICT = "no_verdict"
+    NOT_COMPARED = "not_compared"
+    OTHER_TYPE = "other_type"
+
+
+@dataclass(frozen=True)
+class VerdictSummary:
+    """A verdict in two words, and whom it condemned."""
+
+    answer: Answer
+    level: Level
+    condemned: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReplayedGate:
+    """One gate. `before` and `after` are None where there is none; `notes` say what else is not as it was then."""
+
+    gate_id: str
+    fate: ReplayResult
+    cluster: str = ""
+    judged_at: str = ""
+    before: VerdictSummary | None = None
+    after: VerdictSummary | None = None
+    changes: tuple[Change, ...] = ()
+    hidden: int = 0
+    why: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def replay(
+    store: Store, policy: Policy | None, facts: Facts, baseline: Baseline | None
+) -> Iterator[ReplayedGate]:
+    """Each gate that kept a report, a verdict or a record, by time. Without a policy: the shipped one of each report's type.
+
+    Raises StoreError where the store cannot be listed or does not answer; a gate that cannot be read is in the result.
+    """
+    recorded = set(records.recorded(store))
+    for gate_id, keys in kept_gates(store, recorded).items():
+        if gate_id in recorded or report_key(gate_id) in keys or verdict_key(gate_id) in keys:
+            yield _replayed(store, gate_id, policy, facts, baseline)
+
+
+def _replayed(
+    store: Store, gate_id: str, policy: Policy | None, facts: Facts, baseline: Baseline | None
+) -> ReplayedGate:
+    try:
+        record = records.read(store, gate_id)
+        data = store.get(report_key(gate_id))
+        if data is None:
+            return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, why="its report is missing")
+        kept = store.get(verdict_key(gate_id))
+        verdict = None if kept is None else records.load(kept)
+        report = load(data)
+        rules = policy or default_policy_of(report.declared.instance_type)[0]
+    except StoreUnreachable:
+        raise
+    except (DecodeError, InputError, StoreError) as error:
+        return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, why=one_line(str(error), 500))
+    cluster, when = (record.cluster, record.judged_at) if record else ("", report.measured_at)
+    if report.declared.instance_type not in rules.instance_types:
+        said = f"policy {rules.name} was not written for {report.declared.instance_type}"
+        return ReplayedGate(gate_id, ReplayResult.OTHER_TYPE, cluster, one_line(when, 40), why=said)
+    bytes_digest = digest(data)
+    after = records.of(decide(report, rules, facts, baseline, report_digest=bytes_digest))
+    return _compared(gate_id, bytes_digest, report, verdict, record, after)
+
+
+def _compared(
+    gate_id: str,
+    bytes_digest: str,
+    report: Report,
+    verdict: KeptVerdict | None,
+    record: Record | None,
+    after: KeptVerdict,
+) -> ReplayedGate:
+    cluster, when = (record.cluster, record.judged_at) if record else ("", one_line(report.measured_at, 40))
+    now = VerdictSummary(after.answer, after.level, after.condemned)
+    kept = verdict or record
+    if kept is None:
+        said = "no verdict was stored: its gate was interrupted"
+        return ReplayedGate(gate_id, ReplayResult.NO_VERDICT, cluster, when, None, now, why=said)
+    if kept.digests.report != bytes_digest:
+        said = "its verdict was made from another report"
+        return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when, None, now, why=said)
+    if record is not None and (record.digests.report, record.answer) != (kept.digests.report, kept.answer):
+        said = "its record and its stored verdict differ"
+        return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when, None, now, why=said)
+    before, notes = VerdictSummary(kept.answer, kept.level, kept.condemned), _notes(kept, after)
+    if isinstance(kept, Record):
+        said = "only its record is left, so findings are not compared"
+        fate = ReplayResult.SAME if before == now else ReplayResult.CHANGED
+        return ReplayedGate(gate_id, fate, cluster, when, before, now, why=said, notes=notes)
+    found, hidden = changes(kept.findings, after.findings)
+    fate = ReplayResult.CHANGED if before != now else ReplayResult.FINDINGS if found else ReplayResult.SAME
+    return ReplayedGate(gate_id, fate, cluster, when, before, now, found, hidden, notes=notes)
+
+
+def _notes(before: KeptVerdict | Record, after: KeptVerdict) -> tuple[str, ...]:
+    """What else differs between then and now, so that nobody blames the policy for it."""
+    engine = before.engine if isinstance(before, Record) else before.digests.engine
+    notes = []
+    if before.digests.facts != after.digests.facts:
+        notes.append("the facts have changed since then")
+    if engine != after.digests.engine:
+        notes.append(f"prelaunch {one_line(engine, 40)} judged it")
+    if before.digests.baseline != after.digests.baseline:
+        notes.append(
+            "it was judged with another baseline"
+            if after.digests.baseline
+            else "it was judged with a baseline, and now without one"
+        )
+    return tuple(notes)
+
+
+SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
+LINES = 10
+
+
+@dataclass
+class ReplayTotals:
+    """What a replay has come to so far."""
+
+    fates: Counter[ReplayResult] = field(default_factory=Counter)
+    moves: Counter[str] = field(default_factory=Counter)
+
+    def add(self, one: ReplayedGate) -> None:
+        """Count it."""
+        self.fates[one.fate] += 1
+        if one.fate is ReplayResult.CHANGED:
+            self.moves[answer_change(one)] += 1
+
+    @property
+    def compared(self) -> int:
+        """Verdicts that were compared with what was kept."""
+        return sum(
+            self.fates[fate] for fate in (ReplayResult.SAME, ReplayResult.FINDINGS, ReplayResult.CHANGED)
+        )
+
+    @property
+    def line(self) -> str:
+        """ "312 reports: 4 would change: 3 GO -> NO-GO, 1 NO-GO -> GO"."""
+        total = sum(self.fates.values())
+        reports = f"{total} report{'' if total == 1 else 's'}"
+        changed = f"{self.fates[ReplayResult.CHANGED] or 'none'} would change"
+        said = [f"{reports}: {changed if self.compared else 'nothing was compared'}"]
+        moves = sorted(self.moves.items(), key=lambda item: (-item[1], item[0]))
+        said += [", ".join(f"{count} {name}" for name, count in moves)] if moves else []
+        rest = [
+            (ReplayResult.FINDINGS, "with the same verdict for other reasons"),
+            (ReplayResult.NO_VERDICT, "without a stored verdict"),
+            (ReplayResult.NOT_COMPARED, "that cannot be compared"),
+            (ReplayResult.OTHER_TYPE, "of types that the policy does not cover"),
+        ]
+        more = [f"{self.fates[fate]} {words}" for fate, words in rest if self.fates[fate]]
+        return "; ".join([": ".join(said), *more])
+
+
+def answer_change(one: ReplayedGate) -> str:
+    """ "GO -> NO-GO"; where the answer stays, what else does not."""
+    before, after = one.before, one.after
+    if before is None or after is None:
+        return ""
+    if before.answer is not after.answer:
+        return f"{ANSWER_WORDS[before.answer]} -> {ANSWER_WORDS[after.answer]}"
+    if before.level is not after.level:
+        return f"{ANSWER_WORDS[after.answer]} {before.level.value} -> {ANSWER_WORDS[after.answer]} {after.level.value}"
+    return f"{ANSWER_WORDS[after.answer]} about other nodes"
+
+
+def gate_text(one: ReplayedGate) -> str:
+    """The lines about one gate, "" for one that is only counted."""
+    if one.fate not in SHOWN:
+        return ""
+    head = f"{_headline(one)}\n"
+    return head + "".join(f"    {line}\n" for line in _lines(one))
+
+
+def gate_markdown(one: ReplayedGate) -> str:
+    """A list item about one gate, "" for one that is only counted."""
+    if one.fate not in SHOWN:
+        return ""
+    return f"- {_safe(_headline(one))}\n" + "".join(f"  - {_safe(line)}\n" for line in _lines(one))
+
+
+def gate_row(one: ReplayedGate) -> dict[str, object]:
+    """One gate as JSON; no key is ever absent."""
+    return {
+        "gate_id": one.gate_id,
+        "fate": one.fate.value,
+        "cluster": one.cluster,
+        "judged_at": one.judged_at,
+        "before": plain(one.before),
+        "after": plain(one.after),
+        "changes": plain(one.changes),
+        "more_changes": one.hidden,
+        "why": one.why,
+        "notes": list(one.notes),
+    }
+
+
+def _headline(one: ReplayedGate) -> str:
+    where = f" on {one_line(one.cluster, 63)}" if one.cluster else ""
+    when = f", {one.judged_at}" if one.judged_at else ""
+    what = answer_change(one) if one.fate is ReplayResult.CHANGED else one.why
+    if one.fate is ReplayResult.NO_VERDICT and one.after is not None:
+        what += f"; it would be {ANSWER_WORDS[one.after.answer]}"
+    return f"{one_line(one.gate_id, 100)}{where}{when}: {what}"
+
+
+def _lines(one: ReplayedGate) -> Iterator[str]:
+    yield from (_change_line(change) for change in one.changes[:LINES])
+    hidden = max(0, len(one.changes) - LINES) + one.hidden
+    if hidden:
+        yield f"and {hidden} more findings (--format json lists 100 of each)"
+    if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
+        yield f"condemned: {_nodes(one.before)} -> {_nodes(one.after)}"
+    if one.fate is ReplayResult.CHANGED and one.why:
+        yield one.why
+    if one.notes:
+        yield f"note: {'; '.join(one.notes)}"
+
+
+def _change_line(change: Change) -> str:
+    levels = " -> ".join(level.value for level in (change.before, change.after) if level is not None)
+    return f"{change.how.value}: {levels} {change.cause.value} {change.subject}: {change.check}: {change.message}"
+
+
+def _nodes(said: VerdictSummary) -> str:
+    shown = ", ".join(one_line(name, 100) for name in said.condemned[:LINES])
+    more = len(said.condemned) - LINES
+    return (shown + (f" and {more} more" if more > 0 else "")) or "none"
+
+
+def _safe(text: str) -> str:
+    return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~" else c for c in text)

@@ -1,0 +1,146 @@
+"""What this cluster's last gates said, read from the store for a page: bounded in gates, bytes and time.
+
+Nothing hangs on it: what cannot be read is said in the result, so that a short history is never taken for the whole.
+
+Reports over time, as a command line names them: which machines get worse, and the exit code that says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from checks.documents.decode import DecodeError
+from checks.documents.report import digest, load
+from checks.exit_codes import Exit
+from checks.judge.trend.model import Trend
+from checks.judge.trend.trend import Dated, trend
+from checks.model import Report
+from checks.policy import Policy
+from tasks.render.context import Past, PastGate
+from tasks.render.views.trend import numbers_of, too_few
+from tasks.reports.baseline import UnreadableReport
+from tasks.reports.read import default_policy_of, not_a_report, read_input
+from tasks.store import records
+from tasks.store.base import Store, StoreError
+from tasks.store.index import Index, IndexFailed
+from tasks.store.open import identity
+from tasks.store.records import Record, stamped_at
+from tasks.text.inert import one_line
+
+GATES, REPORTS = 20, 8
+# Records that the index lacks are read one by one: of so many at most.
+UNINDEXED = 60
+REPORT_BYTES, SECONDS = 32 << 20, 5.0
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class TrendContext:
+    """The gate that the page is of, with what its report's numbers are compared by."""
+
+    gate_id: str
+    cluster: str
+    report: Report
+    digest: str
+    policy: Policy
+
+
+def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.monotonic) -> Past:
+    """The cluster's gates up to this one. Never raises for what a store holds or refuses."""
+    ends = clock() + SECONDS
+    problems: list[str] = []
+    try:
+        found = _records(store, index, problems)
+    except StoreError as error:
+        return Past(problems=(one_line(f"Earlier gates could not be read: {error}", 400),))
+    mine = [record for record in found if record.cluster == this.cluster]
+    mine.sort(key=lambda record: (record.judged_at, record.gate_id))
+    own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
+    mine = mine if own is None else mine[: own + 1]
+    dated = _reports(store, mine, this, problems, lambda: clock() > ends)
+    gates = tuple(
+        PastGate(r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == this.gate_id)
+        for r in mine[-GATES:]
+    )
+    made = trend(dated)
+    few = too_few(made.reports)
+    return Past(
+        gates, len(mine) - len(gates), numbers_of(made), made.reports,
+        tuple(one_line(line, 400) for line in (*problems, *([few] if few else []))),
+    )  # fmt: skip
+
+
+def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:
+    """Which there are, the store says; what they say, the index, and of the newest that it lacks the store again."""
+    ids = records.recorded(store)
+    try:
+        rows = {record.gate_id: record for record in index.rows(identity(store))} if ids else {}
+    except (IndexFailed, StoreError) as error:
+        rows = {}
+        problems.append(f"The index of verdicts could not be read: {error}")
+    missing = sorted((i for i in ids if i not in rows), key=lambda i: (stamped_at(i) or 0.0, i), reverse=True)
+    if len(missing) > UNINDEXED:
+        problems.append(
+            f"{len(missing) - UNINDEXED} older gates are not in the index: prelaunch store index --rebuild"
+        )
+    found = [rows[gate_id] for gate_id in ids if gate_id in rows]
+    for gate_id in missing[:UNINDEXED]:
+        try:
+            record = records.read(store, gate_id)
+        except DecodeError as error:
+            problems.append(f"The record of {gate_id} cannot be read: {error}")
+            continue
+        found += [record] if record is not None else []
+    return found
+
+
+def _reports(
+    store: Store, mine: Sequence[Record], this: TrendContext, problems: list[str], late: Callable[[], bool]
+) -> list[Dated]:
+    """The newest reports, each once; this gate's own is at hand."""
+    dated, known, room = [Dated(this.report, this.digest, this.policy)], {this.digest}, REPORT_BYTES
+    for record in reversed(mine):
+        if len(dated) >= REPORTS:
+            break
+        if record.digests.report in known:
+            continue
+        known.add(record.digests.report)
+        if room <= 0 or late():
+            problems.append("Older reports were not compared, because it would have taken too long.")
+            break
+        try:
+            data = store.get(record.report)
+            if data is None:
+                problems.append(f"The report of {record.gate_id} is missing.")
+                continue
+            room -= len(data)
+            dated.append(Dated(load(data), record.digests.report, this.policy))
+        except (StoreError, DecodeError) as error:
+            problems.append(f"The report of {record.gate_id} cannot be read: {error}")
+    return dated
+
+
+def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[Dated], list[UnreadableReport]]:
+    """The reports, and what is none. Raises InputError for a file that is not there."""
+    dated: list[Dated] = []
+    bad: list[UnreadableReport] = []
+    for file in files:
+        path, data = read_input(file)
+        try:
+            report = load(data)
+        except DecodeError as error:
+            bad.append(UnreadableReport(path, not_a_report(data, error)))
+            continue
+        rules = policy or default_policy_of(report.declared.instance_type)[0]
+        dated.append(Dated(report, digest(data), rules))
+    return dated, bad
+
+
+def trend_code(trend: Trend, bad: Sequence[UnreadableReport]) -> int:
+    """1 where something gets worse; else 3 where of some machine, or some file, nobody can tell; else 0."""
+    if any(machine.worse for machine in trend.machines):
+        return int(Exit.NO_GO)
+    unknown = bad or not trend.machines or any(not machine.told for machine in trend.machines)
+    return int(Exit.CANNOT_TELL if unknown else Exit.GO)

@@ -1,0 +1,144 @@
+"""`/prelaunch gate NAME | status | why | help`: what each word does, and what is answered to the one who typed it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from checks.documents.decode import nearest
+from tasks.gate_file.read import GateFileError
+from tasks.notifiers.slack.blocks import escape, link
+from tasks.slackbot import replies
+from tasks.slackbot.config import Allowed, Config
+from tasks.slackbot.dialogs import Talk
+from tasks.slackbot.history import NotKept, Past, last, last_refusal, of_id
+from tasks.slackbot.prefect_client import FLOW, PrefectError, Run, Runs
+from tasks.slackbot.replies import Reply, told
+from tasks.slackbot.wording import inline, user
+
+LOG = logging.getLogger("prelaunch.slack")
+REASON_CHARACTERS = 300
+
+
+class Commands:
+    """Answers slash commands of one workspace, from any thread."""
+
+    def __init__(self, config: Config, runs: Runs, talk: Talk) -> None:
+        self._config, self._runs, self._talk = config, runs, talk
+
+    def typed(self, payload: Mapping[str, Any], envelope: str) -> None:
+        """Do what was typed, and answer where it was."""
+        reply = self.answer(
+            str(payload.get("text") or ""),
+            str(payload.get("user_id") or ""),
+            str(payload.get("channel_id") or ""),
+            # The same for every delivery of one command.
+            str(payload.get("trigger_id") or envelope),
+        )
+        self._talk.respond(str(payload.get("response_url") or ""), reply.text, list(reply.blocks))
+
+    def answer(self, text: str, who: str, channel: str, order: str) -> Reply:
+        """What is answered. `order` is the same for every delivery."""
+        verb, _, rest = " ".join(text.split()).partition(" ")
+        words: dict[str, Callable[[], Reply]] = {
+            "gate": lambda: told(self._gate(rest, who, channel, order)),
+            "status": lambda: self._status(rest),
+            "why": lambda: self._why(rest),
+            "help": lambda: told(replies.HELP),
+        }
+        if verb.lower() in words:
+            return words[verb.lower()]()
+        if not verb:
+            return told(replies.HELP)
+        near = nearest(verb.lower(), tuple(words))
+        hint = f" Did you mean {inline(near)}?" if near else ""
+        return told(f"{inline(verb, 60)} is nothing that I know.{hint}\n{replies.HELP}")
+
+    def _gate(self, rest: str, who: str, channel: str, order: str) -> str:
+        name, _, reason = rest.partition(" ")
+        allowed = self._config.named(name)
+        if allowed is None:
+            return self._unknown(name)
+        table = allowed.table
+        if who not in table.users:
+            LOG.warning("%s may not start gate %s", who, name)
+            whom = ", ".join(map(user, table.users)) or "nobody through Slack"
+            return f"You may not start {inline(name)}: {whom} may (users in deployments/slack.toml). Nothing was started."
+        if table.channel and channel != table.channel:
+            return f"{inline(name)} is started in <#{table.channel}> alone. Nothing was started."
+        why = escape(reason, REASON_CHARACTERS)
+        tags = ["prelaunch", "by slack", f"by {who}"]
+        try:
+            run = self._runs.start(table.deployment, allowed.file, f"slack-{order}", tags)
+        except PrefectError as error:
+            LOG.error("gate %s was not started for %s: %s", name, who, error)
+            return f"{inline(name)} was not started: {escape(str(error), 500)}"
+        LOG.info("gate %s was started for %s: run %s%s", name, who, run.id, f" ({why})" if why else "")
+        where = link(run.name, run.url) if run.url else f"run {inline(run.id)}"
+        return f"Started {inline(name)}: {where}.{f' Why: {why}' if why else ''}"
+
+    def _status(self, name: str) -> Reply:
+        chosen = self._chosen(name)
+        if isinstance(chosen, str):
+            return told(chosen)
+        try:
+            going, problem = self._runs.going(), ""
+        except PrefectError as error:
+            going, problem = (), str(error)
+        return replies.status([_state(allowed, going) for allowed in chosen], problem)
+
+    def _why(self, name: str) -> Reply:
+        try:
+            if name and self._config.named(name) is None:
+                if not any(name.startswith(f"{_gate_name(allowed)}-") for allowed in self._config.gates):
+                    return told(self._unknown(name))
+                return replies.why(of_id(self._config.gates, name))
+            return replies.why(self._newest_refusal(name))
+        except NotKept as error:
+            return told(escape(str(error), 600))
+
+    def _newest_refusal(self, name: str) -> Past:
+        found: list[Past] = []
+        failed: list[NotKept] = []
+        for allowed in self._config.gates:
+            if name in ("", allowed.name):
+                try:
+                    found.append(last_refusal(allowed))
+                except NotKept as error:
+                    failed.append(error)
+        if not found:
+            raise failed[0]
+        return max(found, key=lambda past: past.record.judged_at)
+
+    def _chosen(self, name: str) -> tuple[Allowed, ...] | str:
+        if not name:
+            return self._config.gates
+        allowed = self._config.named(name)
+        return (allowed,) if allowed else self._unknown(name)
+
+    def _unknown(self, name: str) -> str:
+        names = [allowed.name for allowed in self._config.gates]
+        near = nearest(name, names) if name else None
+        hint = f" Did you mean {inline(near)}?" if near else ""
+        what = f"{inline(name, 60)} is not on the list." if name else "Which gate?"
+        return f"{what}{hint} There {'is' if len(names) == 1 else 'are'} {', '.join(map(inline, names))}."
+
+
+def _state(allowed: Allowed, going: tuple[Run, ...]) -> replies.State:
+    runs = tuple(run for run in going if run.flow == FLOW and run.gate_file == allowed.file)
+    try:
+        cluster = allowed.gate().cluster.name
+    except GateFileError as error:
+        return replies.State(allowed.name, "?", runs, None, str(error))
+    try:
+        return replies.State(allowed.name, cluster, runs, last(allowed), "")
+    except NotKept as error:
+        return replies.State(allowed.name, cluster, runs, None, str(error))
+
+
+def _gate_name(allowed: Allowed) -> str:
+    try:
+        return allowed.gate().name
+    except GateFileError:
+        return allowed.name

@@ -1,0 +1,116 @@
+"""What the gates' stores keep of past verdicts, as `status` and `why` ask for it.
+
+NotKept             there is no such verdict, or the store cannot be read; the message is for whoever asked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from checks.documents.compatibility import with_finding_kinds
+from checks.documents.decode import DecodeError, decode, parse_json
+from checks.model import Answer, Verdict
+from tasks.gate_file.model import Gate
+from tasks.gate_file.read import GateFileError
+from tasks.slackbot.config import Allowed
+from tasks.store import records
+from tasks.store.base import Store, StoreError
+from tasks.store.layout import verdict_key
+from tasks.store.records import VERDICT_BYTES, Record, stamped_at
+
+# The newest gates of one store that are looked at for a refusal.
+LOOKED_AT = 200
+
+
+class NotKept(Exception):
+    """There is no such verdict, or it cannot be read. The message says which, without markup."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """A verdict of before; `verdict` is None where another version wrote it, so that the record alone can be read."""
+
+    allowed: Allowed
+    gate: Gate
+    store: Store
+    record: Record
+    verdict: Verdict | None
+
+
+def last(allowed: Allowed) -> Record | None:
+    """The newest verdict of a gate; None for none. Raises NotKept."""
+    return next(_records(*_opened(allowed)), None)
+
+
+def last_refusal(allowed: Allowed) -> Past:
+    """The newest verdict that was no go. Raises NotKept."""
+    gate, store = _opened(allowed)
+    for record in _records(gate, store):
+        if record.answer is not Answer.GO:
+            return _past(allowed, gate, store, record)
+    raise NotKept(f"No refusal of {allowed.name} is kept: every verdict that there is was a go.")
+
+
+def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
+    """The verdict of one gate run, whatever it was. Raises NotKept."""
+    for allowed in gates:
+        gate, store = _opened(allowed)
+        if not gate_id.startswith(f"{gate.name}-"):
+            continue
+        try:
+            record = records.read(store, gate_id)
+        except (StoreError, DecodeError) as error:
+            raise NotKept(f"The record of {gate_id} cannot be read: {error}") from error
+        if record is not None and record.gate == gate.name:
+            return _past(allowed, gate, store, record)
+    raise NotKept(f"No gate of this app has kept {gate_id}.")
+
+
+def verdict_in(data: bytes) -> Verdict:
+    """The verdict of a verdict.json of this version. Raises DecodeError."""
+    table = parse_json(data, VERDICT_BYTES)
+    if not isinstance(table, dict):
+        raise DecodeError("expected a table", "")
+    coverage = table.get("coverage")
+    if isinstance(coverage, Mapping):
+        table["coverage"] = {name: _count(count) for name, count in coverage.items()}
+    return decode(Verdict, with_finding_kinds(table))
+
+
+def _count(count: object) -> object:
+    """verdict.json says "declared" for what a Count calls required."""
+    if not isinstance(count, Mapping):
+        return count
+    return {"required" if key == "declared" else key: value for key, value in count.items()}
+
+
+def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
+    try:
+        data = store.get(verdict_key(record.gate_id))
+        verdict = None if data is None else verdict_in(data)
+    except DecodeError:
+        verdict = None
+    except StoreError as error:
+        raise NotKept(f"The store of {allowed.name} cannot be read: {error}") from error
+    return Past(allowed, gate, store, record, verdict)
+
+
+def _opened(allowed: Allowed) -> tuple[Gate, Store]:
+    try:
+        return allowed.gate(), allowed.store()
+    except (GateFileError, StoreError) as error:
+        raise NotKept(f"The gate file of {allowed.name} cannot be read: {error}") from error
+
+
+def _records(gate: Gate, store: Store) -> Iterator[Record]:
+    """The gate's records, newest first, each read when it is asked for. Raises NotKept."""
+    try:
+        ids = [one for one in records.recorded(store) if one.startswith(f"{gate.name}-")]
+        ids.sort(key=lambda one: (stamped_at(one) or 0.0, one), reverse=True)
+        for gate_id in ids[:LOOKED_AT]:
+            record = records.read(store, gate_id)
+            if record is not None and record.gate == gate.name:
+                yield record
+    except (StoreError, DecodeError) as error:
+        raise NotKept(f"The records of {gate.name} cannot be read: {error}") from error

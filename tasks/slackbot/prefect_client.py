@@ -1,0 +1,221 @@
+"""What `prelaunch slack` asks of Prefect's server: runs, deployments, resume, start.
+
+Unreachable         the server does not answer, or only with an error of its own: try again
+NotStarted          there is no such deployment, or the server refused to start it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from tasks.gate.links import run_url
+from tasks.gate_file.folder import path_of
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun, State
+
+FLOW = "gate"
+GOING = ("RUNNING", "PAUSED", "PENDING", "SCHEDULED", "CANCELLING")
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+SHOWN = 20
+
+
+class PrefectError(Exception):
+    """Prefect's server did not do what was asked. The message says why, and the remedy."""
+
+
+class Unreachable(PrefectError):
+    """The server does not answer, or only with an error of its own."""
+
+
+class NotStarted(PrefectError):
+    """There is no such deployment, or the server refused to start it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A flow run as far as it matters here. `gate_file` is resolved on this machine, None where it names none.
+
+    `form` is where the form lies that it waits for (tasks.gate.approval.answers.keyset_of), "" where it waits for none.
+    """
+
+    id: str
+    name: str
+    flow: str
+    gate_file: Path | None
+    kind: str
+    state: str
+    form: str
+    paused: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.kind in FINAL
+
+    @property
+    def url(self) -> str:
+        """Its page in Prefect's UI; "" where none is configured."""
+        return run_url(self.id)
+
+
+class Runs:
+    """One client for all threads. Every method raises Unreachable, and ends within seconds."""
+
+    def __init__(self) -> None:
+        from prefect.client.orchestration import get_client
+
+        self._client: SyncPrefectClient = get_client(sync_client=True)
+        self._flows: dict[UUID, str] = {}
+        self._stack = contextlib.ExitStack()
+
+    def open(self) -> None:
+        """Connect; the server has to answer now."""
+        with _asking():
+            self._stack.enter_context(self._client)
+            self._client.hello().raise_for_status()
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._stack.close()
+
+    def run(self, flow_run_id: str) -> Run | None:
+        """The run; None where the server knows none of this id."""
+        from prefect.exceptions import ObjectNotFound
+
+        try:
+            wanted = UUID(flow_run_id)
+        except ValueError:
+            return None
+        with _asking():
+            try:
+                return self._seen(self._client.read_flow_run(wanted))
+            except ObjectNotFound:
+                return None
+
+    def resume(self, flow_run_id: str, run_input: Mapping[str, object]) -> str:
+        """Resume a paused run with the answers of its form; "" where it was, else why the server refused."""
+        with _asking():
+            done = self._client.resume_flow_run(UUID(flow_run_id), dict(run_input))
+        if done.status.value == "ACCEPT":
+            return ""
+        return str(getattr(done.details, "reason", None) or done.status.value)
+
+    def start(self, deployment: str, gate_file: Path, key: str, tags: Sequence[str]) -> Run:
+        """A run of the deployment, with its own parameters; the same key starts nothing twice. Raises NotStarted."""
+        from prefect.exceptions import ObjectNotFound
+
+        with _asking():
+            try:
+                found = self._client.read_deployment_by_name(deployment)
+            except ObjectNotFound as error:
+                said = f"Prefect's server has no deployment {deployment!r}. Run `prefect deploy` for it."
+                raise NotStarted(said) from error
+            made = self._client.create_flow_run_from_deployment(
+                found.id,
+                parameters=_parameters(deployment, found.parameters, gate_file),
+                tags=list(tags),
+                idempotency_key=key,
+            )
+            return self._seen(made)
+
+    def has(self, deployment: str) -> bool:
+        """Whether the server has the deployment."""
+        from prefect.exceptions import ObjectNotFound
+
+        with _asking():
+            try:
+                self._client.read_deployment_by_name(deployment)
+            except ObjectNotFound:
+                return False
+        return True
+
+    def going(self) -> tuple[Run, ...]:
+        """The gate's runs that run, wait or are due now, newest first."""
+        from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
+        from prefect.client.schemas.sorting import FlowRunSort
+
+        due = {"before_": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))}
+        chosen = FlowRunFilter.model_validate(
+            {"state": {"type": {"any_": list(GOING)}}, "expected_start_time": due}
+        )
+        flow = FlowFilter.model_validate({"name": {"any_": [FLOW]}})
+        with _asking():
+            found = self._client.read_flow_runs(
+                flow_filter=flow,
+                flow_run_filter=chosen,
+                limit=SHOWN * 5,
+                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+            )
+            return tuple(self._seen(run) for run in found)
+
+    def _seen(self, run: FlowRun) -> Run:
+        if run.flow_id not in self._flows:
+            self._flows[run.flow_id] = self._client.read_flow(run.flow_id).name
+        state = run.state
+        paused = state is not None and state.is_paused()
+        return Run(
+            str(run.id),
+            run.name,
+            self._flows[run.flow_id],
+            gate_file_of(run.parameters),
+            state.type.value if state else "",
+            (state.name or "") if state else "",
+            _asked_in(state) if state is not None and paused else "",
+            paused,
+        )
+
+
+def gate_file_of(parameters: Mapping[str, Any]) -> Path | None:
+    """The gate file that a run's parameters name, as a worker in this folder would find it; None where they name none."""
+    request = parameters.get("request")
+    named = request.get("gate_file") if isinstance(request, Mapping) else getattr(request, "gate_file", None)
+    return path_of(named).resolve() if isinstance(named, str) and named else None
+
+
+def _asked_in(state: State[Any]) -> str:
+    return (state.state_details.run_input_keyset or {}).get("schema", "")
+
+
+def _parameters(deployment: str, kept: Mapping[str, Any] | None, gate_file: Path) -> dict[str, Any]:
+    """Nothing where the deployment names the gate file itself; else the file. Raises NotStarted for another file."""
+    named = gate_file_of(kept or {})
+    if named is None:
+        request = (kept or {}).get("request")
+        return {"request": {**(request if isinstance(request, Mapping) else {}), "gate_file": str(gate_file)}}
+    if named != gate_file:
+        raise NotStarted(
+            f"deployment {deployment!r} is for {named}, the list of prelaunch slack says {gate_file}. "
+            "Let both name one gate file, and start prelaunch slack in the folder of the workers."
+        )
+    return {}
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    """What httpx and Prefect raise, in one word."""
+    import httpx
+    from prefect.exceptions import PrefectException, PrefectHTTPStatusError
+
+    try:
+        yield
+    except PrefectHTTPStatusError as error:
+        code = error.response.status_code
+        if code in (409, 422):
+            raise NotStarted(f"Prefect's server refused it ({code}): {_detail(error)}.") from error
+        raise Unreachable(f"Prefect's server answers {code}.") from error
+    except httpx.HTTPStatusError as error:
+        raise Unreachable(f"Prefect's server answers {error.response.status_code}.") from error
+    except (httpx.HTTPError, PrefectException, OSError, RuntimeError) as error:
+        raise Unreachable(f"Prefect's server does not answer ({type(error).__name__}).") from error
+
+
+def _detail(error: Any) -> str:
+    return " ".join(error.response.text.split())[:300]

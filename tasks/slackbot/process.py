@@ -1,0 +1,215 @@
+"""One process between Slack and Prefect: connects both, serves until it is told to stop, and leaves nothing behind.
+
+NotServed           Slack or Prefect cannot be reached, or refuses us; `rejected` where the configuration is to blame
+
+The log of `prelaunch slack`: one line an event on stderr, without secrets and without tracebacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import socket
+import sys
+import threading
+import urllib.request
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tasks.notifiers.base import NotifyError
+from tasks.notifiers.secret_refs import secret
+from tasks.slackbot.answered_message import Telling
+from tasks.slackbot.approvals import Answering
+from tasks.slackbot.commands import Commands
+from tasks.slackbot.config import Config
+from tasks.slackbot.dialogs import Talk, web_client
+from tasks.slackbot.handover import HandingOver
+from tasks.slackbot.prefect_client import PrefectError, Runs
+from tasks.slackbot.socket_events import Envelopes, Workers
+from tasks.text.inert import one_line
+from tasks.text.redact import REMOVED, redact
+
+if TYPE_CHECKING:
+    from slack_sdk.socket_mode.builtin import SocketModeClient
+    from slack_sdk.web import WebClient
+
+LOG = logging.getLogger("prelaunch.slack")
+HELLO_S = 10.0
+STOP_S = 2.4
+PING_S = 5.0
+# One message holds what it was clicked in: 50 blocks are more than the SDK's 1 KiB at a time, which it reads by recursion.
+BUFFER_BYTES = 1 << 16
+TOKEN_ERRORS = (
+    "invalid_auth",
+    "not_authed",
+    "token_revoked",
+    "token_expired",
+    "account_inactive",
+    "not_allowed_token_type",
+)
+
+
+class NotServed(Exception):
+    """It cannot serve. The message says what is wrong, and the remedy; never a token."""
+
+    def __init__(self, message: str, rejected: bool = False) -> None:
+        super().__init__(message)
+        self.rejected = rejected
+
+
+class Process:
+    """Use it in a `with`: entering connects (NotServed), leaving ends every thread and connection within seconds."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._stack = contextlib.ExitStack()
+        self.client: SocketModeClient | None = None
+
+    def __enter__(self) -> Process:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        app = self._config.app
+        try:
+            bot, token = secret(app.bot_token), secret(app.app_token)
+        except NotifyError as error:
+            raise NotServed(str(error), rejected=True) from error
+        runs = Runs()
+        self._stack.callback(runs.close)
+        try:
+            runs.open()
+            self._look_for_deployments(runs)
+        except PrefectError as error:
+            said = (
+                f"{error} Look at PREFECT_API_URL and PREFECT_API_AUTH_STRING, and whether the server runs."
+            )
+            raise NotServed(said) from error
+        web = _bypassing(web_client(bot, app.api_url))
+        _asked(app.bot_token, web.auth_test)
+        workers, handing, talk = Workers(), HandingOver(runs), Talk(web)
+        self._stack.callback(workers.stop, STOP_S / 3)
+        self._stack.callback(handing.stop, STOP_S / 3)
+        handing.start(self._config.gates)
+        answering = Answering(self._config.gates, runs, talk, handing, Telling(bot))
+        envelopes = Envelopes(answering, Commands(self._config, runs, talk), workers)
+        self._connect(token, envelopes)
+
+    def _connect(self, token: str, envelopes: Envelopes) -> None:
+        from slack_sdk.socket_mode.builtin import SocketModeClient
+
+        app, hello = self._config.app, threading.Event()
+
+        def heard(client: Any, message: dict[str, Any], raw: str | None = None) -> None:
+            if message.get("type") == "hello":
+                hello.set()
+
+        client = SocketModeClient(
+            token,
+            logger=logging.getLogger("prelaunch.slack.socket"),
+            web_client=_bypassing(web_client(token, app.api_url)),
+            ping_interval=PING_S,
+            receive_buffer_size=BUFFER_BYTES,
+        )
+        self.client = client
+        if urllib.request.proxy_bypass(urlsplit(app.api_url).hostname or ""):
+            client.proxy = None
+        self._stack.callback(close, client, STOP_S)
+        client.message_listeners.append(heard)
+        client.socket_mode_request_listeners.append(envelopes)
+        _asked(app.app_token, client.connect)
+        if not hello.wait(HELLO_S):
+            raise NotServed(
+                "Slack opened no socket: its WebSocket host cannot be reached, or Socket Mode is off."
+            )
+        LOG.info("serving %s", ", ".join(gate.name for gate in self._config.gates))
+
+    def _look_for_deployments(self, runs: Runs) -> None:
+        for gate in self._config.gates:
+            if not runs.has(gate.table.deployment):
+                said = "gate %s: Prefect's server has no deployment %s: it cannot be started until it is deployed"
+                LOG.warning(said, gate.name, gate.table.deployment)
+
+
+def close(client: SocketModeClient, patience_s: float) -> None:
+    """Close the socket and end the client's threads; those that hang in a call to Slack are left to end by themselves."""
+    thread = threading.Thread(target=_end, args=(client,), name="slack-close", daemon=True)
+    thread.start()
+    thread.join(patience_s)
+    if thread.is_alive():
+        LOG.warning("Slack's client did not end within %.1f s", patience_s)
+
+
+def _end(client: SocketModeClient) -> None:
+    """What makes connections ends first: one that is made while the client closes would stay, and its reader with it."""
+    client.default_auto_reconnect_enabled = client.auto_reconnect_enabled = False
+    client.closed = True
+    client.message_queue.put(None)  # what waits a second for a message looks up now
+    for runner in (client.current_app_monitor, client.message_processor):
+        if runner.is_alive():
+            runner.shutdown()  # type: ignore[no-untyped-call]
+    session = client.current_session
+    with contextlib.suppress(OSError, AttributeError):  # gone already
+        # The SDK's reader holds its lock for as long as it waits for bytes, and close() would wait with it.
+        session.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+    client.close()
+
+
+def _asked(reference: str, call: Any) -> None:
+    from slack_sdk.errors import SlackApiError
+
+    try:
+        call()
+    except SlackApiError as error:
+        word = str(error.response.get("error", "no"))
+        if word in TOKEN_ERRORS:
+            said = f"Slack refuses the token in {reference}: {word}. app_token is xapp-..., bot_token is xoxb-..."
+            raise NotServed(said, rejected=True) from None
+        raise NotServed(f"Slack refuses {reference}: {word}.") from None
+    except Exception as error:  # noqa: BLE001 - urllib, http.client, ssl and the SDK each have their own; all mean the same
+        raise NotServed(
+            f"Slack does not answer ({type(error).__name__}). Look at the network and api_url."
+        ) from None
+
+
+def _bypassing(web: WebClient) -> WebClient:
+    """The SDK reads HTTPS_PROXY and not NO_PROXY."""
+    if urllib.request.proxy_bypass(urlsplit(web.base_url).hostname or ""):
+        web.proxy = None
+    return web
+
+
+# App tokens, and the tickets of the socket's own address.
+OURS = re.compile(r"\bxapp-[A-Za-z0-9-]{10,}|(?<=ticket=)[^\s&\"']+|(?<=link_disabled=)[^\s&\"']+")
+LINE = 1000
+
+
+class Plain(logging.Formatter):
+    """Time, level and message; what an exception says is in the message already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line. PRELAUNCH_DEBUG=1 adds the traceback."""
+        text = redact(OURS.sub(REMOVED, record.getMessage()), os.environ)
+        head = f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')} {record.levelname} {one_line(text, LINE)}"
+        if record.exc_info and os.environ.get("PRELAUNCH_DEBUG") == "1":
+            return f"{head}\n{redact(OURS.sub(REMOVED, self.formatException(record.exc_info)), os.environ)}"
+        return head
+
+
+def log_to_stderr() -> None:
+    """Send this process's own log, and nobody else's, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Plain())
+    logger = logging.getLogger("prelaunch")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

@@ -1,0 +1,125 @@
+"""The answers to `/prelaunch status` and `/prelaunch why`, as blocks that fit one message (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checks.model import ANSWER_WORDS, Answer, Verdict
+from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked, plain, small_marked
+from tasks.render.context import typed
+from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.headline import coverage_text, explanation, headline
+from tasks.render.remedy_commands import Place
+from tasks.slackbot.history import Past
+from tasks.slackbot.prefect_client import Run
+from tasks.slackbot.wording import inline
+from tasks.store.layout import html_key
+from tasks.store.records import Record
+from tasks.text.inert import browsable
+
+FINDINGS = 8
+RUNS = 5
+HELP = "\n".join(
+    (
+        "`/prelaunch gate NAME [why]`  start this gate: checks, then the training if the machines are fit",
+        "`/prelaunch status [NAME]`  what runs or waits, and the last verdict",
+        "`/prelaunch why [NAME or GATE ID]`  the last refusal: what was found, and what to do",
+        "`/prelaunch help`  this",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one person is told: `text` is for notifications, and all of it where there are no blocks."""
+
+    text: str
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True)
+class State:
+    """One gate of the list: its runs, and its last verdict or why there is none to show."""
+
+    name: str
+    cluster: str
+    runs: tuple[Run, ...]
+    last: Record | None
+    problem: str
+
+
+def told(text: str) -> Reply:
+    """Lines of markup of our own."""
+    return Reply(text, (marked(text),))
+
+
+def status(states: Sequence[State], prefect: str) -> Reply:
+    """A block a gate; `prefect` says why no runs are shown, "" where they are."""
+    blocks = [marked(f"Runs are not shown: {escape(prefect)}")] if prefect else []
+    blocks += [_state(state, not prefect) for state in states]
+    text = "; ".join(f"{state.name}: {_word(state)}" for state in states)
+    rest = "More gates than one message holds: /prelaunch status NAME shows one."
+    return Reply(text[:300], tuple(fit(blocks, rest)))
+
+
+def why(past: Past) -> Reply:
+    """The headline, what it means, findings with remedy and commands, and where the report is."""
+    record, verdict, store = past.record, past.verdict, past.store
+    report = browsable(store.place(html_key(record.gate_id)))
+    seen = [
+        f"Gate {inline(record.gate_id)}, judged {escape(record.judged_at)}",
+        link("the whole report", report),
+    ]
+    if verdict is None:
+        line = f"{ANSWER_WORDS[record.answer]} {record.gate}: {record.finding or 'no finding'}"
+        note = "Another version of Prelaunch wrote this verdict: the report says more."
+        return Reply(line, (marked(f"*{escape(line, 600)}*"), plain(note), small_marked(" | ".join(seen))))
+    line = headline(verdict, past.gate.name)
+    seen.insert(0, f"Observed {escape(coverage_text(verdict.coverage))}")
+    place = Place(past.gate.cluster.launcher, past.gate.cluster.declared.instance_type)
+    groups = gathered(verdict.findings)
+    blocks = [marked(f"*{escape(line, 600)}*"), plain(explanation(verdict))]
+    for item in groups[:FINDINGS]:
+        blocks += _finding(item, verdict, place)
+    more = len(groups) - FINDINGS
+    blocks += [plain(f"and {more} more findings in the report")] if more > 0 else []
+    blocks.append(small_marked(" | ".join(seen)))
+    return Reply(line, tuple(fit(blocks, "More is in the report.", keep=1)))
+
+
+def _finding(item: Group, verdict: Verdict, place: Place) -> list[Block]:
+    remedy = remedy_of(item, verdict)
+    said = f"{item.word} {item.cause.value} {item.names}: {item.where}: {item.message}"
+    commands = typed(item, verdict, place)
+    body = plain(f"{said}\n{remedy}" if remedy else said, 1200)
+    return [body, code("\n".join(commands), 1200)] if commands else [body]
+
+
+def _state(state: State, runs_known: bool) -> Block:
+    lines = [f"*{escape(state.name)}* on cluster {escape(state.cluster)}"]
+    lines += [_run(run) for run in state.runs[:RUNS]]
+    more = len(state.runs) - RUNS
+    lines += [f"and {more} more runs"] if more > 0 else []
+    lines += ["nothing runs or waits"] if runs_known and not state.runs else []
+    return marked("\n".join([*lines, f"last verdict: {_last(state)}"]))
+
+
+def _run(run: Run) -> str:
+    name = link(run.name, run.url) if run.url else escape(run.name)
+    return f"{name}: {'waits for an answer' if run.paused else escape(run.state.lower(), 60)}"
+
+
+def _word(state: State) -> str:
+    going = f"{len(state.runs)} running or waiting, " if state.runs else ""
+    return f"{going}last {ANSWER_WORDS[state.last.answer]}" if state.last else f"{going}no verdict"
+
+
+def _last(state: State) -> str:
+    if state.problem:
+        return escape(state.problem)
+    if state.last is None:
+        return "none is kept"
+    record = state.last
+    found = f": {escape(record.finding)}" if record.finding and record.answer is not Answer.GO else ""
+    return f"{ANSWER_WORDS[record.answer]} {escape(record.judged_at)}{found} ({inline(record.gate_id)})"

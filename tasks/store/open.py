@@ -1,0 +1,60 @@
+"""The one way to a store: by its address, a folder or s3://bucket/prefix.
+
+A store's own name, kept in it: it tells its rows from another store's in an index that several share.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+
+from tasks.store.base import BadAddress, Store, StoreError
+from tasks.store.folder import FolderStore
+from tasks.store.layout import STORE_ID_KEY
+from tasks.store.s3 import S3Store, parted
+
+S3 = "s3://"
+
+
+def open_store(address: str) -> Store:
+    """The store; nothing is touched yet. Raises BadAddress."""
+    if is_remote(address):
+        bucket, prefix = parted(address)
+        return S3Store(bucket, prefix)
+    return FolderStore(Path(address).expanduser().absolute())
+
+
+def is_remote(address: str) -> bool:
+    """Whether it is an S3 store. Raises BadAddress for a URL of another kind."""
+    if address.startswith(S3):
+        return True
+    scheme, url, _ = address.partition("://")
+    if url:
+        said = f"a store at {scheme[:32]!r}:// is not supported. Name a folder, or s3://bucket/prefix."
+        raise BadAddress(said)
+    return False
+
+
+def absolute(address: str) -> str:
+    """The address that means the same store from every folder. Raises BadAddress."""
+    if is_remote(address):
+        bucket, prefix = parted(address)
+        return f"{S3}{bucket}/{prefix}".rstrip("/")
+    return str(Path(address).expanduser().absolute())
+
+
+FORM = re.compile(rb"[0-9a-f]{32}\n")
+
+
+def identity(store: Store) -> str:
+    """Thirty-two digits, made on first use; of several that come first one wins. Raises StoreError."""
+    found = store.get(STORE_ID_KEY)
+    if found is None:
+        mine = f"{secrets.token_hex(16)}\n".encode()
+        found = mine if store.put_if_absent(STORE_ID_KEY, mine) else store.get(STORE_ID_KEY)
+    if found is None or not FORM.fullmatch(found):
+        raise StoreError(
+            f"{store.place(STORE_ID_KEY)} is not what this program wrote there. Remove it; the index is made anew."
+        )
+    return found.decode().strip()

@@ -1,0 +1,134 @@
+"""Old gates taken out of a store. What is in use stays: a cluster's PASS, the gate that holds a lease, what has no known age."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from checks.documents.decode import DecodeError, parse_json
+from checks.model import Answer
+from tasks.store import records
+from tasks.store.base import Store, StoreError
+from tasks.store.history import kept_gates, moment
+from tasks.store.index import Index, IndexFailed
+from tasks.store.layout import (
+    LEASES,
+    LEASES_BY_RUN,
+    PASSES,
+    name_of,
+    page_key,
+    record_key,
+    report_key,
+    verdict_key,
+)
+from tasks.store.open import identity
+from tasks.store.records import Record, stamped_at
+
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True)
+class Old:
+    """A gate that may go, and its keys in the order in which they go."""
+
+    gate_id: str
+    days: float
+    answer: Answer | None
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What may go, and what stays though it is old, with the reason."""
+
+    old: tuple[Old, ...]
+    stays: tuple[tuple[str, str], ...]
+
+
+def planned(store: Store, older_than_days: float, keep_refused: bool, now: float) -> Pruning:
+    """What a pruning would remove; nothing is removed. Raises StoreError, also where it cannot tell what is in use."""
+    used, gates = _in_use(store), kept_gates(store)
+    for gate_id in records.recorded(store):
+        gates.setdefault(gate_id, [])
+    old: list[Old] = []
+    stays: list[tuple[str, str]] = []
+    for gate_id, keys in gates.items():
+        record, problem = _record(store, gate_id)
+        since = _newest(gate_id, record)
+        if since is not None and now - since < older_than_days * DAY_S:
+            continue
+        why = problem or used.get(gate_id) or ("" if since is not None else "when it was judged is not known")
+        if not why and keep_refused and (record is None or record.answer is not Answer.GO):
+            why = "it refused" if record is not None else "what it answered is not known"
+        if why or since is None:
+            stays.append((gate_id, why))
+            continue
+        answer = record.answer if record else None
+        old.append(Old(gate_id, (now - since) / DAY_S, answer, tuple(_in_order(gate_id, keys))))
+    return Pruning(tuple(old), tuple(stays))
+
+
+def removed(store: Store, index: Index, old: Sequence[Old]) -> str:
+    """Remove them; what the index says of it, "" if nothing. A removal that was cut short goes on when it is run again.
+
+    Raises StoreError.
+    """
+    said = ""
+    for one in old:
+        for key in one.keys:
+            store.delete(key)
+    try:
+        index.forget(identity(store), [one.gate_id for one in old])
+    except IndexFailed as error:
+        said = str(error)
+    return said
+
+
+def _in_use(store: Store) -> dict[str, str]:
+    """Gate id -> why it must stay."""
+    used: dict[str, str] = {}
+    for folder, why in ((PASSES, "it is the PASS in use of {}"), (LEASES, "it holds the lease of {}")):
+        for key in store.list(folder):
+            if key.startswith(f"{LEASES_BY_RUN}/"):
+                continue
+            data = store.get(key)
+            if data is not None:
+                used[_gate_of(store, key, data)] = why.format(name_of(key))
+    return used
+
+
+def _gate_of(store: Store, key: str, data: bytes) -> str:
+    try:
+        value = parse_json(data, 1 << 20)
+    except DecodeError as error:
+        raise StoreError(f"{store.place(key)} cannot be read, so nothing is pruned: {error}") from error
+    gate_id = value.get("gate_id") if isinstance(value, dict) else None
+    if not isinstance(gate_id, str):
+        raise StoreError(
+            f"{store.place(key)} names no gate, so nothing is pruned. Remove it if nothing runs."
+        )
+    return gate_id
+
+
+def _record(store: Store, gate_id: str) -> tuple[Record | None, str]:
+    try:
+        return records.read(store, gate_id), ""
+    except DecodeError as error:
+        return None, f"its record cannot be read: {error}"
+
+
+def _newest(gate_id: str, record: Record | None) -> float | None:
+    """When it was judged, in Unix seconds; of two times that differ, the later."""
+    known = [stamped_at(gate_id)]
+    if record is not None:
+        known.append(moment(record.judged_at))
+    return max((when for when in known if when is not None), default=None)
+
+
+def _in_order(gate_id: str, keys: Sequence[str]) -> Iterator[str]:
+    """The verdict goes after what it rests on, the record last: whatever is left can be told, and is found again."""
+    last = (report_key(gate_id), verdict_key(gate_id))
+    yield from (key for key in keys if key not in last)
+    yield page_key(gate_id)
+    yield from last
+    yield record_key(gate_id)

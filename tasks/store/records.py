@@ -1,0 +1,177 @@
+"""What a store remembers of one verdict in a few hundred bytes: records/<gate id>.json, the rows that an index is made of.
+
+What verdict.json says in every version of this program: the answer, and the findings by level, cause, check and subject.
+
+A verdict that another version kept may say more; what is not compared is not read. Each key that is, is read strictly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Annotated
+
+from checks.documents.decode import DecodeError, Text, decode, parse_json
+from checks.documents.report import Version, dump_plain
+from checks.model import SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
+from tasks.store.base import Store
+from tasks.store.layout import RECORDS, name_of, record_key
+from tasks.text.inert import one_line
+
+VERDICT_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class KeptFinding:
+    """One finding, as far as it is compared."""
+
+    level: Level
+    cause: Cause
+    check: str
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True)
+class KeptVerdict:
+    """A verdict, as far as it is compared."""
+
+    level: Level
+    answer: Answer
+    findings: tuple[KeptFinding, ...]
+    condemned: tuple[str, ...]
+    digests: Digests
+
+
+def load(data: bytes) -> KeptVerdict:
+    """The verdict in a verdict.json. Raises DecodeError."""
+    table = _only(KeptVerdict, parse_json(data, VERDICT_BYTES), "")
+    findings = table.get("findings")
+    if isinstance(findings, list):
+        table["findings"] = [_only(KeptFinding, row, f"findings[{i}]") for i, row in enumerate(findings)]
+    return decode(KeptVerdict, table)
+
+
+def of(verdict: Verdict) -> KeptVerdict:
+    """The same of a verdict that was made just now."""
+    findings = tuple(KeptFinding(f.level, f.cause, f.check, f.subject, f.message) for f in verdict.findings)
+    return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)
+
+
+def _only(kind: type, value: object, path: str) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise DecodeError("expected a table", path)
+    names = {field.name for field in fields(kind)}
+    return {key: item for key, item in value.items() if key in names}
+
+
+RECORD_BYTES = 1 << 22
+FINDING_CHARACTERS = 300
+# tasks.gate.jobs.new_gate_id ends a gate's id so.
+STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
+GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
+Instant = Annotated[str, Text(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", 20)]
+
+
+@dataclass(frozen=True)
+class RecordDigests:
+    """SHA-256 of the report as it was kept, and of what it was judged by."""
+
+    report: str
+    policy: str
+    facts: str
+    baseline: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One verdict. `gate` and `cluster` are "" where only report and verdict were left to read them from.
+
+    `report` is the key of the report, `reused` the gate whose PASS stood for this one, `finding` the first finding in
+    a line. `judged_at` is UTC by the clock of the flow, `measured_at` what the report says.
+    """
+
+    schema_version: Version
+    gate_id: GateId
+    gate: str
+    cluster: str
+    instance_type: str
+    nodes: int
+    profile: Profile
+    measured_at: str
+    judged_at: Instant
+    answer: Answer
+    level: Level
+    report: str
+    digests: RecordDigests
+    engine: str
+    condemned: tuple[str, ...]
+    finding: str
+    reused: str = ""
+
+
+def record_of(
+    gate_id: str,
+    report: Report,
+    verdict: KeptVerdict,
+    key: str,
+    judged_at: float,
+    gate: str = "",
+    cluster: str = "",
+    reused: str = "",
+) -> Record:
+    """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
+    first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
+    said = "" if first is None else f"{first.level.value} {first.subject}: {first.check}: {first.message}"
+    of = verdict.digests
+    return Record(
+        SCHEMA_VERSION,
+        gate_id,
+        gate,
+        cluster,
+        report.declared.instance_type,
+        report.declared.nodes,
+        report.profile,
+        one_line(report.measured_at, 64),
+        datetime.fromtimestamp(judged_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        verdict.answer,
+        verdict.level,
+        key,
+        RecordDigests(of.report, of.policy, of.facts, of.baseline),
+        of.engine,
+        verdict.condemned,
+        one_line(said, FINDING_CHARACTERS),
+        reused,
+    )
+
+
+def keep(store: Store, record: Record) -> None:
+    """Write it beside the verdicts of others. Raises StoreError."""
+    store.put(record_key(record.gate_id), dump_plain(record))
+
+
+def read(store: Store, gate_id: str) -> Record | None:
+    """The record of a gate; None where there is none. Raises DecodeError, StoreError."""
+    data = store.get(record_key(gate_id))
+    if data is None:
+        return None
+    found = decode(Record, parse_json(data, RECORD_BYTES))
+    if found.gate_id != gate_id:
+        raise DecodeError(f"it is the record of gate {found.gate_id}", "gate_id")
+    return found
+
+
+def recorded(store: Store) -> tuple[str, ...]:
+    """The ids of all gates that have a record. Raises StoreError."""
+    return tuple(gate_id for key in store.list(RECORDS) if (gate_id := name_of(key)))
+
+
+def stamped_at(gate_id: str) -> float | None:
+    """When a gate began, in Unix seconds, as its id says; None for an id of another form."""
+    found = STAMP.search(gate_id)
+    try:
+        return datetime.strptime(found[1] + "+0000", "%Y%m%d-%H%M%S%z").timestamp() if found else None
+    except ValueError:
+        return None

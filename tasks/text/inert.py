@@ -1,0 +1,55 @@
+"""Text from a report made inert: a report is written on machines that are under suspicion (pure).
+
+What a browser can open of a place in a store (pure).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from urllib.parse import quote
+
+# Controls (C0, C1), marks that turn or hide text, separators that break lines, surrogates, what no font has.
+_UNSAFE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+_PLAIN = re.compile(r"[ -~\n]*")
+
+
+def clean(text: str) -> str:
+    """Every character that a terminal, browser or XML parser might act upon, written out as \\x1b or \\u202e.
+
+    Line feeds stay and tabs become spaces; what is left can be encoded as UTF-8 and stands in XML 1.0.
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """`clean`, on one line, cut to `most` characters with an ellipsis."""
+    line = " ".join(clean(text[: most * 2]).split())
+    cut = len(line) > most or len(text) > most * 2
+    return line[: most - 1] + "…" if cut else line
+
+
+def _shown(character: str) -> str:
+    if character == "\n":
+        return character
+    if character == "\t":
+        return "    "
+    if character == "\r":
+        return "\\r"
+    code = ord(character)
+    if unicodedata.category(character) in _UNSAFE:
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return character
+
+
+S3 = "s3://"
+
+
+def browsable(place: str) -> str:
+    """The console's page of an object in S3; anything else as it is."""
+    if not place.startswith(S3):
+        return place
+    bucket, _, key = place.removeprefix(S3).partition("/")
+    return f"https://console.aws.amazon.com/s3/object/{quote(bucket)}?prefix={quote(key)}"

@@ -1,0 +1,63 @@
+"""The watch over left-behind processes finds them, however they hid."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture import leftovers
+
+SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
+FORK_TWICE = f"import subprocess; subprocess.Popen({SLEEP!r}, start_new_session=True)"
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A session's mark; what bears it is ended afterwards."""
+    made = uuid.uuid4().hex
+    yield made
+    leftovers.settle(made, deadline_s=0)
+
+
+def test_a_process_that_detached_itself_is_found_and_ended(mark: str) -> None:
+    """Another session and a dead parent do not hide it; the test that started it is named."""
+    subprocess.run((sys.executable, "-S", "-c", FORK_TWICE), env=_marked(mark), check=True)
+
+    (left,) = leftovers.settle(mark, deadline_s=0.2)
+
+    assert "sleep(60)" in left.command
+    assert "detached_itself" in left.test
+    assert () == _soon_empty(mark)
+
+
+def test_a_process_that_ends_by_itself_in_time_is_none(mark: str) -> None:
+    """The last moments of a process that is ending are no failure."""
+    child = subprocess.Popen((sys.executable, "-S", "-c", "import time; time.sleep(0.3)"), env=_marked(mark))
+
+    assert () == leftovers.settle(mark, deadline_s=10)
+    assert 0 == child.wait()
+
+
+def test_a_zombie_is_dead(mark: str) -> None:
+    """On a machine whose PID 1 does not reap, ended processes stay listed."""
+    child = subprocess.Popen((sys.executable, "-S", "-c", ""), env=_marked(mark))
+
+    assert () == leftovers.settle(mark, deadline_s=10)
+    child.wait()
+
+
+def _marked(mark: str) -> dict[str, str]:
+    return {**os.environ, leftovers.MARK: mark}
+
+
+def _soon_empty(mark: str) -> tuple[leftovers.Leftover, ...]:
+    until = time.monotonic() + 5
+    while (left := leftovers.find(mark)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left

@@ -1,0 +1,107 @@
+"""No code decides by what a message says: kinds, results and actions are fields, and sentences are free.
+
+Looked for are tests of the text of `message`, `reason` and `words`, of findings, observations and endings, in the product's
+tree: string methods, `in`, `==` and regular expressions. What goes through another name is not seen:
+tests/checks/judge/test_wording.py says every sentence otherwise, and compares verdicts.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SENTENCES = frozenset({"message", "reason", "words"})
+METHODS = frozenset(
+    {
+        *("startswith", "endswith", "find", "rfind", "index", "rindex", "count"),
+        *("split", "rsplit", "partition", "rpartition", "removeprefix", "removesuffix"),
+    }
+)
+SEARCHES = frozenset({"search", "match", "fullmatch", "findall", "finditer"})
+
+
+def reads(tree: ast.AST) -> Iterator[int]:
+    """The lines that test the text of a sentence."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            method, of = node.func.attr, node.func.value
+            searched = method in SEARCHES and any(map(_is_sentence, node.args))
+            if searched or (method in METHODS and _is_sentence(of)):
+                yield node.lineno
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            texts = [side for side in sides if not _is_empty(side)]
+            tests = (ast.In, ast.NotIn, ast.Eq, ast.NotEq)
+            if (
+                any(isinstance(op, tests) for op in node.ops)
+                and len(texts) > 1
+                and any(map(_is_sentence, sides))
+            ):
+                yield node.lineno
+
+
+def _is_sentence(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in SENTENCES
+
+
+def _is_empty(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value in ("", None)
+
+
+def places(*folders: str) -> list[str]:
+    """Where such a test stands, as "checks/judge/ledger.py: 82"."""
+    files = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    return [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in files
+        for line in reads(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+
+
+# Texts of other programs (the kernel, dcgmi, torch), and two that change words and decide nothing.
+KNOWN = {
+    "checks/judge/culprits/from_report.py": 1,  # "ok" is no sentence: it must fit the result
+    "checks/judge/culprits/silent_ranks.py": 1,  # what torch, gloo and NCCL say in a rank that waits
+    "checks/probes/dcgm/diag_json.py": 1,
+    "checks/probes/dcgm/diag_text.py": 1,
+    "checks/probes/dcgm/diagnosis.py": 1,
+    "checks/probes/kernel/explain.py": 4,
+    "checks/probes/kernel/hardware.py": 2,
+    "checks/probes/kernel/log_excerpt.py": 1,
+    "checks/probes/kernel/log_source.py": 5,
+    "checks/probes/kernel/xid.py": 1,
+    "tasks/render/findings.py": 1,  # the words of several findings become those of one
+}
+
+
+def test_no_code_tests_what_a_sentence_says() -> None:
+    """A new place is a field that is missing; one that is gone leaves this list."""
+    found = Counter(place.rpartition(":")[0] for place in places("checks", "tasks", "flows", "container"))
+
+    assert KNOWN == dict(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'finding.message.startswith("no baseline")',
+        '"refused" in row.reason',
+        "WAITED.search(error.reason)",
+        'test.ending.words == "ok"',
+        'row.reason.partition(": ")[0]',
+    ],
+)
+def test_a_planted_test_of_a_sentence_is_found(code: str) -> None:
+    """Each way that was in the tree before."""
+    assert [1] == list(reads(ast.parse(code)))
+
+
+@pytest.mark.parametrize("code", ['finding.message == ""', "finding.kind in KINDS", "f(finding.message)"])
+def test_what_tests_no_sentence_is_fine(code: str) -> None:
+    """Whether there is any is no matter of its words."""
+    assert [] == list(reads(ast.parse(code)))

@@ -1,0 +1,264 @@
+"""The house rules that no linter knows: sizes, what runs on a node, what is pinned, what is shipped."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import tree
+from tests.architecture.tree import ROOT, Source
+
+MODULE_LINES = 400
+FUNCTION_LINES = 60
+# Not written out, so that this file keeps the rule as well.
+OWNERLESS = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")) + r")\b")
+POOR_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "managers", "misc"}
+# The launcher of pip itself and the packages that torch's default build pins by itself (CUDA libraries).
+UNPINNED = re.compile(r"^(pip|prelaunch|triton|nvidia-.*|cuda-.*)$")
+
+
+def test_no_module_is_longer_than_the_house_allows() -> None:
+    """A module is one noun or one verb."""
+    assert [] == [source.name for source in _all() if len(source.text.splitlines()) > MODULE_LINES]
+
+
+def test_no_function_is_longer_than_the_house_allows() -> None:
+    """What does not fit on a screen is more than one thing."""
+    lengths = {
+        f"{source.name}:{f.lineno} {f.name}": _length(f) for source in _all() for f in _functions(source)
+    }
+
+    assert {} == {name: length for name, length in lengths.items() if length > FUNCTION_LINES}
+
+
+def test_no_work_is_left_without_an_owner() -> None:
+    """What is to be done is an issue, not a comment."""
+    texts = tree.files(*tree.PLACES, suffix="")
+    found = [path for path in texts if path.is_file() and OWNERLESS.search(path.read_text(errors="replace"))]
+
+    assert [] == [str(path.relative_to(ROOT)) for path in found]
+
+
+def test_no_command_goes_through_a_shell() -> None:
+    """Commands are argv tuples: a node's name can never become code."""
+    calls = [
+        (source.name, call)
+        for source in _all()
+        for call in ast.walk(source.tree)
+        if isinstance(call, ast.Call)
+    ]
+
+    assert [] == [f"{name}:{call.lineno}" for name, call in calls if _uses_a_shell(call)]
+
+
+def test_every_module_says_what_it_is() -> None:
+    """Names that say nothing gather what belongs nowhere; a module that holds code states its promise."""
+    named = [
+        source.name for source in _product() if POOR_NAMES & set(Path(source.name).with_suffix("").parts)
+    ]
+    silent = [
+        source.name for source in _product() if source.text.strip() and not ast.get_docstring(source.tree)
+    ]
+
+    assert ([], []) == (named, silent)
+
+
+def test_no_error_is_swallowed() -> None:
+    """A handler for every exception that does nothing hides missing evidence."""
+    handlers = (
+        (source.name, n)
+        for source in _product()
+        for n in ast.walk(source.tree)
+        if isinstance(n, ast.ExceptHandler)
+    )
+
+    assert [] == [f"{name}:{handler.lineno}" for name, handler in handlers if _swallows(handler)]
+
+
+def test_flows_hold_no_class() -> None:
+    """A class in flows would be loaded twice, under two names."""
+    nodes = (node for source in tree.sources("flows") for node in ast.walk(source.tree))
+
+    assert [] == [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+
+
+def test_tests_are_no_package() -> None:
+    """Two test files may bear one name, and no test is imported as the product."""
+    assert [] == list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_this_trees_tests_are_the_ones_that_are_imported() -> None:
+    """Some distributions install a top-level package of that name, which would hide ours from children."""
+    ours = "import sys, tests; sys.exit(sys.argv[1] not in list(tests.__path__))"
+
+    assert (
+        0
+        == subprocess.run((sys.executable, "-c", ours, str(ROOT / "tests")), cwd=ROOT, check=False).returncode
+    )
+
+
+def test_checks_parse_as_python_3_10() -> None:
+    """Containers of GPU makers come with it."""
+    for path in tree.files("checks", suffix=".py"):
+        ast.parse(path.read_text(), str(path), feature_version=(3, 10))
+
+
+@pytest.mark.parametrize("python", [sys.executable, "python3.10"])
+def test_checks_import_with_the_standard_library_alone(python: str) -> None:
+    """A bare node has Python and nothing else."""
+    if (
+        subprocess.run((python, "--version"), check=False, capture_output=True).returncode
+        if shutil.which(python)
+        else 1
+    ):
+        pytest.skip(f"not installed: {python}")
+    script = (str(ROOT / "tests/architecture/stdlib_only.py"), str(ROOT), *tree.modules("checks"))
+
+    ended = subprocess.run(
+        (python, "-S", "-I", "-B", *script), check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert {} == json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize(
+    "path", tree.files(*tree.PLACES, suffix=".toml"), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_shipped_toml_file_parses(path: Path) -> None:
+    """No operator is the first to read a file that we ship."""
+    assert tomllib.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "path", tree.files(*tree.PLACES, suffix=".json"), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_shipped_json_file_parses(path: Path) -> None:
+    """Recordings apart, which may be broken on purpose."""
+    json.loads(path.read_text())
+
+
+def test_everything_that_is_installed_is_pinned() -> None:
+    """Tomorrow's installation is today's."""
+    installed = {_canonical(dist.name): dist.version for dist in importlib.metadata.distributions()}
+    pins = _pins()
+
+    wrong = {
+        name: (version, pins.get(name))
+        for name, version in installed.items()
+        if pins.get(name) != _public(version)
+    }
+
+    assert {} == {name: pair for name, pair in wrong.items() if not UNPINNED.match(name)}
+
+
+def test_the_core_needs_neither_torch_nor_sagemaker() -> None:
+    """An operator's laptop installs in seconds; a gate that needs more says so by an extra."""
+    closure = _closure("prelaunch")
+
+    assert {"prefect", "boto3", "pydantic", "slack-sdk", "nvidia-ml-py"} <= closure
+    assert not {"torch", "sagemaker", "sagemaker-core", "pytest", "mypy"} & closure
+
+
+def test_the_workflows_are_what_github_reads() -> None:
+    """Against the schema that check-jsonschema carries; no network."""
+    workflows = sorted(str(path) for path in (ROOT / ".github/workflows").glob("*.yml"))
+    command = (
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+        *workflows,
+    )
+
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert (0, True) == (ended.returncode, bool(workflows)), ended.stdout
+
+
+def test_ci_runs_the_command_that_a_person_runs() -> None:
+    """What is green here is green there."""
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+
+    assert (ROOT / ".ci/run").read_text().rstrip().endswith("make test")
+    assert "run: .ci/run" in workflow
+
+
+def _all() -> Iterator[Source]:
+    return tree.sources(*tree.PLACES)
+
+
+def _product() -> Iterator[Source]:
+    return tree.sources(*tree.PACKAGES, "container", "deployments")
+
+
+def _functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (
+        node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def _uses_a_shell(call: ast.Call) -> bool:
+    named = ast.unparse(call.func)
+    shell = any(
+        k.arg == "shell" and not (isinstance(k.value, ast.Constant) and not k.value.value)
+        for k in call.keywords
+    )
+    return shell or named in {
+        "os.system",
+        "os.popen",
+        "subprocess.getoutput",
+        "asyncio.create_subprocess_shell",
+    }
+
+
+def _swallows(handler: ast.ExceptHandler) -> bool:
+    broad = handler.type is None or ast.unparse(handler.type) in {"Exception", "BaseException"}
+    return broad and all(isinstance(statement, ast.Pass | ast.Continue) for statement in handler.body)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = (
+        line.partition(";")[0].strip().partition("==") for line in lines if line and not line.startswith("#")
+    )
+    return {_canonical(name): version for name, _, version in pairs}
+
+
+def _closure(name: str, extra: str = "") -> set[str]:
+    """The distributions that installing one brings, where their markers hold here."""
+    from packaging.requirements import Requirement
+
+    todo, seen = [(name, extra)], set[tuple[str, str]]()
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for line in importlib.metadata.requires(current[0]) or ():
+            wanted = Requirement(line)
+            if wanted.marker is None or wanted.marker.evaluate({"extra": current[1]}):
+                todo += [(_canonical(wanted.name), item) for item in ("", *wanted.extras)]
+    return {_canonical(item) for item, _ in seen}

@@ -1,0 +1,97 @@
+"""How the tree is built: what a linter cannot say of it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import tree
+from tests.architecture.tree import ROOT
+
+MODULES = 15
+# One verb a file.
+LONGER_FOLDERS = {"flows/cli"}
+# A module is named by a noun of the field. These say nothing, are participles, or are words that only we would know.
+REFUSED = {
+    "again", "alone", "asked", "beside", "busy", "company", "done", "found", "given", "gated", "handing", "kept", "known",
+    "left", "looking", "mistaken", "one", "over", "patient", "said", "say", "seen", "shown", "told", "watching", "wholesale",
+    "withheld", "words", "written",
+}  # fmt: skip
+PACKAGES = ("checks", "tasks", "flows", "container", "deployments")
+
+
+def test_no_folder_holds_more_modules_than_a_person_can_survey() -> None:
+    """A folder that passes this number gets a new cut by meaning."""
+    folders = Counter(
+        str(path.parent.relative_to(ROOT))
+        for path in tree.files(*PACKAGES, suffix=".py")
+        if path.name != "__init__.py"
+    )
+
+    assert {} == {
+        name: count for name, count in folders.items() if count > MODULES and name not in LONGER_FOLDERS
+    }
+
+
+def test_a_module_at_the_top_of_tasks_is_a_step_of_the_flow() -> None:
+    """It holds functions that Prefect runs as tasks, or a flow calls it. Whatever works without a flow lies in a package."""
+    tops = [source for source in tree.sources("tasks") if source.name.count("/") == 1 and source.text.strip()]
+    called = {name for source in tree.sources("flows") for name in _imported(source.tree)}
+
+    assert tops
+    assert [] == [
+        source.name for source in tops if not _tasks(source.tree) and Path(source.name).stem not in called
+    ]
+
+
+def test_no_module_bears_a_name_that_says_nothing() -> None:
+    """Readers look for a noun of the field."""
+    named = [source.name for source in tree.sources(*PACKAGES) if Path(source.name).stem in REFUSED]
+
+    assert [] == named
+
+
+def test_no_public_class_name_is_borne_twice_in_a_package() -> None:
+    """Whoever searches for a class finds one."""
+    bearers = defaultdict[tuple[str, str], list[str]](list)
+    for source in tree.sources(*PACKAGES):
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                bearers[str(Path(source.name).parent), node.name].append(source.name)
+
+    assert {} == {name: files for name, files in bearers.items() if len(files) > 1}
+
+
+@pytest.mark.parametrize("package", ["checks", "tasks"])
+def test_tests_lie_where_the_tested_module_lies(package: str) -> None:
+    """The test of a module is found without a search."""
+    folders = {path.parent for path in (ROOT / "tests" / package).rglob("test_*.py")}
+
+    assert folders
+    assert [] == [
+        str(folder.relative_to(ROOT))
+        for folder in folders
+        if not (ROOT / folder.relative_to(ROOT / "tests")).is_dir()
+    ]
+
+
+def _tasks(module: ast.Module) -> list[str]:
+    """The functions of a module that Prefect runs as tasks."""
+    return [
+        node.name
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and any(
+            "task" in ast.unparse(decorator).split("(")[0].split(".") for decorator in node.decorator_list
+        )
+    ]
+
+
+def _imported(module: ast.Module) -> list[str]:
+    """The modules at the top of tasks that a file imports, or imports from."""
+    nodes = [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
+    of_tasks = [alias.name for node in nodes if node.module == "tasks" for alias in node.names]
+    return of_tasks + [(node.module or "").removeprefix("tasks.") for node in nodes]

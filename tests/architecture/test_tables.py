@@ -1,0 +1,192 @@
+"""A fact that several modules need is written in one of them: the keys of the store, the exit codes, the words of an answer."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from checks.exit_codes import EXIT_CODES, Exit
+from checks.model import ANSWER_WORDS, unreachable
+from tasks.store import layout
+from tests.architecture.tree import ROOT, Source, sources
+
+PRODUCT = ("flows", "tasks", "checks", "container")
+LAYOUT = layout.report_key.__code__.co_filename
+WORDS = unreachable.__code__.co_filename
+CODES = Exit.__str__.__code__.co_filename
+ENDS = {"Refusal", "Ended"}  # an exit code and its reason
+FOLDERS = {
+    *(
+        layout.GATES,
+        layout.RECORDS,
+        layout.PAGES,
+        layout.LEASES,
+        layout.PASSES,
+        layout.BASELINES,
+        layout.INCIDENTS,
+    ),
+    *(layout.RUNS, layout.HANDING_OVER),
+}
+# Files of a gate that have the same name nowhere else: a key that ends so is one of a store.
+FILES = {
+    *(layout.VERDICT_FILE, "report.html", "summary.md", "picture.png", "outcome.json", "request.json"),
+    *("preflight.json", "slack.json", "disagreement.json"),
+}
+STORE_METHODS = {"place", "put", "put_if_absent", "replace_if", "delete_if", "get", "list", "delete"}
+KEY = re.compile(rf"({'|'.join(sorted(FOLDERS))})/\S*|\S*/({'|'.join(map(re.escape, sorted(FILES)))})")
+
+
+def test_one_module_alone_writes_keys_of_the_store() -> None:
+    """Whoever moves a file of the store edits one module; a key, its folder and a listing are all named by it."""
+    found = [key for source in _but(LAYOUT) for key in _keys(source)]
+
+    assert [] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'store.put(f"gates/{gate_id}/new.json", b"")',
+        'store.get("store-id")',
+        'store.list("leases")',
+        'key = f"{folder}/verdict.json"',
+        'place = "pages/x.txt"',
+    ],
+)
+def test_a_key_that_another_module_writes_is_found(text: str) -> None:
+    """Keys that are put together, plain ones, and the names of folders."""
+    assert 1 == len(list(_keys(Source("tasks/x.py", text, ast.parse(text)))))
+
+
+def test_one_table_has_the_words_of_an_answer() -> None:
+    """GO, NO-GO, CANNOT TELL and ASK are written once; every page, line and message takes them from there."""
+    found = [word for source in _but(WORDS) for word in _words(source)]
+
+    assert [] == found
+
+
+@pytest.mark.parametrize("text", ['MINE = {Answer.GO: "go", Answer.ASK: "ask"}', 'said = f"NO-GO {name}"'])
+def test_words_that_another_module_writes_are_found(text: str) -> None:
+    """A second table, and a word within a text."""
+    assert 1 == len(list(_words(Source("tasks/x.py", text, ast.parse(text)))))
+
+
+def test_one_table_has_the_exit_codes() -> None:
+    """No other module writes an exit code as a number."""
+    found = [code for source in _but(CODES) for code in _codes(source)]
+
+    assert [] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EXIT_REJECTED = 2",
+        "EXIT_NO_GO, EXIT_REJECTED = 1, 2",
+        "CODES = {Answer.GO: 0, Answer.CANNOT_TELL: 3}",
+        'said = {"exit_code": 2}',
+        "def code(self) -> int:\n    return 4",
+        "class Exit(IntEnum):\n    GO = 0\n    NO_GO = 1",
+        "known = outcome.code in (2, 4)",
+        "end = Refusal(3, why)",
+    ],
+)
+def test_an_exit_code_that_another_module_writes_is_found(text: str) -> None:
+    """Constants, tables, documents, returned numbers and comparisons."""
+    assert [] != list(_codes(Source("tasks/x.py", text, ast.parse(text))))
+
+
+def _but(path: str) -> Iterator[Source]:
+    yield from (source for source in sources(*PRODUCT) if str(ROOT / source.name) != path)
+
+
+def _keys(source: Source) -> Iterator[str]:
+    for line, text in _texts(source.tree):
+        if KEY.fullmatch(text):
+            yield f"{source.name}:{line}: {text}"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and _is_of_a_store(node.func) and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and first.value in {*FOLDERS, layout.STORE_ID_KEY}:
+                yield f"{source.name}:{node.lineno}: {first.value}"
+
+
+def _is_of_a_store(function: ast.expr) -> bool:
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr in STORE_METHODS
+        and ast.unparse(function.value).endswith("store")
+    )
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every text that is no docstring, "{}" for what is put into it."""
+    inside = {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, _joined(node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            yield node.lineno, node.value
+
+
+def _joined(parts: Iterable[ast.expr]) -> str:
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+
+
+def _words(source: Source) -> Iterator[str]:
+    spoken = re.compile(
+        rf"({'|'.join(word for word in ANSWER_WORDS.values() if word != 'ASK')})([ :].*)?", re.DOTALL
+    )
+    for line, text in _texts(source.tree):
+        if spoken.fullmatch(text):
+            yield f"{source.name}:{line}: {text:.60}"
+    for table in _tables_of_answers(source.tree):
+        values = [value.value for value in table.values if isinstance(value, ast.Constant)]
+        if {str(value).upper() for value in values} & set(ANSWER_WORDS.values()):
+            yield f"{source.name}:{table.lineno}: a table of words"
+
+
+def _codes(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if any(_is_code(value) for value in _code_places(node)):
+            yield f"{source.name}:{getattr(node, 'lineno', 0)}: {ast.unparse(node):.60}"
+
+
+def _code_places(node: ast.AST) -> Iterator[ast.AST]:
+    """The expressions of a node where an exit code would stand."""
+    if isinstance(node, ast.Assign) and any("EXIT" in ast.unparse(target) for target in node.targets):
+        yield from ast.walk(node.value)
+    elif isinstance(node, ast.Dict):
+        named = (isinstance(key, ast.Constant) and key.value == "exit_code" for key in node.keys)
+        yield from (value for is_code, value in zip(named, node.values, strict=True) if is_code)
+        if any(node is table for table in _tables_of_answers(node)):
+            own = {f"Answer.{answer.name}": code for answer, code in EXIT_CODES.items() if code > Exit.NO_GO}
+            pairs = zip(node.keys, node.values, strict=True)
+            yield from (v for k, v in pairs if k and own.get(ast.unparse(k)) == getattr(v, "value", None))
+    elif isinstance(node, ast.FunctionDef) and node.name in ("code", "exit_code"):
+        yield from (part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value)
+    elif isinstance(node, ast.ClassDef) and "Exit" in node.name:
+        yield from (part.value for part in node.body if isinstance(part, ast.Assign))
+    elif isinstance(node, ast.Compare) and ast.unparse(node.left) == "outcome.code":
+        yield from (part for right in node.comparators for part in ast.walk(right))
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ENDS:
+        yield from node.args[:1]
+
+
+def _is_code(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _tables_of_answers(tree: ast.AST) -> list[ast.Dict]:
+    """The dictionaries whose keys are answers."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Dict))
+    return [
+        d
+        for d in found
+        if d.keys and all(k is not None and ast.unparse(k).startswith("Answer.") for k in d.keys)
+    ]

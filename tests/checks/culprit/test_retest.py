@@ -1,0 +1,215 @@
+"""What is measured next, what is written down, and how large messages grow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from checks.culprit import retest
+from checks.culprit.test_rows import FINE, Ending, Trial, metrics, table
+from checks.model import PairOutcome
+from checks.probes.pairs import retest_rounds
+from checks.probes.pairs.pair_test import Sizes
+from checks.probes.pairs.pairs import resent
+from checks.probes.pairs.retest_rounds import Word, decode, encode
+
+MIB = 1 << 20
+SIZES = Sizes(pings=10, least_bytes=1 << 16, most_bytes=MIB, seconds=0.01, repeats=3)
+
+
+def notes(ranks: int, rate: Callable[[int, int], float | None], **change: str) -> Mapping[int, retest.Note]:
+    """The notes of ranks that all met each other."""
+    said = {
+        one: retest.write(
+            [
+                Trial(other, FINE, rate(one, other), 30.0, 60.0)
+                if rate(one, other) is not None
+                else Trial(other, Ending(PairOutcome.NO_ANSWER, "said so"))
+                for other in range(ranks)
+                if other != one
+            ],
+            able=True,
+        )
+        for one in range(ranks)
+    }
+    return {rank: retest.read(rank, text) for rank, text in said.items()}
+
+
+def entries_of(made: Mapping[int, retest.Note]) -> list[retest.Entry]:
+    return [test for note in made.values() for test in note.tests]
+
+
+def test_among_healthy_nodes_nothing_is_measured_again() -> None:
+    """Every test is as fast as every other."""
+    made = entries_of(notes(8, lambda a, b: 10.0 + (a + b) % 3 / 10))
+
+    assert (retest.doubtful(made, 1), retest.suspects(made, 8, 1)) == ((), ())
+
+
+def test_a_slow_pair_is_measured_again() -> None:
+    """It alone."""
+    made = notes(8, lambda a, b: 1.0 if {a, b} == {2, 5} else 10.0)
+
+    assert retest.playable(made, retest.doubtful(entries_of(made), 1)) == ((2, 5),)
+
+
+def inside(slow_gbps: float) -> list[retest.Entry]:
+    """Two nodes of two ranks; one direction of one pair is slow, though not a tenth of what is usual."""
+    cells = {(0, 1): 0.1, (1, 0): 0.1, (2, 3): 0.1, (3, 2): slow_gbps}
+    return [retest.Entry(a, b, gbps, 70.0, PairOutcome.OK) for (a, b), gbps in cells.items()]
+
+
+def test_what_lies_below_the_policys_floor_is_measured_again() -> None:
+    """The judge compares with floors too: a value that only they call bad was blamed on one measurement."""
+    bounds = retest.Bounds(ratio=0.1, floor_inside_gbps=0.02)
+
+    assert {(2, 3), (3, 2)} == set(retest.doubtful(inside(0.015), 2, bounds))
+    assert () == retest.doubtful(inside(0.025), 2, bounds)
+
+
+def test_where_everything_is_below_the_floor_everything_is_measured_again() -> None:
+    """A busy host slows all pairs of the first round."""
+    made = [retest.Entry(a, b, 0.001, 70.0, PairOutcome.OK) for a in range(4) for b in range(4) if a != b]
+
+    assert 12 == len(set(retest.doubtful(made, 1, retest.Bounds(0.1, floor_gbps=0.02))))
+
+
+def test_a_failed_pair_comes_first() -> None:
+    """What gave no number is what nobody should be blamed for unasked."""
+    made = notes(8, lambda a, b: None if {a, b} == {0, 3} else 10.0)
+
+    assert retest.playable(made, retest.doubtful(entries_of(made), 1))[0] == (0, 3)
+
+
+def test_a_pause_is_measured_again_however_high_the_bandwidth() -> None:
+    """Packet loss: TCP waits 200 ms before it sends again."""
+    made = [
+        retest.Entry(1, 2, 10.0, 101_000.0, PairOutcome.OK),
+        retest.Entry(2, 1, 10.0, 70.0, PairOutcome.OK),
+    ]
+
+    assert retest.doubtful(made, 1) == ((1, 2),)
+
+
+def test_a_rank_without_a_note_or_that_cannot_go_on_is_not_met_again() -> None:
+    """Each meeting with it would cost the whole deadline."""
+    made = dict(notes(4, lambda a, b: 10.0))
+    del made[0]
+    made[1] = retest.read(1, retest.write([], able=False))
+
+    assert retest.playable(made, [(0, 2), (1, 2), (3, 2), (2, 3)]) == ((2, 3),)
+
+
+def test_suspects_meet_each_other_and_a_few_good_nodes_on_all_rails() -> None:
+    """Node 3 of twelve, two ranks each, is slow towards everybody."""
+
+    def rate(a: int, b: int) -> float | None:
+        return 1.0 if 3 in (a // 2, b // 2) else 10.0
+
+    made = [
+        retest.Entry(a, b, rate(a, b), 60.0, PairOutcome.OK)
+        for a, b in itertools.permutations(range(24), 2)
+        if a % 2 == b % 2 and abs(a - b) in (2, 4)
+    ]
+    pairs = retest.suspects(made, 12, 2)
+    of_three = {(min(a, b) // 2, max(a, b) // 2) for a, b in pairs if 3 in (a // 2, b // 2)}
+
+    assert {a % 2 for a, _ in pairs} == {0, 1}
+    assert all(a % 2 == b % 2 for a, b in pairs)
+    assert len(of_three) >= retest.GOOD_PARTNERS
+    assert len({end // 2 for pair in pairs for end in pair}) < 12
+
+
+def test_two_that_wait_in_vain_make_a_rank_silent() -> None:
+    """Its note is not waited for."""
+    made = notes(4, lambda a, b: None if 3 in (a, b) and 0 not in (a, b) else 10.0)
+
+    assert [rank for rank in range(4) if retest.silent({r: made[r] for r in range(3)}, rank)] == [3]
+
+
+def test_tests_that_never_ran_say_nothing() -> None:
+    """They are in the row, and nowhere else."""
+    text = retest.write(
+        [Trial(1, Ending(PairOutcome.PEER_LEFT, "a")), Trial(2, Ending(PairOutcome.NOT_RUN, "b"))], True
+    )
+
+    assert retest.read(0, text).tests == ()
+
+
+def test_a_damaged_plan_is_no_plan() -> None:
+    """Nobody plays what it cannot read, nor with a rank that does not exist."""
+    word = Word(((0, 1), (2, 3)), (1,))
+    damaged = ("[[[0, 4]], []]", "[[], [4]]", "[[[0]], []]", "[[]]", "7", "{", "[[[0, null]], []]")
+
+    assert decode(encode(word), 4) == word
+    assert {decode(text, 4) for text in damaged} == {Word()}
+
+
+def test_gone_is_who_hangs_or_fell_silent_and_left_no_note() -> None:
+    """A late rank leaves a note in the end; one that nobody accused may only be slow."""
+    made = dict(notes(5, lambda a, b: None if b in (1, 3) else 10.0))
+    assert retest.gone(made, 5) == ()
+
+    del made[1], made[4]
+    made[2] = retest.read(2, retest.write([], able=False, hung=True))
+    assert retest.gone(made, 5) == (1, 2)
+
+
+def test_messages_grow_while_they_are_quick() -> None:
+    """The size that counts is sent a few times."""
+    assert SIZES.following(1 << 16, [0.0001]) == (MIB, 3)
+    assert SIZES.following(1 << 16, [0.002]) == (5 << 16, 1)
+    assert SIZES.following(MIB, [0.001] * 3) == (0, 0)
+
+
+def test_a_pause_does_not_end_the_growth_and_a_slow_link_does() -> None:
+    """A message that came late is sent again; one that took ten times the time for all is slow by itself."""
+    assert SIZES.following(1 << 16, [0.02]) == (1 << 16, 2)
+    assert SIZES.following(1 << 16, [0.02, 0.03, 0.0001]) == (MIB, 3)
+    assert SIZES.following(1 << 16, [0.02, 0.03, 0.02]) == (0, 0)
+    assert SIZES.following(1 << 16, [0.1]) == (0, 0)
+
+
+def test_segments_sent_again_are_read_by_name() -> None:
+    """A kernel that prints no such counter, or half a table, gives no number."""
+    text = "Ip: Forwarding\nIp: 1\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 77 5\nUdp: x\n"
+
+    assert resent(text) == 5
+    assert [resent(text.replace("RetransSegs", "Other")), resent("Tcp: a\n"), resent("")] == [None] * 3
+
+
+def test_the_row_has_an_entry_a_test_and_the_account_names_the_worst_first() -> None:
+    """A failed test before a slow one before a quick one."""
+    made = [
+        Trial(1, FINE, 9.0, 1.0, 2.0, 0, 0),
+        Trial(2, FINE, 1.0, 1.0, 2.0, 0, 0),
+        Trial(3, Ending(PairOutcome.CLOSED, "said so")),
+    ]
+    row = metrics(made, 3, 0, with_retransmits=True)
+
+    assert (row["peers"], row["bandwidth_gbps"]) == ((1, 2, 3), (9.0, 1.0, None))
+    assert [line.split(":")[0].split()[-1] for line in table(0, made, []).splitlines()[2:]] == ["3", "2", "1"]
+    assert "retransmits" not in metrics(made, 3, 0, with_retransmits=False)
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "stages_played"), [((0,), 1), ((5, 0), 2), ((5, 2, 1), 3), ((5, 5), 2), ((5, 6), 2)]
+)
+def test_doubt_is_measured_again_while_it_shrinks(
+    monkeypatch: pytest.MonkeyPatch, doubtful: tuple[int, ...], stages_played: int
+) -> None:
+    """A pair that chance slowed twice is looked at once more; a fabric that is bad as a whole is not, for ever."""
+    played: list[str] = []
+
+    def stage(player: object, name: str, choose: object, times: int) -> int:
+        played.append(name)
+        return doubtful[len(played) - 1]
+
+    monkeypatch.setattr(retest_rounds, "_stage", stage)
+    player: Any = None
+
+    assert doubtful[0] == retest_rounds.confirm(player, 2, 3, retest.Bounds(0.7, 0.0, 0.0))
+    assert stages_played == len(played) == len({*played})

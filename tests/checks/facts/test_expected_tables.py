@@ -1,0 +1,122 @@
+"""The tables of what machines reach: each row has a source, a part that can reach it, and one that could miss it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checks.documents.decode import DecodeError
+from checks.facts import expected_tables
+from checks.facts.builtin import builtin
+from checks.facts.expected_tables import FILES, HERE, LEAST_OF_ROOFLINE, load
+from checks.facts.provenance import Kind
+from checks.judge.rules.expected_values import expected_busbw, expected_memory, most_busbw
+
+FACTS = builtin()
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def changed(table: str, **keys: object) -> dict[str, bytes]:
+    """The shipped texts, the first row of one table with other keys; None takes a key away."""
+    texts = {name: (HERE / f"{name}.json").read_bytes() for name in FILES}
+    document: dict[str, Any] = json.loads(texts[table])
+    row = {**document[table][0], **keys}
+    document[table][0] = {key: value for key, value in row.items() if value is not None}
+    return {**texts, table: json.dumps(document).encode()}
+
+
+def test_every_row_says_where_it_is_from() -> None:
+    """By the one form that all facts have."""
+    tables = expected_tables.builtin()
+    groups = (tables.parts.parts, tables.collectives, tables.gemm, tables.memory, tables.transfer)
+    origins = [row.provenance for rows in groups for row in rows]
+
+    assert all(origin.source and origin.conditions for origin in origins)
+    assert set(Kind) == {origin.kind for origin in origins}
+
+
+@pytest.mark.parametrize("table", FILES)
+def test_a_row_without_a_provenance_is_refused(table: str) -> None:
+    """Nobody could say what it rests on."""
+    with pytest.raises(DecodeError, match=rf"{table}\[0\]"):
+        load(changed(table, provenance=None))
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "why"),
+    [
+        ("gemm", {"model": "H200", "tflops": 990}, "above what a H200 can do"),
+        ("memory", {"gbps": 1600}, "above what a A100-SXM4-40GB can do"),
+        ("transfer", {"model": "A100", "gbps": 32}, "above what a A100 can do"),
+        ("gemm", {"model": "H9000"}, "no part 'H9000'"),
+        ("memory", {"gbps": 137.5}, "no A100-SXM4-40GB could miss"),
+        ("memory", {"model": "H200", "gbps": 2.333}, "no H200 could miss"),
+        ("transfer", {"model": "A100", "gbps": 0.5}, "no A100 could miss"),
+    ],
+)
+def test_a_row_that_no_part_reaches_or_misses_is_refused(
+    table: str, keys: dict[str, object], why: str
+) -> None:
+    """DCGM's 137500 and 2333 MB/s for A100 and H200 among them: both lost digits."""
+    with pytest.raises(DecodeError, match=why):
+        load(changed(table, **keys))
+
+
+@pytest.mark.parametrize(
+    "points", [[], [[1, 2, 3]], [[4, 2], [4, 3]], [[4, 3], [8, 2]], [[4, 2], [8, 5]], [[0, 1]]]
+)
+def test_a_curve_that_does_not_rise_is_refused(points: list[list[float]]) -> None:
+    """In size, in bandwidth, and in time."""
+    with pytest.raises(DecodeError, match="points"):
+        load(changed("collectives", points=points))
+
+
+def test_no_known_bandwidth_is_above_its_roofline() -> None:
+    """At any point of any type that it stands for."""
+    for row in FACTS.expected.collectives:
+        for kind in row.types:
+            most = most_busbw(FACTS, kind, row.nodes, row.ranks, row.collective, row.transport)
+            assert most is None or row.points[-1][1] <= most, (kind, row)
+
+
+def test_every_type_of_a_curve_is_one_of_the_instance_table() -> None:
+    """With that many GPUs a node."""
+    for row in FACTS.expected.collectives:
+        for kind in row.types:
+            gpus = FACTS.instances[kind].gpus
+            assert row.ranks == (row.nodes if "rails" in row.collective else row.nodes * gpus), (kind, row)
+
+
+# Public thresholds that fail every machine or none. (type, nodes, ranks, size in bytes, fail below, by whom)
+IMPOSSIBLE = (
+    ("p4d.24xlarge", 2, 16, 128 * MIB, 300.0, "AWS sample suite, checks/5-nccl-allreduce.sh"),
+    ("p5.48xlarge", 2, 16, 128 * MIB, 800.0, "AWS sample suite, checks/5-nccl-allreduce.sh"),
+    ("p5e.48xlarge", 2, 16, 128 * MIB, 800.0, "AWS sample suite, checks/5-nccl-allreduce.sh"),
+    ("p5en.48xlarge", 2, 16, 128 * MIB, 800.0, "AWS sample suite, checks/5-nccl-allreduce.sh"),
+)
+TOOTHLESS = (
+    ("p4d.24xlarge", "copy", 137.5, "DCGM, 20b0"),
+    ("p5e.48xlarge", "copy", 2.333, "DCGM, 2335"),
+    ("p5.48xlarge", "copy", 127.5, "DCGM, PG502-20x, 2336"),
+)
+
+
+@pytest.mark.parametrize(("kind", "nodes", "ranks", "size", "line", "by"), IMPOSSIBLE)
+def test_a_threshold_above_what_was_ever_measured_is_none(
+    kind: str, nodes: int, ranks: int, size: int, line: float, by: str
+) -> None:
+    """No healthy machine passes it; nor is it in the tables."""
+    expected = expected_busbw(FACTS, kind, nodes, ranks, "all_reduce", size, "efa")
+
+    assert expected is not None and line > 2 * expected.high, by
+
+
+@pytest.mark.parametrize(("kind", "test", "line", "by"), TOOTHLESS)
+def test_a_threshold_that_nothing_misses_is_none(kind: str, test: str, line: float, by: str) -> None:
+    """Half of the card could be gone; and no row of the tables is so low."""
+    expected = expected_memory(FACTS, FACTS.instances[kind].gpu, test)
+
+    assert expected is not None and expected.most is not None
+    assert line < LEAST_OF_ROOFLINE * expected.most < expected.low, by

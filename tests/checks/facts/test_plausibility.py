@@ -1,0 +1,211 @@
+"""A threshold lies under what the part can do, and not so far under it that nothing could miss it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.facts.builtin import builtin
+from checks.facts.expected_tables import fault_in
+from checks.facts.gpu_models import Parts
+from checks.facts.instances import Facts
+from checks.facts.plausibility import QUANTITIES, bounds, impossible, rates
+from checks.facts.rooflines import FLOW_GBPS, Quantity, bus_gbps, rooflines
+from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
+from tasks.gate_file.references import PolicyError, read_policy
+
+FACTS = builtin()
+PARTS = FACTS.expected.parts
+POLICIES = sorted((Path(__file__).resolve().parents[3] / "deployments" / "policies").glob("*.toml"))
+UNBOUNDED: Mapping[str, str] = {
+    "disk.": "the instance table does not say what its disks do",
+    "neuron.": "no table says what a Neuron device does",
+    "training.": "tokens of a small model: a rate of this program alone",
+}
+# Floors that nothing else stands beside, and why they are let through: (policy, check).
+_UNPUBLISHED = "nobody has published it by size for these types; nccl.all_reduce holds the same links"
+_CONTROL = "a path that carries control traffic at all; slow_ratio compares the links"
+_SMALL = "the tool runs 1 KiB to 128 MiB and one number a size: it proves a transport, no rate"
+COARSE: Mapping[tuple[str, str], str] = {
+    ("nvidia", "nccl.alltoall"): _UNPUBLISHED,
+    ("nvidia", "nccl.sendrecv"): _UNPUBLISHED,
+    ("nvidia", "network.pairs"): _CONTROL,
+    ("neuron", "network.pairs"): _CONTROL,
+    ("second-opinion", "nccl.all_reduce"): _SMALL,
+}
+
+
+def toothless(policy: Policy, facts: Facts, parts: Parts) -> Iterator[tuple[str, str]]:
+    """(path, why) of each absolute lower bound that nothing could miss, where nothing else holds the same check.
+
+    One floor for many types is low for the fastest: it counts where a rule over = "expected", or to the instance table,
+    stands beside it, since those know the type.
+    """
+    for path, name, line, value, roofline in bounds(policy, facts, parts):
+        why = fault_in(value, roofline.least, name)
+        coarse = (policy.name, path.split(".rules")[0].split(".options")[0].removeprefix("checks.")) in COARSE
+        if why and value <= roofline.least and not coarse and not _held_otherwise(line):
+            yield path, why
+
+
+def unbounded(policy: Policy) -> Iterator[str]:
+    """The paths of absolute bounds on rates of which no table says what they are of."""
+    for name, line in policy.checks.items():
+        exempt = any(name.startswith(start) for start in UNBOUNDED)
+        for path, metric, _ in rates(name, line):
+            if not exempt and (name, metric) not in QUANTITIES:
+                yield path
+
+
+def _held_otherwise(line: CheckPolicy) -> bool:
+    of_table = "floor_share" in line.options  # of the type's network
+    return of_table or any(rule.over is Over.EXPECTED or rule.fact for rule in line.rules)
+
+
+def _bus(kind: str, nodes: int) -> float:
+    instance = FACTS.instances[kind]
+    part = PARTS.find(instance.gpu)
+    assert part is not None
+    most = bus_gbps(instance, part, nodes)
+    assert most is not None
+    return most
+
+
+def _memory(model: str) -> float:
+    part = PARTS.find(model)
+    assert part is not None
+    return part.memory_gbps
+
+
+@pytest.mark.parametrize(
+    ("kind", "gbps"), [("p4d.24xlarge", 300), ("p5.48xlarge", 800), ("p6-b200.48xlarge", 900)]
+)
+def test_thresholds_that_no_two_nodes_can_reach(kind: str, gbps: float) -> None:
+    """awsome-distributed-training, checks/5-nccl-allreduce.sh: all_reduce of 128 MiB over two nodes."""
+    assert "above what" in fault_in(gbps, _bus(kind, 2), kind)
+
+
+@pytest.mark.parametrize(("model", "gbps"), [("H200", 2.333), ("A100-SXM4-40GB", 137.5)])
+def test_thresholds_that_lost_their_digits(model: str, gbps: float) -> None:
+    """DCGM's least memory bandwidth: 2333 and 137500 MB/s (diag-skus, 2335 and 20b0)."""
+    assert "could miss" in fault_in(gbps, _memory(model), model)
+
+
+@pytest.mark.parametrize("kind", ["p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"])
+def test_a_threshold_that_passes_any_p5(kind: str) -> None:
+    """sagemaker-training-jobs-cluster-health-check, train.py: 0.5 GB/s on the best of three sizes."""
+    assert "could miss" in fault_in(0.5, _bus(kind, 2), kind)
+
+
+@pytest.mark.parametrize(
+    ("model", "gbps"),
+    [
+        ("H100 80GB HBM3", 1905),
+        ("B200", 4072.5),
+        ("A100-SXM4-80GB", 1173),
+        ("L4", 198.5),
+        ("L40S", 525),
+        ("T4", 183),
+    ],
+)
+def test_thresholds_that_separate(model: str, gbps: float) -> None:
+    """DCGM's other limits on memory bandwidth."""
+    assert not fault_in(gbps, _memory(model), model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "measured"),
+    [
+        ("p5.48xlarge", 1, 483.05),
+        ("p5.48xlarge", 2, 487.09),
+        ("p4de.24xlarge", 2, 78.33),
+        ("p6-b300.48xlarge", 2, 827.38),
+    ],
+)
+def test_what_was_measured_lies_under_the_roofline(kind: str, nodes: int, measured: float) -> None:
+    """All_reduce of the largest message that was published; of one node with NVLS more than its NVLink carries."""
+    assert 0.5 * _bus(kind, nodes) < measured < _bus(kind, nodes)
+
+
+def test_a_link_of_half_the_lanes_carries_half() -> None:
+    """The T4s of a g4dn have eight."""
+    g4, part = FACTS.instances["g4dn.12xlarge"], PARTS.find("T4")
+    assert part is not None
+
+    assert rooflines(g4, part)[Quantity.HOST].most == part.pcie_gbps / 2
+    assert rooflines(g4, part)[Quantity.FLOW].most == FLOW_GBPS
+    assert Quantity.NETWORK not in rooflines(replace(g4, network_gbit_s=None), part)
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_the_shipped_thresholds_can_be_reached(path: Path) -> None:
+    """By every type that each was written for."""
+    assert not dict(impossible(read_policy(path), FACTS, PARTS))
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_the_shipped_thresholds_can_be_missed(path: Path) -> None:
+    """By each of those types, or a rule that knows the type stands beside it."""
+    assert not dict(toothless(read_policy(path), FACTS, PARTS))
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_every_threshold_on_a_rate_is_held_to_a_roofline(path: Path) -> None:
+    """A new metric of bandwidth must say what it is of."""
+    assert not list(unbounded(read_policy(path)))
+
+
+def _policy(check: str, *rules: Rule) -> Policy:
+    return Policy("ours", ("p5.48xlarge",), OnWarn.GO, 0.25, {check: CheckPolicy(rules=rules)})
+
+
+@pytest.mark.parametrize(
+    ("check", "metric", "value", "can"),
+    [
+        ("nccl.all_reduce", "busbw_peak_gbps", 800.0, False), ("nccl.all_reduce", "busbw_peak_gbps", 400.0, True),
+        ("compute.memory_bandwidth", "copy_gbps", 3500.0, False), ("compute.transfer", "h2d_gbps", 64.0, False),
+        ("compute.transfer", "h2d_gbps", 48.0, True), ("nccl.inter_node", "proven_gbit_s", 3201.0, False),
+    ],
+)  # fmt: skip
+def test_a_policy_that_no_healthy_node_could_pass_is_refused(
+    check: str, metric: str, value: float, can: bool
+) -> None:
+    """A WARN line as well as a FAIL line."""
+    for rule in (Rule(metric, "s", fail_below=value), Rule(metric, "s", warn_below=value, over=Over.CLUSTER)):
+        assert can != bool(list(impossible(_policy(check, rule), FACTS, PARTS)))
+
+
+def test_a_ratio_is_no_rate() -> None:
+    """0.9 times the median of its peers is not 0.9 GB/s."""
+    rule = Rule("copy_gbps", "s", over=Over.PEERS, fail_below=0.9)
+
+    assert not list(toothless(_policy("compute.memory_bandwidth", rule), FACTS, PARTS))
+
+
+def test_one_floor_for_many_types_has_no_teeth_by_itself() -> None:
+    """For an H100, a T4's floor is none."""
+    rule = Rule("copy_gbps", "s", fail_below=100.0)
+
+    [(path, why)] = toothless(_policy("compute.memory_bandwidth", rule), FACTS, PARTS)
+
+    assert path == "checks.compute.memory_bandwidth.rules[0].fail_below"
+    assert why == "100 is a floor that no p5.48xlarge could miss (it can do 3350)"
+
+
+def test_an_impossible_policy_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    """With the file, the path and the reason."""
+    file = tmp_path / "ours.toml"
+    file.write_text(
+        'name = "ours"\ninstance_types = ["p5.48xlarge"]\non_warn = "go"\nmax_unfit_fraction = 0.25\n'
+        '[checks."nccl.all_reduce"]\npart = "gpu"\nmin_ranks = 2\n'
+        'rules = [{ metric = "busbw_peak_gbps", fail_below = 800, source = "a public script" }]\n'
+    )
+
+    with pytest.raises(PolicyError) as refused:
+        read_policy(file)
+
+    assert refused.value.path == "checks.nccl.all_reduce.rules[0].fail_below"
+    assert refused.value.message == "800 is above what a p5.48xlarge can do (750): no healthy node would pass"

@@ -1,0 +1,235 @@
+"""Where an engine withholds the kernel's log: what is accepted, what is required in its place, and what the verdict says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from checks import catalog
+from checks.facts import withheld_kernel_log
+from checks.facts.builtin import builtin
+from checks.facts.instances import lacks
+from checks.judge.verdict import decide
+from checks.model import (
+    CLUSTER,
+    Answer,
+    Cause,
+    Declared,
+    KernelLog,
+    Level,
+    Observation,
+    Outcome,
+    Profile,
+    Report,
+    Skip,
+    Verdict,
+)
+from checks.policy import Policy
+from tasks.gate_file.references import default_policy
+from tests import catalogue_reports
+
+# Of two p5.48xlarge some collectives have no published rate, which is a WARN of its own.
+NODES = {"p5.48xlarge": 1, "p4d.24xlarge": 1, "trn1.32xlarge": 2, "cpu": 2}
+KINDS = tuple(NODES)
+# The policy for hosts without accelerators accepts that a laptop's log cannot be read.
+STRICT = KINDS[:3]
+
+
+expected_report = cache(catalogue_reports.expected_report)
+
+
+def unread(report: Report, skip: Skip = Skip.NOT_PERMITTED) -> Report:
+    """The report of nodes that cannot read the kernel's log."""
+    rows = tuple(
+        Observation(
+            row.check, row.subject, Outcome.SKIPPED, 0.1, {}, skip, "/dev/kmsg: No such file or directory"
+        )
+        if row.check in withheld_kernel_log.READERS
+        else row
+        for row in report.observations
+    )
+    return replace(report, observations=rows)
+
+
+@cache
+def confined(kind: str, profile: Profile = Profile.QUICK) -> Report:
+    """Healthy machines of the type on an engine that withholds the log."""
+    return unread(expected_report(kind, NODES[kind], profile, KernelLog.WITHHELD))
+
+
+def judged(report: Report, policy: Policy | None = None) -> Verdict:
+    return decide(report, policy or default_policy(report.declared.instance_type)[1], builtin())
+
+
+def stand_ins(kind: str) -> list[str]:
+    """Those that apply to the type."""
+    instance = builtin().instances[kind]
+    declared = Declared(kind, 2, instance.gpus, max(instance.gpus, 1))
+    return [
+        name
+        for name, one in withheld_kernel_log.STAND_INS.items()
+        if lacks(one.part, declared, instance) is None
+    ]
+
+
+EACH = [(kind, name) for kind in KINDS for name in stand_ins(kind)]
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+@pytest.mark.parametrize("kind", KINDS)
+def test_healthy_machines_whose_log_is_withheld_go(kind: str, profile: Profile) -> None:
+    """A clean PASS with whole coverage, in every profile; one note says what could not be read."""
+    verdict = judged(confined(kind, profile=profile))
+
+    assert (Answer.GO, Level.PASS, True) == (verdict.answer, verdict.level, verdict.coverage.complete)
+    [note] = verdict.findings
+    assert (Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER) == (
+        note.level,
+        note.cause,
+        note.check,
+        note.subject,
+    )
+    assert all(name in note.message for name in stand_ins(kind))
+    assert "what happened before the job" in note.message
+
+
+def test_the_note_says_what_nvml_and_dcgm_miss() -> None:
+    """With the source that says so."""
+    [note] = judged(confined("p5.48xlarge")).findings
+
+    assert "miss Xid 62, 79, 119 and 120 at times" in note.message
+    assert withheld_kernel_log.SOURCE == note.source
+
+
+@pytest.mark.parametrize("kind", STRICT)
+def test_a_log_that_should_be_readable_and_is_not_cannot_pass(kind: str) -> None:
+    """As before: nobody can tell."""
+    verdict = judged(unread(expected_report(kind, NODES[kind], Profile.QUICK)))
+
+    assert Answer.CANNOT_TELL is verdict.answer
+
+
+@pytest.mark.parametrize(("kind", "name"), EACH)
+def test_no_stand_in_may_be_missing(kind: str, name: str) -> None:
+    """Dropped, skipped for any reason that is not declared, or left out of the plan: nobody can tell."""
+    report = confined(kind)
+    rows = tuple(row for row in report.observations if row.check != name)
+    skipped = tuple(
+        Observation(name, row.subject, Outcome.SKIPPED, 0.1, {}, Skip.TOOL_MISSING, "not installed")
+        if row.check == name
+        else row
+        for row in report.observations
+    )
+    left_out = tuple(
+        replace(line, skip=Skip.NOT_IN_PROFILE) if line.check == name else line for line in report.plan
+    )
+    absent = tuple(line for line in report.plan if line.check != name)
+    for spoilt in (
+        replace(report, observations=rows),
+        replace(report, observations=skipped),
+        replace(report, observations=rows, plan=left_out),
+        replace(report, observations=rows, plan=absent),
+    ):
+        assert Answer.CANNOT_TELL is judged(spoilt).answer
+
+
+@pytest.mark.parametrize(("kind", "name"), EACH)
+def test_no_policy_makes_a_stand_in_optional(kind: str, name: str) -> None:
+    """Neither by `required`, nor by `accept_skips`, nor by having no line for it."""
+    report, policy = confined(kind), default_policy(kind)[1]
+    easy = replace(policy.checks[name], required=False, rules=(), accept_skips=(Skip.TOOL_MISSING,))
+    skipped = tuple(
+        Observation(name, row.subject, Outcome.SKIPPED, 0.1, {}, Skip.TOOL_MISSING, "not installed")
+        if row.check == name
+        else row
+        for row in report.observations
+    )
+    eased = replace(policy, checks={**policy.checks, name: easy})
+    without = replace(policy, checks={check: line for check, line in policy.checks.items() if check != name})
+    bare = replace(report, plan=tuple(line for line in report.plan if line.check != name))
+    rest = tuple(row for row in report.observations if row.check != name)
+
+    assert Answer.CANNOT_TELL is judged(replace(report, observations=skipped), eased).answer
+    assert Answer.CANNOT_TELL is judged(replace(bare, observations=rest), without).answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_whose_declaration_was_edited_cannot_pass(kind: str) -> None:
+    """Readable made withheld: what stands in was not planned, so that nobody can tell. The other way round too."""
+    readable = unread(expected_report(kind, NODES[kind], Profile.QUICK))
+    withheld_now = replace(readable, declared=replace(readable.declared, kernel_log=KernelLog.WITHHELD))
+    other = confined(kind)
+    readable_now = replace(other, declared=replace(other.declared, kernel_log=KernelLog.READABLE))
+
+    assert Answer.CANNOT_TELL is judged(withheld_now).answer
+    if kind in STRICT:
+        assert Answer.CANNOT_TELL is judged(readable_now).answer
+
+
+def test_a_withheld_log_that_can_be_read_is_judged() -> None:
+    """Its faults count as anywhere, and no note is written where every node's log was read."""
+    report = expected_report("p5.48xlarge", 1, Profile.QUICK, KernelLog.WITHHELD)
+    sick = tuple(
+        replace(row, metrics={**row.metrics, "fatal": 1}) if row.check == "kernel.sxid" else row
+        for row in report.observations
+    )
+
+    assert () == judged(report).findings
+    assert Answer.NO_GO is judged(replace(report, observations=sick)).answer
+
+
+def test_a_log_that_one_node_cannot_read_is_noted_for_one() -> None:
+    """The other's is judged, and counts in the coverage."""
+    report = expected_report("trn1.32xlarge", 2, Profile.QUICK, KernelLog.WITHHELD)
+    half = {row.subject: row for row in unread(report).observations if row.check == "kernel.xid"}["node-1"]
+    rows = tuple(
+        half if (row.check, row.subject) == ("kernel.xid", "node-1") else row for row in report.observations
+    )
+    verdict = judged(replace(report, observations=rows))
+
+    assert Answer.GO is verdict.answer
+    assert verdict.findings[0].message.startswith("The kernel log of 1 of 2 nodes could not be read")
+
+
+@pytest.mark.parametrize("skip", [Skip.PREREQUISITE, Skip.NOT_IN_PROFILE, Skip.NO_GPU_DECLARED])
+def test_only_a_log_that_cannot_be_read_is_accepted(skip: Skip) -> None:
+    """Any other reason is none."""
+    report = expected_report("cpu", 2, Profile.QUICK, KernelLog.WITHHELD)
+
+    assert Answer.CANNOT_TELL is judged(unread(report, skip)).answer
+
+
+def test_a_reader_that_says_nothing_is_missing() -> None:
+    """A dropped or errored observation of the log is no skip."""
+    report = confined("trn1.32xlarge")
+    dropped = tuple(row for row in report.observations if row.check != "kernel.xid")
+    errored = tuple(
+        replace(row, outcome=Outcome.ERRORED, skip=None, reason="it hung")
+        if row.check == "kernel.xid"
+        else row
+        for row in report.observations
+    )
+
+    assert Answer.CANNOT_TELL is judged(replace(report, observations=dropped)).answer
+    assert Answer.CANNOT_TELL is judged(replace(report, observations=errored)).answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_of_before_is_judged_as_it_was(kind: str) -> None:
+    """Version 0.1.0 planned none of the checks that only stand in for the log."""
+    report = expected_report(kind, NODES[kind], Profile.QUICK)
+    old = tuple(line for line in report.plan if not withheld_kernel_log.needless(line.check, report.declared))
+
+    assert Answer.GO is judged(replace(report, plan=old)).answer
+
+
+def test_the_table_names_checks_of_the_catalogue_with_their_own_part() -> None:
+    """And whoever reads the log is not among those that stand in for it."""
+    known = {check.name: check for check in catalog.CATALOG}
+
+    assert {name: one.part for name, one in withheld_kernel_log.STAND_INS.items()} == {
+        name: known[name].part for name in withheld_kernel_log.STAND_INS
+    }
+    assert set(withheld_kernel_log.READERS) <= known.keys() - withheld_kernel_log.STAND_INS.keys()

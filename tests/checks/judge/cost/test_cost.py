@@ -1,0 +1,202 @@
+"""What launching with a finding would lose: the formulas by hand, and what is never made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.catalog import CATALOG
+from checks.facts.failures import Fault, Span, builtin_failures
+from checks.facts.prices import Purchase, builtin_prices, price_of
+from checks.judge.cost.cost import Cost, Job, cost
+from checks.judge.cost.failure_model import (
+    break_even_probability,
+    family_of,
+    fault_of,
+    job_mttf_hours,
+    lost_per_failure,
+    lost_to_straggler,
+    young_interval_hours,
+)
+from checks.model import CLUSTER, Cause, Finding, Level
+from tests.sample_reports import healthy, verdict_of
+
+P5 = price_of(builtin_prices(), "p5.48xlarge")
+JOB = Job("p5.48xlarge", nodes=32, gpus_per_node=8, hours=72, checkpoint_hours=1, check_hours=0.25)
+PASSED = verdict_of(healthy())
+
+
+def _finding(
+    check: str = "gpu.ecc",
+    message: str = "dram_uncorrected_volatile: GPU 1 is 3, it must be 0",
+    subject: str = "node-1",
+    level: Level = Level.FAIL,
+    cause: Cause = Cause.HARDWARE,
+) -> Finding:
+    return Finding(level, cause, check, subject, message)
+
+
+def _cost(*findings: Finding, job: Job = JOB) -> Cost:
+    return cost(replace(PASSED, findings=findings), job, P5, builtin_failures())
+
+
+@pytest.mark.parametrize(("nodes", "hours"), [(2048, 1.80), (128, 28.8)])
+def test_the_mean_time_to_failure(nodes: int, hours: float) -> None:
+    """The two jobs of the RSC paper, at its rate of RSC-1."""
+    assert job_mttf_hours(nodes, 6.5) == pytest.approx(hours, rel=0.01)
+
+
+def test_what_one_failure_of_32_p5_nodes_loses() -> None:
+    """10 min to see it, 15 min to start again, half an hour done twice: 234.7 GPU-hours, 2,884 USD at 98.32 a node."""
+    lost = lost_per_failure(256, Span(1 / 6, 1 / 6), Span(0.25, 0.25), checkpoint_hours=1)
+
+    assert (lost.low, lost.high) == pytest.approx((234.67, 234.67), abs=0.01)
+    assert lost.low * 98.32 / 8 == pytest.approx(2884, abs=1)
+
+
+@pytest.mark.parametrize(("nodes", "usd"), [(4, 63), (16, 253), (64, 1013)])
+def test_what_a_check_of_a_quarter_of_an_hour_costs(nodes: int, usd: float) -> None:
+    """At SageMaker's price of a p5.48xlarge."""
+    price = price_of(builtin_prices(), "p5.48xlarge", Purchase.SAGEMAKER)
+    made = cost(PASSED, replace(JOB, nodes=nodes), price, builtin_failures())
+
+    assert made.checking is not None
+    assert made.usd(made.checking) == pytest.approx(usd, abs=0.5)
+
+
+def test_when_the_check_pays() -> None:
+    """Against a run that is dead for six hours: from a probability of 4.2 %."""
+    assert break_even_probability(0.25, 6.0) == pytest.approx(0.0417, abs=1e-4)
+    assert break_even_probability(1.0, 0.0) == 1.0
+
+
+def test_the_checkpoint_interval_that_loses_least() -> None:
+    """Young: sqrt(2 x 2 min x 28.8 h) is 1.39 h."""
+    assert young_interval_hours(2 / 60, 28.8) == pytest.approx(1.386, abs=1e-3)
+
+
+def test_a_straggler_is_waited_for_by_all() -> None:
+    """A tenth of 256 GPUs for a day."""
+    assert lost_to_straggler(256, 24, Span(0.1, 0.1)).low == pytest.approx(614.4)
+
+
+def test_a_crash_by_hand() -> None:
+    """256 x (0..10 min + 15..68 min + 30 min), 0.833 to 1 times within 72 h."""
+    made = _cost(_finding()).launching
+
+    assert made.low == pytest.approx(0.833 * 256 * 0.75)
+    assert made.high == pytest.approx(256 * (1 / 6 + 68 / 60 + 0.5), rel=1e-3)
+
+
+def test_slow_findings_do_not_add_up() -> None:
+    """A synchronous job waits for the slowest alone: 72 h x 256 GPUs x 10 to 45 %."""
+    slow = [
+        _finding("compute.gemm", "gflops is 0.7 times the median", f"node-{n}/rank-{n}") for n in range(3)
+    ]
+
+    assert _cost(*slow).launching == _cost(slow[0]).launching == Span(1843.2, 8294.4)
+
+
+def test_a_node_breaks_once() -> None:
+    """Three findings about one node are one fault, two nodes are two."""
+    one = _cost(_finding(), _finding("kernel.xid", "act: GPU 1 is 1"), _finding(subject="node-1/rank-8"))
+
+    assert one.launching == _cost(_finding()).launching
+    assert _cost(_finding(), _finding(subject="node-2")).launching == one.launching.scaled(2)
+
+
+def test_no_loss_is_larger_than_the_job() -> None:
+    """Whatever is wrong with however many nodes."""
+    everything = [_finding(subject=f"node-{n}") for n in range(1000)]
+
+    assert _cost(*everything).launching.high == 256 * 72
+
+
+def test_nothing_found_loses_nothing() -> None:
+    """But healthy nodes fail as well, and that is named beside it."""
+    made = _cost()
+
+    assert (made.launching, made.losses) == (Span(0, 0), ())
+    assert 0 < made.background.low < made.background.high
+
+
+def test_what_is_unknown_is_said_and_not_made_up() -> None:
+    """No price, no money; no length, the first 24 h; no interval, one hour, by name."""
+    made = cost(replace(PASSED, findings=(_finding(),)), Job("toy.4x", 2, 4), None, builtin_failures())
+
+    assert (made.usd(100.0), made.length_known, made.horizon_hours, made.checking) == (
+        None,
+        False,
+        24.0,
+        None,
+    )
+    assert len(made.unknown) == 3
+    assert "price is known for toy.4x" in made.unknown[0]
+
+
+def test_what_nobody_saw_may_be_nothing_or_a_defect() -> None:
+    """A missing observation loses between nothing and what unchecked nodes lose; of the cluster, more than of a node."""
+    evidence = {"cause": Cause.EVIDENCE, "message": "not measured"}
+    node = _cost(_finding("report", subject="node-1", **evidence))  # type: ignore[arg-type]
+    cluster = _cost(_finding("report", subject=CLUSTER, **evidence))  # type: ignore[arg-type]
+
+    assert node.losses[0].fault is Fault.UNKNOWN
+    assert node.launching.low == cluster.launching.low == 0
+    assert 0 < node.launching.high < cluster.launching.high
+
+
+def test_a_warning_is_cheaper_than_a_failure() -> None:
+    """Of the same check."""
+    warned = _cost(_finding(level=Level.WARN)).launching
+
+    assert 0 == warned.low < warned.high < _cost(_finding()).launching.low
+
+
+@pytest.mark.parametrize(
+    ("check", "message", "fault"),
+    [
+        ("nccl.all_reduce", "wrong_elements is 12, it must be 0", Fault.CORRUPTION),
+        ("nccl.all_reduce", "busbw_peak_gbps is 0.02, below 0.117", Fault.SLOW),
+        ("compute.sdc", "digest is a, but on 3 of 4 it is b", Fault.CORRUPTION),
+        ("cpu.stress", "failures is 1, it must be 0", Fault.CORRUPTION),
+        ("disk.io", "write_gbps is 0.01, below 0.05", Fault.SLOW),
+        ("disk.io", "io_errors is 1, it must be 0", Fault.CRASH),
+        ("network.reachability", "failures: node-2 is timeout", Fault.HANG),
+        ("gpu.ecc", "dram_uncorrected_volatile: GPU 1 is 3", Fault.CRASH),
+        ("our.own", "volts is 2", Fault.UNKNOWN),
+    ],
+)
+def test_what_a_finding_does_to_a_job(check: str, message: str, fault: Fault) -> None:
+    """By the metric where it tells, else by the family of the check."""
+    assert fault_of(_finding(check, message)) is fault
+
+
+def test_every_check_has_a_family() -> None:
+    """A new one would be of no known fault, and counted as a crash."""
+    assert not [check.name for check in CATALOG if family_of(check.name) is None]
+
+
+_FINDINGS = st.builds(
+    _finding,
+    check=st.sampled_from(["gpu.ecc", "nccl.all_reduce", "report", "our.own", "network.pairs"]),
+    message=st.sampled_from(["wrong_elements is 1", "busbw_gbps is 1", "failures is 1", "not measured"]),
+    subject=st.sampled_from(["node-1", "node-1/rank-8", "node-2", CLUSTER, "node-1<->node-2"]),
+    level=st.sampled_from(list(Level)),
+    cause=st.sampled_from(list(Cause)),
+)
+
+
+@given(findings=st.lists(_FINDINGS, max_size=8), more=_FINDINGS, hours=st.none() | st.floats(0.01, 8000))
+def test_another_finding_never_lowers_the_loss(
+    findings: list[Finding], more: Finding, hours: float | None
+) -> None:
+    """And no loss is below nothing, above the whole job, or greater at its least than at its most."""
+    job = replace(JOB, hours=hours)
+    less, all_ = _cost(*findings, job=job), _cost(*findings, more, job=job)
+
+    assert less.launching.low <= all_.launching.low + 1e-9
+    assert less.launching.high <= all_.launching.high + 1e-9
+    assert 0 <= all_.launching.low <= all_.launching.high <= 256 * all_.horizon_hours

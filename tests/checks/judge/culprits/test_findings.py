@@ -1,0 +1,231 @@
+"""From the rows of a tournament to findings: who is named, how surely, and what was not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from checks.culprit.matrix import Span
+from checks.judge.culprits.findings import decoded, judge
+from checks.judge.culprits.from_report import COLLECTIVE, NCCL
+from checks.judge.verdict import decide
+from checks.model import CLUSTER, Cause, Finding, Level, Observation, Report, Value
+from checks.policy import CheckPolicy, Policy
+from tests.checks.culprit.rows import FAST, Change, slow_link, slow_ranks, tournament
+from tests.sample_reports import FACTS, POLICY
+
+OPTIONS = {"slow_ratio": 0.5}
+NO_ANSWER = {
+    "failures": "no answer within 2 s", "bandwidth_gbps": None, "latency_us": None, "slowest_us": None, "wrong_elements": None,
+}  # fmt: skip
+
+
+def _policy(name: str = COLLECTIVE, **options: float) -> Policy:
+    line = CheckPolicy(min_ranks=2, options={**OPTIONS, **options})
+    return replace(POLICY, checks={**POLICY.checks, name: line}, max_unfit_fraction=0.25)
+
+
+def _found(report: Report, name: str = COLLECTIVE, **options: float) -> list[Finding]:
+    rows: Mapping[str, Sequence[Observation]] = {name: report.observations}
+    return list(judge(report, rows, _policy(name, **options), FACTS))
+
+
+def _said(report: Report, **options: float) -> dict[str, str]:
+    return {f.subject: f"{f.level.value} {f.cause.value}" for f in _found(report, COLLECTIVE, **options)}
+
+
+def _with(report: Report, rank: int, **metrics: Value) -> Report:
+    """The same with other lists in one rank's row."""
+    rows = [
+        replace(row, metrics={**row.metrics, **metrics}) if row.subject.endswith(f"/rank-{rank}") else row
+        for row in report.observations
+    ]
+    return replace(report, observations=tuple(rows))
+
+
+def _without(report: Report, rank: int) -> Report:
+    rows = tuple(row for row in report.observations if not row.subject.endswith(f"/rank-{rank}"))
+    return replace(report, observations=rows)
+
+
+@pytest.mark.parametrize(("nodes", "per"), [(1, 4), (2, 1), (3, 1), (8, 1), (5, 2), (4, 8)])
+def test_a_healthy_cluster_blames_nobody(nodes: int, per: int) -> None:
+    """Held to a floor, since two ranks have nobody to be compared with."""
+    assert [] == _found(tournament(nodes, per), floor_gbps=0.1, floor_inside_gbps=0.1)
+
+
+def test_two_ranks_and_no_floor_were_held_to_nothing() -> None:
+    """And it says so: that is no health."""
+    assert {CLUSTER: "WARN EVIDENCE"} == _said(tournament(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        pytest.param(slow_ranks(3), "node-3", id="node"),
+        pytest.param(slow_link(2, 6), "node-2<->node-6", id="link"),
+        pytest.param(
+            lambda a, b: {"slowest_us": 101_000.0} if 4 in (a, b) and a % 2 == b % 2 else {}, "node-4", id="loss"
+        ),
+        pytest.param(
+            lambda a, b: {"wrong_elements": 3, "failures": "3 wrong elements"} if b == 5 else {},
+            "node-5", id="wrong data",
+        ),
+        pytest.param(
+            lambda a, b: NO_ANSWER if 7 in (a, b) else {}, "node-7", id="cut off"
+        ),
+    ],
+)  # fmt: skip
+def test_of_eight_nodes_the_bad_part_is_named(change: Change, named: str) -> None:
+    """And nobody else."""
+    assert {named: "FAIL HARDWARE"} == _said(tournament(8, 1, change))
+
+
+def test_what_one_matrix_explains_another_only_adds_to() -> None:
+    """A node that is slow, late and resends is one finding."""
+    slow = {"bandwidth_gbps": 0.1, "latency_us": 9e4, "slowest_us": 2e5, "retransmits": 50}
+    (found,) = _found(tournament(8, 1, lambda a, b: slow if 3 in (a, b) else {}))
+
+    assert "node-3" == found.subject and found.message.startswith("bandwidth to and from it: 56 of 56 tests")
+    for word in ("slowest answer", "segments sent again", "latency"):
+        assert f"{word}: " in found.message.partition("also")[2]
+
+
+def test_a_node_that_a_later_matrix_blames_takes_its_links_with_it() -> None:
+    """Loss towards a host shows as a pause on one of its links, and as segments that everybody sends it again."""
+
+    def lossy(a: int, b: int) -> dict[str, float | int | str | None]:
+        paused = {"slowest_us": 1.5e5} if {a, b} == {2, 4} else {}
+        return {**paused, **({"retransmits": 90} if b == 4 else {})}
+
+    (found,) = _found(tournament(8, 1, lossy))
+
+    assert "node-4" == found.subject and "; also slowest answer: 8 of 8 tests" in found.message
+
+
+def test_latency_alone_is_a_warning() -> None:
+    """A busy host answers late."""
+    late = tournament(8, 1, lambda a, b: {"latency_us": 5000.0} if 2 in (a, b) else {})
+
+    assert {"node-2": "WARN HARDWARE"} == _said(late)
+
+
+def test_one_rank_of_a_node_is_named_as_a_rank() -> None:
+    """Its neighbours on the node are well: a NIC or a GPU."""
+    report = tournament(
+        8, 4, lambda a, b: {"bandwidth_gbps": 0.1} if 13 in (a, b) and a // 4 != b // 4 else {}
+    )
+
+    assert {"node-3/rank-13": "FAIL HARDWARE"} == _said(report)
+
+
+def test_a_rail_is_said_of_the_cluster() -> None:
+    """No node is condemned for a rail's switch."""
+    report = tournament(8, 4, lambda a, b: {"bandwidth_gbps": 0.1} if a % 4 == b % 4 == 2 else {})
+    (found,) = _found(report)
+
+    assert (CLUSTER, Cause.HARDWARE) == (found.subject, found.cause)
+    assert found.message.startswith("rail 2: bandwidth")
+
+
+def test_all_equally_slow_is_nobodys_fault() -> None:
+    """With a floor it is the fabric; without one nothing stands out."""
+    slow = tournament(8, 1, lambda a, b: {"bandwidth_gbps": 0.01})
+
+    assert {CLUSTER: "FAIL CONFIGURATION"} == _said(slow, floor_gbps=0.1)
+    assert {} == _said(slow)
+
+
+def test_half_of_the_nodes_slow_condemns_none() -> None:
+    """More than may be named: suspect the image."""
+    assert {CLUSTER: "FAIL CONFIGURATION"} == _said(tournament(8, 1, slow_ranks(0, 1, 2, 3)))
+
+
+def test_a_rank_without_a_row_is_missing_evidence_and_no_hardware() -> None:
+    """Nobody is blamed for it, the links to it are not, and what was measured among the others stands."""
+    report = _without(tournament(8, 1, lambda a, b: NO_ANSWER if 6 in (a, b) else {}), 6)
+    policy = _policy()
+    verdict = decide(report, replace(policy, checks={COLLECTIVE: policy.checks[COLLECTIVE]}), FACTS)
+    first, *others = verdict.findings
+
+    assert [] == _found(report)
+    assert ("node-6/rank-6", Level.FAIL, Cause.EVIDENCE) == (first.subject, first.level, first.cause)
+    assert "did not report" in first.message
+    assert not any(finding.level is Level.FAIL for finding in others)
+
+
+def test_a_test_that_never_ran_says_nothing_of_the_pair() -> None:
+    """It is a hole, not a bad link."""
+    never = {"failures": "not run: the check's time was over", "bandwidth_gbps": None, "latency_us": None}
+    report = tournament(8, 1, lambda a, b: never if {a, b} == {1, 2} else {})
+
+    assert {"node-1/rank-1": "FAIL EVIDENCE", "node-2/rank-2": "FAIL EVIDENCE"} == _said(report)
+
+
+def test_a_peer_of_whom_nothing_is_said_was_not_measured() -> None:
+    """The plan follows from the declaration: a row that is short is not healthy."""
+    report = tournament(8, 1)
+    row = report.observations[3]
+    short: dict[str, Value] = {k: v[:-2] for k, v in row.metrics.items() if isinstance(v, tuple)}
+
+    assert {"node-3/rank-3": "FAIL EVIDENCE"} == _said(_with(report, 3, **short))
+    assert {CLUSTER: "WARN EVIDENCE"} == _said(_with(report, 3, **short, rounds_left_out=2))
+
+
+def test_one_pair_of_eight_is_no_tournament_of_a_node() -> None:
+    """Whoever had time for a single round has nobody to be compared with, inside of a node as between two."""
+    report = tournament(1, 8)
+    for rank, row in enumerate(report.observations):
+        lists = {k: v[:1] for k, v in row.metrics.items() if isinstance(v, tuple)}
+        report = _with(report, rank, **lists, rounds_left_out=6)
+
+    assert {f"node-0/rank-{rank}": "FAIL EVIDENCE" for rank in range(8)} == _said(report)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"peers": (3, 9, 1, 2, 4, 5, 6)},
+        {"peers": (0, 1, 2, 3, 4, 5, 6)},
+        {"peers": ("1", "2", "4")},
+        {"failures": ("ok",)},
+        {"results": ("ok",)},
+        {"results": ("ok",) * 6 + ("nice",)},
+        {"results": ("not_run",) * 7},
+        {"bandwidth_gbps": (FAST,)},
+        {"slowest_us": (1.0, 2.0)},
+    ],
+    ids=str,
+)
+def test_lists_that_do_not_fit_are_no_measurement(metrics: dict[str, Value]) -> None:
+    """Strangers, itself, text, too short: the row is left out, and named."""
+    assert "FAIL EVIDENCE" == _said(_with(tournament(8, 1), 3, **metrics))["node-3/rank-3"]
+
+
+def test_a_floor_follows_from_the_instance_tables_network() -> None:
+    """A share of the rank's share of it; nothing where the table has no rate."""
+    instance = replace(FACTS.instances["toy.4x"], network_gbit_s=400)
+    facts = replace(FACTS, instances={**FACTS.instances, "cpu": instance})
+    report = tournament(8, 1, name=NCCL)
+    policy = _policy(NCCL, floor_share=0.5)
+
+    (found,) = judge(report, {NCCL: report.observations}, policy, facts)
+
+    assert (CLUSTER, Cause.CONFIGURATION) == (found.subject, found.cause)
+    assert [] == list(judge(report, {NCCL: report.observations}, policy, FACTS))
+
+
+def test_pages_get_the_same_matrices() -> None:
+    """Both spans, and what was decoded from each."""
+    report = tournament(4, 2, slow_ranks(2, 3))
+    readings = decoded(report, _policy(), FACTS)
+    named = {
+        (r.what.value, r.matrix.span): [s.subject for s in r.decoded.suspects]
+        for r in readings
+        if r.decoded.suspects
+    }
+
+    assert {("bandwidth", Span.BETWEEN), ("bandwidth", Span.INSIDE)} >= set(named)
+    assert ["node-1"] == named["bandwidth", Span.BETWEEN]

@@ -1,0 +1,269 @@
+"""After a collective that broke off: whom the others waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from checks.documents.compatibility import error_kind
+from checks.judge.culprits.silent_ranks import judge
+from checks.model import CLUSTER, Answer, Cause, Finding, Level, Observation, Outcome, Report
+from checks.policy import CheckPolicy
+from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
+from tests.sample_reports import without_node as node_taken
+
+REDUCE, DDP, GEMM = "collective.all_reduce", "training.ddp", "compute.gemm"
+# As torch 2.13 said it, of a rank that was stopped and of one that was killed.
+TIMED_OUT = (
+    "it raised RuntimeError: [/__w/pytorch/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 4800ms for "
+    "recv operation to complete"
+)
+RESET = (
+    "it raised RuntimeError: [/__w/pytorch/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:36007: "
+    "Connection reset by peer. This is typically caused by a remote worker hanging"
+)
+LOST = f"not run: the process group was lost in {REDUCE}"
+DEADLINE = "its deadline of 8 s passed"
+OOM = "it raised OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+def rank(report: Report, number: int) -> str:
+    """The subject of a rank."""
+    return f"node-{number // report.declared.ranks_per_node}/rank-{number}"
+
+
+def broken(report: Report, check: str, gone: set[int], why: Mapping[int, str] | str = TIMED_OUT) -> Report:
+    """Ranks `gone` wrote nothing of the check and of what came later; the others say why they have no result.
+
+    With a mapping only the ranks in it have none.
+    """
+    group = (REDUCE, DDP)
+    later = group[group.index(check) :] if check in group else (check, *group)
+    names = {rank(report, number): number for number in range(report.declared.ranks)}
+
+    def change(row: Observation) -> Observation | None:
+        number = names.get(row.subject)
+        if number is None or row.check not in later:
+            return row
+        if number in gone:
+            return None
+        if row.check not in group:
+            return row
+        said = why if isinstance(why, str) else why.get(number)
+        if said is None:
+            return row
+        reason = said if row.check == next(name for name in later if name in group) else LOST
+        return replace(row, outcome=Outcome.ERRORED, reason=reason, metrics={}, error_kind=error_kind(reason))
+
+    rows = (change(row) for row in report.observations)
+    return replace(report, observations=tuple(row for row in rows if row is not None))
+
+
+def found(report: Report) -> list[Finding]:
+    """What is said of suspects."""
+    return [one.finding for one in judge(report, POLICY)]
+
+
+@pytest.mark.parametrize("why", [TIMED_OUT, RESET, DEADLINE])
+def test_the_rank_that_said_nothing_is_the_suspect(why: str) -> None:
+    """Frozen or killed, over gloo or NCCL: whoever waited says so, and it is no word against the machine."""
+    report = broken(healthy(2, 8), REDUCE, {13}, why)
+    first = verdict_of(report).findings[0]
+
+    assert found(report) == [first]
+    assert (first.level, first.cause, first.check, first.subject) == (
+        Level.FAIL, Cause.EVIDENCE, REDUCE, "node-1/rank-13",
+    )  # fmt: skip
+    assert first.message == "rank 13 on node-1 did not report; 15 other ranks waited for it"
+    assert "node-0/rank-0 and 14 more: " in first.evidence
+    assert "/__w/" not in first.evidence
+    assert verdict_of(report).condemned == ()
+    assert verdict_of(report).answer is Answer.CANNOT_TELL
+
+
+def test_it_is_said_once() -> None:
+    """The finding takes the place of the one that only says that nothing came."""
+    report = broken(healthy(2, 2), REDUCE, {3})
+    said = [f for f in verdict_of(report).findings if f.subject == "node-1/rank-3"]
+
+    assert [f.check for f in said] == [REDUCE, DDP, "gemm.peers"][: len(said)]
+    assert len([f for f in said if f.check == REDUCE]) == 1
+
+
+def test_a_rank_that_never_came_so_far_is_named_with_the_check_that_it_never_ended() -> None:
+    """It froze alone; the others met without it."""
+    report = broken(healthy(2, 2), GEMM, {0}, "not run: the process group could not be formed: wait timeout")
+    (finding,) = found(report)
+
+    assert (finding.check, finding.subject) == (GEMM, "node-0/rank-0")
+    assert finding.message == f"rank 0 on node-0 did not report; 3 other ranks waited for it in {REDUCE}"
+
+
+def test_ranks_that_the_runner_speaks_for_never_arrived() -> None:
+    """torchrun ended on that node before any rank began: the runner's word is no word of the rank."""
+    gone = {2: "not reached: the rank checks never began: torchrun ended with exit code 1"}
+    report = broken(healthy(2, 2), REDUCE, set(), {**dict.fromkeys((0, 1), TIMED_OUT), **gone, 3: gone[2]})
+    (finding,) = found(report)
+
+    assert (finding.subject, finding.message) == (
+        "node-1", "none of the 2 ranks on node-1 reported; 2 other ranks waited for it",
+    )  # fmt: skip
+
+
+def test_a_node_that_is_lost_is_named_as_one() -> None:
+    """Its report never came; the ranks of the others waited."""
+    report = broken(node_taken(healthy(4, 2), "node-2"), REDUCE, set(), TIMED_OUT)
+    first = verdict_of(report).findings[0]
+
+    assert (first.subject, first.message) == (
+        "node-2", "node-2 left no report; 6 other ranks waited for it",
+    )  # fmt: skip
+
+
+def test_a_lost_node_is_known_by_what_its_peers_looked_for() -> None:
+    """Where the launcher knew no names."""
+    report = broken(node_taken(healthy(4, 2, named=False), "node-2"), REDUCE, set(), TIMED_OUT)
+
+    assert [finding.subject for finding in found(report)] == ["node-2"]
+
+
+def test_a_rank_that_finished_its_part_is_no_suspect() -> None:
+    """It reported in time: not it, though it waited for nobody."""
+    report = broken(healthy(2, 4), REDUCE, {5}, dict.fromkeys((0, 1, 2, 3, 4, 6), TIMED_OUT))
+
+    assert [finding.subject for finding in found(report)] == ["node-1/rank-5"]
+    assert found(report)[0].message.endswith("6 other ranks waited for it")
+
+
+def test_several_of_one_node_are_one_finding() -> None:
+    """What befell two ranks at once befell their node."""
+    (finding,) = found(broken(healthy(2, 8), REDUCE, {8, 9, 12}))
+
+    assert (finding.subject, finding.message) == (
+        "node-1", "ranks 8, 9, 12 on node-1 did not report; 13 other ranks waited for it",
+    )  # fmt: skip
+
+
+def test_two_nodes_of_eight_are_named_each() -> None:
+    """As many as max_unfit_fraction allows."""
+    report = broken(healthy(8, 2), REDUCE, {3, 14})
+
+    assert [finding.subject for finding in found(report)] == ["node-1/rank-3", "node-7/rank-14"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "gone"), [(4, 2, {1, 3}), (1, 8, {1, 2, 3}), (2, 2, {0, 1, 2, 3})]
+)
+def test_too_many_are_no_ranks(nodes: int, ranks: int, gone: set[int]) -> None:
+    """Something that they share; nobody is named."""
+    (finding,) = found(broken(healthy(nodes, ranks), REDUCE, gone))
+
+    assert finding.subject == CLUSTER
+    assert (
+        finding.message
+        == f"{len(gone)} of {nodes * ranks} ranks did not report: too many to suspect a single rank"
+    )
+
+
+def test_one_that_broke_off_by_itself_is_named_where_all_reported() -> None:
+    """Out of memory on one rank leaves all others waiting."""
+    report = broken(healthy(2, 4), REDUCE, set(), {**dict.fromkeys(range(8), TIMED_OUT), 6: OOM})
+    (finding,) = found(report)
+
+    assert (finding.subject, finding.message) == (
+        "node-1/rank-6", "rank 6 on node-1 ended with an error of its own; 7 other ranks waited for it",
+    )  # fmt: skip
+
+
+def test_one_that_was_still_busy_is_named_where_the_others_had_given_up() -> None:
+    """gloo gives up before the check's own deadline: who is there after it was in no collective."""
+    report = broken(healthy(2, 4), REDUCE, set(), {**dict.fromkeys(range(8), TIMED_OUT), 2: DEADLINE})
+
+    assert [finding.subject for finding in found(report)] == ["node-0/rank-2"]
+
+
+@pytest.mark.parametrize("why", [TIMED_OUT, OOM, DEADLINE, "it returned a str, not a Measurement"])
+def test_where_all_say_the_same_nobody_is_named(why: str) -> None:
+    """A bug, or a deadline that is too short; however many a policy would let be named."""
+    report = broken(healthy(2, 4), REDUCE, set(), why)
+
+    assert judge(report, replace(POLICY, max_unfit_fraction=1.0)) == ()
+
+
+def test_half_of_the_ranks_that_break_off_are_no_suspects() -> None:
+    """All of them reported, and what they say is what they share."""
+    why = {number: OOM if number % 2 else TIMED_OUT for number in range(8)}
+
+    assert found(broken(healthy(4, 2), REDUCE, set(), why)) == []
+
+
+def test_of_an_optional_check_it_is_a_warning() -> None:
+    """What is lost there can be no worse."""
+    lines = {**POLICY.checks, REDUCE: CheckPolicy(required=False, min_ranks=2)}
+    (one,) = judge(broken(healthy(2, 4), REDUCE, {5}), replace(POLICY, checks=lines))
+
+    assert one.finding.level is Level.WARN
+
+
+def test_a_silence_that_stopped_nobody_is_said_too() -> None:
+    """The tournament goes on without a dead rank, and the last check has nobody who waits afterwards."""
+    report = broken(healthy(2, 4), DDP, {7}, {})
+
+    assert [finding.message for finding in found(report)] == [
+        "rank 7 on node-1 did not report; the others did",
+    ]  # fmt: skip
+
+
+def test_the_check_that_went_on_without_it_is_the_one_it_never_ended() -> None:
+    """It died in the first group check, whose others measured; they waited in the second."""
+    went_on = broken(healthy(2, 4), REDUCE, {7}, {})
+    rows = tuple(
+        replace(r, outcome=Outcome.ERRORED, reason=RESET, metrics={}, error_kind=error_kind(RESET))
+        if r.check == DDP
+        else r
+        for r in went_on.observations
+    )
+    (finding,) = found(replace(went_on, observations=rows))
+
+    assert (finding.check, finding.message) == (
+        REDUCE, f"rank 7 on node-1 did not report; 7 other ranks waited for it in {DDP}",
+    )  # fmt: skip
+
+
+def test_what_is_broken_comes_before_who_was_silent() -> None:
+    """A measured defect is known; a silence is not. Among what is unknown the suspect is the first."""
+    report = wrong_sums(broken(healthy(4, 2), DDP, {7}), "node-1/rank-3")
+    report = replace(report, nodes=tuple(replace(n, complete=n.rank != 3) for n in report.nodes))
+    findings = [f for f in verdict_of(report).findings if f.level is Level.FAIL]
+
+    assert findings[0].cause is Cause.HARDWARE
+    unknown = [f for f in findings if f.cause is Cause.EVIDENCE]
+    assert (unknown[0].subject, unknown[0].check) == ("node-3/rank-7", DDP)
+    assert "report" in [f.check for f in unknown]
+
+
+def test_healthy_ranks_are_no_suspects() -> None:
+    """Nothing is said of a report in which nobody waited, nor where ranks were not to run."""
+    assert found(healthy(2, 2)) == []
+    assert found(healthy(1, 1)) == []
+
+
+def test_a_rank_that_was_silent_is_in_the_one_sentence() -> None:
+    """The page's title and the summary say who."""
+    from tasks.render.headline import headline
+
+    said = headline(verdict_of(broken(healthy(2, 8), REDUCE, {13})), "gate")
+
+    assert "node-1/rank-13: collective.all_reduce: rank 13 on node-1 did not report" in said
+
+
+def test_a_thousand_ranks_that_are_gone_cost_no_more_than_one() -> None:
+    """Each rank is looked up, and no check is gone through once a rank."""
+    report = broken(healthy(128, 8, network=False), REDUCE, set(range(1000)))
+    begun = time.perf_counter()
+
+    assert [finding.subject for finding in found(report)] == [CLUSTER]
+    assert time.perf_counter() - begun < 0.5

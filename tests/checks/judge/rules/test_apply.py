@@ -1,0 +1,201 @@
+"""Rules: each bound on either side, each comparison, and what they say when they cannot speak."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.documents.decode import DecodeError
+from checks.judge.rules.apply import apply
+from checks.model import CLUSTER, Cause, Finding, Level, Observation, Outcome, Value
+from checks.policy import CheckPolicy, Over, Rule, load
+
+CHECK = "compute.gemm"
+
+
+def _found(
+    rule: Rule, *values: Value | None, expected: int | None = None, required: bool = True
+) -> list[Finding]:
+    """What the rule says of nodes whose metric `m` has these values (None: the metric is missing)."""
+    rows = [
+        Observation(CHECK, f"node-{i}", Outcome.MEASURED, 1.0, {} if value is None else {"m": value})
+        for i, value in enumerate(values)
+    ]
+    line = CheckPolicy(required=required, rules=(rule,))
+    return list(apply(CHECK, line, rows, len(values) if expected is None else expected))
+
+
+def _levels(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(finding.level.value, finding.subject) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "expected"),
+    [
+        (Rule("m", "s", fail_below=10), 10, []),
+        (Rule("m", "s", fail_below=10), 9.99, [("FAIL", "node-0")]),
+        (Rule("m", "s", fail_above=10), 10, []),
+        (Rule("m", "s", fail_above=10), 10.01, [("FAIL", "node-0")]),
+        (Rule("m", "s", warn_below=10, fail_below=5), 7, [("WARN", "node-0")]),
+        (Rule("m", "s", warn_below=10, fail_below=5), 4, [("FAIL", "node-0")]),
+        (Rule("m", "s", warn_above=10, fail_above=20), 15, [("WARN", "node-0")]),
+        (Rule("m", "s", fail_below=1, fail_above=2), 3, [("FAIL", "node-0")]),
+        (Rule("m", "s", fail_below=10), (11.0, 9.0, 8.0), [("FAIL", "node-0"), ("FAIL", "node-0")]),
+        (Rule("m", "s", equals=0), 0, []),
+        (Rule("m", "s", equals=0), 1, [("FAIL", "node-0")]),
+        (Rule("m", "s", equals=0), False, [("FAIL", "node-0")]),
+        (Rule("m", "s", equals=True), 1, [("FAIL", "node-0")]),
+        (Rule("m", "s", equals="ok"), ("ok", "no"), [("FAIL", "node-0")]),
+        (Rule("m", "s", equals=0, level="WARN"), 1, [("WARN", "node-0")]),
+    ],
+)
+def test_a_value_on_either_side_of_a_bound(rule: Rule, value: Value, expected: list[tuple[str, str]]) -> None:
+    """The bound itself is allowed; a FAIL hides the WARN under it; types are not coerced."""
+    assert expected == _levels(_found(rule, value))
+
+
+@pytest.mark.parametrize(
+    "rule", [Rule("m", "s", fail_below=1), Rule("m", "s", equals=0), Rule("m", "s", fail_above=9)]
+)
+@pytest.mark.parametrize("value", [None, (), (None,), "text", (True,), 10**400])
+def test_what_cannot_be_held_to_a_rule_is_missing_evidence_or_wrong(rule: Rule, value: Value | None) -> None:
+    """Missing, empty, null, text or past every range: never silence."""
+    assert _found(rule, value)
+    if value in (None, (), (None,)):
+        assert {Cause.EVIDENCE} == {finding.cause for finding in _found(rule, value)}
+
+
+def test_a_cluster_rule_holds_the_least_and_the_greatest() -> None:
+    """Bounds below and above in one rule are both looked at."""
+    rule = Rule("m", "s", Over.CLUSTER, fail_below=1, fail_above=9)
+
+    assert [] == _found(rule, 1, 5, 9)
+    assert [("FAIL", CLUSTER)] == _levels(_found(rule, 0.5, 5, 8))
+    assert [("FAIL", CLUSTER)] == _levels(_found(rule, 2, 5, 10))
+    assert 2 == len(_found(rule, 0, 5, 10))
+
+
+def test_the_odd_one_out_is_named() -> None:
+    """Where most agree, those that do not; where nobody is the odd one, nobody."""
+    rule = Rule("m", "s", Over.CLUSTER, same=True)
+
+    assert [] == _found(rule, "a", "a", "a")
+    assert [("FAIL", "node-1")] == _levels(_found(rule, "a", "b", "a"))
+    assert [("FAIL", CLUSTER)] == _levels(_found(rule, "a", "b"))
+    assert [("FAIL", CLUSTER)] == _levels(_found(rule, "a", "a", "b", "b"))
+
+
+def test_values_that_differ_late_differ() -> None:
+    """What is shown is shortened, what is compared is not."""
+    rule = Rule("m", "s", Over.CLUSTER, same=True)
+    findings = _found(rule, "x" * 500 + "a", "x" * 500 + "b", "x" * 500 + "a")
+
+    assert ["node-1"] == [finding.subject for finding in findings]
+    assert len(findings[0].message) < 400
+
+
+@given(st.permutations(["a", "a", "b", "b", "c"]))
+def test_a_tie_is_told_alike_in_any_order(values: list[str]) -> None:
+    """Who was read first does not matter; every value is in the evidence."""
+    findings = _found(Rule("m", "s", Over.CLUSTER, same=True), *values)
+    expected = "\n".join(f"node-{i}: {value}" for i, value in enumerate(values))
+
+    assert [expected] == [finding.evidence for finding in findings]
+
+
+def test_the_slow_one_among_peers_is_named() -> None:
+    """Against the median of all."""
+    rule = Rule("m", "s", Over.PEERS, warn_below=0.8, fail_below=0.5)
+
+    assert [] == _found(rule, 10, 10, 10, 8.1)
+    assert [("WARN", "node-3")] == _levels(_found(rule, 10, 10, 10, 7))
+    assert [("FAIL", "node-3")] == _levels(_found(rule, 10, 10, 10, 4))
+
+
+def test_each_entry_of_an_array_has_its_own_peers() -> None:
+    """Bandwidth at 1 KiB is not compared with bandwidth at 8 MiB."""
+    rule = Rule("m", "s", Over.PEERS, fail_below=0.5)
+    findings = _found(rule, (0.1, 9.0), (0.1, 9.0), (0.1, 9.0), (0.1, 2.0))
+
+    assert [("FAIL", "node-3")] == _levels(findings)
+    assert findings[0].message.startswith("m[1] is 0.2222")
+
+
+def test_a_comparison_without_enough_peers_says_so() -> None:
+    """As missing evidence; and a median of zero is a broken measurement."""
+    rule = Rule("m", "s", Over.PEERS, fail_below=0.5, min_peers=4)
+    few, zero = _found(rule, 10, 10, 1, expected=4), _found(rule, 0, 0, 0, 5)
+
+    assert [(Level.WARN, Cause.EVIDENCE)] == [(f.level, f.cause) for f in few]
+    assert [(Level.FAIL, Cause.EVIDENCE)] == [(f.level, f.cause) for f in zero]
+    assert [(Level.WARN, Cause.EVIDENCE)] == [(f.level, f.cause) for f in _found(rule, expected=4)]
+
+
+def test_what_is_missing_of_an_optional_check_only_warns() -> None:
+    """Its values still count in full."""
+    rule = Rule("m", "s", fail_below=1)
+
+    assert [("WARN", "node-0")] == _levels(_found(rule, None, required=False))
+    assert [("FAIL", "node-0")] == _levels(_found(rule, 0.5, required=False))
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({}, "no threshold and no other condition"),
+        ({"equals": 0, "fail_below": 1.0}, "write two rules"),
+        ({"same": True, "over": "cluster", "fail_below": 1.0}, "write two rules"),
+        ({"same": True}, "over = "),
+        ({"equals": 0, "over": "peers"}, "leave over out"),
+        ({"fail_below": 2, "warn_below": 1}, "less than fail_below"),
+        ({"fail_above": 1, "warn_above": 2}, "greater than fail_above"),
+        ({"equals": 0, "level": "PASS"}, "neither WARN nor FAIL"),
+        ({"equals": 0, "source": " "}, "the threshold has no source"),
+        ({"fail_below": float("nan")}, "finite"),
+    ],
+)
+def test_a_rule_that_would_hold_nothing_is_refused(rule: dict[str, object], why: str) -> None:
+    """A threshold that is silently ignored is a pass that nobody earned."""
+    line = {"metric": "m", "source": "s", **rule}
+    policy = {
+        "name": "p", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25,
+        "checks": {CHECK: {"rules": [line]}},
+    }  # fmt: skip
+    with pytest.raises(DecodeError, match=why) as caught:
+        load(policy)
+
+    assert caught.value.path.startswith(f"checks.{CHECK}.rules[0]")
+
+
+@pytest.mark.parametrize("over", [Over.SUBJECT, Over.CLUSTER])
+def test_minus_one_is_no_small_count(over: Over) -> None:
+    """Tools print it for "I cannot tell"; a rule that bounds from above alone once passed it."""
+    rule = Rule("errors", "source", over, fail_above=10)
+    rows = [Observation(CHECK, f"node-{n}", Outcome.MEASURED, 0.1, {"errors": (0, -n)}) for n in range(2)]
+
+    (found,) = apply(CHECK, CheckPolicy(rules=(rule,)), rows, 2)
+
+    assert (Level.FAIL, Cause.EVIDENCE, "node-1") == (found.level, found.cause, found.subject)
+
+
+def test_the_odd_rank_among_many_is_named_itself() -> None:
+    """Not its node alone: the GPU is the rank's, and so are its seven neighbours' votes."""
+    rows = [
+        Observation("a.b", f"node-{rank // 8}/rank-{rank}", Outcome.MEASURED, 0.1, {"x": str(rank == 11)})
+        for rank in range(16)
+    ]
+    rule = Rule("x", "source", over=Over.CLUSTER, same=True)
+
+    assert ["node-1/rank-11"] == [f.subject for f in apply("a.b", CheckPolicy(rules=(rule,)), rows, 16)]
+
+
+def test_ranks_of_one_node_do_not_outvote_another_node() -> None:
+    """Two equal votes of one host against one of another prove nothing about either."""
+    rows = [
+        Observation("a.b", subject, Outcome.MEASURED, 0.1, {"x": value})
+        for subject, value in (("node-0/rank-0", "a"), ("node-0/rank-1", "a"), ("node-1/rank-2", "b"))
+    ]
+    rule = Rule("x", "source", over=Over.CLUSTER, same=True)
+
+    assert ["cluster"] == [f.subject for f in apply("a.b", CheckPolicy(rules=(rule,)), rows, 3)]

@@ -1,0 +1,155 @@
+"""Rules that hold to the instance table, label their elements, or look within one node."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.catalog import CATALOG
+from checks.documents.decode import DecodeError
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance, is_of_model
+from checks.judge.rules.apply import apply
+from checks.judge.rules.values import Known
+from checks.model import Cause, Finding, Observation, Outcome, Value
+from checks.policy import CheckPolicy, Rule, load
+from tests.sample_reports import MADE_UP
+
+H100 = Instance(8, "H100 80GB HBM3", MADE_UP, efa_devices=32, nvlinks=18, gpu_memory_mib=81559)
+LABELS = ("GPU 0", "GPU 1", "GPU 2")
+
+
+def _found(rule: Rule, value: Value, known: Known) -> list[Finding]:
+    row = Observation("gpu.nvlink", "node-0", Outcome.MEASURED, 1.0, {"m": value, "gpus": LABELS})
+    return list(apply("gpu.nvlink", CheckPolicy(rules=(rule,)), [row], 1, known))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ((18, 18, 18), []),
+        ((18, 17, 18), [("FAIL", "HARDWARE", "GPU 1: m is 17, but the instance type has 18")]),
+        ((18, 18, 20), [("WARN", "CONFIGURATION", "GPU 2: m is 20, but the instance table has 18")]),
+        (
+            (18, None, 18),
+            [("FAIL", "EVIDENCE", "not measured: GPU 1: m is None, not a number that can be compared")],
+        ),
+    ],
+)
+def test_a_fact_is_what_each_element_must_reach(value: Value, expected: list[tuple[str, str, str]]) -> None:
+    """Less is the part's fault, more is the declaration's, and a hole is no evidence."""
+    found = _found(Rule("m", "table", fact="nvlinks", each="gpus"), value, Known(H100))
+
+    assert [(f.level.value, f.cause.value, f.message) for f in found] == expected
+
+
+def test_a_fact_that_the_table_lacks_is_said() -> None:
+    """No expectation is no pass: a WARN, cause EVIDENCE, without a type and for a type without the column."""
+    rule = Rule("m", "table", fact="pcie_width")
+    for known in (Known(), Known(H100)):
+        [finding] = _found(rule, (16, 16, 16), known)
+        assert (finding.level.value, finding.cause) == ("WARN", Cause.EVIDENCE)
+
+
+def test_a_policy_may_accept_that_the_table_lacks_a_fact() -> None:
+    """Only of a type that the table has: without one nothing was compared."""
+    rule = Rule("m", "table", fact="pcie_width", accept_unknown=True)
+
+    assert [] == _found(rule, (16, 16, 16), Known(H100))
+    assert ["WARN"] == [finding.level.value for finding in _found(rule, (16, 16, 16), Known())]
+
+
+def test_a_tolerance_is_a_fraction_of_the_fact() -> None:
+    """Within three percent on either side is the same memory."""
+    rule = Rule("m", "table", fact="gpu_memory_mib", tolerance=0.03)
+
+    assert not _found(rule, (81559, 80000, 83000), Known(H100))
+    assert [f.level.value for f in _found(rule, (81559, 79000, 85000), Known(H100))] == ["FAIL", "WARN"]
+
+
+def test_an_odd_element_within_the_node_is_named() -> None:
+    """The usual value is the node's own majority."""
+    [finding] = _found(Rule("m", "one image", uniform=True, each="gpus"), ("a", "b", "a"), Known())
+
+    assert finding.message == "m differs within the node: GPU 1 is b; the other 2 are a"
+    assert not _found(Rule("m", "one image", uniform=True), ("a", "a", "a"), Known())
+
+
+def test_a_uniform_array_with_a_hole_is_not_uniform() -> None:
+    """What was not read may differ."""
+    [finding] = _found(Rule("m", "one image", uniform=True), (1, None, 1), Known())
+
+    assert (finding.level.value, finding.cause) == ("FAIL", Cause.EVIDENCE)
+
+
+def test_equals_names_the_elements() -> None:
+    """Which GPU, by its label."""
+    [finding] = _found(Rule("m", "s", equals=0, each="gpus"), (0, 3, 1), Known())
+
+    assert finding.message == "m: GPU 1 is 3, GPU 2 is 1, it must be 0"
+
+
+def test_only_a_documented_absence_is_no_gap() -> None:
+    """A metric that the model does not have may be null; what is there is judged all the same."""
+    rule, known = Rule("m", "s", equals=0, each="gpus"), Known(H100, frozenset({"m"}))
+
+    assert not _found(rule, (None, None, None), known)
+    assert [f.message for f in _found(rule, (None, 2, None), known)] == ["m: GPU 1 is 2, it must be 0"]
+    assert [f.cause for f in _found(rule, (None, 0, 0), Known(H100))] == [Cause.EVIDENCE]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"fact": "gpu_colour"}, "no column"),
+        ({"fact": "nvlinks", "over": "cluster"}, "each subject"),
+        ({"fact": "nvlinks", "equals": 1}, "would be ignored"),
+        ({"uniform": True, "fail_below": 1}, "would be ignored"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(rule: dict[str, object], said: str) -> None:
+    """With the path, before anything is judged by it."""
+    policy = {
+        "name": "p",
+        "instance_types": ["cpu"],
+        "on_warn": "go",
+        "max_unfit_fraction": 0.5,
+        "checks": {"gpu.nvlink": {"rules": [{"metric": "m", "source": "s", **rule}]}},
+    }
+    with pytest.raises(DecodeError, match=said):
+        load(policy)
+
+
+def test_every_fact_has_a_source() -> None:
+    """A row without one is a rumour; a model that no type has would excuse nothing."""
+    facts = builtin()
+    models = {instance.gpu for instance in facts.instances.values()}
+
+    assert all(instance.provenance.source.strip() for instance in facts.instances.values())
+    assert all(row.provenance.source.strip() for row in facts.not_applicable)
+    assert all(any(is_of_model(m, row.model) for m in models) for row in facts.not_applicable)
+    assert len(set(facts.not_applicable)) == len(facts.not_applicable)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "same"),
+    [
+        ("A100-SXM4-40GB", "A100", True),
+        ("H100 80GB HBM3", "H100", True),
+        ("L4", "L4", True),
+        ("L40S", "L4", False),
+        ("T4G", "T4", False),
+        ("GB200", "B200", False),
+        ("", "T4", False),
+    ],
+)
+def test_a_model_is_whole_words(name: str, model: str, same: bool) -> None:
+    """A row for one model excuses no other whose name begins alike."""
+    assert is_of_model(name, model) is same
+
+
+def test_what_is_listed_as_absent_is_a_metric_of_a_check() -> None:
+    """A row for nothing is a spelling mistake that excuses nothing, or one day something else."""
+    metrics = {(check.name, metric) for check in CATALOG for metric in check.metrics}
+    strays = [row for row in builtin().not_applicable if (row.check, row.metric) not in metrics]
+
+    assert not strays

@@ -1,0 +1,165 @@
+"""`prelaunch explain` holds an output of nccl-tests to what such machines reached: captured rates, and parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from checks.explain.reading import Asked
+from checks.model import Answer, Cause, Level
+from checks.probes.collectives.nccl_tests_text import read
+from tasks.reports.explain import Explanation, explain_text
+from tests.corpus.case import declared
+from tests.public.inputs import all_reduce
+
+P5, P4DE, MIB = "p5.48xlarge", "p4de.24xlarge", 1 << 20
+TWO = ("node-a", "node-b")
+# Algorithm bandwidths out of place (10^9 bytes/s), by size in MiB. AWS's nccl-tests README: 2 x p5 and 2 x p4de over EFA,
+# and (aws-batch) 1 x p5; SuperBench's nccl_allreduce.log: 8 x A100.
+P5_TWO = {
+    128: 154.22,
+    256: 182.83,
+    512: 209.78,
+    1024: 233.04,
+    2048: 236.65,
+    4096: 248.46,
+    8192: 255.62,
+    16384: 259.78,
+}
+P5_ONE = {
+    128: 226.39,
+    256: 239.38,
+    512: 247.94,
+    1024: 252.47,
+    2048: 253.73,
+    4096: 271.98,
+    8192: 274.53,
+    16384: 276.03,
+}
+P4DE_TWO = {64: 25.38, 128: 34.30, 256: 37.27, 512: 39.62, 1024: 40.96, 2048: 41.78}
+A100_ONE = {
+    64: 114.81,
+    128: 115.49,
+    256: 127.09,
+    512: 127.82,
+    1024: 131.59,
+    2048: 132.44,
+    4096: 133.92,
+    8192: 134.44,
+}
+
+
+def explained(rates: Mapping[int, float], kind: str, nodes: int, part: float = 1.0) -> Explanation:
+    text = all_reduce(hosts=TWO[:nodes], rates={size * MIB: rate * part for size, rate in rates.items()})
+    return explain_text("-", "input", text.encode(), None, None, Asked(declared(kind, nodes)))
+
+
+@pytest.mark.parametrize(
+    ("rates", "kind", "nodes"),
+    [
+        (P5_TWO, P5, 2),
+        (P5_ONE, P5, 1),
+        (P4DE_TWO, P4DE, 2),
+        (A100_ONE, P4DE, 1),
+        (A100_ONE, "p4d.24xlarge", 1),
+    ],
+)
+def test_captured_healthy_runs_are_a_go(rates: Mapping[int, float], kind: str, nodes: int) -> None:
+    """Public runs of sound machines."""
+    verdict = explained(rates, kind, nodes).verdict
+
+    assert (Answer.GO, Level.PASS) == (verdict.answer, verdict.level), verdict.findings
+
+
+@pytest.mark.parametrize(("rates", "kind", "nodes"), [(P5_TWO, P5, 2), (P5_ONE, P5, 1), (P4DE_TWO, P4DE, 2)])
+def test_half_of_a_captured_rate_is_a_no_go(rates: Mapping[int, float], kind: str, nodes: int) -> None:
+    """Results right, footer OK, exit code 0, and more than any floor for all types: half of the network is gone."""
+    verdict = explained(rates, kind, nodes, 0.5).verdict
+    (found,) = [finding for finding in verdict.findings if finding.check == "nccl.tests"]
+
+    assert Answer.NO_GO is verdict.answer
+    assert (Level.FAIL, Cause.CONFIGURATION) == (found.level, found.cause) and "0.50 of the" in found.message
+
+
+def test_the_finding_rests_on_its_row() -> None:
+    """The line of the worst size, with its number."""
+    halved = {**P5_TWO, 1024: P5_TWO[1024] / 2}
+    verdict = explained(halved, P5, 2).verdict
+    (found,) = verdict.findings
+
+    assert (
+        "all_reduce_perf 1073741824 B, 16 ranks" in found.message
+        or "all_reduce 1073741824 B" in found.message
+    )
+    assert [str(MIB * 1024)] == [line.split()[1] for line in found.evidence.splitlines()]
+
+
+def test_without_a_declaration_the_rate_is_not_judged_and_that_is_said() -> None:
+    """434 is a p5's all_reduce, and no other machine's."""
+    text = all_reduce(rates={size * MIB: rate / 2 for size, rate in P5_ONE.items()})
+    judged = explain_text("-", "input", text.encode(), None, None, Asked())
+
+    assert "nccl.tests busbw_gbps: not judged without --instance-type" in judged.left_out
+
+
+def unnamed(collective: str, rate: float, above: str = "") -> Explanation:
+    """8 x H100, whose output does not name its collective, at one rate (10^9 bytes/s of algorithm bandwidth)."""
+    sizes = {size * MIB: rate for size in (128, 256, 512, 1024)}
+    text = above + all_reduce(rates=sizes, collective=collective)
+    return explain_text("-", "input", text.encode(), None, None, Asked(declared(P5, 1)))
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "alltoall", "sendrecv", "broadcast"])
+def test_a_collective_that_its_numbers_do_not_name_is_not_told(collective: str) -> None:
+    """Several have the same factor; the remedy is the command line. What no collective over NVLink does is a no-go."""
+    fine, slow = (unnamed(collective, rate).verdict for rate in (350.0, 1.2))
+
+    assert (Answer.CANNOT_TELL, Answer.NO_GO) == (fine.answer, slow.answer)
+    assert "Include the command" in " ".join(finding.message for finding in fine.findings)
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter"])
+def test_a_collective_that_its_numbers_name_is_held_to_its_rate(collective: str) -> None:
+    """A factor above 1 is all_reduce's alone, an operator with one below 1 reduce_scatter's."""
+    verdict = unnamed(collective, 1.2).verdict
+
+    assert Answer.NO_GO is verdict.answer
+    assert any(f"{collective} 1073741824 B" in finding.message for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "alltoall", "sendrecv", "broadcast"])
+def test_the_command_line_above_names_the_collective(collective: str) -> None:
+    """Slow is refused, a healthy rate is let through with at most the word that nobody published it."""
+    above = f"$ mpirun -np 8 /opt/nccl-tests/build/{collective}_perf -b 128M -e 1G -f 2 -g 1\n"
+    slow, fine = (unnamed(collective, rate, above).verdict for rate in (1.2, 350.0))
+
+    assert (Answer.NO_GO, Answer.GO) == (slow.answer, fine.answer), fine.findings
+    assert all("no baseline" in finding.message for finding in fine.findings)
+
+
+def test_two_commands_name_two_runs() -> None:
+    """Each stands above its own output."""
+    sizes = {size * MIB: 350.0 for size in (128, 256)}
+    runs = [
+        f"$ ./{name}_perf -g 8\n{all_reduce(rates=sizes, collective=name)}"
+        for name in ("all_gather", "sendrecv")
+    ]
+
+    assert ["all_gather_perf", "sendrecv_perf"] == [run.program for run in read("".join(runs))]
+
+
+def test_what_nobody_knows_of_a_type_is_a_warning() -> None:
+    """Healthy or not, nobody can tell from the rate."""
+    verdict = explained(P5_ONE, "p6-b200.48xlarge", 1).verdict
+
+    assert Level.WARN is verdict.level
+    assert [Cause.EVIDENCE] == [finding.cause for finding in verdict.findings]
+
+
+def test_small_messages_alone_are_a_warning() -> None:
+    """They show latency, and no machine is known by it."""
+    verdict = explained({1: 36.71, 2: 48.27, 4: 75.66, 8: 99.52}, P5, 1).verdict
+
+    assert Level.WARN is verdict.level
+    assert "no message of 128 MiB" in verdict.findings[0].message

@@ -1,0 +1,283 @@
+"""What is expected of a machine: the curve through what is known, its bounds, and nothing where nothing is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks.facts.builtin import builtin
+from checks.judge.rules.expected_questions import LEAST_BYTES
+from checks.judge.rules.expected_values import (
+    EFA,
+    NVLINK,
+    PCIE,
+    RAILS,
+    REACH,
+    TCP,
+    estimate,
+    expected_busbw,
+    expected_gemm,
+    expected_memory,
+    expected_transfer,
+    floor_busbw,
+    most_busbw,
+    transport_of,
+)
+
+FACTS = builtin()
+P5, MIB, GIB = "p5.48xlarge", 1 << 20, 1 << 30
+CURVES = [(row, kind) for row in FACTS.expected.collectives for kind in row.types]
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> list[tuple[float, float]]:
+    """Points as nccl-tests measures them: a latency, and a bandwidth that a link bounds, both of some stretch."""
+    size, took = float(draw(st.integers(1, 1 << 20))), draw(st.floats(1e-6, 1e-3))
+    points = [(size, size / took)]
+    for _ in range(draw(st.integers(0, 6))):
+        grown = draw(st.floats(1.01, 16.0))
+        slower = 1 + (grown - 1) * draw(st.floats(0.05, 1.0))
+        size, took = size * grown, took * slower
+        points.append((size, size / took))
+    return points
+
+
+@given(curves(), st.floats(0.3, 30.0), st.floats(1.0, 8.0))
+@settings(max_examples=150, deadline=None)
+def test_a_larger_message_is_never_expected_to_be_slower(
+    points: list[tuple[float, float]], at: float, more: float
+) -> None:
+    """In bandwidth; and it never takes less time."""
+    small, large = estimate(points, points[0][0] * at), estimate(points, points[0][0] * at * more)
+    if small is not None and large is not None:
+        assert large.value >= small.value * (1 - 1e-9)
+        assert at * more / large.value >= at / small.value * (1 - 1e-9)
+
+
+@given(curves())
+@settings(max_examples=100, deadline=None)
+def test_a_known_point_is_met_exactly(points: list[tuple[float, float]]) -> None:
+    """With no room to either side."""
+    for size, gbps in points:
+        found = estimate(points, size)
+        assert found is not None and (gbps, gbps, gbps) == (found.value, found.low, found.high)
+
+
+@given(curves(), st.floats(0.26, 100.0), st.floats(0.1, 1e9))
+@settings(max_examples=150, deadline=None)
+def test_the_roofline_bounds_all_that_is_expected(
+    points: list[tuple[float, float]], at: float, most: float
+) -> None:
+    """And the low end lies below what is likely, that below the high end."""
+    found = estimate(points, points[0][0] * at, most)
+
+    assert found is not None
+    assert (
+        found.low <= found.value * (1 + 1e-9)
+        and found.value <= found.high * (1 + 1e-9)
+        and found.high <= most
+    )
+
+
+@given(
+    curves(), st.floats(0.26, 100.0), st.sampled_from([2.0**-30, 2.0**20]), st.sampled_from([2.0**-9, 8.0])
+)
+@settings(max_examples=100, deadline=None)
+def test_units_change_nothing(
+    points: list[tuple[float, float]], at: float, bytes_: float, rate: float
+) -> None:
+    """GiB for bytes, Gbit for GB: the same curve."""
+    first = points[0][0]
+    plain = estimate(points, first * at)
+    scaled = estimate([(size * bytes_, gbps * rate) for size, gbps in points], first * at * bytes_)
+
+    assert plain is not None and scaled is not None
+    assert scaled.value == pytest.approx(plain.value * rate)
+    assert (scaled.low, scaled.high) == pytest.approx((plain.low * rate, plain.high * rate))
+
+
+def test_far_below_the_known_sizes_nothing_is_expected() -> None:
+    """Within a factor of four more and more is left open."""
+    points = [(64.0 * MIB, 200.0), (GIB, 400.0)]
+    half, quarter = estimate(points, 32 * MIB), estimate(points, 64 * MIB / REACH)
+
+    assert half is not None and quarter is not None
+    assert half.low / half.high > quarter.low / quarter.high
+    assert estimate(points, 64 * MIB / REACH - 1) is None
+    assert estimate([], GIB) is None
+
+
+@pytest.mark.parametrize(("row", "kind"), CURVES, ids=lambda of: str(of)[:40])
+def test_the_shipped_curves_rise_and_stay_below_their_rooflines(row: object, kind: str) -> None:
+    """From a quarter of the least known size to sixteen times the greatest."""
+    known = next(curve for curve in FACTS.expected.collectives if curve is row)
+    size, found = known.points[0][0] / REACH, []
+    while size <= 16 * known.points[-1][0]:
+        found.append(
+            expected_busbw(FACTS, kind, known.nodes, known.ranks, known.collective, size, known.transport)
+        )
+        size *= 1.7
+    rates = [one.value for one in found if one is not None]
+
+    assert len(rates) == len(found)
+    assert all(later >= earlier for earlier, later in pairwise(rates))
+    assert all(one.most is None or one.high <= one.most for one in found if one is not None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "ranks", "size", "gbps"),
+    [
+        (P5, 2, 16, 128 * MIB, 287.01),
+        (P5, 2, 16, GIB, 436.95),
+        (P5, 2, 16, 16 * GIB, 487.09),
+        (P5, 1, 8, GIB, 441.57),
+        ("p4de.24xlarge", 2, 16, 2 * GIB, 78.33),
+        ("p4d.24xlarge", 1, 8, 8 * GIB, 235.03),
+        ("p6-b300.48xlarge", 2, 16, 2 * GIB, 827.38),
+    ],
+)
+def test_public_runs_are_what_is_expected(kind: str, nodes: int, ranks: int, size: int, gbps: float) -> None:
+    """The lesser of in place and out of place: AWS's nccl-tests README, SuperBench's log, a validation record."""
+    found = expected_busbw(FACTS, kind, nodes, ranks, "all_reduce", size, EFA if nodes > 1 else NVLINK)
+
+    assert found is not None and gbps == found.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "ranks", "collective", "transport"),
+    [
+        (P5, 3, 24, "all_reduce", EFA),
+        (P5, 2, 16, "all_reduce", TCP),
+        (P5, 2, 16, "all_reduce", ""),
+        (P5, 2, 8, "all_reduce", EFA),
+        (P5, 2, 16, "alltoall", EFA),
+        ("p6-b200.48xlarge", 2, 16, "all_reduce", EFA),
+        ("p9.48xlarge", 2, 16, "all_reduce", EFA),
+    ],
+)
+def test_what_nobody_measured_is_not_expected(
+    kind: str, nodes: int, ranks: int, collective: str, transport: str
+) -> None:
+    """Other nodes, ranks, collectives, transports and types than the known ones."""
+    assert expected_busbw(FACTS, kind, nodes, ranks, collective, GIB, transport) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "ranks", "collective", "transport", "gbps"),
+    [
+        (P5, 1, 8, "alltoall", NVLINK, 450),
+        (P5, 1, 8, "broadcast", NVLINK, 450),
+        (P5, 2, 16, "alltoall", EFA, 93.75),
+        (P5, 2, 16, "sendrecv", EFA, 50),
+        (P5, 4, 32, "all_reduce", EFA, 775),
+        (P5, 4, 4, RAILS, EFA, 75),
+        (P5, 4, 32, "all_gather", EFA, 516.7),
+        ("g5.12xlarge", 2, 8, "sendrecv", TCP, 1.25),
+    ],
+)
+def test_what_nobody_measured_is_held_to_a_share_of_its_links(
+    kind: str, nodes: int, ranks: int, collective: str, transport: str, gbps: float
+) -> None:
+    """A fiftieth of what they carry fails, a tenth passes: the line lies between."""
+    found = floor_busbw(FACTS, kind, nodes, ranks, collective, GIB, transport)
+
+    assert found is not None and found.is_limit and found.is_floor
+    assert pytest.approx(gbps, rel=0.001) == found.high
+    assert found.high / 50 < found.value < found.high / 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "ranks", "collective", "transport", "size"),
+    [
+        (P5, 2, 16, "alltoall", "", GIB),
+        (P5, 2, 16, "scan", EFA, GIB),
+        (P5, 2, 16, "alltoall", EFA, 15 * MIB),
+        ("g5.xlarge", 2, 2, "alltoall", TCP, GIB),
+        ("p9.48xlarge", 2, 16, "alltoall", EFA, GIB),
+    ],
+)
+def test_without_a_transport_a_rate_or_a_large_message_there_is_no_floor(
+    kind: str, nodes: int, ranks: int, collective: str, transport: str, size: int
+) -> None:
+    """g5.xlarge has its network's full rate only for a while."""
+    assert floor_busbw(FACTS, kind, nodes, ranks, collective, size, transport) is None
+
+
+@pytest.mark.parametrize(("row", "kind"), CURVES, ids=lambda of: str(of)[:40])
+def test_every_measured_rate_lies_well_above_the_floor(row: object, kind: str) -> None:
+    """Three times at least, wherever sizes are compared: what was measured vouches for the share."""
+    known = next(curve for curve in FACTS.expected.collectives if curve is row)
+    for size, gbps in known.points:
+        floor = floor_busbw(FACTS, kind, known.nodes, known.ranks, known.collective, size, known.transport)
+        if floor is not None and size >= LEAST_BYTES:
+            assert gbps > 3 * floor.value
+
+
+@pytest.mark.parametrize(("row", "kind"), CURVES, ids=lambda of: str(of)[:40])
+def test_every_measured_rate_of_a_small_message_lies_above_its_floor(row: object, kind: str) -> None:
+    """As if the sweep had ended with it: latency must not make a healthy machine a slow one."""
+    known = next(curve for curve in FACTS.expected.collectives if curve is row)
+    for size, gbps in known.points:
+        asked = (kind, known.nodes, known.ranks, known.collective, size, known.transport)
+        floor = floor_busbw(FACTS, *asked, largest=True)
+        assert floor is None or gbps > floor.value
+
+
+def test_two_nodes_may_exceed_the_wire_and_not_twice_the_wire() -> None:
+    """487 was measured where a node's network has 400 (10^9 bytes/s): half of the data stays in NVLink."""
+    most = most_busbw(FACTS, P5, 2, 16, "all_reduce", EFA)
+
+    assert 750 == most
+    assert 400 == most_busbw(FACTS, P5, 2, 2, RAILS, EFA)
+
+
+def test_a_switch_that_adds_raises_all_reduce_alone() -> None:
+    """483 was measured over NVLinks of 450; an A100's switch does not add."""
+    assert 787.5 == most_busbw(FACTS, P5, 1, 8, "all_reduce", NVLINK)
+    assert 450 == most_busbw(FACTS, P5, 1, 8, "all_gather", NVLINK)
+    assert 300 == most_busbw(FACTS, "p4d.24xlarge", 1, 8, "all_reduce", NVLINK)
+    assert most_busbw(FACTS, "p9.48xlarge", 1, 8, "all_reduce", NVLINK) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "transport"),
+    [(P5, 1, NVLINK), (P5, 2, EFA), ("g6.48xlarge", 1, PCIE), ("g5.xlarge", 2, TCP),
+     ("p6e-gb200.36xlarge", 18, NVLINK)],
+)  # fmt: skip
+def test_what_must_carry_the_data_is_the_instance_tables(kind: str, nodes: int, transport: str) -> None:
+    """And is not guessed where it does not say."""
+    instance = FACTS.instances[kind]
+
+    assert transport == transport_of(instance, nodes)
+    assert "" == transport_of(replace(instance, gpu="", nvlinks=None, efa_devices=None), nodes)
+
+
+def test_products_are_held_to_what_is_sustained() -> None:
+    """Not to the best shape of a search (an H200's 794), nor to another model's."""
+    h200, t4 = expected_gemm(FACTS, "H200", "bf16"), expected_gemm(FACTS, "T4", "fp16")
+
+    assert h200 is not None and (713, 989) == (h200.value, h200.most)
+    assert t4 is not None and 24 == t4.value
+    assert expected_gemm(FACTS, "L4", "bf16") is None and expected_gemm(FACTS, "", "bf16") is None
+    assert expected_gemm(FACTS, "B200", "fp32") is None
+
+
+def test_memory_is_held_to_its_own_size_of_model() -> None:
+    """The 40 GB and the 80 GB A100 differ by a third; DCGM's own fail line is known as one."""
+    small, large = (expected_memory(FACTS, f"A100-SXM4-{size}GB", "copy") for size in (40, 80))
+    l40s = expected_memory(FACTS, "L40S", "copy")
+
+    assert small is not None and large is not None and small.value < large.value
+    assert l40s is not None and l40s.is_limit and not small.is_limit
+
+
+def test_transfers_leave_room_for_a_shared_uplink() -> None:
+    """Two A100s of a p4d share one, and all copy at once."""
+    host = expected_transfer(FACTS, "A100-SXM4-40GB", "h2d")
+
+    assert host is not None and host.low < host.value / 2
+    assert expected_transfer(FACTS, "L4", "h2d") is None

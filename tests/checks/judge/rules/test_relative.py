@@ -1,0 +1,167 @@
+"""Relative rules: within a node, between nodes, and what the slowest costs; silent where there is nobody to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.documents.decode import DecodeError
+from checks.judge.rules.apply import apply
+from checks.judge.rules.values import Known
+from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value
+from checks.policy import CheckPolicy, Over, Rule, load
+
+CHECK = "training.step"
+
+
+def _judged(rule: Rule, rows: Mapping[str, Value], *, nodes: int, ranks: int, gpus: int = 0) -> list[Finding]:
+    """What the rule says of these subjects' metric "m", of a cluster of so many nodes and ranks a node."""
+    observed = [Observation(CHECK, who, Outcome.MEASURED, 1.0, {rule.metric: v}) for who, v in rows.items()]
+    known = Known(declared=Declared("p5.48xlarge", nodes, gpus, ranks))
+    return list(apply(CHECK, CheckPolicy(rules=(rule,)), observed, nodes * ranks, known))
+
+
+def _ranks(*nodes: tuple[float, ...]) -> dict[str, Value]:
+    return {
+        f"node-{n}/rank-{n * len(values) + r}": value
+        for n, values in enumerate(nodes)
+        for r, value in enumerate(values)
+    }
+
+
+def _comparing(over: Over) -> Rule:
+    """A rule that fails whoever is a tenth worse than what it is compared with."""
+    if over is Over.SLOWEST:
+        return Rule("m", "s", over, fail_above=0.1)
+    return Rule("m", "s", over, fail_below=0.9)
+
+
+def _said(findings: list[Finding]) -> list[tuple[str, str, str]]:
+    return [(f.level.value, f.cause.value, f.subject) for f in findings]
+
+
+def test_a_gpu_is_held_to_its_own_nodes_median_even_where_another_node_is_as_slow() -> None:
+    """Node 1 is slow as a whole; in node 0 one rank lags behind its own peers, at the same speed."""
+    rule = Rule("m", "s", Over.NODE, warn_below=0.95, fail_below=0.9)
+    rows = _ranks((100.0, 100.0, 100.0, 50.0), (50.0, 50.0, 50.0, 50.0))
+    assert [("FAIL", "HARDWARE", "node-0/rank-3")] == _said(_judged(rule, rows, nodes=2, ranks=4))
+
+
+def test_the_elements_of_a_nodes_array_are_compared_with_each_other() -> None:
+    """One GPU of eight, by its label."""
+    rule = Rule("m", "s", Over.NODE, fail_below=0.9)
+    values = (10.0,) * 5 + (8.0,) + (10.0,) * 2
+    found = _judged(rule, {"node-0": values}, nodes=1, ranks=8, gpus=8)
+    assert [("FAIL", "HARDWARE", "node-0")] == _said(found)
+    assert "m[5] is 0.8 times the median of its node" in found[0].message
+
+
+def test_a_node_is_held_to_the_fleet_by_the_median_of_its_ranks() -> None:
+    """One slow rank does not make a slow node; a slow node is named as a node."""
+    rule = Rule("m", "s", Over.FLEET, fail_below=0.9)
+    rows = _ranks((100.0, 100.0, 50.0), (101.0, 99.0, 100.0), (100.0,) * 3, (80.0,) * 3, (99.0,) * 3)
+    assert [("FAIL", "HARDWARE", "node-3")] == _said(_judged(rule, rows, nodes=5, ranks=3))
+
+
+def test_within_the_fleets_own_scatter_nobody_is_named() -> None:
+    """0.88 of the median is far in a tight fleet, and ordinary in one that scatters."""
+    rule = Rule("m", "s", Over.FLEET, fail_below=0.9, deviations=3.5)
+    tight: dict[str, Value] = {f"node-{i}": v for i, v in enumerate((100.0, 101.0, 99.0, 100.0, 88.0, 100.5))}
+    loose: dict[str, Value] = {f"node-{i}": v for i, v in enumerate((100.0, 112.0, 91.0, 107.0, 88.0, 100.5))}
+    assert [("FAIL", "HARDWARE", "node-4")] == _said(_judged(rule, tight, nodes=6, ranks=1))
+    assert [] == _judged(rule, loose, nodes=6, ranks=1)
+
+
+def test_a_fleet_of_two_halves_is_no_healthy_one() -> None:
+    """Four nodes at half the speed of the other four scatter too much for outliers: that is said, and blames nobody."""
+    rule = Rule("tokens_per_s", "a source", Over.FLEET, 0.95, 0.9, deviations=3.5)
+    nodes = [(speed,) for speed in (100.0, 50.0, 101.0, 51.0, 99.0, 49.0, 100.0, 50.0)]
+
+    (found,) = _judged(rule, _ranks(*nodes), nodes=8, ranks=1)
+
+    assert (Level.WARN, Cause.EVIDENCE, CLUSTER) == (found.level, found.cause, found.subject)
+    assert "4 of 8 values are beyond the FAIL threshold" in found.message
+
+
+def test_a_fleet_that_agrees_to_the_bit_still_names_the_odd_one() -> None:
+    """Its median absolute deviation is 0: the ratio alone decides."""
+    rule = Rule("m", "s", Over.FLEET, fail_below=0.9, deviations=3.5)
+    rows: dict[str, Value] = {**{f"node-{i}": 100.0 for i in range(5)}, "node-5": 70.0}
+    assert [("FAIL", "HARDWARE", "node-5")] == _said(_judged(rule, rows, nodes=6, ranks=1))
+
+
+@pytest.mark.parametrize(
+    ("metric", "slow"), [("tokens_per_s", 70.0), ("busbw_gbps", 70.0), ("step_ms", 100.0 / 0.7)]
+)
+def test_the_straggler_is_named_with_the_share_of_the_job_that_it_costs(metric: str, slow: float) -> None:
+    """All wait for the slowest: a rate at 0.7 of the median, or a step 1/0.7 as long, costs three tenths."""
+    rule = Rule(metric, "s", Over.SLOWEST, warn_above=0.1, fail_above=0.2)
+    rows = _ranks((100.0, 100.0), (100.0, slow), (100.0, 100.0))
+    found = _judged(rule, rows, nodes=3, ranks=2)
+    assert [("FAIL", "HARDWARE", "node-1/rank-3")] == _said(found)
+    assert "lost to it" in found[0].message and "is 0.3 " in found[0].message
+
+
+@pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST])
+def test_below_the_least_number_of_peers_no_comparison_speaks(over: Over) -> None:
+    """Declared that few, the rule does not apply; one of them is half as fast, and that proves nothing."""
+    rule = _comparing(over)
+    rows = _ranks((100.0,), (50.0,)) if over is not Over.NODE else _ranks((100.0, 50.0))
+    nodes, ranks = (2, 1) if over is not Over.NODE else (1, 2)
+    assert [] == _judged(rule, rows, nodes=nodes, ranks=ranks)
+
+
+@pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST])
+def test_a_comparison_that_lost_its_peers_says_so(over: Over) -> None:
+    """Enough are declared and too few were measured: that is evidence that is missing."""
+    rule = _comparing(over)
+    rows = _ranks((100.0,), (100.0,)) if over is not Over.NODE else _ranks((100.0, 100.0))
+    nodes, ranks = (8, 1) if over is not Over.NODE else (1, 8)
+    found = _judged(rule, rows, nodes=nodes, ranks=ranks)
+    assert [(Level.WARN, Cause.EVIDENCE)] == [(f.level, f.cause) for f in found]
+
+
+@pytest.mark.parametrize("over", [Over.NODE, Over.FLEET, Over.SLOWEST])
+def test_a_median_of_nothing_measured_compares_nothing(over: Over) -> None:
+    """Zeros everywhere are no healthy fleet of equals: the measurement is broken, and that is said."""
+    rows = _ranks((0.0,) * 4, (0.0,) * 4, (0.0,) * 4, (0.0,) * 4)
+    found = _judged(_comparing(over), rows, nodes=4, ranks=4)
+    assert found and {(Level.FAIL, Cause.EVIDENCE)} == {(f.level, f.cause) for f in found}
+    assert {"node-0", "node-1", "node-2", "node-3", CLUSTER} >= {f.subject for f in found}
+
+
+@given(st.lists(st.floats(1, 1e6), min_size=4, max_size=30), st.integers(-20, 20))
+def test_the_unit_of_a_metric_does_not_matter(values: list[float], power: int) -> None:
+    """GB/s or MB/s: the same nodes are named (by a power of two, so that no value is rounded)."""
+    rule = Rule("m", "s", Over.FLEET, fail_below=0.8, deviations=3.0)
+    rows: dict[str, Value] = {f"node-{i}": value for i, value in enumerate(values)}
+    scaled: dict[str, Value] = {f"node-{i}": value * 2.0**power for i, value in enumerate(values)}
+    named, again = (_judged(rule, found, nodes=len(values), ranks=1) for found in (rows, scaled))
+    assert _said(named) == _said(again)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"metric": "m", "source": "s", "over": "node"},
+        {"metric": "m", "source": "s", "over": "slowest", "fail_below": 0.5},
+        {"metric": "m", "source": "s", "over": "expected", "fail_below": 0.8},
+        {"metric": "m", "source": "s", "expect": "gemm", "fail_below": 0.8},
+        {"metric": "m", "source": "s", "at": "sizes", "fail_below": 0.8},
+        {"metric": "m", "source": "s", "over": "peers", "deviations": 3.0, "fail_below": 0.8},
+    ],
+)
+def test_a_rule_that_would_be_half_ignored_is_refused(rule: dict[str, object]) -> None:
+    """A comparison without bounds, or a key that the comparison does not read."""
+    policy = {
+        "name": "x",
+        "instance_types": ["cpu"],
+        "on_warn": "go",
+        "max_unfit_fraction": 0.25,
+        "checks": {CHECK: {"rules": [rule]}},
+    }
+    with pytest.raises(DecodeError, match="rules"):
+        load(policy)

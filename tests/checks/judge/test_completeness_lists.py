@@ -1,0 +1,106 @@
+"""What a report leaves out of its lists, and machines that are there twice. Each input once made a PASS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.model import CLUSTER, Cause, Finding, Level, Node, Report, Scope
+from tests.catalogue_reports import catalogue_report, policy_of
+
+P5 = "p5.48xlarge"
+
+
+def _findings(report: Report) -> Sequence[Finding]:
+    kind = report.declared.instance_type
+    return decide(report, policy_of(kind), builtin()).findings
+
+
+def _with_identity(kind: str, *shared: str) -> Report:
+    """Two nodes whose identities are alike in these keys and differ in all others."""
+    keys = ("boot_id", "product_uuid", "gpu_uuids")
+
+    def named(node: Node) -> Node:
+        made = {key: f"{key}-{'one' if key in shared else node.name}" for key in keys}
+        return replace(node, identity={**node.identity, **made})
+
+    report = catalogue_report(kind, 2)
+    return replace(report, nodes=tuple(map(named, report.nodes)))
+
+
+@pytest.mark.parametrize("check", ["gpu.ecc", "gpu.row_remap", "gpu.nvlink", "dcgm.diag", "dcgm.health"])
+@pytest.mark.parametrize("how", ["shorter", "doubled"])
+def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) -> None:
+    """Seven of eight in every array, or one of them twice: consistent, and no proof of the eighth."""
+    report = catalogue_report(P5, 2)
+    rows = []
+    for row in report.observations:
+        if (row.check, row.subject) == (check, "node-1"):
+            metrics = {
+                name: (*value[:-1], *(value[:1] if how == "doubled" else ()))
+                if isinstance(value, tuple)
+                else value
+                for name, value in row.metrics.items()
+            }
+            row = replace(row, metrics=metrics)
+        rows.append(row)
+
+    (found,) = _findings(replace(report, observations=tuple(rows)))
+
+    assert (Level.FAIL, Cause.EVIDENCE, check, "node-1") == (
+        found.level,
+        found.cause,
+        found.check,
+        found.subject,
+    )
+    assert "the check lists 7 of 8 GPUs" in found.message
+
+
+@pytest.mark.parametrize("shared", ["boot_id", "product_uuid", "gpu_uuids"])
+@pytest.mark.parametrize("kind", [P5, "trn1.32xlarge"])
+def test_one_machine_under_two_names_is_one_machine(kind: str, shared: str) -> None:
+    """Two agents on one host: the second machine was never looked at."""
+    (found,) = _findings(_with_identity(kind, shared))
+
+    assert (Level.FAIL, Cause.EVIDENCE, "node-1") == (found.level, found.cause, found.subject)
+    assert "this node and node-0 are the same machine" in found.message
+
+
+@pytest.mark.parametrize(("kind", "shared"), [(P5, ()), ("cpu", ("boot_id", "product_uuid"))])
+def test_machines_that_differ_and_trials_on_one_host_are_no_twins(kind: str, shared: tuple[str, ...]) -> None:
+    """A gate without accelerators is tried out on one host."""
+    assert () == _findings(_with_identity(kind, *shared))
+
+
+def test_a_collection_of_a_hundred_thousand_problems_is_counted() -> None:
+    """Nobody reads them, and a verdict does not take minutes for them."""
+    report = replace(catalogue_report("cpu", 1), collection=tuple(f"node-{n}: gone" for n in range(100_000)))
+    found = _findings(report)
+
+    assert 1001 == len(found) and {CLUSTER} == {f.subject for f in found}
+    assert any("99000 more things" in f.message for f in found)
+
+
+def test_a_plan_that_asks_the_cluster_once_hides_no_node() -> None:
+    """One edited word in the plan, and seven nodes of eight need not answer."""
+    report = catalogue_report(P5, 2)
+    plan = tuple(replace(p, scope=Scope.CLUSTER) if p.check == "gpu.ecc" else p for p in report.plan)
+    rows = tuple(
+        replace(row, subject=CLUSTER) if row.check == "gpu.ecc" else row
+        for row in report.observations
+        if (row.check, row.subject) != ("gpu.ecc", "node-1")
+    )
+
+    (found,) = _findings(replace(report, plan=plan, observations=rows))
+
+    assert (Level.FAIL, Cause.EVIDENCE, "gpu.ecc", CLUSTER) == (
+        found.level,
+        found.cause,
+        found.check,
+        found.subject,
+    )
+    assert "the plan has scope cluster for this check, but the policy requires scope node" in found.message

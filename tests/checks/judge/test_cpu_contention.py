@@ -1,0 +1,292 @@
+"""What a slow number means where other work used the CPU: evidence, hardware, or configuration; never fitness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.documents.decode import DecodeError
+from checks.documents.host_load import Contention
+from checks.judge.culprits.findings import judge as judge_ranks
+from checks.judge.reachability import judge as judge_hosts
+from checks.judge.rules import apply
+from checks.judge.rules.values import Known
+from checks.model import Cause, Finding, Level, Node, Observation, Outcome, Report, Value
+from checks.policy import CheckPolicy, Over, Policy, Rule, load
+from tests.checks.culprit.rows import tournament
+from tests.checks.local_policy import LOCAL, local_policy
+from tests.sample_reports import FACTS, POLICY, healthy
+
+BUSY: Mapping[str, Value] = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}
+QUIET: Mapping[str, Value] = {"host_load": 0.3, "host_taken": 0.01}
+HELD_BACK: Mapping[str, Value] = {**BUSY, "host_throttled": 0.9}
+RULE = Rule("copy_gbps", "a test", fail_below=0.5, warn_below=1.0, cause=Cause.CONFIGURATION, needs_cpu=True)
+# Three nodes on three machines; two of one machine.
+APART = {"node-0": "boot-a", "node-1": "boot-b", "node-2": "boot-c"}
+TOGETHER = dict.fromkeys(APART, "boot-a")
+
+
+def _row(node: int, gbps: float, load: Mapping[str, Value], **more: Value) -> Observation:
+    metrics: dict[str, Value] = {"copy_gbps": gbps, **load, **more}
+    return Observation("memory", f"node-{node}/rank-{node}", Outcome.MEASURED, 1.0, metrics)
+
+
+def _found(*rows: Observation, rule: Rule = RULE, hosts: Mapping[str, str] = APART) -> list[Finding]:
+    return list(apply.apply("memory", CheckPolicy(rules=(rule,)), rows, len(rows), Known(hosts=hosts)))
+
+
+def _said(*rows: Observation, rule: Rule = RULE, hosts: Mapping[str, str] = APART) -> list[str]:
+    found = dict.fromkeys(
+        _found(*rows, rule=rule, hosts=hosts)
+    )  # as the verdict does: equal findings are one
+    return [f"{one.subject} {one.level.value} {one.cause.value}" for one in found]
+
+
+def test_slow_while_others_took_the_cpu_is_evidence() -> None:
+    """Nobody can tell: the message says how busy the node was, the remedy what to do."""
+    (found,) = _found(_row(0, 0.44, BUSY))
+
+    assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
+    assert "copy_gbps is 0.44, below the threshold 0.5; node-0 was busy: load 25 on 2 CPUs" in found.message
+    assert found.remedy.startswith("Stop other work")
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param({}, id="no record"),
+        pytest.param(QUIET, id="quiet"),
+        pytest.param({"host_load": 400.0, "host_taken": 0.9}, id="a record without idle time"),
+        pytest.param({**BUSY, "host_idle": 0.6}, id="CPUs were free"),
+        pytest.param({**BUSY, "host_taken": 0.1}, id="others took little, however high the load"),
+        pytest.param({**BUSY, "host_taken": "most of it"}, id="no number"),
+    ],
+)
+def test_without_a_record_that_others_took_the_cpu_slow_is_slow(load: Mapping[str, Value]) -> None:
+    """Missing data is no excuse at all, and neither is a load average alone."""
+    assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(_row(0, 0.44, load))
+
+
+def test_where_equally_busy_other_machines_are_not_slow_it_is_hardware() -> None:
+    """And the node is condemned by it."""
+    (found,) = _found(_row(0, 0.44, BUSY), _row(1, 9.0, BUSY), _row(2, 8.0, BUSY))
+
+    assert (Cause.HARDWARE, "node-0/rank-0") == (found.cause, found.subject)
+    assert found.message.endswith("and 2 equally busy hosts are not slow")
+
+
+@pytest.mark.parametrize(
+    ("peers", "hosts"),
+    [
+        pytest.param((_row(1, 9.0, QUIET), _row(2, 9.0, QUIET)), APART, id="peers that were not busy"),
+        pytest.param((_row(1, 9.0, BUSY), _row(2, 9.0, BUSY)), TOGETHER, id="nodes of the same machine"),
+        pytest.param((_row(1, 9.0, BUSY), _row(2, 9.0, BUSY)), {}, id="machines that are not known"),
+        pytest.param((_row(1, 9.0, BUSY), _row(2, 0.3, BUSY)), APART, id="as many are slow as are not"),
+        pytest.param((_row(1, 9.0, {}), _row(2, 9.0, {})), APART, id="peers without a record"),
+    ],
+)
+def test_other_peers_show_nothing(peers: tuple[Observation, ...], hosts: Mapping[str, str]) -> None:
+    """Only other machines that were as busy, and most of them."""
+    assert "node-0/rank-0 FAIL EVIDENCE" in _said(_row(0, 0.44, BUSY), *peers, hosts=hosts)
+
+
+def test_a_cpu_quota_is_no_other_work() -> None:
+    """Its own counters say so: that is configuration, however busy the host looks."""
+    (found,) = _found(_row(0, 0.44, HELD_BACK))
+
+    assert (Level.FAIL, Cause.CONFIGURATION) == (found.level, found.cause)
+    assert "node-0 was throttled by its CPU quota in 90% of the scheduler's periods" in found.message
+    assert "quota" in found.remedy
+
+
+def test_a_good_second_value_does_not_hide_a_bad_first_one() -> None:
+    """An intermittent fault stays visible as a WARN; other work on the CPU at that time explains it."""
+    first: dict[str, Value] = {"first_copy_gbps": 0.44}
+    quiet, busy = ({f"first_{name}": value for name, value in load.items()} for load in (QUIET, BUSY))
+
+    (found,) = _found(_row(0, 9.0, QUIET, **first, **quiet))
+    assert (Level.WARN, Cause.CONFIGURATION) == (found.level, found.cause)
+    assert found.message.startswith("copy_gbps is 0.44, below the threshold 0.5 in the first measurement")
+    assert [] == _said(_row(0, 9.0, QUIET, **first, **busy))
+    assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(_row(0, 0.4, QUIET, **first, **busy))
+    assert ["node-0/rank-0 WARN CONFIGURATION"] == _said(_row(0, 9.0, BUSY, **first, **quiet))
+
+
+def test_one_busy_node_explains_a_slow_collective() -> None:
+    """The slowest rank sets the pace of all."""
+    rule = replace(RULE, over=Over.CLUSTER, warn_below=None)
+
+    assert ["cluster FAIL EVIDENCE"] == _said(_row(0, 0.1, QUIET), _row(1, 0.1, BUSY), rule=rule)
+    assert ["cluster FAIL CONFIGURATION"] == _said(_row(0, 0.1, QUIET), _row(1, 0.1, QUIET), rule=rule)
+
+
+def test_a_rule_that_is_not_about_the_cpu_is_excused_by_nothing() -> None:
+    """Wrong elements and GPU rates are what they are."""
+    assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(
+        _row(0, 0.44, BUSY), rule=replace(RULE, needs_cpu=False)
+    )
+
+
+SHARE = st.floats(0, 1)
+
+
+@given(
+    gbps=st.lists(st.floats(0.01, 5), min_size=1, max_size=3),
+    first=st.floats(0.01, 5),
+    load=st.fixed_dictionaries(
+        {}, optional={f"host_{n}": SHARE for n in ("taken", "idle", "throttled", "load")}
+    ),
+)
+def test_no_record_makes_a_fail_less_than_a_fail(
+    gbps: list[float], first: float, load: Mapping[str, Value]
+) -> None:
+    """A claim to be busy ends in "nobody can tell", never in "fit"."""
+    rows = [_row(place, rate, load, first_copy_gbps=first) for place, rate in enumerate(gbps)]
+    failed = {one.subject for one in _found(*rows) if one.level is Level.FAIL}
+
+    assert {row.subject for row, rate in zip(rows, gbps, strict=True) if rate < 0.5} == failed
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"metric": "wrong_elements", "equals": 0},
+        {"metric": "wrong_elements", "fail_above": 0},
+        {"metric": "digest", "over": "cluster", "same": True},
+    ],
+)
+def test_a_policy_cannot_excuse_what_is_no_speed(rule: dict[str, object]) -> None:
+    """The loader refuses it."""
+    line = {"rules": [{"source": "a test", "needs_cpu": True, **rule}]}
+    table = {
+        "name": "p",
+        "instance_types": ["cpu"],
+        "on_warn": "go",
+        "max_unfit_fraction": 0.2,
+        "checks": {"c": line},
+    }
+
+    with pytest.raises(DecodeError, match="needs_cpu"):
+        load(table)
+
+
+def test_the_shipped_policies_excuse_speeds_alone() -> None:
+    """By the unit at the metric's end, and two ratios of times; nothing of GPU memory, products or NVLink."""
+    excused = {
+        (check, rule.metric)
+        for path in LOCAL.parent.glob("*.toml")
+        for check, line in _policy(path.name).checks.items()
+        for rule in line.rules
+        if rule.needs_cpu
+    }
+
+    units = ("_gbps", "gflops", "tokens_per_s", "_iops", "per_s_per_cpu", "of_sequential", "cpu_share")
+    assert [] == [one for one in excused if not one[1].endswith(units)]
+    nvidia = {
+        (check, rule.metric)
+        for check, line in _policy("nvidia.toml").checks.items()
+        for rule in line.rules
+        if rule.needs_cpu
+    }
+    assert not {check for check, _ in nvidia} & {
+        "compute.gemm",
+        "compute.memory_bandwidth",
+        "nccl.intra_node",
+    }
+    assert ("compute.memory_bandwidth", "copy_gbps") in excused
+
+
+def _policy(name: str) -> Policy:
+    import tomllib
+
+    return load(tomllib.loads((LOCAL.parent / name).read_text(encoding="utf-8")))
+
+
+# ------------------------------------------------------------------------------------------------ pairs
+
+
+def _pairs(
+    nodes: int,
+    per: int,
+    loads: Mapping[int, Mapping[str, Value]],
+    hosts: Mapping[str, str],
+    slow: set[tuple[int, int]],
+) -> list[str]:
+    report = tournament(nodes, per, lambda a, b: {"bandwidth_gbps": 0.001} if (a, b) in slow else {})
+    rows = [
+        replace(row, metrics={**row.metrics, **loads.get(int(row.subject[5]), QUIET)})
+        for row in report.observations
+    ]
+    found = tuple(replace(node, identity={"boot_id": hosts.get(node.name, "")}) for node in report.nodes)
+    line = local_policy().checks["collective.pairs"]
+    policy = replace(POLICY, checks={"collective.pairs": line}, max_unfit_fraction=0.25)
+    judged = judge_ranks(replace(report, nodes=found), {"collective.pairs": rows}, policy, FACTS)
+    return [f"{one.subject} {one.level.value} {one.cause.value}" for one in judged if one.level is Level.FAIL]
+
+
+def test_a_slow_pair_of_a_busy_node_is_evidence() -> None:
+    """Two nodes on one machine, the first gate on a laptop: no NO-GO, whoever would be named."""
+    busy = {0: BUSY, 1: BUSY}
+
+    assert {"FAIL EVIDENCE"} == {said.partition(" ")[2] for said in _pairs(2, 2, busy, {}, {(3, 2)})}
+    assert {"FAIL EVIDENCE"} == {said.partition(" ")[2] for said in _pairs(2, 2, busy, {}, {(3, 2), (2, 3)})}
+    assert ["node-1/rank-2<->node-1/rank-3 FAIL HARDWARE"] == _pairs(2, 2, {}, {}, {(3, 2), (2, 3)})
+
+
+def test_a_slow_node_among_equally_busy_machines_is_hardware() -> None:
+    """All eight are as busy, and one is slow."""
+    apart, slow = (
+        {f"node-{n}": f"boot-{n}" for n in range(8)},
+        {(3, n) for n in range(8)} | {(n, 3) for n in range(8)},
+    )
+
+    assert ["node-3 FAIL HARDWARE"] == _pairs(8, 1, dict.fromkeys(range(8), BUSY), apart, slow)
+    assert ["node-3 FAIL EVIDENCE"] == _pairs(8, 1, {3: BUSY}, apart, slow)
+
+
+def _hosts(
+    loads: Mapping[int, Mapping[str, Value]], gbps: float, first: float | None = None
+) -> list[Finding]:
+    report: Report = replace(
+        healthy(2, 1), nodes=tuple(Node(f"node-{n}", n, "a", "c", True, {}) for n in range(2))
+    )
+    rows = [
+        Observation(
+            "network.pairs", f"node-{n}", Outcome.MEASURED, 1.0,
+            {"peers": (f"node-{1 - n}",), "failures": ("ok",), "latency_us": (20.0,), "bandwidth_gbps": (gbps,),
+             **({} if first is None else {"first_bandwidth_gbps": (first,)}), **loads.get(n, {})},
+        )
+        for n in range(2)
+    ]  # fmt: skip
+    policy = replace(POLICY, checks={"network.pairs": CheckPolicy(options={"floor_gbps": 0.05})})
+    return list(judge_hosts(report, {"network.pairs": rows}, policy))
+
+
+def test_a_slow_link_between_hosts() -> None:
+    """Either end that was busy may have slowed it; without a record it is the link."""
+    said = [
+        [(one.level.value, one.cause.value) for one in _hosts(loads, 0.01)]
+        for loads in ({}, {0: BUSY}, {1: BUSY})
+    ]
+
+    assert [[("FAIL", "HARDWARE")], [("FAIL", "EVIDENCE")], [("FAIL", "EVIDENCE")]] == said
+
+
+def test_a_link_that_was_slow_at_first_stays_visible() -> None:
+    """Unless a host was busy then."""
+    assert [Level.WARN] == [one.level for one in _hosts({}, 3.0, first=0.01)]
+    assert [] == _hosts({0: BUSY}, 3.0, first=0.01)
+
+
+def test_what_is_recorded_of_a_quiet_host_is_short() -> None:
+    """A fleet's report holds a million observations."""
+    quiet = Contention(192, 3.04, 0.004, 0.98, pressure=0.02)
+
+    assert {"host_load": 3.0, "host_taken": 0.0} == quiet.metrics()
+    assert Contention.of(Contention(2, 25.0, 0.8, 0.0, throttled=0.3).metrics()) == Contention(
+        2, 25.0, 0.8, 0.0, throttled=0.3
+    )

@@ -1,0 +1,255 @@
+"""What a driver is too old to report is one WARN per node; what it should report and does not is missing evidence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from checks.documents.decode import DecodeError
+from checks.explain.reading import Asked
+from checks.facts import driver_fields as table
+from checks.facts.builtin import builtin
+from checks.facts.driver_fields import DriverTable, Reader
+from checks.judge import driver_age
+from checks.judge.verdict import decide
+from checks.model import Cause, Finding, Level, Observation, Value, Verdict
+from checks.policy import CheckPolicy, Policy, Rule, load
+from checks.probes.gpu import explain, nvidia_smi, nvlink, nvml
+from checks.value_types import version_of
+from tasks.gate_file.references import default_policy
+from tasks.reports.explain import explain_text
+from tests.checks.probes.gpu.healthy_drivers import DRIVERS, NODE, changed, observations, report_of
+from tests.corpus.gpu_machines import TYPES
+
+NOTHING = (None,) * 8
+OLD = "550.163.01"
+H100 = Path(__file__).parents[2] / "recordings" / "gpu" / "h100_healthy.xml"
+IGNORED = ("report", "facts")
+
+
+@cache
+def healthy(driver: str, model: str = "H100") -> tuple[Observation, ...]:
+    with TemporaryDirectory() as folder:
+        return observations(Path(folder), driver, model)
+
+
+def policy_for(rows: tuple[Observation, ...], model: str = "H100") -> Policy:
+    shipped = default_policy(TYPES[model])[1]
+    return replace(shipped, checks={row.check: shipped.checks[row.check] for row in rows})
+
+
+def judged(rows: tuple[Observation, ...], model: str = "H100", **identity: str) -> Verdict:
+    found = decide(report_of(rows, model, identity=identity), policy_for(rows, model), builtin())
+    return replace(found, findings=tuple(f for f in found.findings if f.check not in IGNORED))
+
+
+def said(verdict: Verdict) -> list[tuple[Level, Cause, str]]:
+    return [(f.level, f.cause, f.check) for f in verdict.findings]
+
+
+def failed(verdict: Verdict) -> set[str]:
+    return {f.check for f in verdict.findings if f.level is Level.FAIL and f.cause is Cause.EVIDENCE}
+
+
+@pytest.mark.parametrize("model", ["H100", "A100", "T4"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_healthy_node_of_every_branch_has_one_warning_at_most(driver: str, model: str) -> None:
+    """Not one for each GPU and metric; with 580 there is none."""
+    found = judged(healthy(driver, model), model)
+
+    expected = (
+        []
+        if driver.startswith("580") or (model != "H100" and driver.startswith("570"))
+        else [driver_age.NVML]
+    )
+    assert [(Level.WARN, Cause.EVIDENCE, check) for check in expected] == said(found)
+
+
+def test_the_warning_names_the_values_and_the_drivers_that_report_them() -> None:
+    """With the driver that the node has, and what to install."""
+    (warning,) = judged(healthy(OLD)).findings
+
+    assert NODE == warning.subject
+    assert warning.message == (
+        "not measured, because driver 550.163.01 is too old: gpu.recovery_action recovery_action (needs driver 565 "
+        "or newer), gpu.ecc channel_repair_pending, gpu.ecc tpc_repair_pending (needs driver 580 or newer)"
+    )
+    assert "Install driver 580 or newer" in warning.remedy
+
+
+def test_a_b200_of_570_lacks_what_580_added() -> None:
+    """The summary of its fabric's health among it; its other answers are there."""
+    (warning,) = judged(healthy("570.133.20", "B200"), "B200").findings
+
+    assert Level.WARN is warning.level
+    said = "gpu.ecc tpc_repair_pending, gpu.fabric fabric_summary (needs driver 580 or newer)"
+    assert said in warning.message
+
+
+@pytest.mark.parametrize(
+    ("check", "metric"),
+    [
+        ("gpu.ecc", "tpc_repair_pending"),
+        ("gpu.recovery_action", "recovery_action"),
+        ("gpu.row_remap", "banks_none"),
+    ],
+)
+def test_from_its_driver_on_a_missing_value_is_missing_evidence(check: str, metric: str) -> None:
+    """580 reports all of them."""
+    assert {check} == failed(judged(changed(healthy("580.105.08"), check, **{metric: NOTHING})))
+
+
+def test_what_every_driver_reports_is_never_excused() -> None:
+    """The histogram of spare rows is older than any driver that AWS's images have."""
+    assert {"gpu.row_remap"} == failed(
+        judged(changed(healthy(OLD), "gpu.row_remap", banks_none=NOTHING, banks_low=NOTHING))
+    )
+
+
+def test_one_gpu_without_the_value_is_no_matter_of_the_driver() -> None:
+    """The others show that the driver knows it."""
+    one = (0, 0, 0, None, 0, 0, 0, 0)
+
+    assert {"gpu.ecc"} == failed(judged(changed(healthy(OLD), "gpu.ecc", channel_repair_pending=one)))
+
+
+def test_a_value_that_is_there_counts_whatever_the_driver() -> None:
+    """A branch may have got a field later than its first release."""
+    found = judged(changed(healthy(OLD), "gpu.recovery_action", recovery_action=(0, 0, 2, 0, 0, 0, 0, 0)))
+
+    assert [(Level.FAIL, Cause.HARDWARE)] == [
+        (f.level, f.cause) for f in found.findings if f.check == "gpu.recovery_action"
+    ]
+
+
+@pytest.mark.parametrize("driver", [(None,), ("",), ("55O.163",), ("440.33.01",), ("0.0",), ("1",)])
+def test_without_a_known_driver_nothing_is_excused(driver: Value) -> None:
+    """Missing, unreadable, or older than any that was looked into."""
+    rows = changed(healthy(OLD), "gpu.inventory", driver=driver)
+
+    assert {"gpu.ecc", "gpu.recovery_action"} <= failed(judged(rows))
+
+
+def test_a_report_without_an_inventory_excuses_nothing() -> None:
+    """NVML's own word on its driver is not there; the kernel's alone may be of another machine."""
+    rows = tuple(row for row in healthy(OLD) if row.check != "gpu.inventory")
+
+    assert {"gpu.ecc", "gpu.recovery_action"} == failed(judged(rows, driver=OLD))
+
+
+@pytest.mark.parametrize("identity", ["580.105.08", "570.13x"])
+def test_a_claim_of_an_old_driver_does_not_outweigh_the_kernel(identity: str) -> None:
+    """The newest source counts, and one that cannot be read spoils the excuse."""
+    assert {"gpu.ecc", "gpu.recovery_action"} <= failed(judged(healthy(OLD), driver=identity))
+    assert not failed(judged(healthy(OLD), driver=OLD))
+
+
+def test_dcgms_word_counts_too() -> None:
+    """It reads the version by itself."""
+    given = ["550.163.01", "580.65.06", "", "550.163.01"]
+
+    assert ("580.65.06", "", "") == (
+        driver_age.newest(given),
+        driver_age.newest(["", ""]),
+        driver_age.newest([None, "550.1"]),
+    )
+
+
+def test_versions_are_numbers_and_not_text() -> None:
+    """1000 is newer than 580, and 550.9 older than 550.54."""
+    assert (1000, 1) > (580,) and version_of("550.9") < version_of("550.54")  # type: ignore[operator]
+    assert (550, 163, 1) == version_of("550.163.01")
+    assert [None] * 6 == [version_of(text) for text in ("", "v550", "550.", "550.54.15-1", "0550", 550)]
+
+
+@pytest.mark.parametrize(
+    ("driver", "level"), [("535.183.01", Level.FAIL), ("570.133.20", None), ("580.105.08", None)]
+)
+def test_a_policy_may_require_a_driver(driver: str, level: Level | None) -> None:
+    """A rule with min_version, on NVML's version or on that of the kernel's module."""
+    rule = Rule("driver", "a site's own", min_version="570", cause=Cause.CONFIGURATION, remedy="Update.")
+    rows = healthy(driver)[:1]
+    shipped = policy_for(rows)
+    found = decide(
+        report_of(rows), replace(shipped, checks={"gpu.inventory": CheckPolicy(rules=(rule,))}), builtin()
+    )
+    mine: list[Finding] = [f for f in found.findings if f.check == "gpu.inventory"]
+
+    assert ([level] if level else []) == [f.level for f in mine]
+    assert all(f"driver is {driver}, older than 570" == f.message for f in mine)
+
+
+def test_a_driver_that_cannot_be_compared_is_not_measured() -> None:
+    """It is not taken for new enough."""
+    rows = changed(healthy(OLD)[:1], "gpu.inventory", driver=(None,))
+    line = CheckPolicy(rules=(Rule("driver", "a site's own", min_version="570"),))
+    found = decide(report_of(rows), replace(policy_for(rows), checks={"gpu.inventory": line}), builtin())
+
+    assert Cause.EVIDENCE in {
+        f.cause for f in found.findings if f.check == "gpu.inventory" and f.level is Level.FAIL
+    }
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"min_version": "R570"}, {"min_version": "570", "equals": 1}, {"min_version": "570", "over": "cluster"}],
+)
+def test_a_rule_with_a_version_that_means_nothing_is_refused(more: dict[str, object]) -> None:
+    """Before it holds nothing."""
+    line = {"rules": [{"metric": "driver", "source": "x", **more}]}
+    policy = {"name": "x", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.1}
+    with pytest.raises(DecodeError, match="version"):
+        load({**policy, "checks": {"gpu.inventory": line}})
+
+
+def test_every_field_that_is_read_has_its_driver() -> None:
+    """Through NVML and in nvidia-smi's document, and each metric that a rule looks at."""
+    found: DriverTable = table.builtin()
+    of_nvml, of_smi = {row.field for row in found.nvml}, {row.field for row in found.nvidia_smi}
+    shown = {
+        name for name in nvidia_smi.FIELDS if not name.startswith(("reason_", "sram_parity", "sram_secded"))
+    }
+
+    assert set(nvml.READERS) | set(nvlink.nvlink.metrics) - {"gpus"} <= of_nvml
+    assert shown | {"processes", "graphics_mib", "pci"} <= of_smi
+    assert len(of_nvml) == len(found.nvml) and len(of_smi) == len(found.nvidia_smi)
+    assert set(explain.SIMPLE) <= {check for row in found.nvml for check in row.checks}
+
+
+def test_the_oldest_row_bounds_what_is_known() -> None:
+    """Of drivers below it nothing is excused, and of the newest nothing is missing."""
+    found = table.builtin()
+
+    assert not found.unknown_to((449,), "gpu.ecc", Reader.NVML)
+    assert found.unknown_to((450,), "gpu.ecc", Reader.NVML)
+    assert not found.unknown_to((615, 1), "gpu.fabric", Reader.NVML)
+    assert not found.unknown_to(None, "gpu.fabric", Reader.NVML)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_nvidia_smis_document_of_every_branch_has_one_warning_at_most(driver: str) -> None:
+    """An H100's, constructed: the elements that came later are taken out of that of 580."""
+    later = {"channel_repair_pending": (580,), "tpc_repair_pending": (580,), "gpu_recovery_action": (565,)}
+    text = H100.read_text(encoding="utf-8").replace("580.105.08", driver)
+    for element, first in later.items():
+        if (version_of(driver) or ()) < first:
+            text, taken = re.subn(rf"\s*<{element}>[^<]*</{element}>", "", text)
+            assert taken
+    verdict = explain_text("-", "input", text.encode(), None, None, Asked()).verdict
+
+    expected = [] if driver.startswith("580") else [(Level.WARN, Cause.EVIDENCE, driver_age.NVML)]
+    assert expected == said(verdict)
+
+
+@pytest.mark.parametrize("element", ["channel_repair_pending", "gpu_recovery_action"])
+def test_an_element_that_its_driver_prints_and_that_is_gone_was_cut(element: str) -> None:
+    """The same document of 580 without it."""
+    text = re.sub(rf"\s*<{element}>[^<]*</{element}>", "", H100.read_text(encoding="utf-8"))
+    verdict = explain_text("-", "input", text.encode(), None, None, Asked()).verdict
+
+    assert Level.FAIL is verdict.level

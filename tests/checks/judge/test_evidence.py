@@ -1,0 +1,392 @@
+"""Absence of evidence is never health: whatever is taken from a healthy report, the verdict says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.model import (
+    CLUSTER,
+    Answer,
+    Cause,
+    Level,
+    Observation,
+    Outcome,
+    Profile,
+    Report,
+    Scope,
+    Skip,
+    Value,
+    Verdict,
+)
+from checks.policy import CheckPolicy
+from tasks.gate_file.references import default_policy
+from tests.catalogue_reports import expected_report
+from tests.sample_reports import (
+    POLICY,
+    findings_of,
+    healthy,
+    verdict_of,
+    with_metric,
+    with_row,
+    without_node,
+    without_row,
+    wrong_sums,
+)
+
+Spoil = Callable[[Observation], Observation | None]
+
+
+def _drop(row: Observation) -> Observation | None:
+    return None
+
+
+def _errored(row: Observation) -> Observation:
+    return replace(row, outcome=Outcome.ERRORED, metrics={}, reason="it raised")
+
+
+def _errored_with_numbers(row: Observation) -> Observation:
+    return replace(row, outcome=Outcome.ERRORED, reason="it raised late")
+
+
+def _skipped(skip: Skip | None) -> Callable[[Observation], Observation]:
+    return lambda row: replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=skip, reason="so it says")
+
+
+def _contradiction(row: Observation) -> Observation:
+    return replace(row, skip=Skip.NOT_PERMITTED, reason="measured and skipped at once")
+
+
+def _no_metrics(row: Observation) -> Observation:
+    return replace(row, metrics={})
+
+
+def _drop_metric(index: int) -> Spoil:
+    return lambda row: replace(row, metrics=_without(row, sorted(row.metrics)[index % len(row.metrics)]))
+
+
+def _empty_array(index: int) -> Spoil:
+    return lambda row: _with_array(row, index, ())
+
+
+def _null_in_array(index: int) -> Spoil:
+    return lambda row: _with_array(row, index, (None,))
+
+
+def _without(row: Observation, name: str) -> dict[str, Value]:
+    return {key: value for key, value in row.metrics.items() if key != name}
+
+
+def _with_array(row: Observation, index: int, start: tuple[None, ...]) -> Observation:
+    """The row with a null first in one of its arrays, or the array emptied; no metrics where it has none."""
+    names = sorted(name for name, value in row.metrics.items() if isinstance(value, tuple))
+    if not names:
+        return replace(row, metrics={})
+    name = names[index % len(names)]
+    value = row.metrics[name]
+    assert isinstance(value, tuple)
+    numbers = tuple(item for item in value if not isinstance(item, str))
+    return replace(row, metrics={**row.metrics, name: start + numbers[1:] if start else ()})
+
+
+SPOILS = st.one_of(
+    st.sampled_from([_drop, _errored, _errored_with_numbers, _contradiction, _no_metrics]),
+    st.sampled_from([None, *Skip]).map(_skipped),
+    st.integers(0, 5).map(_drop_metric),
+    st.integers(0, 5).map(_empty_array),
+    st.integers(0, 5).map(_null_in_array),
+)
+CLUSTERS = st.builds(healthy, st.integers(1, 5), st.integers(1, 3), st.sampled_from([0, 4]), st.booleans())
+
+
+def _spoilt(report: Report, index: int, spoil: Spoil) -> Report:
+    index %= len(report.observations)
+    rows = list(report.observations)
+    made = spoil(rows[index])
+    rows[index : index + 1] = [] if made is None else [made]
+    return replace(report, observations=tuple(rows))
+
+
+def _says_that_evidence_is_missing(verdict: Verdict) -> bool:
+    return verdict.level is not Level.PASS and bool(findings_of(verdict, Cause.EVIDENCE))
+
+
+@given(CLUSTERS)
+def test_a_healthy_report_passes_without_a_finding(report: Report) -> None:
+    """Otherwise the properties below would hold for the wrong reason."""
+    verdict = verdict_of(report)
+
+    assert (Answer.GO, (), True) == (verdict.answer, verdict.findings, verdict.coverage.complete)
+
+
+@given(CLUSTERS, st.integers(0, 10_000), SPOILS)
+def test_spoiling_any_observation_is_said(report: Report, index: int, spoil: Spoil) -> None:
+    """Dropped, errored, skipped, emptied or with holes: at least a WARN, cause EVIDENCE."""
+    assert _says_that_evidence_is_missing(verdict_of(_spoilt(report, index, spoil)))
+
+
+@given(st.integers(0, 10_000), SPOILS, st.integers(0, 10_000))
+def test_spoiling_never_betters_a_verdict(index: int, spoil: Spoil, broken: int) -> None:
+    """A refusal stays a refusal, and what was a go is no better, whatever else is lost."""
+    report = wrong_sums(healthy(4, 1), f"node-{broken % 4}/rank-{broken % 4}")
+    before, after = verdict_of(report), verdict_of(_spoilt(report, index, spoil))
+
+    assert after.level.rank >= before.level.rank
+    assert after.answer in (Answer.NO_GO, Answer.CANNOT_TELL)
+
+
+@given(CLUSTERS, st.integers(0, 10))
+def test_a_node_that_said_nothing_is_missed(report: Report, index: int) -> None:
+    """Named where its name is declared; counted where it is not."""
+    name = f"node-{index % len(report.nodes)}"
+    verdict = verdict_of(without_node(report, name))
+    said = [f for f in verdict.findings if f.subject == (name if report.declared.node_names else CLUSTER)]
+
+    assert verdict.answer is Answer.CANNOT_TELL
+    assert any("no report from" in finding.message for finding in said)
+    assert not verdict.condemned
+
+
+@given(CLUSTERS, st.integers(0, 20))
+def test_a_plan_that_lacks_a_line_is_noticed(report: Report, index: int) -> None:
+    """The policy knows what had to be planned, with or without the observations."""
+    dropped = report.plan[index % len(report.plan)]
+    plan = tuple(line for line in report.plan if line is not dropped)
+    rows = tuple(row for row in report.observations if row.check != dropped.check)
+
+    assert _says_that_evidence_is_missing(verdict_of(replace(report, plan=plan)))
+    assert _says_that_evidence_is_missing(verdict_of(replace(report, plan=plan, observations=rows)))
+
+
+@given(CLUSTERS, st.integers(0, 20), st.sampled_from(Skip))
+def test_a_plan_cannot_excuse_what_is_declared(report: Report, index: int, skip: Skip) -> None:
+    """A check that applies is excused by no skip, whatever else the declaration lacks."""
+    line = report.plan[index % len(report.plan)]
+    if line.skip is not None:
+        return
+    plan = tuple(replace(p, skip=skip) if p is line else p for p in report.plan)
+    rows = tuple(row for row in report.observations if row.check != line.check)
+
+    assert _says_that_evidence_is_missing(verdict_of(replace(report, plan=plan, observations=rows)))
+
+
+@given(CLUSTERS, st.integers(0, 10))
+def test_a_node_of_another_life_is_noticed(report: Report, index: int) -> None:
+    """Another attempt's report, or another catalogue's, proves nothing about this one."""
+    at = index % len(report.nodes)
+    before, node, after = report.nodes[:at], report.nodes[at], report.nodes[at + 1 :]
+    changed = [
+        replace(report, nodes=(*before, replace(node, attempt="another"), *after)),
+        replace(report, nodes=(*before, replace(node, catalogue="another"), *after)),
+        replace(report, attempt="another"),
+        replace(report, catalogue="another"),
+    ]
+
+    assert {Answer.CANNOT_TELL} == {verdict_of(one).answer for one in changed}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            lambda r: replace(r, collection=("node-1: truncated at byte 12",)), id="collector's problem"
+        ),
+        pytest.param(lambda r: replace(r, nodes=(*r.nodes, r.nodes[0])), id="a node twice"),
+        pytest.param(
+            lambda r: replace(r, nodes=(r.nodes[0], replace(r.nodes[1], rank=0))), id="one rank twice"
+        ),
+        pytest.param(
+            lambda r: replace(r, nodes=(r.nodes[0], replace(r.nodes[1], rank=7))), id="rank too high"
+        ),
+        pytest.param(
+            lambda r: replace(r, nodes=(r.nodes[0], replace(r.nodes[1], complete=False))), id="incomplete"
+        ),
+        pytest.param(lambda r: replace(r, plan=(*r.plan, r.plan[0])), id="planned twice"),
+        pytest.param(
+            lambda r: replace(r, observations=(*r.observations, r.observations[0])), id="observed twice"
+        ),
+        pytest.param(
+            lambda r: replace(r, declared=replace(r.declared, node_names=("node-0", "node-9"))),
+            id="a stranger",
+        ),
+        pytest.param(lambda r: replace(r, declared=replace(r.declared, ranks_per_node=3)), id="more ranks"),
+        pytest.param(lambda r: replace(r, declared=replace(r.declared, nodes=3)), id="more nodes"),
+        pytest.param(lambda r: replace(r, declared=replace(r.declared, nodes=1)), id="fewer nodes"),
+    ],
+)
+def test_a_report_that_does_not_fit_itself_cannot_tell(change: Callable[[Report], Report]) -> None:
+    """Doubt about what was observed is a FAIL, cause EVIDENCE."""
+    assert verdict_of(change(healthy())).answer is Answer.CANNOT_TELL
+
+
+def test_declared_gpus_that_were_not_found_fail() -> None:
+    """8 declared and none found is FAIL, not "CPU only"."""
+    report = healthy(2, 2, 4)
+    for name in ("node-0", "node-1"):
+        report = with_metric(report, "gpu.inventory", name, "gpus_found", 0)
+        report = with_metric(report, "gpu.inventory", name, "gpus_missing", 4)
+    verdict = verdict_of(report)
+
+    assert (Answer.NO_GO, 0, 8) == (
+        verdict.answer,
+        verdict.coverage.gpus.observed,
+        verdict.coverage.gpus.required,
+    )
+
+
+def test_gpus_that_nobody_counted_fail_beside_a_warning_of_another_cause() -> None:
+    """Incomplete coverage must be said even where another finding exists already."""
+    report = with_metric(healthy(2, 2, 4), "system.clock", "node-0", "synchronised", False)
+    plan = tuple(p for p in report.plan if p.check != "gpu.inventory")
+    rows = tuple(row for row in report.observations if row.check != "gpu.inventory")
+    policy = replace(POLICY, checks={k: v for k, v in POLICY.checks.items() if k != "gpu.inventory"})
+    verdict = verdict_of(replace(report, plan=plan, observations=rows), policy)
+
+    assert (Answer.CANNOT_TELL, 0) == (verdict.answer, verdict.coverage.gpus.observed)
+
+
+def test_an_optional_check_that_errored_warns_and_an_accepted_skip_too() -> None:
+    """Neither is nothing, and neither refuses by itself."""
+    optional = verdict_of(with_row(healthy(), "storage.write", CLUSTER, _errored))
+    accepted = verdict_of(with_row(healthy(), "system.clock", "node-0", _skipped(Skip.NOT_PERMITTED)))
+
+    for verdict in (optional, accepted):
+        assert (Level.WARN, Answer.GO) == (verdict.level, verdict.answer)
+        assert [Cause.EVIDENCE] == [finding.cause for finding in verdict.findings]
+        assert not verdict.coverage.complete
+
+
+@pytest.mark.parametrize(
+    ("check", "accepts", "level", "answer"),
+    [
+        ("storage.write", (), Level.WARN, Answer.GO),
+        ("compute.gemm", (), Level.FAIL, Answer.CANNOT_TELL),
+        ("compute.gemm", (Skip.NOT_PERMITTED,), Level.FAIL, Answer.CANNOT_TELL),
+        ("compute.gemm", (Skip.TOOL_MISSING,), Level.WARN, Answer.GO),
+        ("compute.gemm", (Skip.GATE_FILE,), Level.WARN, Answer.GO),
+    ],
+)
+def test_what_the_gate_file_leaves_out_is_a_warning_at_least(
+    check: str, accepts: tuple[Skip, ...], level: Level, answer: Answer
+) -> None:
+    """And missing evidence where the policy requires the check, whoever wrote the report."""
+    report = healthy()
+    rows = tuple(_skipped(Skip.GATE_FILE)(row) if row.check == check else row for row in report.observations)
+    line = replace(POLICY.checks[check], accept_skips=accepts)
+    verdict = verdict_of(
+        replace(report, observations=rows), replace(POLICY, checks={**POLICY.checks, check: line})
+    )
+
+    assert (level, answer) == (verdict.level, verdict.answer)
+    assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}
+    assert all("left out by the gate file" in finding.message for finding in verdict.findings)
+
+
+@pytest.mark.parametrize(("own", "answer"), [(True, Answer.GO), (False, Answer.CANNOT_TELL)])
+def test_a_log_that_is_not_the_machines_own_is_no_evidence(own: bool, answer: Answer) -> None:
+    """A variable put a file in its place: the finding names both, whatever the policy's line says."""
+
+    def named(row: Observation) -> Observation:
+        return replace(row, metrics={**row.metrics, "source": "/tmp/well.log", "own_source": own})
+
+    verdict = verdict_of(with_row(healthy(), "system.clock", "node-0", named))
+    said = [finding.message for finding in verdict.findings]
+
+    assert answer is verdict.answer
+    assert own or any("/tmp/well.log" in text and "PRELAUNCH_KERNEL_LOG" in text for text in said)
+
+
+def test_a_check_that_the_policy_does_not_know_is_no_pass() -> None:
+    """Nothing says what it must show."""
+    policy = replace(POLICY, checks={k: v for k, v in POLICY.checks.items() if k != "compute.gemm"})
+
+    assert verdict_of(healthy(), policy).answer is Answer.CANNOT_TELL
+
+
+def test_a_line_may_leave_a_profile_out_and_then_the_plan_may_too() -> None:
+    """NOT_IN_PROFILE is an excuse only if the policy says the same."""
+    report = healthy()
+    plan = tuple(
+        replace(p, skip=Skip.NOT_IN_PROFILE) if p.check == "storage.write" else p for p in report.plan
+    )
+    rows = tuple(row for row in report.observations if row.check != "storage.write")
+    left_out = replace(report, plan=plan, observations=rows)
+    line = CheckPolicy(profiles=(Profile.DEEP,))
+    policy = replace(POLICY, checks={**POLICY.checks, "storage.write": line})
+
+    assert (Answer.CANNOT_TELL, Answer.GO) == (
+        verdict_of(left_out).answer,
+        verdict_of(left_out, policy).answer,
+    )
+
+
+def test_what_was_not_planned_is_not_evidence() -> None:
+    """An observation of a stranger, of another scope or of an unplanned check leaves a finding."""
+    report = healthy()
+    extra = [
+        replace(report.observations[0], subject="node-9"),
+        replace(report.observations[0], subject="node-0/rank-0"),
+        replace(report.observations[0], check="made.up"),
+    ]
+    for row in extra:
+        verdict = verdict_of(replace(report, observations=(*report.observations, row)))
+        assert verdict.answer is Answer.CANNOT_TELL
+
+
+def test_which_of_two_rows_came_first_changes_nothing() -> None:
+    """Of two rows for one subject neither is used, so that order cannot decide."""
+    report = healthy()
+    other = replace(report.observations[0], metrics={**report.observations[0].metrics, "kernel": "5.4"})
+    one = verdict_of(replace(report, observations=(*report.observations, other)))
+    two = verdict_of(replace(report, observations=(other, *report.observations)))
+
+    assert one.findings == two.findings
+
+
+def test_a_node_may_not_be_called_cluster() -> None:
+    """Its findings would pass for findings about everything."""
+    report = healthy(1, 1, named=False)
+    nodes = (replace(report.nodes[0], name=CLUSTER),)
+
+    assert verdict_of(replace(report, nodes=nodes)).answer is Answer.CANNOT_TELL
+
+
+def test_a_missing_rank_is_named() -> None:
+    """The rank that said nothing, not its node."""
+    verdict = verdict_of(without_row(healthy(), "compute.gemm", "node-1/rank-2"))
+
+    assert ["node-1/rank-2"] == [
+        finding.subject for finding in verdict.findings if finding.check == "compute.gemm"
+    ]
+
+
+def test_scope_in_the_plan_cannot_be_narrowed() -> None:
+    """A rank check that is planned as a node check leaves its rows unplanned."""
+    report = healthy()
+    plan = tuple(replace(p, scope=Scope.NODE) if p.check == "compute.gemm" else p for p in report.plan)
+
+    assert verdict_of(replace(report, plan=plan)).answer is Answer.CANNOT_TELL
+
+
+@pytest.mark.parametrize("check", ["nccl.intra_node", "nccl.tests"])
+@pytest.mark.parametrize(("kind", "refused"), [("p5.48xlarge", True), ("g5.xlarge", False)])
+def test_a_rank_that_claims_to_be_alone_is_held_to_the_declaration(
+    check: str, kind: str, refused: bool
+) -> None:
+    """Of eight GPUs a node none has no neighbour, though the policy accepts the skip for machines with one."""
+    report = expected_report(kind, 2)
+    rows = tuple(
+        replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.ONE_RANK_DECLARED, reason="it says so")
+        if row.check == check
+        else row
+        for row in report.observations
+    )
+    verdict = decide(replace(report, observations=rows), default_policy(kind)[1], builtin())
+
+    assert refused is any(one.check == check and one.level is Level.FAIL for one in verdict.findings)

@@ -1,0 +1,241 @@
+"""From pairs to a culprit: a host, a link, the fabric, or nobody; and never health from silence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.judge.reachability import PAIRS, REACHABILITY, judge
+from checks.model import CLUSTER, EVIDENCE_BYTES, Cause, Finding, Level, Observation, Outcome, Report, Value
+from checks.policy import CheckPolicy, Policy
+from tests.sample_reports import POLICY, healthy, verdict_of, with_metric
+
+FAST, SLOW = 4.0, 0.01
+
+
+def _report(nodes: int, slow: Iterable[tuple[int, int]] = (), down: Iterable[tuple[int, int]] = ()) -> Report:
+    """A healthy report but for these directed pairs of nodes."""
+    report, slow, down = healthy(nodes, 1), set(slow), set(down)
+    rows = [
+        _row(row, slow, down) if row.check in (PAIRS, REACHABILITY) else row for row in report.observations
+    ]
+    return replace(report, observations=tuple(rows))
+
+
+def _row(row: Observation, slow: set[tuple[int, int]], down: set[tuple[int, int]]) -> Observation:
+    me, peers = int(row.subject.removeprefix("node-")), row.metrics["peers"]
+    assert isinstance(peers, tuple)
+    others = [int(str(peer).removeprefix("node-")) for peer in peers]
+    if row.check == PAIRS:
+        speeds = tuple(SLOW if (me, other) in slow else FAST for other in others)
+        return replace(row, metrics={**row.metrics, "bandwidth_gbps": speeds})
+    failures = tuple("timed out" if (me, other) in down else "ok" for other in others)
+    return replace(row, metrics={**row.metrics, "failures": failures})
+
+
+def _findings(report: Report, policy: Policy = POLICY) -> list[Finding]:
+    rows = {check: [r for r in report.observations if r.check == check] for check in (PAIRS, REACHABILITY)}
+    return list(judge(report, rows, policy))
+
+
+def _blamed(report: Report) -> set[tuple[str, str]]:
+    return {(finding.check, finding.subject) for finding in _findings(report)}
+
+
+def _of(host: int, nodes: int) -> set[tuple[int, int]]:
+    return {pair for other in range(nodes) if other != host for pair in ((host, other), (other, host))}
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 8])
+def test_a_healthy_network_blames_nobody(nodes: int) -> None:
+    """All fast, all reached."""
+    assert set() == _blamed(_report(nodes))
+
+
+@given(st.integers(3, 9), st.integers(0, 8))
+def test_one_slow_host_is_named_and_nobody_else(nodes: int, host: int) -> None:
+    """From three hosts on, its peers are acquitted."""
+    host %= nodes
+
+    assert {(PAIRS, f"node-{host}")} == _blamed(_report(nodes, slow=_of(host, nodes)))
+
+
+@given(st.integers(3, 9), st.integers(0, 8))
+def test_one_host_that_is_cut_off_is_named_and_nobody_else(nodes: int, host: int) -> None:
+    """It runs, it reported, and nobody reaches it."""
+    host %= nodes
+
+    assert {(REACHABILITY, f"node-{host}")} == _blamed(_report(nodes, down=_of(host, nodes)))
+
+
+def test_of_two_hosts_the_link_is_named() -> None:
+    """Either end may be the cause, so neither is condemned."""
+    slow, down = _report(2, slow=_of(0, 2)), _report(2, down=_of(0, 2))
+
+    assert {(PAIRS, "node-0<->node-1")} == _blamed(slow)
+    assert {(REACHABILITY, "node-0<->node-1")} == _blamed(down)
+    assert ((), ()) == (verdict_of(slow).condemned, verdict_of(down).condemned)
+
+
+def test_one_slow_link_among_good_hosts_is_a_link() -> None:
+    """In either direction."""
+    assert {(PAIRS, "node-1<->node-2")} == _blamed(_report(6, slow=[(2, 1)]))
+    assert {(PAIRS, "node-1<->node-2")} == _blamed(_report(6, slow=[(1, 2), (2, 1)]))
+
+
+def test_one_lucky_pair_does_not_acquit_a_slow_host() -> None:
+    """Eight of ten cells bad is enough."""
+    slow = _of(3, 8) - {(3, 0), (0, 3)}
+
+    assert {(PAIRS, "node-3")} == _blamed(_report(8, slow=slow))
+
+
+def test_when_nearly_everything_is_slow_the_fabric_is_to_blame() -> None:
+    """More hosts than the policy allows: configuration, and nobody is condemned."""
+    nodes = 8
+    slow = _of(0, nodes) | _of(1, nodes) | _of(2, nodes)
+    findings = [finding for finding in _findings(_report(nodes, slow=slow)) if finding.check == PAIRS]
+
+    assert [(CLUSTER, Cause.CONFIGURATION)] == [(f.subject, f.cause) for f in findings]
+
+
+@pytest.mark.parametrize("check", [PAIRS, REACHABILITY])
+@pytest.mark.parametrize(
+    "peers",
+    [
+        pytest.param((), id="none"),
+        pytest.param(("node-1", "node-2"), id="one left out"),
+        pytest.param(("node-1", "node-2", "node-2"), id="one twice"),
+        pytest.param(("node-1", "node-2", "ghost"), id="a stranger instead"),
+        pytest.param(("node-0", "node-1", "node-2"), id="itself instead"),
+    ],
+)
+def test_a_peer_of_whom_nothing_is_said_is_not_healthy(check: str, peers: tuple[str, ...]) -> None:
+    """A row has to speak of each of its peers once."""
+    findings = _findings(with_metric(healthy(4, 1), check, "node-0", "peers", peers))
+
+    assert (check, "node-0", Cause.EVIDENCE) in {(f.check, f.subject, f.cause) for f in findings}
+
+
+@pytest.mark.parametrize(
+    ("check", "metric"), [(PAIRS, "bandwidth_gbps"), (PAIRS, "latency_us"), (REACHABILITY, "failures")]
+)
+def test_lists_that_are_too_short_leave_peers_out(check: str, metric: str) -> None:
+    """Nothing is made of what is missing at the end."""
+    report = healthy(4, 1)
+    value = next(r for r in report.observations if (r.check, r.subject) == (check, "node-0")).metrics[metric]
+    assert isinstance(value, tuple)
+
+    assert _findings(with_metric(report, check, "node-0", metric, value[:2]))
+
+
+def test_a_pair_without_a_number_is_missing_evidence() -> None:
+    """Null, text: no speed."""
+    report = with_metric(healthy(4, 1), PAIRS, "node-0", "bandwidth_gbps", (FAST, None, FAST))
+    findings = _findings(report)
+
+    assert [("node-0<->node-2", Level.FAIL, Cause.EVIDENCE)] == [
+        (f.subject, f.level, f.cause) for f in findings
+    ]
+
+
+def test_no_floor_and_too_few_pairs_hold_nothing_and_say_so() -> None:
+    """Two hosts at zero bandwidth are not well because nobody set a line."""
+    policy = replace(POLICY, checks={**POLICY.checks, PAIRS: CheckPolicy(min_nodes=2)})
+    report = _report(2)
+    for node in ("node-0", "node-1"):
+        report = with_metric(report, PAIRS, node, "bandwidth_gbps", (0.0,))
+
+    assert [(Level.WARN, Cause.EVIDENCE)] == [(f.level, f.cause) for f in _findings(report, policy)]
+
+
+def test_a_closed_rendezvous_port_is_configuration() -> None:
+    """The first node is reached, that one port is not."""
+    report = with_metric(healthy(3, 1), REACHABILITY, "node-2", "rendezvous", "timed out")
+
+    assert [("node-2", Cause.CONFIGURATION)] == [(f.subject, f.cause) for f in _findings(report)]
+
+
+def test_a_refused_connection_condemns_nobody() -> None:
+    """The host is there and answers; its responder is not: evidence is missing."""
+    report = healthy(3, 1)
+    for node, failures in (("node-1", ("refused", "ok")), ("node-2", ("refused", "ok"))):
+        report = with_metric(report, REACHABILITY, node, "failures", failures)
+
+    assert {(Cause.EVIDENCE, "node-0")} == {(f.cause, f.subject) for f in _findings(report)}
+
+
+def test_a_peer_that_never_reported_is_missing_not_cut_off() -> None:
+    """Nothing says that its network is at fault."""
+    report = _report(4, down={(a, 3) for a in range(3)})
+    rows = tuple(row for row in report.observations if row.subject.partition("/")[0] != "node-3")
+    gone = replace(report, nodes=report.nodes[:3], observations=rows)
+    verdict = verdict_of(gone)
+
+    assert () == verdict.condemned
+    assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}
+
+
+def test_hostile_rows_do_not_crash() -> None:
+    """Any type in any list."""
+    report = healthy(3, 1)
+    values: tuple[Value, ...] = ("text", 1, True, (1.0, 2.0), ("<b>", "\x1b[31m"), (None, 1e300))
+    for metric in ("peers", "failures", "bandwidth_gbps", "latency_us", "rendezvous", "connect_ms"):
+        for value in values:
+            for check in (PAIRS, REACHABILITY):
+                row = next(r for r in report.observations if (r.check, r.subject) == (check, "node-0"))
+                metrics: dict[str, Value] = {**row.metrics, metric: value}
+                odd = replace(row, metrics=metrics)
+                _findings(
+                    replace(report, observations=tuple(odd if r is row else r for r in report.observations))
+                )
+
+
+def test_two_hundred_hosts_with_a_slow_one_are_judged_in_seconds() -> None:
+    """40 000 pairs."""
+    nodes = 200
+    row = Observation(PAIRS, "", Outcome.MEASURED, 1.0)
+    names = [f"node-{i}" for i in range(nodes)]
+    rows = []
+    for me in names:
+        peers = tuple(name for name in names if name != me)
+        speeds = tuple(SLOW if "node-7" in (me, peer) else FAST for peer in peers)
+        metrics: dict[str, Value] = {"peers": peers, "bandwidth_gbps": speeds, "latency_us": speeds}
+        rows.append(replace(row, subject=me, metrics=metrics))
+    report = replace(healthy(nodes, 1, network=False), observations=tuple(rows))
+    begun = time.monotonic()
+    found = list(judge(report, {PAIRS: rows}, POLICY))
+
+    assert ["node-7"] == [finding.subject for finding in found]
+    assert time.monotonic() - begun < 20
+
+
+def _scattered(nodes: int) -> set[tuple[int, int]]:
+    """A fifth of all pairs, spread so that no host has more than its share."""
+    return {(a, b) for a in range(nodes) for b in range(nodes) if a != b and (a + b) % 5 == 0}
+
+
+@pytest.mark.parametrize("how", ["slow", "down"])
+def test_thousands_of_bad_links_are_one_finding_and_take_no_minutes(how: str) -> None:
+    """Blame is linear in pairs: it once looked at every bad one for every other one."""
+    many = _scattered(120)
+    report = _report(120, slow=many) if how == "slow" else _report(120, down=many)
+    started = time.perf_counter()
+
+    (found,) = [f for f in _findings(report) if f.level is Level.FAIL]
+
+    assert time.perf_counter() - started < 2.0
+    assert (CLUSTER, Cause.CONFIGURATION) == (found.subject, found.cause)
+    assert "no single node explains it" in found.message and len(found.evidence.encode()) <= EVIDENCE_BYTES
+
+
+def test_a_speed_that_is_a_truth_value_is_no_speed() -> None:
+    """JSON's true is no bandwidth of 1 GB/s."""
+    report = with_metric(healthy(2), PAIRS, "node-0", "bandwidth_gbps", (True,))
+
+    assert any("no bandwidth measured" in f.message for f in _findings(report))

@@ -1,0 +1,195 @@
+"""A tool's output judged: by the rules that hold it, and never better than what it shows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from checks.explain.reading import Asked, Kind, Part, Reading
+from checks.facts.builtin import builtin
+from checks.judge.reading import Judged, judge, unread
+from checks.model import Answer, Cause, Declared, Level, Value
+from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
+
+WRONG = Rule("wrong", "zero is right", equals=0, remedy="Do not train.")
+LINKS = Rule("links", "the table", fact="nvlinks", each="gpus")
+P5 = Asked(Declared("p5.48xlarge", 1, 8, 8))
+
+
+def policy(*rules: Rule, on_warn: OnWarn = OnWarn.GO, check: str = "a.check") -> Policy:
+    return Policy("p", ("p5.48xlarge",), on_warn, 0.25, {check: CheckPolicy(rules=rules)})
+
+
+def reading(metrics: dict[str, Value], lines: dict[str, str] | None = None, *unread: str) -> Reading:
+    return Reading(Kind.DCGMI, "a title", (Part("a.check", metrics, lines or {}, "all of it"),), unread)
+
+
+def judged(read: Reading, by: Policy, asked: Asked | None = None) -> Judged:
+    return judge(read, by, builtin(), asked or Asked(), b"data")
+
+
+def said(found: Judged) -> list[tuple[str, str, str]]:
+    return [(f.level.value, f.cause.value, f.message) for f in found.verdict.findings]
+
+
+def test_what_holds_is_a_go() -> None:
+    """With the number of rules that were applied."""
+    found = judged(reading({"wrong": 0}), policy(WRONG))
+
+    assert (Answer.GO, Level.PASS) == (found.verdict.answer, found.verdict.level)
+    assert (("a.check (1 rule)",), ()) == (found.held, found.left_out)
+
+
+def test_a_finding_bears_the_lines_it_rests_on() -> None:
+    """Those of its metric, and the remedy of its rule."""
+    found = judged(reading({"wrong": 3}, {"wrong": "17: 3 wrong"}), policy(WRONG))
+    finding = found.verdict.findings[0]
+
+    assert (Answer.NO_GO, "17: 3 wrong", "Do not train.") == (
+        found.verdict.answer, finding.evidence, finding.remedy,
+    )  # fmt: skip
+
+
+def test_of_several_lines_a_finding_bears_its_own() -> None:
+    """GPU 1's, and not GPU 10's; all of them where all are meant."""
+    gpus = tuple(f"GPU {n}" for n in range(11))
+    lines = {"heat": "\n".join(f"{n}: line of GPU {n}" for n in range(11))}
+    bound, equal = Rule("heat", "s", fail_above=90, each="gpus"), Rule("heat", "s", equals=40, each="gpus")
+    hot: dict[str, Value] = {"heat": tuple(95 if n == 1 else 40 for n in range(11)), "gpus": gpus}
+
+    for rule in (bound, equal):
+        (finding,) = judged(reading(hot, lines), policy(rule)).verdict.findings
+        assert "1: line of GPU 1" == finding.evidence
+    (all_of_them,) = judged(
+        reading({"heat": (95,) * 11, "gpus": gpus}, lines), policy(equal)
+    ).verdict.findings
+    assert lines["heat"] == all_of_them.evidence
+
+
+def test_no_node_is_condemned_by_a_file() -> None:
+    """Nobody knows from which node it came."""
+    assert () == judged(reading({"wrong": 3}), policy(WRONG)).verdict.condemned
+
+
+def test_a_fact_needs_a_declaration() -> None:
+    """Without one it is named as not judged, and the rest is judged."""
+    found = judged(reading({"wrong": 0, "links": (18,)}), policy(WRONG, LINKS))
+
+    assert Answer.GO is found.verdict.answer
+    assert ("a.check links: not judged without --instance-type",) == found.left_out
+
+
+def test_a_fact_is_judged_with_a_declaration() -> None:
+    """Against the declared type's row, and the element is named."""
+    metrics: dict[str, Value] = {"links": (18, 17), "gpus": ("GPU 0", "GPU 1")}
+    found = judged(reading(metrics), policy(LINKS), P5)
+
+    assert [("FAIL", "HARDWARE", "GPU 1: links is 17, but the instance type has 18")] == said(found)
+
+
+def test_a_part_to_which_no_rule_applies_is_no_pass() -> None:
+    """Whether the rules want a declaration, compare nodes, or look at something else."""
+    peers = Rule("links", "peers", over=Over.PEERS, warn_below=0.5)
+    for rule in (LINKS, peers, WRONG):
+        assert Answer.CANNOT_TELL is judged(reading({"links": (18,)}), policy(rule)).verdict.answer
+
+
+def test_what_compares_nodes_is_named_as_not_judged() -> None:
+    """One output is of one node."""
+    same = Rule("version", "one image", over=Over.CLUSTER, same=True)
+    found = judged(reading({"wrong": 0, "version": "1"}), policy(WRONG, same))
+
+    assert ("a.check version: this rule compares nodes, but the output is of one node",) == found.left_out
+
+
+def test_what_the_output_lacks_is_named_as_not_judged() -> None:
+    """A rule about something else is not silently held."""
+    found = judged(reading({"wrong": 0}), policy(WRONG, Rule("heat", "s", fail_above=90)))
+
+    assert ("a.check heat: the output does not contain it, or it needs --instance-type",) == found.left_out
+
+
+def test_a_check_without_a_line_is_no_pass() -> None:
+    """The policy says nothing of it."""
+    found = judged(reading({"wrong": 0}), policy(WRONG, check="other.check"))
+
+    assert [("FAIL", "EVIDENCE", "policy 'p' has no entry for a.check")] == said(found)
+
+
+def test_what_could_not_be_read_is_no_pass() -> None:
+    """Though all that could be read is healthy."""
+    found = judged(reading({"wrong": 0}, {}, "GPU 3 is missing from the table"), policy(WRONG))
+
+    assert Answer.CANNOT_TELL is found.verdict.answer
+    assert [("FAIL", "EVIDENCE", "GPU 3 is missing from the table")] == said(found)
+
+
+def test_a_fault_outranks_what_could_not_be_read() -> None:
+    """It stands first, and the answer is no-go."""
+    found = judged(reading({"wrong": 1}, {}, "the end is missing"), policy(WRONG))
+
+    assert Answer.NO_GO is found.verdict.answer
+    assert [Cause.HARDWARE, Cause.EVIDENCE] == [f.cause for f in found.verdict.findings]
+
+
+@pytest.mark.parametrize("value", [(None, 0), (), math.nan, (math.inf,)])
+def test_what_is_no_number_is_no_pass(value: Value) -> None:
+    """A null, an empty list, NaN and infinity are not below any bound."""
+    bound = Rule("wrong", "s", fail_above=5)
+
+    assert Answer.CANNOT_TELL is judged(reading({"wrong": value}), policy(bound)).verdict.answer
+
+
+@pytest.mark.parametrize("rule", [WRONG, Rule("wrong", "s", uniform=True)])
+def test_an_empty_list_is_no_pass_for_any_rule(rule: Rule) -> None:
+    """It is not "all alike", and not "none that differs"."""
+    assert Answer.CANNOT_TELL is judged(reading({"wrong": ()}), policy(rule)).verdict.answer
+
+
+def test_a_null_that_no_rule_looks_at_is_a_warning() -> None:
+    """As in a report."""
+    found = judged(reading({"wrong": 0, "heat": (41, None)}), policy(WRONG))
+
+    assert [("WARN", "EVIDENCE", "not measured: heat[1]")] == said(found)
+
+
+def test_a_reading_of_nothing_is_no_pass() -> None:
+    """A file of the right kind that measures nothing."""
+    found = judge(Reading(Kind.DCGMI, "t", ()), policy(WRONG), builtin(), Asked(), b"")
+
+    assert Answer.CANNOT_TELL is found.verdict.answer
+
+
+def test_a_policy_for_other_types_cannot_judge() -> None:
+    """As for a report."""
+    asked = Asked(Declared("g5.xlarge", 1, 1, 1))
+
+    assert Answer.CANNOT_TELL is judged(reading({"wrong": 0}), policy(WRONG), asked).verdict.answer
+
+
+def test_a_warning_means_what_the_policy_says() -> None:
+    """Refused where it refuses."""
+    warn = Rule("wrong", "s", warn_above=0)
+    answers = [
+        judged(reading({"wrong": 1}), policy(warn, on_warn=way)).verdict.answer
+        for way in (OnWarn.GO, OnWarn.REFUSE, OnWarn.ASK)
+    ]
+
+    assert [Answer.GO, Answer.NO_GO, Answer.ASK] == answers
+
+
+def test_the_order_of_findings_is_the_readings() -> None:
+    """Worst first, then as they came; never that of a hash."""
+    rules = tuple(Rule(f"m{n}", "s", equals=0) for n in range(20))
+    found = judged(reading({f"m{n}": 1 for n in range(20)}), policy(*rules))
+
+    assert [f"m{n} is 1, it must be 0" for n in range(20)] == [m for _, _, m in said(found)]
+
+
+def test_what_nobody_can_read_is_no_pass() -> None:
+    """One finding says why."""
+    found = unread("it ends in the middle of a table", policy(WRONG), builtin(), b"data")
+
+    assert Answer.CANNOT_TELL is found.verdict.answer
+    assert [("FAIL", "EVIDENCE", "it ends in the middle of a table")] == said(found)

@@ -1,0 +1,231 @@
+"""Sentences are for people: whatever they say, the verdict is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checks.documents.compatibility import was_refused
+from checks.judge.baseline.model import Baseline
+from checks.judge.ledger import ledger
+from checks.judge.reachability import REACHABILITY
+from checks.model import Action, Finding, Observation, Outcome, Report, Verdict
+from checks.policy import Overlay, Policy
+from tests.checks.baselines import FOUR, STEADY, gemm, judged
+from tests.checks.culprit.rows import Change, tournament
+from tests.checks.judge.baseline.test_compare import EXPECTING
+from tests.checks.judge.culprits.test_findings import _policy as pairs_policy
+from tests.checks.judge.culprits.test_silent_ranks import DDP, DEADLINE, GEMM, OOM, REDUCE, TIMED_OUT, broken
+from tests.checks.judge.test_xid_overlay import judged as xid_judged
+from tests.checks.judge.test_xid_overlay import row as xid_row
+from tests.sample_reports import POLICY, healthy, without_node, without_row, wrong_sums
+
+
+def reworded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on every finding's message, whoever makes it, says something else."""
+    plain = Finding.__init__
+
+    def made(self: Finding, *values: Any, **named: Any) -> None:
+        plain(self, *values, **named)
+        said = "".join(chr(ord(letter) ^ 1) for letter in self.message)
+        if not self.message.startswith(
+            "~"
+        ):  # `replace` makes a finding of one that says something else already
+            object.__setattr__(self, "message", f"~{said}")
+
+    monkeypatch.setattr(Finding, "__init__", made)
+
+
+def without_words(verdict: Verdict) -> tuple[object, ...]:
+    """All of the verdict that anything is decided by."""
+    findings = sorted(
+        (f.level.value, f.cause.value, f.check, f.subject, f.action.value, f.kind or "", f.metric)
+        for f in verdict.findings
+    )
+    return (
+        verdict.level,
+        verdict.answer,
+        verdict.coverage,
+        verdict.condemned,
+        verdict.suspect_policy,
+        findings,
+    )
+
+
+def cases() -> Iterator[tuple[Report, Baseline | None, Policy]]:
+    """Reports with findings of each kind that code tells from others."""
+    yield gemm(STEADY), None, EXPECTING
+    yield gemm(STEADY), FOUR, EXPECTING
+    yield gemm([20.0] * 8), FOUR, EXPECTING
+    yield wrong_sums(healthy(2, 2)), None, POLICY
+    yield without_node(healthy(4, 2), "node-2"), None, POLICY
+    yield without_row(healthy(2, 2), "collective.all_reduce", "node-1/rank-3"), None, POLICY
+
+
+@pytest.mark.parametrize("case", tuple(cases()))
+def test_no_verdict_follows_from_a_finding_s_message(
+    case: tuple[Report, Baseline | None, Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the answer nor which findings there are; nor what a check's entry in the ledger lacks."""
+    report, baseline, policy = case
+    before = judged(report, baseline, policy)
+    lacks = [len(entry.silent) for entry in ledger(report, policy, before)]
+    reworded(monkeypatch)
+    after = judged(report, baseline, policy)
+
+    assert all(finding.message.startswith("~") for finding in after.findings)
+    assert without_words(before) == without_words(after)
+    assert lacks == [len(entry.silent) for entry in ledger(report, policy, after)]
+
+
+LOST_BEFORE = "not reached: the rank checks never began: torchrun ended with exit code 1"
+REASONS = (
+    broken(healthy(2, 8), REDUCE, {13}),
+    broken(healthy(2, 8), REDUCE, {13}, DEADLINE),
+    broken(healthy(2, 4), REDUCE, set(), {**dict.fromkeys(range(8), TIMED_OUT), 2: OOM}),
+    broken(healthy(2, 4), REDUCE, set(), {**dict.fromkeys(range(8), TIMED_OUT), 2: DEADLINE}),
+    broken(healthy(2, 2), REDUCE, set(), {0: TIMED_OUT, 1: TIMED_OUT, 2: LOST_BEFORE, 3: LOST_BEFORE}),
+    broken(healthy(2, 2), GEMM, {0}, "not run: the process group could not be formed: wait timeout"),
+    broken(without_node(healthy(4, 2), "node-2"), DDP, set(), TIMED_OUT),
+)
+
+
+@pytest.mark.parametrize("report", REASONS)
+def test_no_verdict_follows_from_how_a_reason_begins(report: Report) -> None:
+    """What torch itself says within it counts, and how the check ended is a field."""
+    rows = (
+        replace(row, reason=f"To sum up: {row.reason}") if row.outcome is Outcome.ERRORED else row
+        for row in report.observations
+    )
+    after = replace(report, observations=tuple(rows))
+
+    assert after != report
+    assert without_words(judged(report, None)) == without_words(judged(after, None))
+
+
+NOTHING = {
+    "bandwidth_gbps": None, "latency_us": None, "slowest_us": None, "wrong_elements": None, "retransmits": None,
+}  # fmt: skip
+
+
+def failing(rank: int, said: str, peer_said: str = "") -> Change:
+    """Every test of this rank ends in such a way; the others may say something else of it."""
+
+    def change(one: int, other: int) -> dict[str, float | int | str | None]:
+        if rank not in (one, other):
+            return {}
+        return {**NOTHING, "failures": said if one == rank or not peer_said else peer_said}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        failing(3, "no answer within 2 s"),
+        failing(3, "connection closed"),
+        failing(3, "not run: the check's time was over", "no answer within 2 s"),
+        failing(3, "not tried: it gave no answer to ranks 1 and 2"),
+        failing(3, "not run: rank 3 had left the tournament"),
+        failing(3, "failed: something"),
+    ],
+)
+def test_no_verdict_follows_from_what_a_failed_test_of_two_ranks_says(change: Change) -> None:
+    """How it ended is a field."""
+    before = tournament(8, 1, change)
+    rows = []
+    for row in before.observations:
+        failures = row.metrics["failures"]
+        assert isinstance(failures, tuple)
+        told = tuple(said if said == "ok" else f"To sum up: {said}" for said in failures)
+        rows.append(replace(row, metrics={**row.metrics, "failures": told}))
+    after = replace(before, observations=tuple(rows))
+
+    assert after != before
+    assert without_words(judged(before, None, pairs_policy())) == without_words(
+        judged(after, None, pairs_policy())
+    )
+
+
+def test_a_row_of_0_1_0_has_the_failures_alone() -> None:
+    """What they said then tells how the tests ended."""
+    today = tournament(8, 1, failing(3, "not run: the check's time was over", "no answer within 2 s"))
+    rows = (
+        replace(row, metrics={key: value for key, value in row.metrics.items() if key != "results"})
+        for row in today.observations
+    )
+    plan = tuple(
+        replace(line, metrics=tuple(m for m in line.metrics if m != "results")) for line in today.plan
+    )
+    old = replace(today, observations=tuple(rows), plan=plan)
+
+    assert without_words(judged(today, None, pairs_policy())) == without_words(
+        judged(old, None, pairs_policy())
+    )
+
+
+def with_reached(report: Report, failures: dict[tuple[str, str], str]) -> Report:
+    """What some nodes say of their peers: why these did not answer, and whether they refused."""
+    rows = []
+    for row in report.observations:
+        if row.check == REACHABILITY:
+            peers = row.metrics["peers"]
+            assert isinstance(peers, tuple)
+            told = tuple(failures.get((row.subject, str(peer)), "ok") for peer in peers)
+            refused = tuple(int(was_refused(said)) for said in told)
+            rows.append(replace(row, metrics={**row.metrics, "failures": told, "refused": refused}))
+        else:
+            rows.append(row)
+    return replace(report, observations=tuple(rows))
+
+
+@pytest.mark.parametrize("said", ["Connection refused", "timed out"])
+def test_no_verdict_follows_from_why_a_peer_was_not_reached(said: str) -> None:
+    """That nothing listens there is a field; a failure that is not ok is one, whatever it says."""
+    names = [f"node-{number}" for number in range(4)]
+    of_one = {(name, "node-3"): said for name in names[:3]}
+    before = with_reached(healthy(4, 1), of_one)
+    rows = (
+        replace(row, metrics={**row.metrics, "failures": tuple(_other(text) for text in _texts(row))})
+        if row.check == REACHABILITY
+        else row
+        for row in before.observations
+    )
+    after = replace(before, observations=tuple(rows))
+    old = replace(
+        before,
+        observations=tuple(
+            replace(row, metrics={key: value for key, value in row.metrics.items() if key != "refused"})
+            for row in before.observations
+        ),
+    )
+
+    assert after != before != old
+    assert without_words(judged(before, None)) == without_words(judged(after, None))
+    assert without_words(judged(before, None)) == without_words(judged(old, None))
+
+
+def _texts(row: Observation) -> tuple[str, ...]:
+    failures = row.metrics["failures"]
+    assert isinstance(failures, tuple)
+    return tuple(map(str, failures))
+
+
+def _other(said: str) -> str:
+    return said if said == "ok" else "Nobody came to the door."
+
+
+@pytest.mark.parametrize("by", [Overlay.NVIDIA, Overlay.EKS])
+def test_an_xid_s_action_does_not_follow_from_the_message_of_its_count(
+    by: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule's metric says what was counted."""
+    seen = xid_row("NVRM: Xid (PCI:0000:b9:00): 119, x")
+    before = [(f.level, f.cause, f.action, f.remedy, f.source) for f in xid_judged(seen, by)]
+    reworded(monkeypatch)
+
+    assert before == [(f.level, f.cause, f.action, f.remedy, f.source) for f in xid_judged(seen, by)]
+    assert {Action.NONE} != {action for _, _, action, _, _ in before}

@@ -1,0 +1,203 @@
+"""collective.*: the formulas, the sweep, and worlds whose collectives lie."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from checks.check import CheckError
+from checks.probes.collectives import collectives, operations
+from checks.probes.collectives.operations import busbw_gbps
+from checks.probes.collectives.sweep import half_width, most_samples, sweep_sizes
+from tests.checks.local_policy import findings, verdicts
+from tests.checks.worlds import context, run_world
+
+Worlds = Mapping[str, list[Mapping[str, Any]]]
+
+SCENARIOS = [
+    ("all_reduce", "healthy"),
+    ("all_reduce", "identity"),
+    ("all_reduce", "doubled"),
+    ("all_reduce", "shifted"),
+    ("all_reduce", "one_element"),
+    ("all_gather", "healthy"),
+    ("all_gather", "identity_gather"),
+    ("all_gather", "swapped"),
+    ("all_gather", "one_element_gather"),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    return run_world(tmp_path_factory.mktemp("world"), 2, SCENARIOS)
+
+
+# Rows as nccl-tests printed them: superbenchmark's nccl_allreduce.log, nccl_allgather.log and nccl_reducescatter.log (8 A100), and
+# two p5.48xlarge (16 H100): bytes, us, ranks, GB/s.
+@pytest.mark.parametrize(
+    ("kind", "size_bytes", "time_us", "ranks", "busbw"),
+    [
+        ("all_reduce", 67108864, 584.5, 8, 200.91),
+        ("all_reduce", 8589934592, 63896, 8, 235.26),
+        ("all_reduce", 17179869184, 66132, 16, 487.09),
+        ("all_gather", 67108864, 379.7, 8, 154.65),
+        ("all_gather", 8589934592, 33646, 8, 223.39),
+        ("reduce_scatter", 8589934592, 32464, 8, 231.52),
+    ],
+)
+def test_busbw_is_that_of_nccl_tests(
+    kind: str, size_bytes: int, time_us: float, ranks: int, busbw: float
+) -> None:
+    """The same size, time and ranks give the bandwidth that nccl-tests prints."""
+    assert busbw_gbps(kind, size_bytes, time_us / 1e6, ranks) == pytest.approx(busbw, rel=1e-3)
+
+
+def test_sizes_go_up_by_four_to_the_greatest() -> None:
+    """Both ends are measured."""
+    assert sweep_sizes(1024, 8 << 20, 1)[:3] == (1024, 4096, 16384)
+    assert sweep_sizes(1024, 8 << 20, 1)[-2:] == (4 << 20, 8 << 20)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7, 1000, 1024])
+def test_every_share_holds_a_whole_number_of_elements(ranks: int) -> None:
+    """In a world of any size each rank gathers at least one element, and no size is measured twice."""
+    sizes = sweep_sizes(1024, 8 << 20, ranks)
+
+    assert all(size > 0 and size % (4 * ranks) == 0 for size in sizes)
+    assert len(set(sizes)) == len(sizes)
+
+
+def test_larger_worlds_run_fewer_samples() -> None:
+    """A run costs more there, and at least one interval is left."""
+    assert [most_samples(ranks) for ranks in (2, 4, 1024, 10**6)] == [100, 50, 10, 10]
+
+
+def test_the_interval_narrows_with_equal_values_only() -> None:
+    """Five equal times are tight, five scattered ones are not, and one says nothing."""
+    assert half_width([2.0] * 5) == 0.0
+    assert half_width([1.0, 1.0, 2.0, 3.0, 3.0]) == 0.5
+    assert half_width([1.0]) == math.inf
+
+
+def test_the_interval_covers_the_true_median() -> None:
+    """About 95 of 100 samples of 25 noisy times have the true median within the half-width's interval."""
+    source = random.Random(7)
+    inside = 0
+    for _ in range(400):
+        values = [source.gauss(10.0, 1.0) for _ in range(25)]
+        ordered = sorted(values)
+        inside += ordered[7] <= 10.0 <= ordered[18]
+        assert half_width(values) == pytest.approx((ordered[18] - ordered[7]) / 2 / ordered[12], rel=0.2)
+    assert inside > 360
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 127, 1021, 1500])
+def test_the_sum_is_the_sum_of_what_is_sent(ranks: int) -> None:
+    """Every element, also where the ranks outnumber the patterns' periods."""
+    rows = operations.gathered(ranks, 3000, 5, "cpu").view(ranks, -1)
+
+    assert rows.double().sum(dim=0).tolist() == operations.summed(ranks, 3000, 5, "cpu").tolist()
+
+
+@pytest.mark.parametrize("start", [0, 1, 999, 5000])
+def test_a_later_part_is_the_end_of_the_whole(start: int) -> None:
+    """A share that begins anywhere is what the whole has there."""
+    whole = start + 700
+
+    assert (
+        operations.sent(3, whole, 2, "cpu")[start:].tolist()
+        == operations.sent(3, 700, 2, "cpu", start).tolist()
+    )
+    assert (
+        operations.summed(5, whole, 2, "cpu")[start:].tolist()
+        == operations.summed(5, 700, 2, "cpu", start).tolist()
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 127, 1021])
+def test_no_lie_satisfies_the_sum(ranks: int) -> None:
+    """What a rank sent, twice that, an earlier sum and one without a rank all differ from the sum."""
+    want = operations.summed(ranks, 2048, 1, "cpu")
+    own = operations.sent(0, 2048, 1, "cpu")
+    lies = [own, 2 * own, ranks * own, operations.summed(ranks, 2048, 0, "cpu"), want - own, want.roll(512)]
+
+    assert all(bool((lie != want).any()) for lie in lies)
+    assert bool((want - own != want).all())
+
+
+def test_a_sum_that_would_round_is_refused() -> None:
+    """Beyond 2^24 a right sum could look wrong, and a wrong one right."""
+    with pytest.raises(ValueError, match="not exact"):
+        operations.summed(operations.MOST_RANKS + 1, 8, 0, "cpu")
+
+
+def test_a_healthy_world_passes(world: Worlds) -> None:
+    """Both collectives are right on both ranks, at every size, and all lists are of one length."""
+    for name in ("all_reduce", "all_gather"):
+        rows = world[f"{name}/healthy"]
+        assert [row["wrong_elements"] for row in rows] == [0, 0]
+        assert [row["fault"] for row in rows] == ["", ""]
+        lists = [rows[0][key] for key in ("sizes_bytes", "busbw_gbps", "algbw_gbps", "iterations")]
+        assert {len(item) for item in lists} == {len(rows[0]["sizes_bytes"])}
+        assert [v for v in verdicts(f"collective.{name}", *rows) if v[2] == "wrong_elements"] == []
+
+
+def test_all_ranks_report_the_same_times(world: Worlds) -> None:
+    """What was decided together is the same everywhere: sizes, iterations and bandwidths."""
+    first, second = world["all_reduce/healthy"]
+
+    assert {key: first[key] for key in first} == {**second, "wrong_elements": first["wrong_elements"]}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "all_reduce/identity",
+        "all_reduce/doubled",
+        "all_reduce/shifted",
+        "all_gather/identity_gather",
+        "all_gather/swapped",
+    ],
+)
+def test_a_collective_that_lies_fails_on_every_rank(world: Worlds, lie: str) -> None:
+    """Identity, doubled and permuted results are FAIL, HARDWARE, each naming its rank."""
+    rows = world[lie]
+    found = [f for f in findings(f"collective.{lie.split('/')[0]}", *rows) if "wrong_elements" in f.message]
+
+    assert all(row["wrong_elements"] > 0 for row in rows)
+    assert [(f.level.value, f.cause.value, f.subject) for f in found] == [
+        ("FAIL", "HARDWARE", "node-0/rank-0"),
+        ("FAIL", "HARDWARE", "node-0/rank-1"),
+    ]
+
+
+@pytest.mark.parametrize("lie", ["all_reduce/one_element", "all_gather/one_element_gather"])
+def test_one_wrong_element_names_its_rank(world: Worlds, lie: str) -> None:
+    """A single element on one rank is enough; the sweep goes on and its speed is reported."""
+    rows = world[lie]
+    found = [f for f in findings(f"collective.{lie.split('/')[0]}", *rows) if "wrong_elements" in f.message]
+
+    assert [f.subject for f in found] == ["node-0/rank-1"]
+    assert len(rows[1]["sizes_bytes"]) == len(rows[0]["sizes_bytes"]) > 1
+    assert rows[1]["busbw_peak_gbps"] > 0
+
+
+@pytest.mark.parametrize("name", ["collective.all_reduce", "collective.all_gather"])
+@pytest.mark.parametrize(("peak", "expected"), [(0.0199, 1), (0.0201, 0)])
+def test_the_floor_of_the_local_policy(name: str, peak: float, expected: int) -> None:
+    """The peak over the cluster is held to 0.02 GB/s."""
+    found = verdicts(
+        name, {"wrong_elements": 0, "busbw_peak_gbps": peak}, {"wrong_elements": 0, "busbw_peak_gbps": 1.0}
+    )
+
+    assert found == [("FAIL", "CONFIGURATION", "busbw_peak_gbps")] * expected
+
+
+def test_without_a_group_nothing_is_measured() -> None:
+    """Outside of torchrun the check says so instead of hanging."""
+    with pytest.raises(CheckError, match="process group"):
+        collectives.gloo_all_reduce.body(context())

@@ -1,0 +1,205 @@
+"""compute.gemm: right products pass, and a product that is wrong anywhere, or always the same, does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checks.check import CheckError, RankPlace, fault_of
+from checks.probes.compute import gemm
+from checks.probes.compute.device import BF16, FP16, FP32, TF32, Precision
+from tests.checks.local_policy import findings, verdicts
+from tests.checks.worlds import context
+from tests.fakes import compute as fakes
+
+torch = pytest.importorskip("torch")
+Matmul = Callable[[Any, Any], Any]
+
+
+def measured_with(monkeypatch: pytest.MonkeyPatch, broken: Callable[[Matmul], Matmul]) -> dict[str, Any]:
+    """The metrics of small products by a replaced torch.matmul."""
+    monkeypatch.setattr(torch, "matmul", broken(torch.matmul))
+    return dict(gemm.measure("cpu", 64, seconds=0.0).metrics)
+
+
+def test_the_known_answer_is_the_product() -> None:
+    """The closed form equals integer multiplication, in every element, for both seeds."""
+    for seed in (0, 1):
+        problem = gemm.make_problem(96, seed, "cpu")
+        exact = problem.left.long() @ problem.right.long()
+
+        assert bool((problem.product.long() == exact).all())
+        assert problem.row_sums.tolist() == exact.sum(dim=1).tolist()
+        assert problem.column_sums.tolist() == exact.sum(dim=0).tolist()
+
+
+@pytest.mark.parametrize("size", sorted(gemm.SIZES.values()))
+def test_every_sum_stays_exact(size: int) -> None:
+    """At the sizes in use the greatest possible element is below 2^24."""
+    greatest = (6 + 4) * (5 + 8) * size
+
+    assert greatest < gemm.EXACT
+
+
+def test_a_size_that_would_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a right product could look wrong, nothing is measured."""
+    monkeypatch.setattr(gemm, "EXACT", 1000)
+
+    with pytest.raises(CheckError, match="too large"):
+        gemm.measure("cpu", 64, seconds=0.0)
+
+
+def test_this_machine_multiplies_rightly() -> None:
+    """The check itself, as a rank runs it: nothing wrong, and all that it promises."""
+    result = gemm.gemm.body(context(options={"seconds": 0.05}, place=RankPlace(0, 0, 1, "cpu")))
+    metrics = dict(getattr(result, "metrics", {}))
+
+    assert fault_of(gemm.gemm, metrics) == ""
+    assert (metrics["wrong_elements"], metrics["wrong_checksums"]) == (0, 0)
+    assert metrics["repeats"] >= gemm.LEAST_REPEATS
+    assert verdicts("compute.gemm", metrics) == []
+
+
+def test_one_corrupted_element_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One element, off by one, in one product of many."""
+    calls = 0
+
+    def broken(healthy: Matmul) -> Matmul:
+        def matmul(left: Any, right: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            result = healthy(left, right)
+            if calls == 3:
+                result[17, 5] += 1
+            return result
+
+        return matmul
+
+    metrics = measured_with(monkeypatch, broken)
+
+    assert (metrics["wrong_elements"], metrics["wrong_checksums"]) == (1, 2)
+    assert verdicts("compute.gemm", metrics)[:1] == [("FAIL", "HARDWARE", "wrong_elements")]
+
+
+def test_a_constant_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that always returns the same number is wrong everywhere."""
+    metrics = measured_with(monkeypatch, lambda healthy: lambda a, b: torch.full_like(a, 1234.0))
+
+    assert metrics["wrong_elements"] > 0.9 * 64 * 64 * gemm.LEAST_REPEATS
+
+
+def test_a_remembered_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right product of other operands is wrong: the repeats alternate between two problems."""
+    first: list[Any] = []
+
+    def broken(healthy: Matmul) -> Matmul:
+        def matmul(left: Any, right: Any) -> Any:
+            first.append(healthy(left, right))
+            return first[0]
+
+        return matmul
+
+    assert measured_with(monkeypatch, broken)["wrong_elements"] > 0
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda product: product.t(),
+        lambda product: product.roll(1, 0),
+        lambda product: torch.full_like(product, float("nan")),
+        lambda product: product[:1, :1],
+        lambda product: product * 0,
+    ],
+    ids=["transposed", "permuted", "nan", "broadcastable", "zero"],
+)
+def test_other_wrong_products_are_found(monkeypatch: pytest.MonkeyPatch, lie: Callable[[Any], Any]) -> None:
+    """Transposed, permuted, NaN, zero, and a shape that would compare by broadcasting."""
+    metrics = measured_with(monkeypatch, lambda healthy: lambda a, b: lie(healthy(a, b)))
+
+    assert metrics["wrong_elements"] > 0
+    assert metrics["wrong_checksums"] > 0
+
+
+def test_bfloat16_is_compared_by_its_own_precision() -> None:
+    """Half a unit of rounding is right, a flipped bit of the exponent is wrong."""
+    problem = gemm.make_problem(64, 0, "cpu")
+    rounded = problem.product.to(torch.bfloat16)
+    flipped = rounded.clone()
+    flipped[3, 4] *= 2
+
+    assert gemm.wrong_elements(rounded, problem, gemm.TOLERANCE["bf16"]) == 0
+    assert gemm.wrong_elements(flipped, problem, gemm.TOLERANCE["bf16"]) == 1
+
+
+@pytest.mark.parametrize(("gflops", "expected"), [(0.99, 1), (1.01, 0)])
+def test_the_floor_of_the_local_policy(gflops: float, expected: int) -> None:
+    """A rank below 1 GFLOP/s fails, and is named."""
+    metrics = {"wrong_elements": 0, "wrong_checksums": 0, "gflops": gflops}
+
+    assert [f.subject for f in findings("compute.gemm", metrics)] == ["node-0/rank-0"] * expected
+
+
+@pytest.mark.parametrize("name", ["wrong_elements", "wrong_checksums"])
+def test_a_single_wrong_one_fails_however_fast(name: str) -> None:
+    """Corruption outranks speed."""
+    metrics = {"wrong_elements": 0, "wrong_checksums": 0, "gflops": 1e6}
+
+    assert verdicts("compute.gemm", metrics) == []
+    assert verdicts("compute.gemm", {**metrics, name: 1}) == [("FAIL", "HARDWARE", name)]
+
+
+def test_without_a_place_nothing_is_measured() -> None:
+    """Outside of a rank the check says so."""
+    with pytest.raises(CheckError, match="rank"):
+        gemm.gemm.body(context())
+
+
+def test_a_gpu_is_timed_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many products between two waits; the last of each batch is compared whole."""
+    monkeypatch.setattr(gemm, "is_cuda", lambda device: True)
+    monkeypatch.setattr(gemm, "MOST_BATCH", 7)
+    score = gemm.run([gemm.make_problem(64, 0, "cpu")], FP32, "cpu", 0.0)
+
+    assert score.products == 7
+    assert score.repeats == gemm.LEAST_REPEATS + 1
+
+
+@pytest.mark.parametrize("spoiled", [6, 12])
+def test_the_last_of_a_batch_is_compared(monkeypatch: pytest.MonkeyPatch, spoiled: int) -> None:
+    """A product that is not compared (the sixth, within the batch) leaves no trace; the last (the twelfth) does."""
+    monkeypatch.setattr(gemm, "is_cuda", lambda device: True)
+    monkeypatch.setattr(gemm, "MOST_BATCH", 7)
+    with fakes.products(fakes.once(spoiled)):
+        score = gemm.run([gemm.make_problem(64, 0, "cpu")], FP32, "cpu", 0.0)
+
+    assert score.wrong_elements == (spoiled == 12)
+
+
+@pytest.mark.parametrize("precision", [FP32, TF32, BF16, FP16], ids=lambda precision: precision.name)
+def test_every_precision_is_exact_enough(precision: Precision) -> None:
+    """A sound product is right in each, and an element that is off by a hundredth is wrong in each."""
+    problem = gemm.make_problem(128, 1, "cpu")
+    sound = gemm.run([problem], precision, "cpu", 0.0)
+    with fakes.products(lambda result, call: result * 1.01):
+        broken = gemm.run([problem], precision, "cpu", 0.0)
+
+    assert (sound.wrong_elements, sound.wrong_checksums) == (0, 0)
+    assert broken.wrong_elements > 0.9 * 128 * 128 * broken.repeats
+
+
+def test_a_float16_product_does_not_overflow() -> None:
+    """At the order of a GPU the greatest element, shrunk, is below 65504, float16's greatest."""
+    assert (6 + 4) * (5 + 8) * gemm.SIZES["cuda"] * gemm.FP16_SHRINK < 65504
+
+
+def test_the_sustained_rate_counts_slow_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All the time after the warm-up is in it; the best rate is that of the fastest product."""
+    seconds = iter([1.0, 2.0, 2.0, 2.0, 2.0, 8.0])  # one to load, four compared, one timed
+    healthy = gemm._multiply
+    monkeypatch.setattr(gemm, "_multiply", lambda *args: (healthy(*args)[0], next(seconds)))
+    score = gemm.run([gemm.make_problem(8, 0, "cpu")], FP32, "cpu", 0.0)
+
+    assert (score.best_s, score.timed_s, score.products) == (2.0, 8.0, 1)

@@ -1,0 +1,149 @@
+"""training.*: what does not learn, does not average or does not agree is seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from checks.check import CheckError, RankPlace, fault_of
+from checks.probes.compute import training_smoke
+from tests.checks.local_policy import findings, verdicts
+from tests.checks.worlds import context, run_world
+
+Worlds = Mapping[str, list[Mapping[str, Any]]]
+
+SCENARIOS = [
+    ("ddp", "healthy"),
+    ("ddp", "identity"),
+    ("ddp", "one_element"),
+    ("ddp", "learning_rate_0"),
+    ("ddp", "drift"),
+    ("ddp", "drift_to_NaN"),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    return run_world(tmp_path_factory.mktemp("world"), 2, SCENARIOS)
+
+
+def smoke() -> dict[str, Any]:
+    result = training_smoke.smoke.body(context(options={"steps": 30}, place=RankPlace(0, 0, 1, "cpu")))
+    return dict(getattr(result, "metrics", {}))
+
+
+def test_one_process_learns() -> None:
+    """The loss falls well below the policy's margin, and the check returns all that it promises."""
+    metrics = smoke()
+
+    assert fault_of(training_smoke.smoke, metrics) == ""
+    assert metrics["loss_ratio"] == pytest.approx(0.0653, abs=1e-3)
+    assert verdicts("training.smoke", metrics) == []
+
+
+def test_a_learning_rate_of_0_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The losses are of the same examples, so without learning the ratio is exactly 1."""
+    monkeypatch.setattr(training_smoke, "LEARNING_RATE", 0.0)
+    metrics = smoke()
+
+    assert metrics["loss_ratio"] == 1.0
+    assert verdicts("training.smoke", metrics) == [("FAIL", "CONFIGURATION", "loss_ratio")]
+
+
+def test_nan_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that is NaN is returned as it is, which makes the observation ERRORED."""
+    monkeypatch.setattr(training_smoke, "LEARNING_RATE", math.nan)
+
+    assert fault_of(training_smoke.smoke, smoke()).startswith("nan")
+
+
+def test_a_world_of_two_learns_together(world: Worlds) -> None:
+    """Averaged gradients are those of one process, the weights are equal, and the policy is content."""
+    rows = world["ddp/healthy"]
+
+    assert [row["fault"] for row in rows] == ["", ""]
+    assert all(row["gradient_error"] < 1e-6 for row in rows)
+    assert rows[0]["weights_digest"] == rows[1]["weights_digest"]
+    assert verdicts("training.ddp", *rows) == []
+
+
+def test_a_collective_that_does_nothing_fails(world: Worlds) -> None:
+    """With all-reduce replaced by identity each rank trains alone: wrong gradients, other weights."""
+    found = verdicts("training.ddp", *world["ddp/identity"])
+
+    assert found.count(("FAIL", "HARDWARE", "gradient_error")) == 2
+    assert ("FAIL", "HARDWARE", "weights_digest") in found
+
+
+def test_one_wrong_gradient_names_its_rank(world: Worlds) -> None:
+    """One element of one rank's average is off: that rank's gradient is wrong, the other's is not."""
+    found = findings("training.ddp", *world["ddp/one_element"])
+
+    assert [f.subject for f in found if "gradient_error is" in f.message] == ["node-0/rank-1"]
+
+
+def test_no_learning_across_ranks_fails(world: Worlds) -> None:
+    """A learning rate of 0 leaves equal weights and right gradients, and a loss that does not fall."""
+    rows = world["ddp/learning_rate_0"]
+
+    assert [row["loss_ratio"] for row in rows] == [1.0, 1.0]
+    assert verdicts("training.ddp", *rows) == [("FAIL", "CONFIGURATION", "loss_ratio")] * 2
+
+
+def test_weights_that_drift_apart_fail(world: Worlds) -> None:
+    """A millionth a step on one rank is too little for every other line, and the weights' digest shows it."""
+    assert set(verdicts("training.ddp", *world["ddp/drift"])) == {("FAIL", "HARDWARE", "weights_digest")}
+
+
+def test_nan_in_one_rank_is_no_measurement(world: Worlds) -> None:
+    """Weights that became NaN are said on both ranks: the average carries them."""
+    assert [row["fault"][:3] for row in world["ddp/drift_to_NaN"]] == ["nan", "nan"]
+
+
+def test_ranks_see_different_examples() -> None:
+    """Or equal weights would prove no collective."""
+    seeds = {training_smoke._seed(step, rank, 4) for step in range(3) for rank in range(4)}
+
+    assert len(seeds) == 12
+    assert not bool((training_smoke.examples(1, "cpu")[0] == training_smoke.examples(2, "cpu")[0]).any())
+
+
+@pytest.mark.parametrize(
+    ("check", "metric", "good", "bad", "cause"),
+    [
+        ("training.smoke", "loss_ratio", 0.49, 0.51, "CONFIGURATION"),
+        ("training.ddp", "loss_ratio", 0.49, 0.51, "CONFIGURATION"),
+        ("training.ddp", "gradient_error", 0.9e-4, 1.1e-4, "HARDWARE"),
+        ("training.ddp", "gradient_error_last", 0.9e-4, 1.1e-4, "HARDWARE"),
+    ],
+)
+def test_the_lines_of_the_local_policy(check: str, metric: str, good: float, bad: float, cause: str) -> None:
+    """A value on either side of each threshold."""
+    rest: dict[str, Any] = {
+        "loss_ratio": 0.1,
+        "gradient_error": 0.0,
+        "gradient_error_last": 0.0,
+        "weights_digest": "a",
+    }
+
+    assert verdicts(check, {**rest, metric: good}) == []
+    assert verdicts(check, {**rest, metric: bad}) == [("FAIL", cause, metric)]
+
+
+def test_the_odd_weights_name_their_node() -> None:
+    """Of three digests the one that differs is named."""
+    rest = {"loss_ratio": 0.1, "gradient_error": 0.0}
+    rows = [{**rest, "weights_digest": digest} for digest in ("a", "b", "a")]
+
+    assert [f.message for f in findings("training.ddp", *rows)] == [
+        "weights_digest is b, but on 2 of 3 it is a"
+    ]
+
+
+def test_without_a_group_nothing_is_measured() -> None:
+    """Outside of torchrun the check says so instead of hanging."""
+    with pytest.raises(CheckError, match="process group"):
+        training_smoke.ddp.body(context())

@@ -1,0 +1,387 @@
+"""dcgm.diag's parsers: five forms of one diagnosis, and what no form may hide."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.check import CheckError
+from checks.probes.dcgm import diag_json, diag_text
+from checks.probes.dcgm.diag import gpus_discovered, metrics_of, read
+from checks.probes.dcgm.diagnosis import (
+    Diagnosis,
+    DiagnosisError,
+    Meaning,
+    Problem,
+    Result,
+    Status,
+    major_of,
+    meaning_of,
+    problems_of,
+    severity_of,
+    status_of,
+)
+from checks.probes.dcgm.error_table import dcgm_facts
+from checks.process.tool import Said
+
+FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / name).read_text()
+
+
+def parsed(name: str) -> Diagnosis:
+    return diag_text.parse(text_of(name)) if name.endswith(".txt") else diag_json.parse(text_of(name))
+
+
+def found(name: str, meaning: Meaning) -> list[int | None]:
+    """Whose problems of that meaning there are."""
+    return [r.gpu for r in parsed(name).results for mine, _ in problems_of(r) if mine is meaning]
+
+
+def said(stdout: str, code: int | None = 0) -> Said:
+    return Said(("dcgmi", "diag"), code, stdout, "", 1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("diag_24_r2.json", "2.0"),
+        ("diag_31_r2.json", "3.1.8"),
+        ("diag_33_r2.json", "3.3.7"),
+        ("diag_4_r2.json", "4.2.3"),
+        ("diag_33_r2.txt", "3.3.7"),
+        ("diag_44_r2.txt", "4.4.1"),
+    ],
+)
+def test_each_form_gives_one_result_a_test_and_gpu(name: str, version: str) -> None:
+    """Memory and PCIe of eight GPUs, all passed."""
+    diagnosis = parsed(name)
+
+    assert (version, tuple(range(8)), "") == (diagnosis.version, diagnosis.gpus, diagnosis.broken)
+    for test in ("memory", "pcie"):
+        rows = [(r.gpu, r.status) for r in diagnosis.results if r.test == test]
+        assert [(gpu, Status.PASS) for gpu in range(8)] == rows
+
+
+def test_the_names_of_tests_are_one_in_all_versions() -> None:
+    """Blacklist became Denylist; "GPU Memory" became memory."""
+    old, new = parsed("diag_24_r2.json"), parsed("diag_33_r2.json")
+
+    assert {r.test for r in old.results} == {r.test for r in new.results}
+
+
+def test_a_failed_gpu_on_a_row_with_an_empty_first_cell_is_failed() -> None:
+    """Parsers that drop such rows report the test as passed."""
+    rows = {r.gpu: r.status for r in parsed("diag_33_r2_partial_fail.txt").results if r.test == "memory"}
+
+    assert {gpu: Status.FAIL if gpu == 4 else Status.PASS for gpu in range(8)} == rows
+
+
+def test_a_message_broken_at_the_cells_width_is_one() -> None:
+    """Words that the table breaks are whole again."""
+    (problem,) = [p for r in parsed("diag_33_r2_thermal.txt").results for p in r.problems]
+
+    assert "totaling 8.1 seconds started at 12.2 seconds into the test for GPU 0 Verify" in problem.message
+
+
+def test_a_failed_test_whose_gpus_all_passed_is_the_nodes() -> None:
+    """From 4.0 a test may say Fail over eight rows of Pass."""
+    assert [None] == found("diag_44_r2_internal.txt", Meaning.INTERNAL)
+    assert [None] == found("diag_4_r2_internal.json", Meaning.INTERNAL)
+
+
+def test_a_message_belongs_to_the_gpu_that_it_names() -> None:
+    """In the table of 4.x the message stands under its GPU's row."""
+    assert [6] == found("diag_44_r2_fail.txt", Meaning.HARDWARE)
+
+
+def test_text_before_and_after_the_document_is_left_out() -> None:
+    """Programs that wrap dcgmi add lines."""
+    whole = f"Running in pod x\n{text_of('diag_4_r2.json')}\nSuccessfully ran diagnostic for group.\n"
+
+    around = [(r.test, r.gpu, r.line - 1) for r in diag_json.parse(whole).results]
+    assert [(r.test, r.gpu, r.line) for r in parsed("diag_4_r2.json").results] == around
+
+
+def test_null_tests_of_dcgm_4_are_left_out() -> None:
+    """DCGM 4 writes null for a test without an entity."""
+    document: dict[str, Any] = json.loads(text_of("diag_4_r2.json"))
+    document["DCGM Diagnostic"]["test_categories"][0]["tests"].append(None)
+
+    assert 24 == len(diag_json.parse(json.dumps(document)).results)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["metadata"].pop("version"),
+        lambda d: d["metadata"].update(version="5.0.0"),
+        lambda d: d["metadata"].update(version="3.3.5"),
+        lambda d: d.update({"DCGM Diagnostic": []}),
+        lambda d: d["DCGM Diagnostic"].update(test_categories=None),
+        lambda d: d["DCGM Diagnostic"].update(test_categories=[]),
+        lambda d: _rows(d).append(dict(_rows(d)[0])),
+        lambda d: _rows(d)[3].pop("status"),
+        lambda d: _rows(d)[3].update(status=None),
+        lambda d: _rows(d)[3].pop("entity_id"),
+        lambda d: _rows(d)[3].update(entity_id=True),
+        lambda d: _rows(d)[3].update(entity_id=9223372036854775794),
+        lambda d: d["DCGM Diagnostic"]["test_categories"][0]["tests"][0].pop("test_summary"),
+        lambda d: d["entity_groups"].clear(),
+    ],
+)
+def test_a_document_that_lacks_what_every_version_writes_gives_no_answer(change: Any) -> None:
+    """A guess at what is missing could be a pass."""
+    document = json.loads(text_of("diag_4_r2.json"))
+    change(document)
+
+    with pytest.raises(DiagnosisError):
+        diag_json.parse(json.dumps(document))
+
+
+def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"]
+    return rows
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "{}", "[]", "null", "Error: Unable to connect to host engine.\n", '{"a": NaN}']
+)
+def test_no_document_is_no_answer(text: str) -> None:
+    """Neither nothing nor garbage is a diagnosis without failures."""
+    with pytest.raises(DiagnosisError):
+        diag_json.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("Pass", Status.PASS),
+        ("PASS", Status.PASS),
+        ("Not Run", Status.NOT_RUN),
+        ("NOT_RUN", Status.NOT_RUN),
+        ("Warning", Status.WARN),
+        ("Skip", Status.SKIP),
+        ("Passed", Status.UNKNOWN),
+        ("", Status.UNKNOWN),
+    ],
+)
+def test_only_dcgms_own_words_are_known(word: str, status: Status) -> None:
+    """Any other word is no pass."""
+    assert status is status_of(word)
+
+
+def test_the_same_number_is_another_severity_before_3_3() -> None:
+    """1 was ISOLATE and became MONITOR."""
+    assert ("isolate", "monitor") == (severity_of(1, "3.2.6"), severity_of(1, "3.3.0"))
+    assert ("unknown", "unknown") == (severity_of(7, "4.1.0"), severity_of(-1, "3.1.3"))
+
+
+@pytest.mark.parametrize("version", ["", "4", "1.7.2", "5.0.0", "four.2", "4.2.3 4.2.4", "-4.2"])
+def test_an_unknown_version_is_refused(version: str) -> None:
+    """What its numbers mean is not known."""
+    with pytest.raises(DiagnosisError):
+        major_of(version)
+
+
+@pytest.mark.parametrize(
+    ("problem", "test", "meaning"),
+    [
+        (Problem("x", 4, "monitor", 2), "memory", Meaning.HARDWARE),  # the table's severity is the graver one
+        (Problem("x", 46, "isolate", 13), "pcie", Meaning.HARDWARE),  # the document's is
+        (Problem("x", 123, "isolate", 11), "software", Meaning.HARDWARE),
+        (Problem("x", 29), "software", Meaning.CONFIGURATION),
+        (Problem("x", 29, "config", 8), "software", Meaning.CONFIGURATION),
+        (Problem("x", 29, "isolate", 8), "software", Meaning.SOFTWARE),
+        (Problem("x", 29, "config", 10), "software", Meaning.SOFTWARE),  # DCGM puts it among memory faults
+        (Problem("x", 29), "memory", Meaning.SOFTWARE),  # a test of hardware does not fail for a setting
+        (Problem("Persistence mode for GPU 0 is disabled."), "Persistence Mode", Meaning.CONFIGURATION),
+        (Problem("x", 46), "pcie", Meaning.SOFTWARE),
+        (Problem("x", 41), "memory", Meaning.HARDWARE),
+        (Problem("x", 44), "pcie", Meaning.INTERNAL),
+        (
+            Problem("x", 47, "isolate", 10),
+            "memory",
+            Meaning.INTERNAL,
+        ),  # it was aborted, whatever DCGM calls it
+        (Problem("x", 55), "memory", Meaning.INTERNAL),
+        (Problem("x", 82), "software", Meaning.INTERNAL),
+        (Problem("x", 96), "software", Meaning.INTERNAL),
+        (Problem("x", 56), "memory", Meaning.INTERNAL),
+        (Problem("x", 81), "memory", Meaning.HARDWARE),
+        (Problem("x", 95), "eud", Meaning.HARDWARE),
+        (Problem("x", 101), "software", Meaning.SOFTWARE),
+        (Problem("x", 112), "software", Meaning.SOFTWARE),
+        (Problem("x", 122), "software", Meaning.SOFTWARE),
+        (Problem("x", 999, "isolate", 10), "memory", Meaning.HARDWARE),
+        (Problem("x", 999, "config", 8), "software", Meaning.SOFTWARE),
+        (Problem("x", 999, "unknown", None), "memory", Meaning.HARDWARE),
+        (Problem("who knows"), "memory", Meaning.HARDWARE),
+        (Problem("who knows"), "Persistence Mode", Meaning.SOFTWARE),
+        (
+            Problem("GPU 0 has uncorrectable memory errors and row remappings are pending"),
+            "software",
+            Meaning.HARDWARE,
+        ),
+    ],
+)
+def test_what_a_problem_of_a_failed_test_means(problem: Problem, test: str, meaning: Meaning) -> None:
+    """By the graver of both severities, else by its words, else by its test."""
+    assert meaning is meaning_of(problem, Result(test, 0, Status.FAIL, "Fail", (problem,)))
+
+
+@pytest.mark.parametrize(
+    ("problem", "meaning"),
+    [
+        (Problem("x", 46), Meaning.CONFIGURATION),
+        (Problem("x", 41), Meaning.HINT),
+        (Problem("who knows"), Meaning.HINT),
+        (Problem("x", 41, "isolate", 9), Meaning.HARDWARE),
+        (Problem("x", 47), Meaning.INTERNAL),
+        (Problem("x", 69), Meaning.INTERNAL),  # more errors than DCGM could list
+        (Problem("x", 112), Meaning.SOFTWARE),
+    ],
+)
+@pytest.mark.parametrize("status", [Status.PASS, Status.WARN])
+def test_what_a_problem_of_another_test_means(problem: Problem, status: Status, meaning: Meaning) -> None:
+    """CONFIG and MONITOR are warnings where DCGM itself did not fail the test."""
+    assert meaning is meaning_of(problem, Result("memory", 0, status, status.value, (problem,)))
+
+
+@pytest.mark.parametrize("code", [205, 217, 203, 245])
+def test_a_setting_does_not_explain_any_exit_code_but_that_of_a_failed_test(code: int) -> None:
+    """226 is what dcgmi exits with; a diagnostic that was killed or timed out shows one test of many."""
+    text = text_of("diag_4_r1_persistence.json")
+
+    assert read(said(text, 226)).results
+    with pytest.raises(CheckError, match=f"exit code {code}"):
+        read(said(text, code))
+
+
+def test_a_summary_that_fails_over_rows_that_did_not_is_the_nodes() -> None:
+    """DCGM's own fold is graver than what it lists."""
+    document = json.loads(text_of("diag_4_r2.json"))
+    test = document["DCGM Diagnostic"]["test_categories"][1]["tests"][0]
+    test["results"][2]["status"] = "Warn"
+    test["test_summary"]["status"] = "Fail"
+    results = diag_json.parse(json.dumps(document)).results
+
+    assert [(2, Status.WARN), (None, Status.FAIL)] == [
+        (r.gpu, r.status) for r in results if r.status is not Status.PASS
+    ]
+
+
+def test_every_error_of_the_table_has_a_known_severity() -> None:
+    """Its numbers index the words."""
+    facts = dcgm_facts()
+
+    assert all(0 <= row[0] < len(facts.severities) and 0 <= row[1] <= 16 for row in facts.errors.values())
+    assert 133 == len(facts.errors)
+
+
+def test_a_pass_with_a_recorded_error_is_no_pass() -> None:
+    """The memory test may pass although it could not allocate the memory."""
+    assert [1] == found("diag_4_r2_alloc_pass.json", Meaning.INTERNAL)
+
+
+def test_a_deployment_test_that_names_a_gpu_blames_it() -> None:
+    """Before 4.0 these tests have no GPU of their own."""
+    metrics = metrics_of(parsed("diag_33_r2_row_remap.json"), 2, tuple(range(8)), 8)
+    failures = metrics["hardware_failures"]
+
+    assert isinstance(failures, tuple)
+    assert [2] == [gpu for gpu, words in enumerate(failures) if words]
+
+
+def test_tests_of_a_level_that_did_not_run_are_missing() -> None:
+    """Level 3 is more than level 2."""
+    metrics = metrics_of(parsed("diag_4_r2.json"), 3, tuple(range(8)), 8)
+
+    assert "diagnostic, memory_bandwidth, targeted_stress, targeted_power" == metrics["tests_missing"]
+
+
+def test_a_gpu_without_a_result_of_a_test_is_not_passed() -> None:
+    """Seven results of eight GPUs."""
+    document = json.loads(text_of("diag_4_r2.json"))
+    del document["DCGM Diagnostic"]["test_categories"][1]["tests"][0]["results"][5]
+    metrics = metrics_of(diag_json.parse(json.dumps(document)), 2, tuple(range(8)), 8)
+    absent = metrics["not_passed"]
+
+    assert isinstance(absent, tuple)
+    assert {5: "memory: no result"} == {gpu: words for gpu, words in enumerate(absent) if words}
+
+
+def test_a_failure_of_dcgmi_without_a_failed_test_is_no_answer() -> None:
+    """The exit code is no verdict, but neither is it nothing."""
+    with pytest.raises(CheckError, match="exit code 245"):
+        read(said(text_of("diag_4_r2.json"), 245))
+
+
+def test_a_failed_test_counts_whatever_the_exit_code() -> None:
+    """dcgmi exits with 226, or 0 through a wrapper."""
+    for code in (0, 226, 205):
+        assert any(
+            r.status is Status.FAIL for r in read(said(text_of("diag_4_r2_memory_fail.json"), code)).results
+        )
+
+
+def test_a_table_without_its_last_line_is_broken() -> None:
+    """What was read is kept, with the reason."""
+    cut = text_of("diag_44_r2_fail.txt").splitlines()[:-6]
+
+    assert "its last line is missing" in diag_text.parse("\n".join(cut)).broken
+
+
+def test_a_table_with_two_results_for_one_gpu_gives_no_answer() -> None:
+    """As when a test's own row was lost and its GPUs fall to the test above."""
+    lines = [line for line in text_of("diag_44_r2.txt").splitlines() if "| memory " not in line]
+
+    with pytest.raises(DiagnosisError, match="two results for GPU 0"):
+        diag_text.parse("\n".join(lines))
+
+
+def test_the_count_of_gpus_is_read_from_discovery() -> None:
+    """One GPU is singular."""
+    assert (8, 1) == (gpus_discovered(text_of("discovery.txt")), gpus_discovered("1 GPU found.\n"))
+    with pytest.raises(CheckError):
+        gpus_discovered("Error: unable to establish a connection")
+
+
+@pytest.mark.parametrize("gpu_id", [-1, 4294967295, None, True, "2"])
+def test_a_test_of_the_node_may_name_no_gpu(gpu_id: object) -> None:
+    """Before 4.0 it carries the GPU of its last error, or a number that stands for none."""
+    document = json.loads(text_of("diag_33_r2_row_remap.json"))
+    (row,) = document["DCGM GPU Diagnostic"]["test_categories"][0]["tests"][6]["results"]
+    row["gpu_id"] = gpu_id
+    row["warnings"][0]["warnings"] = "row remappings are pending"
+    failures = metrics_of(diag_json.parse(json.dumps(document)), 2, tuple(range(8)), 8)["hardware_failures"]
+
+    assert isinstance(failures, tuple)
+    assert [8] == [place for place, words in enumerate(failures) if words]
+
+
+def test_one_gpus_error_is_no_missing_result_of_the_others() -> None:
+    """A test of the node has one result."""
+    metrics = metrics_of(parsed("diag_33_r2_row_remap.json"), 2, tuple(range(8)), 8)
+
+    assert ("",) * 9 == metrics["not_passed"]
+
+
+def test_a_summary_that_repeats_its_gpus_messages_adds_nothing() -> None:
+    """Later versions of DCGM 4 write every message twice; one that no GPU's row has is the node's."""
+    document = json.loads(text_of("diag_4_r2_memory_fail.json").partition("\n")[2])
+    test = document["DCGM Diagnostic"]["test_categories"][1]["tests"][0]
+    (said_once,) = test["results"][5]["warnings"]
+    test["test_summary"]["warnings"] = [
+        said_once,
+        {**said_once, "warning": "GPU 7 is detached.", "error_id": 44},
+    ]
+    results = diag_json.parse(json.dumps(document)).results
+
+    assert [5] == [r.gpu for r in results for mine, _ in problems_of(r) if mine is Meaning.HARDWARE]
+    assert [None] == [r.gpu for r in results for mine, _ in problems_of(r) if mine is Meaning.INTERNAL]

@@ -1,0 +1,134 @@
+"""What `prelaunch explain` is told of dcgmi's output: recognised, with its lines, and never more than it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.explain.reading import Asked, Broken, NotRecognised
+from checks.probes.dcgm.explain import detect, read
+from tests.corpus.case import declared
+
+FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
+P5 = Asked(declared("p5.48xlarge"))
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / name).read_text()
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        p
+        for p in FOLDER.iterdir()
+        if p.name.startswith(("diag", "health", "policy")) and "SOURCE" not in p.name
+    ),
+)
+def test_what_dcgmi_prints_is_recognised(path: Path) -> None:
+    """In every form and version."""
+    assert detect(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"metrics": {}}', "| NEURON | NEURON |\n", "NVRM: Xid (PCI:0000:b9:00): 79\n"]
+)
+def test_other_text_is_not(text: str) -> None:
+    """Neither is nothing."""
+    assert not detect(text)
+    with pytest.raises(NotRecognised):
+        read(text, Asked())
+
+
+def test_a_failure_is_shown_with_its_lines() -> None:
+    """The status and the message, numbered as in the file."""
+    (part,) = read(text_of("diag_4_r2_memory_fail.json"), P5).parts
+    lines = part.lines["hardware_failures"].splitlines()
+    numbers = [int(line.partition(":")[0]) for line in lines]
+    text = text_of("diag_4_r2_memory_fail.json").splitlines()
+
+    assert '"Fail"' in text[numbers[0] - 1]
+    assert any("volatile double-bit" in text[number - 1] for number in numbers)
+
+
+def test_a_failure_in_a_table_is_shown_with_its_row() -> None:
+    """The row with the empty first cell."""
+    (part,) = read(text_of("diag_33_r2_partial_fail.txt"), P5).parts
+
+    assert "Fail - GPU: 4" in part.lines["hardware_failures"]
+
+
+def test_without_a_declaration_gpus_are_not_counted() -> None:
+    """Nobody said how many there should be."""
+    assert "gpus_missing" not in read(text_of("diag_4_r2_seven_gpus.json"), Asked()).parts[0].metrics
+    assert 1 == read(text_of("diag_4_r2_seven_gpus.json"), P5).parts[0].metrics["gpus_missing"]
+
+
+def test_gpus_that_are_not_named_are_not_missing() -> None:
+    """Level 1 of DCGM 2 names none: that is unknown, and no hardware's fault."""
+    text = text_of("diag_24_r2.json")
+    lines = text.splitlines()
+    start = next(index for index, line in enumerate(lines) if '"Integration"' in line)
+    level_1 = "\n".join([*lines[: start - 2], "  }]}}"])
+    reading = read(level_1, P5)
+
+    assert "gpus_missing" not in reading.parts[0].metrics
+    assert reading.unread
+
+
+def test_the_level_is_that_of_the_highest_test() -> None:
+    """dcgmi does not say which was asked for."""
+    assert (1, 2, 3) == tuple(
+        read(text_of(f"diag_4_r{level}.json"), P5).parts[0].metrics["level"] for level in (1, 2, 3)
+    )
+
+
+def test_an_excerpt_gives_what_it_shows_and_says_that_it_is_cut() -> None:
+    """A failure in it stays one."""
+    rows = [line for line in text_of("diag_33_r2_partial_fail.txt").splitlines() if "GPU" in line]
+    reading = read("\n".join(rows[1:]), Asked())
+
+    assert reading.unread
+    assert any("faulty memory" in words for words in reading.parts[0].metrics["hardware_failures"])  # type: ignore[union-attr, operator]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        text_of("diag_4_runtime_error.json"),
+        text_of("diag_5_r2.json"),
+        "Error: Health watches not enabled. Please enable watches. \n",
+        "Error: unable to establish a connection to the specified host: localhost\n",
+        "Error: Diagnostic can only be performed on a homogeneous group of GPUs.\n",
+        "Successfully ran diagnostic for group.\n",
+    ],
+)
+def test_a_refusal_is_no_result(text: str) -> None:
+    """dcgmi's own words are the reason."""
+    with pytest.raises(Broken):
+        read(text, Asked())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run dcgmi diag -r 2. It ends with Successfully ran diagnostic for group.\n",
+        "See the Health Monitor Report of dcgmi health -c for it.\n",
+        "job 7: Policy Information was not set\n",
+        'The key "DCGM Diagnostic" holds the tests.\n',
+        "Apr  9 02:00:00 h cron[7]: Error: Unable to run diagnostic\n",
+    ],
+)
+def test_a_text_that_speaks_of_dcgmi_is_not_its_output(text: str) -> None:
+    """Documentation, a job's log, a syslog."""
+    assert not detect(text)
+
+
+def test_a_version_that_is_not_stated_is_not_made_up() -> None:
+    """A table without its header is read as the oldest that has this form, and no number is put in its mouth."""
+    whole = text_of("diag_33_r2.txt")
+    assert "DCGM 3.3" in read(whole, P5).title
+    cut = "\n".join(line for line in whole.splitlines() if "DCGM Version" not in line)
+
+    assert read(cut, P5).title.startswith("dcgmi diag of DCGM of an unstated version, 8 GPUs")

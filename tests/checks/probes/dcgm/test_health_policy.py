@@ -1,0 +1,154 @@
+"""dcgm.health's and dcgm.policy's parsers, and how they meet a host engine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError
+from checks.probes.dcgm import health, policy
+from checks.probes.dcgm.diagnosis import DiagnosisError
+from checks.probes.dcgm.health import parse, watches
+from tests.corpus.case import context
+from tests.fakes.tools import Reply, install, on_path
+
+FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / name).read_text()
+
+
+def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
+    """DCGM breaks the message over several strings."""
+    (incident,) = parse(text_of("health_nvlink.json")).incidents
+
+    assert ("GPU", 2, "NVLINK system", "Failure") == (
+        incident.group,
+        incident.entity,
+        incident.system,
+        incident.value,
+    )
+    assert "GPU 2's NvLink link 9 is currently down Run a field diagnostic on the GPU." == incident.message
+
+
+def test_the_table_says_what_the_json_says() -> None:
+    """Each level is set in by three characters."""
+    (incident,) = parse(text_of("health_memory.txt")).incidents
+
+    assert (4, "Memory system", "Failure", 8) == (
+        incident.entity,
+        incident.system,
+        incident.value,
+        incident.line,
+    )
+    assert incident.message.endswith("row remapping failed. Run a field diagnostic on the GPU.")
+
+
+@pytest.mark.parametrize("name", ["health_ok.json", "health_ok.txt"])
+def test_a_healthy_report_lists_nothing(name: str) -> None:
+    """Only entities with incidents are in it."""
+    assert ("Healthy", (), "") == (
+        parse(text_of(name)).overall,
+        parse(text_of(name)).incidents,
+        parse(text_of(name)).broken,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "Error: Health watches not enabled. Please enable watches. \n",
+        text_of("health_contradiction.json"),
+        text_of("health_ok.json").replace("Healthy", "Internal error"),
+        text_of("health_nvlink.json").replace('"2"', '"two"'),
+        text_of("health_nvlink.json").replace('"Overall Health"', '"Overall"'),
+    ],
+)
+def test_what_is_no_whole_report_is_no_health(text: str) -> None:
+    """Unknown words, contradictions and DCGM's own refusals give no answer."""
+    with pytest.raises(DiagnosisError):
+        parse(text)
+
+
+def test_a_table_without_its_last_line_is_broken() -> None:
+    """Incidents may have stood below."""
+    assert "its last line is missing" == parse("\n".join(text_of("health_ok.txt").splitlines()[:-1])).broken
+
+
+def test_an_incident_of_a_switch_is_the_nodes() -> None:
+    """Its number is no GPU's."""
+    report = parse(text_of("health_nvlink.json").replace('"GPU" : {', '"NvSwitch" : {'))
+    failures = health.metrics_of(report, (0, 1, 2))["failures"]
+
+    assert isinstance(failures, tuple)
+    assert ["", "", "", "NvSwitch 2, NVLINK system"] == [str(words).partition(":")[0] for words in failures]
+
+
+def test_a_gpu_at_its_power_limit_is_no_warning() -> None:
+    """Full load is why; it is kept as a remark."""
+    metrics = health.metrics_of(parse(text_of("health_power.json")), tuple(range(8)))
+
+    assert ("",) * 9 == metrics["warnings"]
+    assert "" not in metrics["remarks"][:8]  # type: ignore[index]
+
+
+def test_the_watches_that_are_off_are_named() -> None:
+    """SM is off in every version, and not asked for."""
+    on = watches(text_of("watches_no_memory.json"))
+
+    assert ["Memory", "InfoROM"] == [name for name in health.WATCHED if not on[name]]
+    with pytest.raises(DiagnosisError):
+        watches(text_of("watches.json").replace("On", "Maybe", 1))
+
+
+def test_the_watches_are_set_before_the_run(tmp_path: Path) -> None:
+    """And the moment is kept."""
+    install(tmp_path, "dcgmi", [Reply("Health monitor systems set successfully.\n", "health -g 0 -s a")])
+    with on_path(tmp_path):
+        kept = health.set_watches(context(health.health, tmp_path))
+
+    assert isinstance(kept["at_s"], float)
+    assert 0 <= time.monotonic() - kept["at_s"] < 60
+
+
+def test_watches_that_cannot_be_set_are_said(tmp_path: Path) -> None:
+    """So that the closing check finds no first look."""
+    install(tmp_path, "dcgmi", [Reply("Error: Unable to set health watches.\n")])
+    with on_path(tmp_path), pytest.raises(CheckError, match="could not be set"):
+        health.set_watches(context(health.health, tmp_path))
+
+
+def test_the_read_waits_until_the_watches_have_seen_something(tmp_path: Path) -> None:
+    """A read sooner than `watch_s` says nothing."""
+    begun = time.monotonic()
+
+    assert health._wait({"at_s": begun}, 0.2) >= 0.2
+    assert time.monotonic() - begun >= 0.2
+
+
+def test_a_policys_conditions_and_action_are_read() -> None:
+    """Several conditions stand in value and overflow."""
+    found = policy.parse(text_of("policy_set.json"))
+
+    assert "Double-bit ECC errors; PCI errors and replays; XID error detected." == found.conditions
+    assert ("None", "Reset GPU") == (found.action, policy.parse(text_of("policy_reset.json")).action)
+
+
+@pytest.mark.parametrize("name", ["Violation conditions", "Action on violation", "Isolation mode"])
+def test_a_policy_that_lacks_a_field_is_no_answer(name: str) -> None:
+    """Its absence is not None."""
+    with pytest.raises(DiagnosisError):
+        policy.parse(text_of("policy_none.json").replace(name, "Something else"))
+
+
+def test_violations_are_read_from_what_was_heard() -> None:
+    """Each with its line; counts and times beside them are no violations."""
+    assert [
+        "XID error 63 detected.",
+        "A double-bit ECC error has violated policy manager values.",
+    ] == policy.violations(text_of("violations.txt"))

@@ -1,0 +1,90 @@
+"""The parser of fi_info: blocks, devices, failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError
+from checks.probes.efa import fi_info
+from tests.fakes.fabric import endpoints
+
+RECORDINGS = Path(__file__).parents[3] / "recordings" / "efa"
+NAMES = ["rdmap79s0", "rdmap80s0", "rdmap81s0"]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_a_device_is_a_domain_whatever_the_number_of_its_endpoints(blocks: int) -> None:
+    """Three generations of libfabric print one, two or three blocks a device."""
+    found = fi_info.parse(endpoints(NAMES, blocks))
+
+    assert len(NAMES) * blocks == len(found)
+    assert tuple(f"{name}-rdm" for name in NAMES) == fi_info.domains(found, "efa")
+
+
+@pytest.mark.parametrize(
+    ("file", "count"), [("fi_info_legacy_p4d", 4), ("fi_info_1_22_p5en", 16), ("fi_info_2_1_b200", 8)]
+)
+def test_the_recordings_hold_what_their_instances_have(file: str, count: int) -> None:
+    """4, 16 and 8 devices."""
+    found = fi_info.parse((RECORDINGS / f"{file}.txt").read_text())
+
+    assert count == len(fi_info.domains(found, "efa"))
+    assert () == fi_info.unlike(found, "efa")
+
+
+def test_another_provider_is_no_efa_device() -> None:
+    """Output of tcp counts none for efa, and layered tcp counts for tcp."""
+    found = fi_info.parse((RECORDINGS / "fi_info_tcp.txt").read_text())
+
+    assert () == fi_info.domains(found, "efa")
+    assert ("eth0", "lo") == fi_info.domains(found, "tcp")
+
+
+def test_a_datagram_domain_is_no_device() -> None:
+    """A device that offers only its dgrm domain cannot carry reliable messages."""
+    text = endpoints(NAMES[:1]).replace("rdmap79s0-rdm", "rdmap79s0-dgrm").replace("FI_EP_RDM", "FI_EP_DGRAM")
+
+    assert () == fi_info.domains(fi_info.parse(text), "efa")
+
+
+@pytest.mark.parametrize("line", range(12))
+def test_a_line_that_was_lost_is_noticed(line: int) -> None:
+    """Each of the lines of two blocks."""
+    lines = endpoints(NAMES[:1]).splitlines(keepends=True)
+
+    with pytest.raises(CheckError):
+        fi_info.parse("".join(lines[:line] + lines[line + 1 :]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello\n", endpoints(NAMES)[:-30], endpoints(NAMES).replace("FI_EP_RDM", "FI_EP_R"), "provider:\n"],
+)
+def test_what_is_no_whole_output_is_refused(text: str) -> None:
+    """Nothing, something else, a cut, a garbled value, a key without a value."""
+    with pytest.raises(CheckError):
+        fi_info.parse(text)
+
+
+def test_a_device_printed_in_part_is_unlike_the_others() -> None:
+    """The cut fell between two of its blocks."""
+    text = endpoints(NAMES[:2], 3) + endpoints(NAMES[2:], 2)
+
+    assert ("rdmap81s0",) == fi_info.unlike(fi_info.parse(text), "efa")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("fi_getinfo: -61\n", 61),
+        ("fi_getinfo(): -61 (No data available)\n", 61),
+        ("fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)\n", 61),
+        ("fi_getinfo: -12\n", 12),
+        ("provider: efa\n", None),
+    ],
+)
+def test_every_form_of_the_failure_is_read(text: str, number: int | None) -> None:
+    """Of fi_info 1.x, 2.x and fi_pingpong."""
+    assert number == fi_info.failure(text)

@@ -1,0 +1,184 @@
+"""fi_pingpong for real over tcp, and what becomes of its processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError, Context
+from checks.exchange.exchange import Responder
+from checks.model import Observation, Outcome
+from checks.probes.efa import libfabric, pingpong
+from checks.probes.efa.devices import devices
+from checks.process.observe import probe
+from checks.process.tool import Said
+from checks.roster import Member, Roster
+from tests.corpus.case import context
+from tests.corpus.efa_traffic_cases import listen
+from tests.exchanges import access
+from tests.fakes.fabric import TABLE, endpoints, install_fabric
+from tests.fakes.tools import on_path
+
+real = pytest.mark.skipif(
+    not shutil.which("fi_pingpong"), reason="fi_pingpong is missing (Debian: libfabric-bin)"
+)
+
+
+@pytest.fixture
+def pair() -> object:
+    """Two nodes' responders on the loopback interface, and their roster."""
+    responders = [Responder(access(f"node-{index}"), "") for index in range(2)]
+    members = tuple(Member(f"node-{i}", "127.0.0.1", listen(r)) for i, r in enumerate(responders))
+    yield Roster(members, 1, "lo")
+    for responder in responders:
+        responder.close()
+
+
+def _at(roster: Roster, rank: int, tmp_path: Path, **options: float) -> Context:
+    made = context(pingpong.pingpong, tmp_path, nodes=2, options=options)
+    mine = f"node-{rank}"
+    return replace(made, node=mine, node_rank=rank, roster=roster, timeout_s=30.0, access=access(mine))
+
+
+@real
+def test_two_nodes_measure_each_other_over_tcp(
+    pair: Roster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real fi_pingpong in both directions at once; the provider that ran is said."""
+    monkeypatch.setenv(libfabric.PROVIDER, "tcp")
+    found: dict[int, Observation] = {}
+
+    def run(rank: int) -> None:
+        found[rank] = probe(pingpong.pingpong, _at(pair, rank, tmp_path), f"node-{rank}")
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [Outcome.MEASURED] * 2 == [found[rank].outcome for rank in range(2)], found
+    assert ("node-0 -> node-1 (lo)",) == found[0].metrics["pairs"]
+    assert ("node-1 -> node-0 (lo)",) == found[1].metrics["pairs"]
+    assert all(
+        row.metrics["provider"] == "tcp" and row.metrics["failures"] == ("ok",) for row in found.values()
+    )
+
+
+@real
+def test_a_client_that_finds_no_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real client, where nobody listens."""
+    with_nobody = Responder(access(), "")
+    port = listen(with_nobody)
+    with_nobody.close()
+
+    ended = libfabric.client("tcp", "lo", "127.0.0.1", port, 10.0)
+
+    assert (True, None) == (ended.readable, ended.table)
+    assert "onnection refused" in ended.failure
+
+
+@real
+def test_a_server_that_waits_is_ended_with_what_it_started() -> None:
+    """Nobody came; nothing is left, and it does not take its whole time."""
+    server = libfabric.Server("tcp", "lo", 60.0)
+    server.open()
+    begun = time.monotonic()
+    port = server.port
+
+    server.close()
+
+    assert not server.waiting()
+    assert not libfabric.listening(port)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_server_whose_client_vanished_in_the_middle_is_ended(tmp_path: Path) -> None:
+    """It would wait for ever: it is found by its mark."""
+    install_fabric(tmp_path, endpoints(["rdmap1s0"]), {"rdmap1s0-rdm": "hang"})
+    with on_path(tmp_path, alone=True):
+        server = libfabric.Server("efa", "rdmap1s0-rdm", 60.0)
+        server.open()
+        ended = libfabric.client("efa", "rdmap1s0-rdm", "127.0.0.1", server.port, 0.5)
+        server.close()
+
+    assert "did not finish within" in ended.failure
+    assert not server.waiting()
+    assert [] == [pid for pid in os.listdir("/proc") if pid.isdigit() and _marked(pid, server)]
+
+
+def _marked(pid: str, server: libfabric.Server) -> bool:
+    try:
+        said = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{libfabric.MARK}={server._mark}".encode() in said
+
+
+def test_a_server_that_cannot_listen_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no fault of the fabric."""
+    (tmp_path / "fi_pingpong").write_text("#!/bin/sh\nsleep 60\n")
+    (tmp_path / "fi_pingpong").chmod(0o755)
+    monkeypatch.setattr(libfabric, "LISTEN_S", 0.3)
+    server = libfabric.Server("efa", "rdmap1s0-rdm", 60.0)
+
+    with on_path(tmp_path), pytest.raises(CheckError, match="did not start listening"):
+        server.open()
+
+    assert not server.waiting()
+
+
+def _said(**more: object) -> Said:
+    plain: dict[str, object] = {"stdout": TABLE, "stderr": "", "code": 0, "seconds": 1.0, "cut": False}
+    return Said(("fi_pingpong",), **{**plain, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "failure", "readable"),
+    [
+        (_said(), "ok", True),
+        (_said(code=None, seconds=9.0), "did not finish within 9 s", True),
+        (_said(code=1, stderr="[error] fi_domain: no memory"), "exit code 1: [error] fi_domain", True),
+        (_said(code=1, stderr=""), "exit code 1: it printed nothing", True),
+        (_said(code=-11), "exit code -11", True),
+        (_said(code=1, stderr="completed with error 4126"), "error 4126", True),
+        (_said(stdout=TABLE[:200]), "truncated or garbled", False),
+        (_said(stdout=""), "no table", False),
+        (_said(cut=True), "more than the 1 MiB that is read", False),
+    ],
+)
+def test_how_a_client_ended_is_said(said: Said, failure: str, readable: bool) -> None:
+    """A failure of the fabric is told from output that gives no answer; neither is "ok"."""
+    ended = libfabric.ended(said, "efa")
+
+    assert failure in ended.failure
+    assert readable is ended.readable
+    assert (failure == "ok") is (ended.table is not None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"a": 70000}', '{"a": true}', '{"a": "1"}', "nonsense", "1"]
+)
+def test_a_note_that_is_no_list_of_ports_is_refused(text: str) -> None:
+    """What a peer says is not trusted."""
+    with pytest.raises(CheckError):
+        pingpong.read_ports("node-1", text)
+
+
+def test_devices_that_appear_late_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right after the boot a p5en may show fewer: it looks again, and says how long it waited."""
+    names = [f"rdmap{n}s0" for n in range(16)]
+    answers = [endpoints(names[:3]), endpoints(names[:15]), endpoints(names)]
+    monkeypatch.setattr("checks.probes.efa.devices.RETRY_S", 0.01)
+    monkeypatch.setattr("checks.process.tool.run", lambda argv, timeout_s: _said(stdout=answers.pop(0)))
+    monkeypatch.delenv(libfabric.PROVIDER, raising=False)
+
+    found = probe(devices, context(devices, tmp_path, "p5en.48xlarge", options={"settle_s": 5.0}), "node-0")
+
+    assert (16, []) == (found.metrics["rdm_domains"], answers)

@@ -1,0 +1,106 @@
+"""The stand-in for pynvml is no invention: its names, constants and records are those of the real module."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+
+import pynvml
+import pytest
+
+from checks.probes.gpu import fabric_health, fields
+from tests.fakes import gpu_node
+
+FAKE = gpu_node.module()
+NAMES = [name for name in vars(FAKE) if name.lower().startswith(("nvml", "c_nvml"))]
+
+
+def test_every_name_is_a_real_one() -> None:
+    """A check that works with the stand-in finds the same names on a node."""
+    assert len(NAMES) > 50
+    assert [] == [name for name in NAMES if not hasattr(pynvml, name)]
+
+
+def test_constants_are_the_real_ones() -> None:
+    """Codes, sensors, link counts, versions of records."""
+    numbers = [name for name in NAMES if isinstance(getattr(FAKE, name), int)]
+
+    assert {n: getattr(pynvml, n) for n in numbers} == {n: getattr(FAKE, n) for n in numbers}
+
+
+def test_functions_take_what_the_real_ones_take() -> None:
+    """As many arguments; names are the binding's own matter."""
+    calls = [name for name in NAMES if inspect.isfunction(getattr(FAKE, name))]
+    counts = {n: len(inspect.signature(getattr(FAKE, n)).parameters) for n in calls}
+    real = {n: len(inspect.signature(inspect.unwrap(getattr(pynvml, n))).parameters) for n in calls}
+
+    assert {n: c for n, c in counts.items() if c > real[n]} == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "c_nvmlGpuFabricInfo_t",
+        "c_nvmlGpuFabricInfo_v2_t",
+        "c_nvmlGpuFabricInfo_v3_t",
+        "c_nvmlEccSramErrorStatus_v1_t",
+    ],
+)
+def test_records_have_the_real_fields(name: str) -> None:
+    """In their order and of their size."""
+    real, fake = getattr(pynvml, name), getattr(FAKE, name)
+
+    assert ctypes.sizeof(real) == ctypes.sizeof(fake)
+    assert {field[0] for field in real._fields_} == {field[0] for field in fake._fields_}
+
+
+def test_errors_are_not_hashable_and_bear_their_code() -> None:
+    """As NVMLError of the real module."""
+    for module in (pynvml, FAKE):
+        error = module.NVMLError(15)
+        assert (15, "GPU is lost") == (error.value, str(error))
+        with pytest.raises(TypeError):
+            hash(error)
+
+
+def test_every_field_is_read_of_a_healthy_gpu() -> None:
+    """The fields of READERS name calls that exist, with arguments that fit."""
+    fake = gpu_node.module()
+    fake.nvmlInit()
+    left = {name for name in fields.READERS if _fails(fake, fields.READERS[name])}
+
+    assert {"retired_single_bit", "retired_double_bit", "retire_pending"} == left
+
+
+def test_field_numbers_are_those_of_the_header() -> None:
+    """Numbers are used, since older bindings lack the names."""
+    assert pynvml.NVML_FI_DEV_MEMORY_TEMP == fields.FIELD_MEMORY_TEMPERATURE
+    assert pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION == fields.FIELD_RECOVERY_ACTION
+    assert {0: "DEGRADED_BW", 2: "ROUTE_RECOVERY", 4: "ROUTE_UNHEALTHY", 6: "ACCESS_TIMEOUT_RECOVERY"} == {
+        getattr(pynvml, f"NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_{name}"): name
+        for name in ("DEGRADED_BW", "ROUTE_RECOVERY", "ROUTE_UNHEALTHY", "ACCESS_TIMEOUT_RECOVERY")
+    }
+    assert (
+        pynvml.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION == fabric_health.MISCONFIGURATION_BIT
+    )
+    assert (
+        pynvml.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_GFM_STATE
+        == fabric_health.ABSENCE_BITS["manager_disconnected"]
+    )
+
+
+def test_a_field_that_was_not_read_is_an_error_and_not_zero() -> None:
+    """The call succeeds, the value is 0, and its own nvmlReturn says "not supported"."""
+    fake = gpu_node.module(answers={"*/field:230": {"error": 3}})
+
+    assert 0 == fake.nvmlDeviceGetFieldValues(0, [230])[0].value.ullVal
+    with pytest.raises(fake.NVMLError):
+        fields.field_value(fake, 0, 230)
+
+
+def _fails(fake: object, reader: fields.Reader) -> bool:
+    try:
+        reader(fake, 0)
+    except fake.NVMLError:  # type: ignore[attr-defined]
+        return True
+    return False

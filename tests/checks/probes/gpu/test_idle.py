@@ -1,0 +1,74 @@
+"""Strangers on a GPU: what was seen once was there, and what could not be seen may have been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.check import Measurement
+from checks.probes.gpu import idle, nvml
+from checks.probes.gpu.idle import busiest, with_processes
+from checks.probes.gpu.record import Gpu
+from tests.corpus.case import context
+from tests.fakes import gpu_node
+
+NAME = "utilisation_percent"
+
+
+def sample(percent: int | None) -> Gpu:
+    return Gpu(
+        0, "", {} if percent is None else {NAME: percent}, {NAME: "Timeout (10)"} if percent is None else {}
+    )
+
+
+def test_the_busiest_sample_counts() -> None:
+    """A stranger that works now and then is one."""
+    assert 60 == busiest([sample(0), sample(60), sample(0)], NAME).number(NAME)
+
+
+def test_a_sample_that_was_not_read_leaves_nothing_proven() -> None:
+    """It may have been the one."""
+    found = busiest([sample(0), sample(None), sample(0)], NAME)
+
+    assert (None, "Timeout (10)") == (found.number(NAME), found.unread[NAME])
+
+
+def test_one_process_in_two_lists_is_one() -> None:
+    """And the evidence says which kind and how much memory."""
+    both = [[4711, 5 << 20]]
+    answers = {f"0/nvmlDeviceGet{kind}RunningProcesses": both for kind in ("Compute", "Graphics")}
+    with gpu_node.nvml(gpu_node.module(answers=answers)), nvml.session() as module:
+        found = with_processes(module, Gpu(0, "", {}))
+
+    assert 1 == found.number("processes")
+    assert "pid 4711" in found.text("listed")
+    assert "compute, 5 MiB" in found.text("listed")
+
+
+def test_the_number_of_gpus_must_not_change_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that falls off the bus between two samples leaves no whole measurement."""
+    fake = gpu_node.module()
+    counts = iter((8, 8, 7, 7, 7))
+    monkeypatch.setattr(fake, "nvmlDeviceGetCount", lambda: next(counts))
+    why = pytest.raises(nvml.NvmlError, match="changed")
+    with gpu_node.nvml(fake), why:
+        idle.sampled(context(idle.utilisation, tmp_path), lambda _: None)
+
+
+def test_what_ran_before_is_no_stranger(tmp_path: Path) -> None:
+    """The counter is an average over up to a second, and DCGM's diagnostic ends just before."""
+    fake, waited = gpu_node.module(busy=True), 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal waited
+        waited += seconds
+        fake.busy(waited < 1.0)
+
+    with gpu_node.nvml(fake):
+        seen = idle.sampled(context(idle.utilisation, tmp_path), wait)
+
+    assert isinstance(seen, Measurement)
+    assert (0,) * 8 == seen.metrics[NAME]

@@ -1,0 +1,112 @@
+"""gpu.inventory: the least of what can be counted, and never zero GPUs for want of looking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.model import Declared, Profile, Skip
+from checks.probes.gpu import inventory, inventory_child
+from checks.probes.gpu.inventory_child import Seen
+from tests.fakes import gpu_node, tools
+
+
+@pytest.mark.parametrize(
+    ("proc", "dev", "count"), [(8, 8, 8), (7, 8, 7), (8, 7, 7), (None, 8, 8), (0, 8, 0), (None, 0, 0)]
+)
+def test_the_kernels_files_are_one_source(tmp_path: Path, proc: int | None, dev: int, count: int) -> None:
+    """The smaller of both counts, or the one that can be read; an empty list is a count of 0."""
+    root = gpu_node.tree(tmp_path / "root", proc, dev)
+
+    assert count == inventory.least((inventory.by_proc(root), inventory.by_dev(root))).count
+
+
+def test_control_devices_are_no_gpus(tmp_path: Path) -> None:
+    """/dev/nvidiactl, nvidia-uvm and nvidia-caps are there on a node that lost all its GPUs."""
+    assert 0 == inventory.by_dev(gpu_node.tree(tmp_path / "root", 0, 0)).count
+
+
+def rows(*uuids: str) -> tuple[dict[str, str], ...]:
+    return tuple({"uuid": uuid} for uuid in uuids)
+
+
+def test_uuids_in_one_list_only_are_unlike() -> None:
+    """a is missing in the second list, c in the first."""
+    assert 2 == inventory.unlike(
+        (Seen("x", 2, "", gpus=rows("a", "b")), Seen("y", 2, "", gpus=rows("b", "c")))
+    )
+
+
+def test_lists_that_are_not_whole_are_not_compared() -> None:
+    """A driver that has not initialised its GPUs shows no UUIDs: that is no difference."""
+    assert 0 == inventory.unlike((Seen("x", 2, "", gpus=rows("a")), Seen("y", 2, "", gpus=rows("b", "c"))))
+
+
+def test_a_child_that_prints_nonsense_has_not_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its words are kept as the reason."""
+    python = tools.install(tmp_path, "python", [tools.Reply(stdout="Segmentation fault")])
+    monkeypatch.setattr("sys.executable", str(python))
+    seen = inventory.ask("nvml", 5.0)
+
+    assert seen.count is None
+    assert "Segmentation fault" in seen.said
+
+
+def test_a_child_that_dies_has_not_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash inside the driver's library is no count of 0."""
+    python = tools.install(tmp_path, "python", [tools.Reply(signal=11)])
+    monkeypatch.setattr("sys.executable", str(python))
+
+    assert inventory.ask("cuda", 5.0).count is None
+
+
+def test_a_lost_gpu_is_named_and_not_counted() -> None:
+    """It is listed still, and each other GPU is there."""
+    with gpu_node.nvml(gpu_node.module(answers={"3/*": {"error": 15}})):
+        seen = inventory_child.by_nvml()
+
+    assert (7, 7) == (seen.count, len(seen.gpus))
+    assert "GPU 3" in seen.said and "GPU is lost" in seen.said
+
+
+def test_nvml_is_let_go() -> None:
+    """And a failure to let go changes no count."""
+    fake = gpu_node.module(answers={"node/nvmlShutdown": {"error": 1}})
+    with gpu_node.nvml(fake):
+        assert 8 == inventory_child.by_nvml().count
+
+
+def test_without_pynvml_nvml_has_not_looked() -> None:
+    """Not installed is no 0."""
+    with gpu_node.nvml(None):
+        seen = inventory_child.by_nvml()
+
+    assert seen.count is None
+    assert "pynvml" in seen.said
+
+
+def test_cuda_without_its_library_has_not_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a driver."""
+
+    def absent(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL", absent)
+
+    assert inventory_child.visible().count is None
+
+
+def test_only_a_declaration_without_gpus_skips_it() -> None:
+    """What is declared decides, never what is found."""
+    assert inventory.inventory.skip_for(Declared("cpu", 1, 0, 1), Profile.QUICK) is Skip.NO_GPU_DECLARED
+    assert inventory.inventory.skip_for(Declared("p5.48xlarge", 1, 8, 8), Profile.QUICK) is None
+
+
+def test_a_gpu_that_is_refused_is_no_broken_one() -> None:
+    """A container that may not open it: NVML could not tell, so there is no count."""
+    with gpu_node.nvml(gpu_node.module(answers={"3/*": {"error": 4}})):
+        seen = inventory_child.by_nvml()
+
+    assert seen.count is None
+    assert "Insufficient Permissions" in seen.said

@@ -1,0 +1,190 @@
+"""nvidia-smi -q -x: what is no figure is not 0, and what is not whole is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.explain.reading import Asked, Broken, NotRecognised, Part
+from checks.probes.gpu import explain
+from checks.probes.gpu.nvidia_smi import SmiError, parse
+from tests.corpus.case import declared
+
+RECORDINGS = Path(__file__).parents[3] / "recordings" / "gpu"
+
+
+def recorded(name: str) -> str:
+    return (RECORDINGS / name).read_text(encoding="utf-8")
+
+
+def parts(text: str, instance_type: str = "") -> dict[str, Part]:
+    asked = Asked(declared(instance_type)) if instance_type else Asked()
+    return {part.check: part for part in explain.read(text, asked).parts}
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU is lost]", "GPU is lost", "[GPU requires reset]",
+     "Requested functionality has been deprecated", "", "-", "0x", "1 2 %"],
+)  # fmt: skip
+def test_what_is_no_figure_is_unread(said: str) -> None:
+    """None of what nvidia-smi prints instead of a number is 0."""
+    gpu = parse(recorded("h100_healthy.xml").replace("<gpu_util>0 %", f"<gpu_util>{said}")).gpus[0]
+
+    assert gpu.number("utilisation_percent") is None
+    assert gpu.unread["utilisation_percent"] == (said or "empty")
+
+
+def test_units_and_words_become_numbers() -> None:
+    """MiB, W, C, x, bank(s), Yes and No, Enabled and Disabled."""
+    gpu = parse(recorded("h100_healthy.xml")).gpus[0]
+
+    names = (
+        "memory_total_mib",
+        "limit_w",
+        "margin_c",
+        "pcie_width",
+        "banks_max",
+        "remap_pending",
+        "persistence",
+    )
+    assert [81559, 700.0, 60, 16, 2560, 0, 1] == [gpu.number(name) for name in names]
+
+
+def test_before_tlimit_the_margin_is_a_difference() -> None:
+    """A T4 says 36 C, and 85 as its greatest operating temperature."""
+    assert 49 == parse(recorded("t4_healthy.xml")).gpus[0].number("margin_c")
+
+
+def test_a_limit_that_cannot_be_is_no_limit() -> None:
+    """A T.LIMIT threshold (a few degrees) read as an absolute one would make a margin of nonsense."""
+    text = recorded("t4_healthy.xml").replace("threshold>85 C", "threshold>-2 C")
+
+    assert parse(text).gpus[0].number("margin_c") is None
+
+
+def test_both_sram_counters_make_the_sum() -> None:
+    """Parity and SEC-DED; if one of them is not told, neither is the sum."""
+    text = recorded("h100_healthy.xml").replace("parity>0<", "parity>3<").replace("secded>0<", "secded>4<")
+
+    assert 7 == parse(text).gpus[0].number("sram_uncorrected_volatile")
+    assert parse(text.replace("secded>4<", "secded>N/A<")).gpus[0].number("sram_uncorrected_volatile") is None
+
+
+def test_a_lost_section_gives_its_words_as_the_reason() -> None:
+    """<remapped_rows>GPU is lost</remapped_rows> has no elements within."""
+    gpu = parse(recorded("h100_faults.xml")).gpus[5]
+
+    assert "GPU is lost" == gpu.unread["remap_pending"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("<attached_gpus>1</attached_gpus>", "", "lacks the number of attached GPUs"),
+        ("<attached_gpus>1<", "<attached_gpus>2<", "states 2 attached GPUs but describes 1"),
+        ("<attached_gpus>1<", "<attached_gpus>one<", "lacks the number of attached GPUs"),
+        ("</temperature>", "", "line "),
+        ("nvidia_smi_log>", "other_log>", "the root element is not"),
+        ('"nvsmi_device_v13.dtd">', '"x" [<!ENTITY a "b">]>', "entities"),
+    ],
+)
+def test_a_document_that_is_not_whole_is_refused(old: str, new: str, why: str) -> None:
+    """The message says where it breaks."""
+    with pytest.raises(SmiError, match=why):
+        parse(recorded("h100_healthy.xml").replace(old, new))
+
+
+def test_every_reading_has_its_lines() -> None:
+    """A finding cites the lines that it rests on, with their numbers in the file."""
+    part = parts(recorded("h100_faults.xml"))["gpu.row_remap"]
+
+    text = recorded("h100_faults.xml").splitlines()
+    cited = part.lines["remap_pending"].splitlines()
+    assert 7 == len(cited)
+    assert all(text[int(line.split(":")[0]) - 1].strip() == line.split(": ", 1)[1] for line in cited)
+
+
+def test_a_missing_gpu_rests_on_the_lines_that_say_so() -> None:
+    """How many are attached, and what the lost one printed."""
+    lines = parts(recorded("h100_faults.xml"))["gpu.inventory"].lines["gpus_missing"].splitlines()
+
+    assert "7: <attached_gpus>8</attached_gpus>" == lines[0]
+    assert len(lines) > 1
+    assert all("GPU is lost" in line for line in lines[1:])
+
+
+def test_the_faults_are_found_on_their_gpus() -> None:
+    """A remap pending, a GPU lost, one slowed down, a stranger."""
+    found = parts(recorded("h100_faults.xml"), "p5.48xlarge")
+
+    assert (1,) == found["gpu.inventory"].metrics["gpus_missing"]
+    assert (0, 0, 1, 0, 0, None, 0, 0) == found["gpu.row_remap"].metrics["remap_pending"]
+    assert (0, 0, 0, 0, 0, 0, 1, 0) == found["gpu.clocks"].metrics["hw_slowdown"]
+    assert (0, 0, 0, 0, 0, 0, 0, 1) == found["gpu.processes"].metrics["processes"]
+
+
+def test_nothing_is_said_of_clocks_at_rest() -> None:
+    """That no reason is active on a GPU that does nothing is no evidence."""
+    assert "gpu.clocks" not in parts(recorded("h100_healthy.xml"))
+
+
+def test_a_declared_gpu_that_is_not_described_is_missing() -> None:
+    """One GPU described, eight declared."""
+    found = parts(recorded("h100_healthy.xml"), "p5.48xlarge")
+
+    assert (7,) == found["gpu.inventory"].metrics["gpus_missing"]
+    assert (0, *(None,) * 7) == found["gpu.row_remap"].metrics["remap_pending"]
+
+
+def test_what_the_model_lacks_is_left_out() -> None:
+    """A T4 has no rows to remap, an H100 retires no pages; neither is a gap."""
+    assert "gpu.row_remap" not in parts(recorded("t4_healthy.xml"))
+    assert "gpu.retired_pages" not in parts(recorded("h100_healthy.xml"))
+
+
+def test_what_the_model_has_and_does_not_tell_is_kept() -> None:
+    """An H100 that prints N/A for pending remaps was not measured."""
+    text = recorded("h100_healthy.xml").replace("pending>No</remapped", "pending>N/A</remapped")
+
+    assert (None,) == parts(text)["gpu.row_remap"].metrics["remap_pending"]
+
+
+def test_words_around_the_document_are_kept() -> None:
+    """nvidia-smi prints its warnings beside the XML: they are not overlooked, and the line numbers hold."""
+    text = "WARNING: infoROM is corrupted at gpu 0000:00:5A.0\n" + recorded("h100_healthy.xml")
+    found = explain.read(text, Asked())
+
+    assert ("outside the document: WARNING: infoROM is corrupted at gpu 0000:00:5A.0",) == found.unread
+    line = next(part for part in found.parts if part.check == "gpu.recovery_action").lines["recovery_action"]
+    assert text.splitlines()[int(line.split(":")[0]) - 1].strip() in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["No devices were found\n", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+     "Failed to initialize NVML: Driver/library version mismatch\n"],
+)  # fmt: skip
+def test_the_tools_own_failure_is_no_health(text: str) -> None:
+    """It is recognised, and nobody can tell."""
+    assert explain.detect(text)
+    with pytest.raises(Broken, match="nvidia-smi failed"):
+        explain.read(text, Asked())
+
+
+def test_no_gpu_at_all_cannot_be_judged() -> None:
+    """A document of no GPUs is no healthy node."""
+    head, _, rest = recorded("h100_healthy.xml").partition("\t<gpu ")
+    text = head.replace("attached_gpus>1<", "attached_gpus>0<") + rest.partition("</gpu>\n")[2]
+
+    with pytest.raises(Broken, match="no GPU"):
+        explain.read(text, Asked())
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "<?xml version='1.0'?><nvidia_log/>", "{}"])
+def test_another_text_is_not_recognised(text: str) -> None:
+    """Not of this kind."""
+    assert not explain.detect(text)
+    with pytest.raises(NotRecognised):
+        explain.read(text, Asked())

@@ -1,0 +1,74 @@
+"""GPU records: PCI addresses in one form, figures that can be, columns with a label each."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from checks.probes.gpu.record import Gpu, columns, is_model, padded, pci_id, sound, texts
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("00000000:CA:00.0", "0000:ca:00.0"),
+        ("0000:ca:00.0", "0000:ca:00.0"),
+        ("0000:ca:00", "0000:ca:00.0"),
+        ("CA:00.0", "0000:ca:00.0"),
+        ("0001:0A:00.0", "0001:0a:00.0"),
+        (" 00000009:01:00.0 ", "0009:01:00.0"),
+        ("GPU-7c1d0000", ""),
+        ("", ""),
+    ],
+)
+def test_a_pci_address_has_one_form(said: str, expected: str) -> None:
+    """NVML, nvidia-smi and the kernel print one address in three ways; what is none is ""."""
+    assert expected == pci_id(said)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None, "", True, 0xFFFFFFFF, (1 << 64) - 1, -(1 << 63)])
+def test_a_figure_that_means_nothing_is_none(value: object) -> None:
+    """NaN and the all-ones patterns that stand for "not available" are no readings."""
+    assert sound(value) is None
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0, 0), (-3, -3), (b"GPU-1", "GPU-1"), (1.5, 1.5)])
+def test_a_figure_is_kept(value: object, expected: object) -> None:
+    """0 is a figure, bytes are text."""
+    assert expected == sound(value)
+
+
+def test_a_declared_gpu_that_is_not_listed_is_not_measured() -> None:
+    """Its place in every column is None, and its label says so."""
+    gpus = padded([Gpu(0, "0000:53:00.0", {"limit_w": 700.0})], 2)
+
+    assert {"limit_w": (700.0, None), "gpus": ("GPU 0 (0000:53:00.0)", "GPU 1")} == columns(
+        gpus, ("limit_w",)
+    )
+
+
+def test_one_unread_text_leaves_no_texts() -> None:
+    """A column is of one kind: a text is never invented for the GPU that has none."""
+    gpus = [Gpu(0, "", {"model": "Tesla T4"}), Gpu(1, "", {})]
+
+    assert (None, None) == texts(gpus, "model")
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3", True),
+        ("Tesla T4", "T4", True),
+        ("NVIDIA T4G", "T4", False),
+        ("NVIDIA L40S", "L4", False),
+        ("NVIDIA H100 PCIe", "H100 80GB HBM3", False),
+        ("NVIDIA GB200", "B200", False),
+        ("NVIDIA B300 SXM6 AC", "B300", True),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000 Blackwell SE", True),
+        ("NVIDIA H200", "", False),
+    ],
+)
+def test_models_are_compared_by_whole_words(name: str, model: str, expected: bool) -> None:
+    """The table's name is NVML's without the maker's; a beginning of a word is another model."""
+    assert expected is is_model(name, model)

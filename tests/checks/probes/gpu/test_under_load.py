@@ -1,0 +1,78 @@
+"""What is sampled under load: the right GPU, really loaded, counters as differences."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from checks.probes.gpu import nvml, under_load
+from checks.probes.gpu.record import Gpu
+from checks.probes.gpu.under_load import Loaded, LoadError
+from tests.fakes import gpu_node
+
+
+def sample(**values: float) -> Gpu:
+    return Gpu(5, "0000:a8:00.0", values)
+
+
+def test_the_gpu_is_found_by_its_uuid() -> None:
+    """torch's device 0 may be NVML's 5: CUDA_VISIBLE_DEVICES renumbers."""
+    with gpu_node.nvml(gpu_node.module()), nvml.session() as module:
+        assert (5, 5) == under_load.find(module, module.uuid_of(5).upper())
+
+
+def test_a_gpu_that_nvml_does_not_list_is_refused() -> None:
+    """Sampling another one would prove nothing."""
+    why = pytest.raises(LoadError, match="which NVML does not list")
+    with gpu_node.nvml(gpu_node.module()), nvml.session() as module, why:
+        under_load.find(module, "GPU-00000000-dead")
+
+
+@pytest.mark.parametrize("busy", [(0, 0, 0), (100, 0, 0), (49, 49, 100)])
+def test_without_load_nothing_is_shown(busy: tuple[int, ...]) -> None:
+    """The median of the utilisation decides."""
+    seen = Loaded(tuple(sample(utilisation_percent=percent) for percent in busy), {}, 10)
+
+    with pytest.raises(LoadError, match="not under load"):
+        under_load.require_load(seen)
+
+
+def test_a_load_that_did_nothing_is_no_load() -> None:
+    """Somebody else's work on the GPU is not ours."""
+    with pytest.raises(LoadError, match="0 steps"):
+        under_load.require_load(Loaded((sample(utilisation_percent=99),), {}, 0))
+
+
+def test_a_series_with_a_gap_is_none() -> None:
+    """What was not read in one sample may have been the fault."""
+    assert Loaded((sample(draw_w=1.0), sample()), {}, 1).series("draw_w") is None
+
+
+def test_a_counter_that_went_backwards_is_left_out() -> None:
+    """It was reset meanwhile; the others are differences in seconds."""
+    steps = under_load._steps(
+        {"thermal_s": 5_000_000_000, "power_brake_s": 7}, {"thermal_s": 6_500_000_000, "power_brake_s": 3}
+    )
+
+    assert {"thermal_s": 1.5} == steps
+
+
+def test_a_step_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sampling ends all the same."""
+    held = threading.Event()
+
+    class Hangs:
+        uuid = ""
+
+        def step(self) -> None:
+            held.wait(20)
+
+    monkeypatch.setattr(under_load, "JOIN_S", 0.05)
+    worker = under_load._Worker(Hangs())
+    worker.start()
+    try:
+        with pytest.raises(LoadError, match="hangs"):
+            worker.stop()
+    finally:
+        held.set()

@@ -1,0 +1,77 @@
+"""disk.io: what fio's JSON says, and a real run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError, Measurement, fault_of
+from checks.probes.host.disk import CORRUPT, disk_io, parse, size_to_write
+from tests.corpus.case import context
+
+RECORDINGS = Path(__file__).parents[3] / "recordings/host"
+
+
+def recorded(name: str) -> str:
+    return (RECORDINGS / name).read_text(encoding="utf-8")
+
+
+def test_a_job_is_read() -> None:
+    """Bytes, bytes/s, and the 99th percentile in seconds."""
+    job = parse(recorded("fio_sequential.json"))
+
+    assert (job.error, job.write.bytes_done, job.read.bytes_done) == (0, 32 << 20, 32 << 20)
+    assert job.write.bandwidth > 1e8
+    assert job.read.p99_s is not None
+    assert 1e-5 < job.read.p99_s < 1
+
+
+def test_words_before_the_json_are_passed_over() -> None:
+    """fio writes its errors to the same stream, and JSON after them."""
+    assert parse(recorded("fio_corrupt.txt")).error == CORRUPT
+    assert parse(recorded("fio_full.txt")).error == 28
+
+
+@pytest.mark.parametrize("tenth", range(10))
+def test_a_cut_answer_is_no_measurement(tenth: int) -> None:
+    """At each tenth."""
+    whole = recorded("fio_sequential.json")
+
+    with pytest.raises(CheckError):
+        parse(whole[: len(whole) * tenth // 10])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"jobs": []}', '{"jobs": [{}]}', '{"jobs": [1, 2]}', '{"jobs": [{"error": 0}]}']
+)
+def test_another_form_is_no_measurement(text: str) -> None:
+    """A missing field is not 0."""
+    with pytest.raises(CheckError):
+        parse(text)
+
+
+def test_a_field_that_is_missing_is_no_measurement() -> None:
+    """Each that is read."""
+    for name in ('"io_bytes"', '"bw_bytes"', '"iops"', '"clat_ns"', '"error"'):
+        with pytest.raises(CheckError):
+            parse(recorded("fio_sequential.json").replace(name, '"other"'))
+
+
+def test_a_full_disk_is_not_filled(tmp_path: Path) -> None:
+    """A twentieth of what is free at most; a folder that is not there is an error."""
+    assert size_to_write(tmp_path, 8 << 20) <= 8 << 20
+    with pytest.raises(CheckError):
+        size_to_write(tmp_path / "none", 8 << 20)
+
+
+@pytest.mark.needs("fio")
+def test_a_real_run(tmp_path: Path) -> None:
+    """fio itself over 8 MiB: right data, some speed, and nothing left in the folder."""
+    result = disk_io.body(context(disk_io, tmp_path, options={"size_bytes": 8 << 20, "seconds": 0.3}))
+
+    assert isinstance(result, Measurement)
+    assert fault_of(disk_io, result.metrics) == ""
+    assert (result.metrics["corrupt"], result.metrics["io_errors"]) == (0, 0)
+    assert float(str(result.metrics["random_read_iops"])) > 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,254 @@
+"""environment.lint: what a setting does, in which world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError, fault_of
+from checks.facts.instances import Instance
+from checks.probes.host import environment
+from checks.probes.host.environment import (
+    environment_lint,
+    has_efa,
+    kernel_version,
+    may_lock,
+    measured,
+    settings,
+)
+from checks.probes.host.environment_rules import FAMILIES, KNOWN, Harm, World, lint, listed, parse_file
+from tests.sample_reports import MADE_UP
+
+WORLD = World(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
+
+
+def harm(world: World, variables: dict[str, str]) -> list[str]:
+    return [fault.harm.value for fault in lint(variables, world)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("NCCL_PROTO", "LL", "crippling"),
+        ("NCCL_PROTO", "LL,LL128", "crippling"),
+        ("NCCL_PROTO", "^Simple", "crippling"),
+        ("NCCL_PROTO", "nonsense", "crippling"),
+        ("NCCL_PROTO", "simple", "misleading"),
+        ("NCCL_PROTO", "^LL", "misleading"),
+        ("NCCL_PROTO", "LL,LL128,Simple", ""),
+        ("NCCL_SOCKET_IFNAME", "eth", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth0", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth", "crippling"),
+        ("NCCL_SOCKET_IFNAME", "ens,ib", "crippling"),
+        ("NCCL_SOCKET_IFNAME", "^docker,lo", ""),
+        ("NCCL_SOCKET_IFNAME", "lo", "crippling"),
+        ("FI_PROVIDER", "tcp;ofi_rxm", "crippling"),
+        ("FI_PROVIDER", "efa", ""),
+        ("NCCL_NET", "AWS Libfabric", ""),
+        ("NCCL_NET", "Socket", "crippling"),
+        ("NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", ""),
+        ("NCCL_DEBUG_FILE", "/tmp/nccl.log", "misleading"),
+        ("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7", ""),
+        ("CUDA_VISIBLE_DEVICES", "", "crippling"),
+        ("NVIDIA_VISIBLE_DEVICES", "all", ""),
+        ("NCCL_BUFFSIZE", "4194304", ""),
+        ("NCCL_BUFFSIZE", "65536", "misleading"),
+        ("NCCL_P2P_DISABLE", "0", ""),
+        ("NCCL_P2P_LEVEL", "NVL", ""),
+        ("NCCL_P2P_LEVEL", "LOC", "crippling"),
+        ("RDMAV_FORK_SAFE", "1", "misleading"),
+        ("SOME_SECRET", "hunter2", ""),
+    ],
+)
+def test_what_a_setting_does(name: str, value: str, expected: str) -> None:
+    """On two nodes of eight GPUs with EFA."""
+    assert harm(WORLD, {name: value}) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("world", "name", "value", "expected"),
+    [
+        (replace(WORLD, gpus=1), "NCCL_P2P_DISABLE", "1", []),
+        (replace(WORLD, efa=False), "NCCL_NET", "Socket", []),
+        (replace(WORLD, efa=None), "NCCL_NET", "Socket", ["crippling"]),
+        (replace(WORLD, efa=False), "FI_PROVIDER", "efa", ["misleading"]),
+        (replace(WORLD, efa=False), "FI_PROVIDER", "tcp", []),
+        (replace(WORLD, nodes=1), "NCCL_SOCKET_IFNAME", "lo", []),
+        (replace(WORLD, kernel=(5, 4)), "RDMAV_FORK_SAFE", "1", []),
+        (replace(WORLD, gpus=0), "CUDA_VISIBLE_DEVICES", "", []),
+        (replace(WORLD, missing_paths={"/t.xml"}), "NCCL_TOPO_FILE", "/t.xml", ["crippling"]),
+    ],
+)
+def test_it_depends_on_the_world(world: World, name: str, value: str, expected: list[str]) -> None:
+    """What cripples a node of many GPUs, or one with EFA, does nothing to another."""
+    assert harm(world, {name: value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("world", "expected"),
+    [
+        (replace(WORLD, shm_bytes=64 << 20), ["crippling"]),
+        (replace(WORLD, shm_bytes=512 << 20), ["misleading"]),
+        (replace(WORLD, shm_bytes=64 << 20, gpus=1), []),
+        (replace(WORLD, memlock_bytes=64 << 10), ["crippling"]),
+        (replace(WORLD, memlock_bytes=64 << 10, efa=False), []),
+        (replace(WORLD, nofile=1024), ["misleading"]),
+    ],
+)
+def test_limits(world: World, expected: list[str]) -> None:
+    """Shared memory for GPUs that share a node, locked memory for EFA, open files."""
+    assert harm(world, {}) == expected
+
+
+def test_every_variable_has_a_reason() -> None:
+    """And no value of another variable is ever shown."""
+    assert all(known.why and known.name for known in KNOWN)
+    assert lint({"AWS_SECRET_ACCESS_KEY": "hunter2", "HF_TOKEN": "x"}, WORLD) == ()
+
+
+def test_a_long_value_is_cut() -> None:
+    """It is shown to be recognised, not to be copied."""
+    assert len(lint({"NCCL_ALGO": "x" * 5000}, WORLD)[0].setting) < 120
+
+
+def test_nccls_file_is_read() -> None:
+    """Comments, blanks, and lines that set nothing."""
+    assert parse_file("# x\nNCCL_ALGO = Ring # why\n\nNCCL_PROTO=LL\nnonsense\n=1\n") == {
+        "NCCL_ALGO": "Ring",
+        "NCCL_PROTO": "LL",
+    }
+
+
+def test_the_environment_outranks_nccls_file(tmp_path: Path) -> None:
+    """As NCCL itself has it."""
+    (tmp_path / ".nccl.conf").write_text("NCCL_ALGO=Ring\nNCCL_PROTO=LL\n")
+    variables, files = settings({"NCCL_ALGO": "Tree"}, tmp_path)
+
+    assert (variables["NCCL_ALGO"], variables["NCCL_PROTO"]) == ("Tree", "LL")
+    assert str(tmp_path / ".nccl.conf") in files
+
+
+def test_a_file_that_cannot_be_read_is_no_measurement(tmp_path: Path) -> None:
+    """NCCL might read it, with whatever it holds."""
+    (tmp_path / ".nccl.conf").mkdir()
+
+    with pytest.raises(CheckError, match="cannot be read"):
+        settings({}, tmp_path)
+    with pytest.raises(CheckError, match="does not exist"):
+        settings({"NCCL_CONF_FILE": str(tmp_path / "none")}, tmp_path)
+
+
+def test_the_instance_table_tells_of_efa() -> None:
+    """Or nobody knows."""
+    row = Instance(gpus=8, gpu="H100", provenance=MADE_UP)
+
+    assert [
+        has_efa(made) for made in (None, row, replace(row, efa_devices=0), replace(row, efa_devices=32))
+    ] == [
+        None,
+        None,
+        False,
+        True,
+    ]
+
+
+def test_the_kernels_version() -> None:
+    """Of any distribution; another form is an error."""
+    assert kernel_version("6.1.119-129.201.amzn2023.x86_64") == (6, 1)
+    with pytest.raises(CheckError):
+        kernel_version("unknown")
+
+
+def test_nothing_found_is_still_a_measurement() -> None:
+    """An empty list would be none."""
+    result = measured((), (), WORLD, {})
+
+    assert result.metrics == {
+        "settings": ("none",),
+        "crippling": (0,),
+        "misleading": (0,),
+        "variables": ("none",),
+    }
+    assert fault_of(environment_lint, result.metrics) == ""
+    assert {harm.value for harm in Harm} < set(environment.environment_lint.metrics)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "mapped", "expected"),
+    [
+        ("000001ffffffffff", "0 0 4294967295", True),
+        ("00000000a80425fb", "0 0 4294967295", False),
+        ("000001ffffffffff", "0 100000 65536", False),
+    ],
+    ids=["root of the host", "root of a container", "root of a user namespace"],
+)
+def test_memlock_does_not_bind_who_may_lock(
+    tmp_path: Path, capabilities: str, mapped: str, expected: bool
+) -> None:
+    """A root shell on a host has 8 MiB and registers what it likes: it must not be refused for ever."""
+    (tmp_path / "status").write_text(f"Name:\tpython3\nCapEff:\t{capabilities}\nCapBnd:\t{capabilities}\n")
+    (tmp_path / "uid_map").write_text(f"         {mapped}\n")
+
+    assert expected is may_lock(tmp_path / "status", tmp_path / "uid_map")
+
+
+def test_what_is_set_is_listed_and_no_secret_is_shown() -> None:
+    """Names always; values where they are harmless."""
+    secret = "hunter2"
+    found = listed(
+        {
+            "NCCL_DEBUG": "INFO",
+            "NVIDIA_VISIBLE_DEVICES": "all",
+            "NVIDIA_API_KEY": secret,
+            "PRELAUNCH_POOL_TOKEN": secret,
+            "PRELAUNCH_NODE": "node-0",
+            "LD_PRELOAD": "/lib/x.so",
+            "HOME": "/root",
+            "CUDA_VISIBLE_DEVICES": "x" * 500,
+        }
+    )
+    evidence = measured((), (), WORLD, found).evidence
+
+    assert list(found) == [
+        "CUDA_VISIBLE_DEVICES",
+        "LD_PRELOAD",
+        "NCCL_DEBUG",
+        "NVIDIA_API_KEY",
+        "NVIDIA_VISIBLE_DEVICES",
+        "PRELAUNCH_NODE",
+        "PRELAUNCH_POOL_TOKEN",
+    ]
+    assert "NCCL_DEBUG=INFO, NVIDIA_API_KEY, NVIDIA_VISIBLE_DEVICES=all, PRELAUNCH_NODE, " in evidence
+    assert secret not in evidence
+    assert max(map(len, found.values())) < 100
+
+
+def test_every_variable_that_harms_is_listed_when_it_is_set() -> None:
+    """A finding names a variable that the report's list names as well; every family says why it is one."""
+    names = {known.name for known in KNOWN}
+
+    assert set(listed(dict.fromkeys(names, "1"))) == names
+    assert all(len(family.why.split()) > 3 for family in FAMILIES)
+    assert all(len(known.why.split()) > 3 for known in KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("value", "gpus", "found"),
+    [
+        ("all", 8, False),
+        ("0,1", 8, True),
+        ("", 8, True),
+        ("void", 8, True),
+        ("0,1,2,3,4,5,6,7", 8, False),
+        ("void", 0, False),
+    ],
+)
+def test_a_container_that_gets_fewer_gpus_than_declared(value: str, gpus: int, found: bool) -> None:
+    """NVIDIA's container runtime hides the others from every tool, NVML included."""
+    world = replace(WORLD, gpus=gpus)
+
+    assert found == any(
+        "NVIDIA_VISIBLE_DEVICES" in fault.setting for fault in lint({"NVIDIA_VISIBLE_DEVICES": value}, world)
+    )

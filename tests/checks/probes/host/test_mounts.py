@@ -1,0 +1,155 @@
+"""mounts.responsive: which mounts are asked, and one that really hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError, fault_of
+from checks.probes.host.mounts import Asked, Mount, ask, measured, parse, responsive, to_ask
+
+REPOSITORY = Path(__file__).parents[4]
+ROOT = "27 1 259:1 / / rw,relatime - ext4 /dev/nvme0n1p1 rw,discard\n"
+NFS = Mount("/data", "nfs4", "srv:/data", "0:52", True, False)
+
+
+def test_a_line_is_read() -> None:
+    """Optional fields or none, and blanks as octal numbers."""
+    line = "60 27 0:52 / /my\\040data rw,relatime shared:9 master:1 - nfs4 srv:/a\\040b rw,vers=4.1\n"
+
+    assert parse(line) == (Mount("/my data", "nfs4", "srv:/a b", "0:52", True, False),)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "turned"),
+    [("rw", "rw", False), ("rw", "ro", True), ("ro", "ro", False), ("rw", "rw,emergency_ro", True)],
+)
+def test_a_filesystem_that_turned_read_only(ours: str, theirs: str, turned: bool) -> None:
+    """The mount still says rw, the filesystem under it ro."""
+    assert (
+        parse(f"27 1 259:1 / / {ours},relatime - ext4 /dev/sda {theirs},errors=remount-ro\n")[0].turned
+        is turned
+    )
+
+
+@pytest.mark.parametrize("text", ["", "garbage\n", ROOT[:-1], ROOT + "60 27 0:52 / /data rw", "\n"])
+def test_a_cut_table_is_no_measurement(text: str) -> None:
+    """A mount that is not listed would not be asked."""
+    with pytest.raises(CheckError):
+        parse(text)
+
+
+def test_one_mount_a_device_is_asked() -> None:
+    """Bind mounts of one filesystem hang together; pseudo filesystems never; unknown ones may."""
+    table = (
+        Mount("/", "overlay", "overlay", "0:99", True, False),
+        Mount("/proc", "proc", "proc", "0:21", True, False),
+        Mount("/etc/hosts", "ext4", "/dev/sda", "8:1", True, False),
+        Mount("/etc/resolv.conf", "ext4", "/dev/sda", "8:1", True, False),
+        NFS,
+        Mount("/new", "newfs", "srv", "0:60", True, False),
+    )
+
+    assert [mount.point for mount in to_ask(table)] == ["/", "/etc/hosts", "/data", "/new"]
+
+
+def test_a_mount_under_another_is_not_asked() -> None:
+    """The last one that lies on a place is what everybody sees."""
+    over = Mount("/data", "lustre", "mgs:/fsx", "0:70", True, False)
+
+    assert to_ask((NFS, over)) == (over,)
+
+
+def test_nothing_to_ask_is_no_measurement() -> None:
+    """Every process has a root."""
+    with pytest.raises(CheckError):
+        to_ask((Mount("/proc", "proc", "proc", "0:21", True, False),))
+
+
+def test_what_is_closed_to_this_user_is_left_out() -> None:
+    """His job cannot use it either; for root, only a user's own FUSE mount is closed."""
+    own = Mount("/home/a/b", "fuse.sshfs", "b:/", "0:61", True, False)
+    said = [Asked(13, False, 0.1), Asked(13, False, 0.1), Asked(0, False, 0.1)]
+    table = (NFS, own, Mount("/", "ext4", "/dev/sda", "8:1", True, False))
+
+    assert measured(table, said, root=False).metrics["mounts"] == ("/ (ext4, /dev/sda)",)
+    assert measured(table, said, root=True).metrics["failing"] == (1, 0)
+
+
+def test_only_closed_mounts_are_no_measurement() -> None:
+    """An empty list would be no evidence."""
+    with pytest.raises(CheckError):
+        measured((NFS,), [Asked(13, False, 0.1)], root=False)
+
+
+def test_a_strange_name_can_be_reported() -> None:
+    """Bytes that are no UTF-8 come as lone surrogates, which no report could hold."""
+    result = measured((Mount("/\udcff", "ext4", "x", "8:1", True, False),), [Asked(0, False, 0.1)], root=True)
+
+    assert result.metrics["mounts"] == ("/\\udcff (ext4, x)",)
+    assert fault_of(responsive, result.metrics) == ""
+
+
+def test_a_mount_answers(tmp_path: Path) -> None:
+    """A folder of this machine, asked for real; one that is not there says so."""
+    assert ask(str(tmp_path), 10.0).error == 0
+    assert ask(str(tmp_path / "none"), 10.0).error == 2
+
+
+# In mounts of its own, so that nobody else on this machine meets it.
+DEAD_SERVER = """
+import ctypes, json, os, sys, time
+from pathlib import Path
+from checks.probes.host import mounts
+from checks.process.observe import probe
+from tests.corpus.case import context
+
+libc = ctypes.CDLL(None, use_errno=True)
+device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+if libc.mount(b"prelaunch-test", sys.argv[1].encode(), b"fuse", 0, options) != 0:
+    sys.exit(os.strerror(ctypes.get_errno()))
+made = context(mounts.responsive, Path(sys.argv[1]).parent, options={"deadline_s": 1.0})
+begun = time.monotonic()
+row = probe(mounts.responsive, made, "node-0")
+print(json.dumps([row.outcome.value, dict(row.metrics), time.monotonic() - begun]))
+"""
+
+
+@pytest.mark.root
+@pytest.mark.needs("unshare")
+@pytest.mark.skipif(
+    not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="/dev/fuse is not there: run on a host"
+)
+def test_a_mount_that_hangs_is_named_and_blocks_nobody(tmp_path: Path) -> None:
+    """A real filesystem whose server never answers, found in the real table of mounts, given up at the deadline."""
+    point = tmp_path / "dead"
+    point.mkdir()
+    argv = ("unshare", "--mount", "--propagation", "private", sys.executable, "-c", DEAD_SERVER, str(point))
+    ran = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    outcome, metrics, seconds = json.loads(ran.stdout)
+    hung = {label for label, value in zip(metrics["mounts"], metrics["hung"], strict=True) if value}
+    assert outcome == "MEASURED"
+    assert hung == {f"{point} (fuse, prelaunch-test)"}
+    assert seconds < 15
+
+
+def test_a_read_only_bind_does_not_hide_that_the_filesystem_turned_read_only() -> None:
+    """A container gets its input read-only and its output for writing from one disk, which ext4 has shut."""
+    chosen = to_ask(
+        parse(
+            "22 1 0:20 / / rw,relatime - overlay overlay rw\n"
+            "30 22 259:1 /in /opt/ml/input ro,relatime - ext4 /dev/nvme1n1 ro,errors=remount-ro\n"
+            "31 22 259:1 /out /opt/ml/output rw,relatime - ext4 /dev/nvme1n1 ro,errors=remount-ro\n"
+        )
+    )
+    seen = measured(chosen, [Asked(0, mount.point != "/", 0.01) for mount in chosen], root=True)
+
+    assert (0, 1) == seen.metrics["read_only"]

@@ -1,0 +1,207 @@
+"""system.*: what cgroups, limits and clocks allow, from captured trees; what cannot be read is said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.check import CheckError, Measurement, Skipped, fault_of
+from checks.model import Skip
+from checks.probes.host import kernel_clock, machine, system
+from tests.checks.local_policy import verdicts
+from tests.checks.proc_trees import GIB, PROC, memory_v2, tree, v2
+from tests.checks.worlds import context
+
+
+def resources(root: Path, files: Mapping[str, str]) -> dict[str, Any]:
+    return system.resource_metrics(tree(root, {**PROC, **v2("/", {"cgroup.procs": ""}), **files}), root, 8)
+
+
+def test_the_machine_binds_where_the_cgroup_does_not(tmp_path: Path) -> None:
+    """Without a cgroup limit: /proc/meminfo, the affinity, pid_max, and the machine's count of OOM kills."""
+    metrics = resources(tmp_path, {})
+
+    assert (metrics["memory_limit_bytes"], metrics["memory_available_bytes"]) == (8 * GIB, 6 * GIB)
+    assert (metrics["cpus"], metrics["pids_limit"], metrics["oom_kills"]) == (8.0, 32768, 3)
+    assert set(metrics) == set(system.resources.metrics)
+    assert fault_of(system.resources, metrics) == ""
+
+
+def test_the_cgroup_binds_where_it_is_less(tmp_path: Path) -> None:
+    """The room of a small container on a large machine."""
+    files = {**memory_v2("", str(GIB), GIB // 2, 0), "cpu.max": "50000 100000", "memory.events": "oom_kill 0"}
+    metrics = resources(tmp_path, {f"sys/fs/cgroup/{name}": text for name, text in files.items()})
+
+    assert (metrics["memory_limit_bytes"], metrics["memory_available_bytes"]) == (GIB, GIB // 2)
+    assert (metrics["cpus"], metrics["oom_kills"]) == (0.5, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("proc/meminfo", "MemTotal: 1 kB\n", "MemAvailable"),
+        ("proc/meminfo", "", "meminfo"),
+        ("proc/sys/kernel/pid_max", "x", "pid_max"),
+        ("proc/vmstat", "nr_free_pages 1\n", "oom_kill"),
+    ],
+)
+def test_a_resource_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """No default that looks healthy."""
+    with pytest.raises(CheckError, match=said):
+        resources(tmp_path, {name: text})
+
+
+@pytest.mark.parametrize("name", ["proc/meminfo", "proc/vmstat", "proc/sys/kernel/pid_max", "dev/shm/.keep"])
+def test_a_resource_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
+    """A file or folder that is not there is an error, too."""
+    root = tree(tmp_path, {**PROC, **v2("/", {"cgroup.procs": ""})})
+    (root / name).unlink()
+    if name == "dev/shm/.keep":
+        (root / "dev/shm").rmdir()
+
+    with pytest.raises(CheckError, match=name.removesuffix("/.keep")):
+        system.resource_metrics(root, tmp_path, 8)
+
+
+def test_this_machine_has_resources(tmp_path: Path) -> None:
+    """The check itself, here: everything it promises, and numbers that can be."""
+    result = system.resources.body(context(tmp_path))
+    assert isinstance(result, Measurement)
+    metrics: dict[str, Any] = dict(result.metrics)
+
+    assert fault_of(system.resources, metrics) == ""
+    assert 0 < metrics["memory_available_bytes"] <= metrics["memory_limit_bytes"]
+    assert 0 < metrics["cpus"] <= (os.cpu_count() or 1)
+    assert 0.0 <= metrics["disk_free_fraction"] <= 1.0
+    assert 0.0 <= metrics["inodes_free_fraction"] <= 1.0
+
+
+def test_no_limit_is_a_number_that_a_policy_can_hold() -> None:
+    """It lies within a rule's range, so that a lower bound accepts it."""
+    assert system.UNLIMITED == 10**18
+
+
+def test_this_machine_has_an_identity() -> None:
+    """The check itself, here; what confirms a machine is part of it."""
+    result = system.identity.body(context())
+    assert isinstance(result, Measurement)
+
+    assert fault_of(system.identity, result.metrics) == ""
+    assert {"host", "boot_id", "gpu_uuids", "driver", "kernel"} <= set(system.identity_of_node())
+    assert result.metrics.items() >= system.identity_of_node().items()
+
+
+IDENTITY = {
+    "proc/sys/kernel/random/boot_id": "1b32d552-812d-45e9-9772-cc87775ed73f\n",
+    "etc/os-release": 'NAME="Debian"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+    "proc/cpuinfo": "processor\t: 0\nmodel name\t: AMD EPYC\n",
+}
+# CONSTRUCTED after /proc/driver/nvidia as driver 570 writes it.
+GPU = {
+    "proc/driver/nvidia/version": (
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder)\n"
+        "GCC version:  gcc version 11.4.0\n"
+    ),
+    "proc/driver/nvidia/gpus/0000:53:00.0/information": (
+        "Model: \t\t NVIDIA H100 80GB HBM3\n"
+        "GPU UUID: \t GPU-ffff1111-2222-3333-4444-555566667777\nBus Type: \t PCIe\n"
+    ),
+    "proc/driver/nvidia/gpus/0000:64:00.0/information": (
+        "Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-aaaa1111-2222-3333-4444-555566667777\n"
+    ),
+    "proc/driver/nvidia/gpus/0000:75:00.0/information": (
+        "Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-????????-????-????-????-????????????\n"
+    ),
+}
+
+
+def test_a_gpu_node_is_known_by_its_uuids(tmp_path: Path) -> None:
+    """Sorted, and without a GPU that the driver has not initialised; with the driver's version."""
+    found = system.identity_of_node(tree(tmp_path, {**IDENTITY, **GPU}))
+
+    assert found["gpu_uuids"] == (
+        "GPU-aaaa1111-2222-3333-4444-555566667777,GPU-ffff1111-2222-3333-4444-555566667777"
+    )
+    assert found["driver"] == "570.86.15"
+    assert found["boot_id"] == "1b32d552-812d-45e9-9772-cc87775ed73f"
+
+
+@pytest.mark.parametrize("name", sorted(IDENTITY))
+def test_an_identity_that_cannot_be_read_is_an_error(tmp_path: Path, name: str) -> None:
+    """Two nodes that cannot be told apart must not count as equal."""
+    root = tree(tmp_path, IDENTITY)
+    assert system.identity_metrics(root)["os_release"] == "Debian GNU/Linux 12 (bookworm)"
+    (root / name).unlink()
+
+    with pytest.raises(CheckError, match=r"boot_id|os_release|cpu_model"):
+        system.identity_metrics(root)
+
+
+def test_an_unreadable_identity_never_raises(tmp_path: Path) -> None:
+    """The runner needs it before anything is known: what cannot be read is ""."""
+    found = system.identity_of_node(tmp_path)
+
+    assert {found[key] for key in ("boot_id", "machine_id", "product_uuid", "gpu_uuids", "driver")} == {""}
+    assert found["host"]
+
+
+def test_an_arm_processor_has_a_name(tmp_path: Path) -> None:
+    """Its cpuinfo has no model name."""
+    root = tree(tmp_path, {"proc/cpuinfo": "processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"})
+
+    assert machine.cpu_model(root) == "implementer 0x41 part 0xd40"
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "offset", "expected"),
+    [
+        (0, 0x0001, 1500, kernel_clock.ClockState(True, 0.0015, 0.25)),
+        (0, 0x2001, 1500, kernel_clock.ClockState(True, 0.0000015, 0.25)),
+        (5, 0x0040, 0, kernel_clock.ClockState(False, 0.0, 0.25)),
+        (0, 0x0041, 0, kernel_clock.ClockState(False, 0.0, 0.25)),
+        (5, 0x0001, 0, kernel_clock.ClockState(False, 0.0, 0.25)),
+    ],
+)
+def test_what_adjtimex_says(state: int, status: int, offset: int, expected: kernel_clock.ClockState) -> None:
+    """Unsynchronised by the flag or by the return value; the offset in ns or us; the bound in us."""
+    assert kernel_clock.state_of(state, status, offset, 250_000) == expected
+
+
+def test_this_machine_has_a_clock() -> None:
+    """The check itself, here: it runs at its rate, and adjtimex was understood."""
+    result = system.clock.body(context())
+    assert isinstance(result, Measurement)
+    metrics: dict[str, Any] = dict(result.metrics)
+
+    assert fault_of(system.clock, metrics) == ""
+    assert metrics["synchronised"] in (0, 1)
+    assert 0.0 <= metrics["max_error_s"] <= 1000.0
+    assert verdicts("system.clock", metrics) == []
+
+
+def test_a_clock_that_may_not_be_read_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EPERM is a reason that a policy may accept; any other failure is an error."""
+    monkeypatch.setattr(
+        kernel_clock, "read_state", lambda: _raise(PermissionError(1, "Operation not permitted"))
+    )
+    result = system.clock.body(context())
+
+    assert isinstance(result, Skipped)
+    assert result.skip is Skip.NOT_PERMITTED
+    monkeypatch.setattr(kernel_clock, "read_state", lambda: _raise(OSError(38, "Function not implemented")))
+    with pytest.raises(CheckError, match="not implemented"):
+        system.clock.body(context())
+
+
+def test_a_clock_without_a_source_is_an_error(tmp_path: Path) -> None:
+    """The file is named."""
+    with pytest.raises(CheckError, match="current_clocksource"):
+        system.clock_metrics(tmp_path, kernel_clock.ClockState(True, 0.0, 0.0))
+
+
+def _raise(error: OSError) -> kernel_clock.ClockState:
+    raise error

@@ -1,0 +1,282 @@
+"""What a kernel's log in a file tells, and when nobody can tell."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from checks.explain.reading import Asked, Broken, NotRecognised, Part
+from checks.model import Level
+from checks.probes.kernel import explain
+from checks.probes.kernel.log_lines import Line, Now, read_line
+from tasks.reports.explain import explain_text
+from tests.checks.probes.kernel.world import RECORDINGS, XID
+
+
+def parts(name: str) -> dict[str, Part]:
+    text = (RECORDINGS / name).read_text(encoding="utf-8")
+    return {part.check: part for part in explain.read(text, Asked()).parts}
+
+
+WHOLE = (
+    "kmsg_healthy.txt",
+    "kmsg_nvlink5.txt",
+    "dmesg_healthy.txt",
+    "dmesg_off_bus.txt",
+    "journal_memory.txt",
+    "dmesg_iso_sxid.txt",
+    "dmesg_iso_healthy.txt",
+    "journal_no_hostname.txt",
+)
+EXCERPTS = ("dmesg_ctime_gsp.txt", "messages_sxid.txt")
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *EXCERPTS])
+def test_a_recording_is_recognised(name: str) -> None:
+    """Every form that the project recorded."""
+    assert explain.detect((RECORDINGS / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_log_that_begins_with_the_kernel_is_whole(name: str) -> None:
+    """Nothing came before its first line."""
+    assert explain.read((RECORDINGS / name).read_text(encoding="utf-8"), Asked()).unread == ()
+
+
+@pytest.mark.parametrize("name", EXCERPTS)
+def test_an_excerpt_of_an_hour_is_in_doubt(name: str) -> None:
+    """It begins somewhere, and shows less than the day that is looked at on a node."""
+    (doubt,) = explain.read((RECORDINGS / name).read_text(encoding="utf-8"), Asked()).unread
+
+    assert "does not begin at a start of the kernel" in doubt
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[  0.000000] x86: a\n[  90.0] y\n", ""),
+        ("[ 5000.0] x\n[ 9000.0] y\n", "begins 5000 s after the kernel's start and covers 4000 s"),
+        ("[ 5000.0] x\n[ 99000.0] y\n", ""),
+        ("Apr  9 01:00:00 h kernel: x\nApr  9 02:00:00 h kernel: y\n", "covers 3600 s, not the last 24 hours"),
+        ("Apr  9 01:00:00 h kernel: x\nApr 10 02:00:00 h kernel: y\n", ""),
+        ("Apr  9 01:00:00 h kernel: Linux version 6.1\nApr  9 02:00:00 h kernel: y\n", ""),
+        ("Apr  9 01:00:00 h kernel: x\nApr  9 01:01:00 h kernel: Linux version 6.1\nApr  9 02:00:00 h kernel: y\n", ""),
+        ("Apr  9 01:00:00 h cron[1]: Linux version 6.1\nApr  9 01:00:01 h kernel: x\nApr  9 02:00:00 h kernel: y\n", "covers"),
+        ("6,7,1000000,-;x\n6,8,90000000000,-;y\n", ""),
+        ("[ 5000.0] x\n[ 5001.0] y\nApr  9 01:00:00 h kernel: x\n", "covers 1 s"),
+    ],
+    ids=["from 0", "an hour", "a day", "an hour of syslog", "a day of syslog", "a start", "a later start",
+         "a program speaks of a start", "a day of records", "two clocks"],
+)  # fmt: skip
+def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said: str) -> None:
+    """A machine that failed two hours ago has an hour's log without a fault."""
+    doubts = explain.read(text, Asked()).unread
+
+    assert (said == "") == (doubts == ())
+    assert all(said in doubt for doubt in doubts)
+
+
+def test_zeros_in_a_log_hide_no_fault() -> None:
+    """A crash leaves a hole, and the next boot's lines behind it: the fault is found, and the hole is said."""
+    reading = explain.read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n", Asked())
+
+    assert {part.check: part for part in reading.parts}["kernel.xid"].metrics["act"] == (1,)
+    assert ["line 2 has a zero byte: the text at that place is lost"] == list(reading.unread)
+
+
+def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
+    """What stands beyond its first 64 KiB was not looked at."""
+    for said in (" I/O", ""):
+        reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", Asked())
+
+        assert "line 2 is longer than any line of the kernel, so it was not read to its end" in reading.unread
+
+
+def test_more_faults_than_can_be_held_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows was not read."""
+    monkeypatch.setattr(explain, "MOST_LINES", 10)
+    reading = explain.read("[ 0.0] Linux version 6.1\n" + f"[ 90.0] {XID}\n" * 20, Asked())
+
+    assert any(
+        "more than 10 lines may report faults, so the text after line 11" in said for said in reading.unread
+    )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [XID, "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 28", "EDAC MC0: 1 UE memory"],
+)
+def test_the_work_on_a_log_of_faults_alone_is_bounded(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as many lines are no more lines that are taken apart; what was left out is said, and nobody can tell."""
+    taken = []
+
+    def counting(raw: str, now: Now) -> Line | None:
+        taken.append(raw)
+        return read_line(raw, now)
+
+    monkeypatch.setattr(explain, "read_line", counting)
+    monkeypatch.setattr(explain, "MOST_LINES", 2000)
+    counts = []
+    for lines in (4000, 40_000):
+        taken.clear()
+        text = "[ 0.0] Linux version 6.1\n" + "".join(f"[ {at}.0] {fault}\n" for at in range(90, lines))
+        reading = explain.read(text, Asked())
+        counts.append(len(taken))
+        assert any("more than 2000 lines may report faults" in said for said in reading.unread)
+
+    places = (2 * explain.EDGE_BYTES + explain.SAMPLES * explain.SAMPLE_BYTES) // 20
+    assert max(counts) <= 2000 + 1 + places
+
+
+@pytest.mark.parametrize("letters", ["a", "NVRM: Xid ", "[ 1.0] "])
+def test_a_line_of_megabytes_is_explained_in_seconds(letters: str) -> None:
+    """It is recognised by its beginning, and nothing takes it apart for each of its letters."""
+    text = f"[ 0.0] Linux version 6.1\n[ 90.0] {letters * (6_000_000 // len(letters))}\n"
+    begun = time.process_time()
+    found = explain_text("-", "a long line", text.encode(), None, None, Asked())
+
+    assert found.verdict.level is not Level.PASS
+    assert time.process_time() - begun < 6
+
+
+def test_messages_that_were_dropped_count_in_a_plain_log_too() -> None:
+    """The kernel's own word, and journald's."""
+    text = "[ 0.0] Linux version 6.1\n[ 70.0] printk: 12 messages suppressed.\n"
+    missed = "Apr  9 02:00:00 h systemd-journald[7]: Missed 5 kernel messages\n"
+
+    assert {17} == {part.metrics["records_lost"] for part in explain.read(text + missed, Asked()).parts}
+
+
+def test_a_kernel_that_speaks_late_is_recognised() -> None:
+    """A syslog may begin with thousands of lines of programs."""
+    cron = "Jan 13 12:34:56 host cron[1]: job\n" * 6000
+
+    assert explain.detect(f"{cron}Jan 13 12:34:57 host kernel: {XID}\n")
+    assert not explain.detect(f"{cron}Jan 13 12:34:57 host cron[1]: {XID}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '{"DCGM Diagnostic": {}}\n',
+        "# nThread 1 nGpus 8 minBytes 8\n",
+        "hello\nworld\n",
+        "host:194:710 [0] NCCL INFO Using network Socket\n",
+        "Jan 13 12:34:56 host cron[1]: NVRM: Xid (PCI:0000:b9:00): 79\n",
+    ],
+)
+def test_other_text_is_not_claimed(text: str) -> None:
+    """No line of it shows that the kernel wrote it."""
+    assert not explain.detect(text)
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_nothing_is_not_recognised(text: str) -> None:
+    """An empty file is no healthy log."""
+    with pytest.raises(NotRecognised):
+        explain.read(text, Asked())
+
+
+def test_a_log_in_which_the_kernel_says_nothing_is_broken() -> None:
+    """Only other programs wrote: nobody can tell."""
+    with pytest.raises(Broken):
+        explain.read("Jan 13 12:34:56 host cron[1]: job\nsome words\n", Asked())
+
+
+def test_the_lines_are_named() -> None:
+    """A metric rests on lines of the text, by number."""
+    part = parts("dmesg_off_bus.txt")["kernel.xid"]
+
+    assert part.metrics["gpus"] == ("GPU at 0000:ca:00.0",)
+    assert part.metrics["act"] == (3,)
+    assert [line.partition(":")[0] for line in part.lines["act"].splitlines()] == ["14", "15", "16"]
+
+
+def test_a_text_that_ends_within_a_line_is_in_doubt() -> None:
+    """It may be cut there, and after it anything may have stood."""
+    reading = explain.read(f"[ 1.0] all well\n[ 100.0] {XID[:20]}", Asked())
+
+    assert any("may be truncated" in doubt for doubt in reading.unread)
+
+
+def test_a_text_without_times_is_in_doubt() -> None:
+    """An excerpt says nothing of what was left out."""
+    assert any("no line has a time" in doubt for doubt in explain.read(f"{XID}\n", Asked()).unread)
+
+
+def test_a_text_that_begins_late_is_in_doubt() -> None:
+    """The kernel numbers its records from 0."""
+    reading = explain.read("6,7,1000000,-;x\n6,8,90000000,-;y\n", Asked())
+
+    assert any("record 7" in doubt for doubt in reading.unread)
+
+
+def test_a_missing_record_is_counted() -> None:
+    """A line that was deleted from a dump of /dev/kmsg leaves a gap."""
+    text = (RECORDINGS / "kmsg_healthy.txt").read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    reading = explain.read("".join(lines[:3] + lines[4:]), Asked())
+
+    assert {part.metrics["records_lost"] for part in reading.parts} == {1}
+
+
+def test_nothing_in_a_text_is_too_old() -> None:
+    """A log of last year tells of last year's machine, whole."""
+    assert parts("dmesg_ctime_gsp.txt")["kernel.xid"].metrics["act"] == (2,)
+    assert parts("journal_memory.txt")["kernel.hardware"].metrics["edac_ue"] == 1
+    assert parts("journal_memory.txt")["kernel.xid"].metrics["act"] == (0,)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"6,{'9' * 5000},1,-;x",
+        f"6,1,{'9' * 5000},-;x",
+        f"[{'9' * 5000}.0] x",
+        f"[ 1.0] NVRM: Xid (PCI:0000:b9:00): {'9' * 5000}, x",
+        f"[ 1.0] nvidia-nvswitch0: SXid (PCI:0000:b9:00.0): {'9' * 5000}, Fatal",
+        f"[ 1.0] EDAC MC0: {'9' * 5000} UE x",
+        f"[ 1.0] printk: {'9' * 5000} messages suppressed.",
+    ],
+)
+def test_a_number_without_end_is_read_without_harm(line: str) -> None:
+    """Python refuses to read numbers of thousands of digits; garbage must not end the reader."""
+    reading = explain.read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n", Asked())
+
+    assert len(reading.parts) == 3
+
+
+START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
+FAULT = f"Nov 21 12:00:00 n1 kernel: {XID}\nNov 21 13:00:00 n1 kernel: usb 1-1: gone\n"
+
+
+@pytest.mark.parametrize("other", ["Linux version 6.5.0", XID.replace("79", "94")])
+def test_another_machine_neither_mends_nor_explains(other: str) -> None:
+    """A log server's file: GPUs of all machines have the same addresses. That it holds several is said."""
+    fault = XID.replace("79", "95")
+    reading = explain.read(
+        f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n", Asked()
+    )
+    found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
+
+    assert (0,) == found["handled"] == found["routine"]
+    assert any("2 machines (n1, n2)" in doubt for doubt in reading.unread)
+
+
+def test_a_machine_without_a_name_yet_is_no_other() -> None:
+    """The first lines of a start often come from "localhost"; a domain makes no other machine."""
+    reading = explain.read(
+        f"{START.replace('n1', 'localhost')}{FAULT}Nov 21 14:00:00 n1.site kernel: x\n", Asked()
+    )
+
+    assert not any("machines" in doubt for doubt in reading.unread)
+
+
+@pytest.mark.parametrize("between", ["", "[   12.3] "])
+def test_an_xid_within_another_line_is_in_doubt(between: str) -> None:
+    """On a serial console lines of two processors run into each other."""
+    reading = explain.read(f"{START}Nov 21 12:00:00 n1 kernel: usb 1-1: new high{between}{XID}\n", Asked())
+
+    assert any("line 2 has an Xid in the middle" in doubt for doubt in reading.unread)

@@ -1,0 +1,126 @@
+"""kernel.hardware: each fault's form, and not its look-alikes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from checks.check import fault_of
+from checks.probes.kernel import hardware
+from checks.probes.kernel.hardware import KINDS, measured
+from tests.checks.local_policy import local_policy, verdicts
+from tests.checks.probes.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of
+
+FAULTS = [
+    tuple(line.split(" | ", 1))
+    for line in (RECORDINGS / "faults.txt").read_text(encoding="utf-8").splitlines()
+    if " | " in line and not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize(("kind", "line"), FAULTS)
+def test_every_fault_is_read(kind: str, line: str) -> None:
+    """Once, behind every stamp."""
+    for stamp in ("[ 12.345678] ", SYSLOG, "2025-02-23T16:24:18,123456+00:00 "):
+        assert [event[0] for event in found(hardware.find, stamp + line)] == (
+            [] if kind == "none" else [kind]
+        )
+
+
+def test_every_kind_has_a_recorded_form() -> None:
+    """A metric that no line can raise would be a check that never fails."""
+    assert {kind for kind, _ in FAULTS} - {"none"} == set(KINDS) - {"off_bus"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        XID,
+        "NVRM: Xid (PCI:0000:b3:00.0): 79",
+        "NVRM: GPU 0000:b9:00.0: GPU has fallen off the bus.",
+        "NVRM: The NVIDIA GPU 0000:b3:00.0 fallen off the bus and is not responding to commands.",
+    ],
+)
+def test_a_lost_gpu_is_found_by_its_code_or_the_words(line: str) -> None:
+    """With an Xid, with an Xid without words, and without any."""
+    assert [event[0] for event in found(hardware.find, line)] == ["off_bus"]
+
+
+def test_a_lost_gpu_that_is_named_a_line_earlier_has_its_address() -> None:
+    """The driver names it in one line and its fate in a later one."""
+    text = "[1.0] NVRM: The NVIDIA GPU 0000:b3:00.0\n[1.0] NVRM: fallen off the bus and is not responding."
+
+    assert found(hardware.find, text) == [("off_bus", None, "0000:b3:00.0")]
+
+
+def test_counted_errors_are_added_up() -> None:
+    """EDAC says how many corrected errors a line stands for."""
+    text = "[ 9990.0] EDAC MC0: 60 CE memory read error\n[ 9991.0] EDAC MC0: 70 CE memory read error\n"
+
+    assert measured(log_of(text, hardware.find)).metrics["edac_ce"] == 130
+
+
+def test_a_pcie_error_has_its_address() -> None:
+    """So that the device can be found."""
+    line = "nvidia 0000:18:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer"
+
+    assert found(hardware.find, line) == [("pcie_uncorrected", None, "0000:18:00.0")]
+
+
+def test_a_recorded_ring() -> None:
+    """A kernel's and a program's record both count, quoted text does not."""
+    result = measured(log_of((RECORDINGS / "kmsg.txt").read_text(encoding="utf-8"), hardware.find))
+
+    assert {kind: result.metrics[kind] for kind in KINDS if result.metrics[kind]} == {"off_bus": 2}
+    assert result.metrics["records_lost"] == 0
+    assert fault_of(hardware.hardware, result.metrics) == ""
+
+
+def test_a_long_log_is_read_in_time() -> None:
+    """20,000 ordinary lines within seconds, on a busy machine too."""
+    text = (
+        "[ 9990.0] systemd[1]: Started a service with a line of about the usual length, number 12.\n" * 20_000
+    )
+    begun = time.process_time()
+    log = log_of(text, hardware.find)
+
+    assert log.recent == ()
+    assert time.process_time() - begun < 5
+
+
+ZEROS = {**dict.fromkeys(KINDS, 0), "covers_s": 86400, "records_lost": 0, "earlier_boot": 0}
+
+
+@pytest.mark.parametrize(("name", "value"), [("covers_s", 1), ("records_lost", 1)])
+def test_a_log_with_gaps_is_a_warning_about_evidence(name: str, value: int) -> None:
+    """Rotated a moment ago, or records are missing."""
+    assert verdicts("kernel.hardware", {**ZEROS, name: value}) == [("WARN", "EVIDENCE", name)]
+
+
+@pytest.mark.parametrize(
+    ("metric", "level", "cause"),
+    [
+        ("off_bus", "FAIL", "HARDWARE"),
+        ("driver_failed", "FAIL", "HARDWARE"),
+        ("driver_mismatch", "FAIL", "CONFIGURATION"),
+        ("edac_ue", "FAIL", "HARDWARE"),
+        ("mce_uncorrected", "FAIL", "HARDWARE"),
+        ("pcie_uncorrected", "FAIL", "HARDWARE"),
+        ("oops", "FAIL", "CONFIGURATION"),
+        ("mce", "WARN", "HARDWARE"),
+        ("io_error", "WARN", "HARDWARE"),
+        ("lockup", "WARN", "HARDWARE"),
+        ("thermal", "WARN", "HARDWARE"),
+        ("network_driver", "WARN", "HARDWARE"),
+        ("hung_task", "WARN", "CONFIGURATION"),
+        ("mount_stalled", "WARN", "CONFIGURATION"),
+        ("oom_kill", "WARN", "APPLICATION"),
+        ("earlier_boot", "WARN", "HARDWARE"),
+    ],
+)
+def test_the_lines_of_the_local_policy(metric: str, level: str, cause: str) -> None:
+    """No event passes, one does not; every count has a line."""
+    assert verdicts("kernel.hardware", ZEROS) == []
+    assert verdicts("kernel.hardware", {**ZEROS, metric: 1}) == [(level, cause, metric)]
+    assert {rule.metric for rule in local_policy().checks["kernel.hardware"].rules} == set(ZEROS)

@@ -1,0 +1,71 @@
+"""kernel.sxid: how bad it is, and each incident once."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.check import fault_of
+from checks.probes.kernel import sxid
+from checks.probes.kernel.sxid import Severity, measured, severity_of
+from tests.checks.probes.kernel.world import RECORDINGS, found, log_of
+
+LINES = [
+    line
+    for line in (RECORDINGS / "public_lines.txt").read_text(encoding="utf-8").splitlines()
+    if "SXid" in line and not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_public_line_is_read(line: str) -> None:
+    """One event each; the driver's own word decides."""
+    events = found(sxid.find, line)
+
+    assert len(events) == 1
+    if ", Fatal," in line and "): xyz" not in line:
+        assert events[0][0] == "fatal"
+    if ", Non-fatal" in line:
+        assert events[0][0] == "non_fatal"
+
+
+@pytest.mark.parametrize(
+    ("code", "rest", "severity"),
+    [
+        (20034, ", Fatal, Link 30 LTSSM Fault Up", Severity.FATAL),
+        (12028, ", Non-fatal, Link 32 egress non-posted PRIV error (First)", Severity.NON_FATAL),
+        (20009, ", Non-fatal, Li", Severity.NON_FATAL),
+        (11012, ", Non-fatal, Link 3 ingress header ECC limit", Severity.CORRECTED),
+        (11012, ", Fatal, Link 3", Severity.FATAL),
+        (26006, ", SOE HALTED", Severity.FATAL),
+        (12033, ", Severity 1 Engine instance 00 Sub-engine instance 00", Severity.UNREAD),
+        (99999, "", Severity.UNREAD),
+        (None, "", Severity.UNREAD),
+    ],
+)
+def test_how_bad_it_is(code: int | None, rest: str, severity: Severity) -> None:
+    """The line's own word, then the table, then nobody knows."""
+    assert severity_of(code, rest) is severity
+
+
+def test_three_lines_are_one_incident() -> None:
+    """What only adds detail to a line that says how bad it is counts no second time."""
+    result = measured(log_of((RECORDINGS / "messages_sxid.txt").read_text(), sxid.find, window_s=1e12))
+
+    assert {name: result.metrics[name] for name in ("fatal", "non_fatal", "unread")} == {
+        "fatal": 1,
+        "non_fatal": 1,
+        "unread": 0,
+    }
+    assert fault_of(sxid.sxid, result.metrics) == ""
+
+
+def test_details_without_their_incident_still_count() -> None:
+    """Its first line may have been overwritten."""
+    line = "[ 9990.0] nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 12033, Severity 1 Engine instance 00\n"
+
+    assert measured(log_of(line, sxid.find)).metrics["unread"] == 1
+
+
+def test_another_drivers_quote_is_no_sxid() -> None:
+    """The first words decide."""
+    assert found(sxid.find, "[1.0] app: nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 12033, Fatal") == []

@@ -1,0 +1,200 @@
+"""kernel.xid: every form of an Xid, whose GPU it is, and what it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.check import fault_of
+from checks.probes.kernel import xid
+from checks.probes.kernel.xid import listed_gpus, measured
+from checks.probes.kernel.xid_catalogue import Need, table
+from checks.probes.kernel.xid_context import MARKS
+from checks.probes.kernel.xid_decision import alone
+from tests.checks.probes.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of, said
+
+# The codes that NVIDIA's catalogue answers with a reset, a restart or a look at the mechanics.
+MUST_ACT = (46, 48, 54, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158)
+EIGHT = tuple(f"0000:{bus}:00.0" for bus in ("53", "64", "75", "86", "97", "a8", "b9", "ca"))
+
+PUBLIC = [
+    line
+    for line in (RECORDINGS / "public_lines.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize("line", PUBLIC)
+def test_every_public_line_is_read(line: str) -> None:
+    """A line with the driver's Xid tag gives one event, with code and address where it has them."""
+    events = [event for event in xid.find(said(line)) if event.kind not in MARKS]
+    tagged = " Xid" in f" {line.split('(')[0]}" and "GetMessage" not in line and "NVRM:" in line
+    lost = "NVRM:" in line and "fallen off the bus" in line and "GetMessage" not in line
+
+    assert len(events) == (1 if tagged or lost else 0)
+    if tagged and (rest := line.partition("): ")[2]) and rest.split(",")[0].strip("\\n ").isdigit():
+        assert events[0].code == int(rest.split(",")[0].strip("\\n "))
+        assert events[0].pci.count(":") == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["NVRM: Xid", "NVRM: Xid (PCI:0000:66:00): abc, pid=1", "NVRM: Xid : 32", "NVRM: Xid (new form) 79"],
+)
+def test_an_xid_that_cannot_be_read_still_counts(line: str) -> None:
+    """A form that nobody knows yet must not become silence."""
+    assert [event[:2] for event in found(xid.find, SYSLOG + line)] == [("unread", None)]
+
+
+@pytest.mark.parametrize("code", MUST_ACT)
+def test_what_must_be_acted_on_is(code: int) -> None:
+    """Each of the catalogue's codes for reset, restart and mechanics; with and without a tail."""
+    line = f"NVRM: Xid (PCI:0000:b9:00): {code}"
+
+    assert [event[0] for event in found(xid.find, line)] == ["act"]
+    assert [event[0] for event in found(xid.find, f"{line}, pid=1, name=x, y")] == ["act"]
+
+
+@pytest.mark.parametrize(
+    ("code", "need"),
+    [
+        (63, Need.ROUTINE),
+        (13, Need.APPLICATION),
+        (31, Need.APPLICATION),
+        (43, Need.APPLICATION),
+        (45, Need.APPLICATION),
+        (94, Need.SUPPORT),
+        (78, Need.SUPPORT),
+        (162, Need.SUPPORT),
+        (173, Need.SUPPORT),
+        (171, Need.ACT),
+        (999, Need.UNKNOWN),
+        (0, Need.UNKNOWN),
+        (None, Need.UNREAD),
+    ],
+)
+def test_what_a_code_needs(code: int | None, need: Need) -> None:
+    """A remapped row alone is routine; what is not in the table never is."""
+    assert alone(code, "").need is need
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "need"),
+    [
+        (154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", Need.ACT),
+        (154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", Need.ACT),
+        (154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", Need.ROUTINE),
+        (154, "GPU recovery action changed from 0x0 (None) to 0x9 (Something New)", Need.ACT),
+        (154, "GPU recovery action changed from 0x0 (No", Need.UNREAD),
+        (154, "", Need.UNREAD),
+        (149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x0)", Need.ACT),
+        (149, "NETIR_LINK_EVT  Link Fatal   XC0 i0 Link 09 (0x1)", Need.ACT),
+        (145, "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)", Need.SUPPORT),
+        (144, "SAW_MVB Non-fatal XC1 i0 Link 10", Need.SUPPORT),
+        (147, "TREX", Need.UNREAD),
+        (150, "", Need.UNREAD),
+    ],
+)
+def test_some_lines_decide_themselves(code: int, text: str, need: Need) -> None:
+    """154 names the action, 144 to 150 the severity; a text that was cut before it decides nothing."""
+    assert alone(code, text).need is need
+
+
+def test_the_table_is_whole() -> None:
+    """Every code of the catalogue is there once, with its source."""
+    assert sorted(table()) == list(range(1, 174))
+    assert all(row.source and row.name for row in table().values())
+
+
+def test_a_gpu_that_is_named_a_line_earlier_is_found() -> None:
+    """The driver names the GPU in one line and says in a later one that it fell off the bus, with no Xid at all."""
+    text = "[1.0] NVRM: The NVIDIA GPU 0000:b3:00.0\n[1.0] NVRM: fallen off the bus and is not responding."
+
+    assert found(xid.find, text) == [("act", None, "0000:b3:00.0")]
+
+
+def test_a_gpu_is_named_by_its_number() -> None:
+    """Eight digits of a domain, none, or a function: it is the same GPU, in the order of the addresses."""
+    result = measured(log_of(f"[ 9990.0] {XID}\n[ 9991.0] NVRM: Xid (PCI:00000000:B9:00.0): 48, x\n"), EIGHT)
+
+    assert result.metrics["gpus"] == tuple(f"GPU {index} ({pci})" for index, pci in enumerate(EIGHT))
+    assert result.metrics["act"] == (0, 0, 0, 0, 0, 0, 2, 0)
+    assert result.metrics["codes"] == "79 (GPU_HAS_FALLEN_OFF_THE_BUS) x1, 48 (GPU_ECC_DBE) x1"
+    assert fault_of(xid.xid, result.metrics) == ""
+
+
+def test_an_xid_of_no_listed_gpu_still_counts() -> None:
+    """A GPU that is gone is not listed any more; a line may name none at all."""
+    text = "[ 9990.0] NVRM: Xid (PCI:0000:11:00): 79\n[ 9991.0] NVRM: Xid : 79\n"
+    result = measured(log_of(text), EIGHT)
+
+    assert result.metrics["gpus"][8:] == (  # type: ignore[index]
+        "0000:11:00.0, not listed as a GPU of this node",
+        xid.UNNAMED,
+    )
+    assert result.metrics["act"] == (0,) * 8 + (1, 0)
+    assert result.metrics["unread"] == (0,) * 8 + (0, 1)
+
+
+def test_a_node_without_gpus_has_lists_too() -> None:
+    """An empty list would be no measurement."""
+    result = measured(log_of("[ 9990.0] all well\n"), ())
+
+    assert (result.metrics["gpus"], result.metrics["act"]) == ((xid.NO_GPU,), (0,))
+    assert fault_of(xid.xid, result.metrics) == ""
+
+
+def test_the_evidence_says_when_and_where_from() -> None:
+    """Newest first, with age and author."""
+    text = "".join(f"12,{n},{9000 + n}000000,-;NVRM: Xid (PCI:0000:b9:00): 31, pid={n}\n" for n in range(50))
+    result = measured(log_of(text), EIGHT)
+
+    assert (
+        "application 31 GPU 6 (0000:b9:00.0) (951 s ago, written by a program (facility 1))"
+        in result.evidence
+    )
+    assert result.evidence.index("pid=49") < result.evidence.index("pid=48")
+    assert "[10 older ones are not shown]" in result.evidence
+    assert result.metrics["application"] == (0, 0, 0, 0, 0, 0, 50, 0)
+
+
+def test_the_driver_lists_its_gpus(tmp_path: Path) -> None:
+    """The names of its folders, in the order of their addresses; none without a driver."""
+    for name in ("0000:ca:00.0", "0000:53:00.0", "junk"):
+        (tmp_path / name).mkdir()
+
+    assert listed_gpus(tmp_path) == ("0000:53:00.0", "0000:ca:00.0")
+    assert listed_gpus(tmp_path / "none") == ()
+
+
+def test_every_line_that_counts_holds_a_needle() -> None:
+    """Who looks for candidates among the bytes of a large log would lose the others."""
+    made = {event.line.message for line in PUBLIC for event in xid.find(said(line))}
+
+    assert made
+    assert not [line for line in made if not any(needle in line for needle in xid.NEEDLES)]
+
+
+def test_the_drivers_branch_is_read(tmp_path: Path) -> None:
+    """As /proc/driver/nvidia/version has it; None without a driver."""
+    text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  575.57.08  Sat May 24 07:25:42 UTC 2025\nGCC version:  gcc 11.4.1\n"
+    (tmp_path / "version").write_text(text)
+
+    assert xid.driver_branch(tmp_path / "version") == 575
+    assert xid.driver_branch(tmp_path / "none") is None
+
+
+def test_incidents_are_listed_side_by_side() -> None:
+    """What an overlay needs later: whose, which, how often, what for, why; nothing for a quiet log."""
+    result = measured(log_of(f"[ 9990.0] {XID}\n[ 9991.0] {XID}\n"), EIGHT)
+    quiet = measured(log_of("[ 9990.0] all well\n"), EIGHT)
+
+    assert (result.metrics["incidents"], result.metrics["event_codes"]) == (1, (79,))
+    assert (result.metrics["event_counts"], result.metrics["event_actions"]) == ((2,), ("reboot",))
+    assert result.metrics["event_gpus"] == ("GPU 6 (0000:b9:00.0)",)
+    assert "row 79: RESTART_BM" in result.evidence
+    assert (quiet.metrics["incidents"], [name for name in quiet.metrics if name.startswith("event_")]) == (
+        0,
+        [],
+    )

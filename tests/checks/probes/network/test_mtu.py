@@ -1,0 +1,151 @@
+"""network.mtu: over real TCP, and over a real network with a narrow place in it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError
+from checks.probes.network import mtu
+from tasks.launchers.local import network as local_network
+from tests.survival.faulty_network import needs_root, network
+
+ROOT = Path(__file__).parents[4]
+PEER = """
+import sys, threading
+from checks.exchange.exchange import Responder
+from tests.exchanges import access
+responder = Responder(access("node-1"), "")
+responder.listen(sys.argv[1], 7001)
+print("ready", flush=True)
+threading.Event().wait(60)
+"""
+PROBE = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+from checks.probes.network.mtu import mtu
+from checks.process.observe import probe
+from checks.roster import Member, Roster
+from tests.corpus.case import context
+members = (Member("node-0", sys.argv[1], 1), Member("node-1", sys.argv[2], 7001))
+made = replace(context(mtu, Path("/tmp"), nodes=2, options={"stall_s": 1.0}), roster=Roster(members, 1, ""))
+row = probe(mtu, made, "node-0")
+print(json.dumps({"reason": row.reason, **row.metrics}))
+"""
+
+
+def _inside(namespace: str, script: str, *arguments: str) -> subprocess.Popen[str]:
+    argv = ("ip", "netns", "exec", namespace, sys.executable, "-c", script, *arguments)
+    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def _answering(name: str, address: str) -> Iterator[None]:
+    peer = _inside(f"{name}-1", PEER, address)
+    try:
+        assert peer.stdout is not None
+        assert "ready\n" == peer.stdout.readline()
+        yield
+    finally:
+        peer.kill()
+        peer.communicate()
+
+
+def _probe(name: str) -> Mapping[str, object]:
+    addresses = local_network.find(name, 2).addresses
+    with _answering(name, addresses[1]):
+        said, _ = _inside(f"{name}-0", PROBE, *addresses).communicate(timeout=30)
+    found: Mapping[str, object] = json.loads(said)
+    return found
+
+
+def _set_mtu(namespace: str, device: str, size: int) -> None:
+    argv = ("ip", "-n", namespace, "link", "set", "dev", device, "mtu", str(size))
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+@needs_root
+def test_a_bridge_port_that_drops_large_packets_is_found() -> None:
+    """Both nodes' interfaces say 1500, a port between them takes 1400 and tells nobody: small messages pass."""
+    with network(2) as name:
+        _set_mtu(local_network.switch(name), "v1", 1400)
+        begun = time.monotonic()
+        found = _probe(name)
+
+    assert (1500, [None], [1]) == (
+        found["interface_mtu_bytes"],
+        found["path_mtu_bytes"],
+        found["full_size_lost"],
+    )
+    assert time.monotonic() - begun < 10
+
+
+@needs_root
+def test_a_network_without_a_narrow_place_carries_full_size() -> None:
+    """The path MTU is the interface's."""
+    with network(2) as name:
+        found = _probe(name)
+
+    assert (1500, [1500], [0], [0]) == (
+        found["interface_mtu_bytes"],
+        found["path_mtu_bytes"],
+        found["full_size_lost"],
+        found["narrowed_bytes"],
+    )
+
+
+@needs_root
+def test_a_peer_with_smaller_packets_narrows_the_path() -> None:
+    """It says so in its first packet; nothing is lost, and the path is narrower than this node's interface."""
+    with network(2) as name:
+        _set_mtu(f"{name}-1", "eth0", 1300)
+        found = _probe(name)
+
+    assert ([1300], [0], [200]) == (found["path_mtu_bytes"], found["full_size_lost"], found["narrowed_bytes"])
+
+
+def _info(segment: int, route: int, options: int = 1) -> bytes:
+    made = bytearray(104)
+    made[mtu.OPTIONS_AT] = options
+    struct.pack_into("I", made, mtu.SEND_MSS_AT, segment)
+    struct.pack_into("I", made, mtu.PATH_MTU_AT, route)
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    ("segment", "route", "options", "family", "path"),
+    [
+        (1448, 1500, 1, socket.AF_INET, 1500),
+        (1460, 1500, 0, socket.AF_INET, 1500),
+        (1428, 1500, 1, socket.AF_INET6, 1500),
+        (1448, 9001, 1, socket.AF_INET, 1500),
+        (8949, 9001, 1, socket.AF_INET, 9001),
+        (32741, 65536, 1, socket.AF_INET, 65535),
+    ],
+)
+def test_the_path_is_the_narrower_of_route_and_segment(
+    segment: int, route: int, options: int, family: int, path: int
+) -> None:
+    """With and without timestamps, both families; on the loopback interface the window holds the segments small."""
+    assert path == mtu.path_mtu(_info(segment, route, options), family)
+
+
+def test_a_kernel_that_says_too_little_cannot_be_believed() -> None:
+    """An old one's tcp_info is shorter."""
+    with pytest.raises(CheckError, match="tcp_info"):
+        mtu.path_mtu(bytes(40), socket.AF_INET)
+
+
+def test_a_narrowed_path_is_no_gain_on_the_loopback_interface() -> None:
+    """Its MTU is 65536, one more than a packet can be."""
+    assert (0, 0) == (mtu.Row("ok", 65536, 65535).narrowed, mtu.Row("ok", 1500, 1500).narrowed)

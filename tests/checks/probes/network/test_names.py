@@ -1,0 +1,82 @@
+"""network.names: hundreds of names, and a resolver that is slow or hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from checks.probes.network.names import Answer, look_up, measurement
+from checks.roster import Member
+
+MEMBERS = [Member(f"node-{index}", f"10.1.{index // 250}.{index % 250 + 1}", 1) for index in range(500)]
+
+
+def test_hundreds_of_names_are_asked_side_by_side() -> None:
+    """500 at 5 ms each, 64 at a time."""
+
+    def slow(member: Member) -> Answer:
+        threading.Event().wait(0.005)
+        return Answer((member.address,))
+
+    begun = time.monotonic()
+    found = look_up(MEMBERS, slow, 5.0)
+
+    assert all(answer == Answer((member.address,)) for answer, member in zip(found, MEMBERS, strict=True))
+    assert time.monotonic() - begun < 2
+
+
+def test_a_resolver_that_hangs_costs_its_deadline_and_no_more() -> None:
+    """The others' answers are kept, the silent one has none."""
+    release = threading.Event()
+
+    def hang(member: Member) -> Answer:
+        if member is MEMBERS[0]:
+            release.wait(5.0)
+        return Answer((member.address,))
+
+    begun = time.monotonic()
+    found = look_up(MEMBERS[:3], hang, 0.2)
+    release.set()
+
+    assert [None, Answer((MEMBERS[1].address,)), Answer((MEMBERS[2].address,))] == found
+    assert time.monotonic() - begun < 2
+
+
+def test_silence_is_neither_agreement_nor_absence() -> None:
+    """It is counted by itself, and as slow as it was waited for."""
+    found = measurement(MEMBERS[:1], [None], 4.0).metrics
+
+    assert (1, 0, 0, 4.0) == (
+        found["unanswered"],
+        found["unresolved"],
+        found["elsewhere"],
+        found["slowest_s"],
+    )
+
+
+def test_one_of_several_addresses_is_enough() -> None:
+    """A node has many interfaces."""
+    found = measurement(MEMBERS[:1], [Answer(("10.9.9.9", "10.1.0.1"))], 4.0).metrics
+
+    assert 0 == found["elsewhere"]
+
+
+def test_a_node_alone_may_be_listed_by_loopback() -> None:
+    """Nobody else looks for it: /etc/hosts may give its name the address of an interface."""
+    alone = Member("algo-1", "127.0.0.1", 1)
+    found = measurement([alone], [Answer(("10.1.0.1",))], 4.0).metrics
+    beside = measurement(
+        [alone, MEMBERS[1]], [Answer(("10.1.0.1",)), Answer((MEMBERS[1].address,))], 4.0
+    ).metrics
+
+    assert (0, 1) == (found["elsewhere"], beside["elsewhere"])
+
+
+def test_what_is_wrong_stands_first_in_the_evidence() -> None:
+    """Of thousands of lines the first 4 KiB are shown."""
+    answers = [Answer((member.address,)) for member in MEMBERS[:3]]
+    answers[2] = Answer(("10.9.9.9",))
+
+    assert measurement(MEMBERS[:3], list(answers), 4.0).evidence.startswith(
+        "node-2 10.1.0.3: the name resolves to"
+    )

@@ -1,0 +1,122 @@
+"""Whether this machine is one of those that were proven, by its name or by the token of its pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks import bundle as bundles
+from checks.bundle import Pass, PassedNode
+from checks.model import SCHEMA_VERSION
+from checks.probes.host.system import POOL_TOKEN, identity_of_node
+from checks.runner.in_job.confirm import among, claim, confirm_here, differences, twice
+
+
+def identity(**changed: str) -> dict[str, str]:
+    """A machine with GPUs that a check was on."""
+    known = {
+        "host": "algo-1",
+        "boot_id": "boot-1",
+        "gpu_uuids": "GPU-1,GPU-2",
+        "driver": "570",
+        "kernel": "6.1",
+    }
+    return {**known, "pool_token": "token-1", **changed}
+
+
+OTHER = identity(host="algo-2", boot_id="boot-2", gpu_uuids="GPU-3,GPU-4", pool_token="token-2")
+PROVEN = Pass(
+    SCHEMA_VERSION,
+    "g",
+    "digest",
+    "now",
+    (PassedNode("algo-1", 0, identity()), PassedNode("algo-2", 1, OTHER)),
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        (identity(), "algo-1"),
+        (identity(host="algo-2"), "algo-1"),
+        ({**OTHER, "host": "algo-1", "kernel": "6.2"}, "algo-2"),
+    ],
+)
+def test_a_machine_of_the_pool_is_known_under_any_name(found: dict[str, str], name: str) -> None:
+    """The next job may call it otherwise, and count it elsewhere."""
+    assert (name, []) == among(PROVEN, found, gpus_per_node=2)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (identity(pool_token=""), "no pool token"),
+        ({key: value for key, value in identity().items() if key != "pool_token"}, "no pool token"),
+        (identity(pool_token="token-3"), "not one of those"),
+        (identity(gpu_uuids="GPU-1,GPU-9"), "gpu_uuids was GPU-1,GPU-2 and is now GPU-1,GPU-9"),
+        (identity(pool_token="token-2"), "as algo-2: boot_id"),
+        (identity(boot_id="after a reboot"), "boot_id"),
+        (identity(driver="580"), "driver"),
+        (identity(driver=""), "driver"),
+    ],
+)
+def test_what_differs_is_no_proof(found: dict[str, str], said: str) -> None:
+    """A token of another machine, another GPU behind a token, a reboot: each is said."""
+    name, lines = among(PROVEN, found, gpus_per_node=2)
+
+    assert ("", True) == (name, any(said in line for line in lines))
+
+
+@pytest.mark.parametrize(("key", "gpus"), [("boot_id", 0), ("gpu_uuids", 2), ("driver", 2)])
+def test_what_was_never_known_proves_nothing(key: str, gpus: int) -> None:
+    """Two machines without it would count as equal."""
+    unknown = identity(**{key: ""})
+    proven = Pass(SCHEMA_VERSION, "g", "digest", "now", (PassedNode("algo-1", 0, unknown),))
+
+    assert ("", [f"as algo-1: {key} is not known"]) == among(proven, unknown, gpus)
+
+
+def test_two_hosts_cannot_be_one_machine() -> None:
+    """A token that was copied, or a host that nobody knows of."""
+    assert "" == twice({"algo-1": "algo-2", "algo-2": "algo-1"})
+    assert "algo-2 and algo-1 both identify themselves as algo-1" == twice(
+        {"algo-1": "algo-1", "algo-2": "algo-1"}
+    )
+    assert "algo-2" in twice({"algo-1": "algo-1", "algo-2": None})
+
+
+def test_the_token_is_this_machines_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the agent found one; an identity without it is as it was."""
+    path = tmp_path / "pass.json"
+    assert "pool_token" not in identity_of_node()
+    monkeypatch.setenv(POOL_TOKEN, "token-1")
+    known = PassedNode("algo-7", 0, identity_of_node())
+    path.write_bytes(bundles.dump(Pass(SCHEMA_VERSION, "g", "digest", "now", (known,))))
+
+    assert ("algo-7", []) == claim(path)
+    assert [] == confirm_here(path, "algo-7")
+    monkeypatch.delenv(POOL_TOKEN)
+    assert "" == claim(path)[0]
+
+
+@pytest.mark.parametrize("data", [None, b"{"])
+def test_a_pass_that_cannot_be_read_claims_nothing(tmp_path: Path, data: bytes | None) -> None:
+    """Half a pass is no pass."""
+    if data is not None:
+        (tmp_path / "pass.json").write_bytes(data)
+    name, lines = claim(tmp_path / "pass.json")
+
+    assert ("", True) == (name, "cannot be read" in lines[0])
+
+
+def test_a_pass_of_before_is_still_read() -> None:
+    """It says nothing of a person's word."""
+    old = bundles.dump(PROVEN).replace(b'"on_word":"",', b"")
+
+    assert PROVEN == bundles.load_pass(old)
+
+
+def test_by_name_the_token_is_not_asked_for() -> None:
+    """Without a pool a machine is the same by host, boot, GPUs and driver."""
+    assert [] == differences(identity(pool_token="token-1"), identity(pool_token=""))

@@ -1,0 +1,180 @@
+"""Nodes that hold: one answer for all of them, or nobody starts. Over real sockets."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from checks.documents import answer as asked
+from checks.documents.answer import Answered, Word
+from checks.exit_codes import Exit
+from checks.runner.in_job.hold import Refusal, hold
+from checks.runner.station import Station
+from tests.checks.runner.test_barrier import board, stations
+
+GATE, ATTEMPT, QUESTION = "board", "a-token", "ask: node-0: system.clock: it is not synchronised"
+Write = Callable[[int, bytes], None]
+
+
+def answer(
+    word: Word = Word.LAUNCH, why: str = "it is the clock", attempt: str = ATTEMPT, at: str = "now"
+) -> bytes:
+    """What Ada says."""
+    return asked.make(GATE, attempt, word, "ada", why, at)
+
+
+def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> list[Answered | Refusal]:
+    """What each of two nodes does once `says` ran, which writes answers to nodes that hold."""
+    ended: dict[int, Answered | Refusal] = {}
+    outs = [folder / f"out-{index}" for index in (0, 1)]
+
+    def write(index: int, data: bytes) -> None:
+        path = outs[index] / ATTEMPT / asked.ANSWER
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".tmp").write_bytes(data)
+        path.with_suffix(".tmp").replace(path)
+
+    with ExitStack() as stack:
+        places = stations(folder, network_s=2.0)
+        boards = [stack.enter_context(board(station)) for station in places]
+
+        def run(index: int) -> None:
+            ended[index] = hold(places[index], ATTEMPT, outs[index], boards[index], ask_s, QUESTION)
+
+        threads = [threading.Thread(target=run, args=(index,)) for index in (0, 1)]
+        for thread in threads:
+            thread.start()
+        asking = [out / ATTEMPT / asked.ASKING / f"node-{index}" for index, out in enumerate(outs)]
+        deadline = time.monotonic() + 10
+        while not all(path.exists() for path in asking) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert [f"{QUESTION}\n"] * 2 == [path.read_text() for path in asking]
+        says(write)
+        for thread in threads:
+            thread.join(30)
+        assert [False, False] == [path.exists() for path in asking]
+    return [ended[0], ended[1]]
+
+
+def alone(station: Station) -> Station:
+    """The same of a gate of one node."""
+    declared = dataclasses.replace(station.bundle.declared, nodes=1, node_names=("node-0",))
+    roster = dataclasses.replace(station.roster, members=station.roster.members[:1])
+    return dataclasses.replace(
+        station, bundle=dataclasses.replace(station.bundle, declared=declared), roster=roster
+    )
+
+
+def test_all_go_on_by_one_answer(tmp_path: Path) -> None:
+    """Which both have seen, some moments apart."""
+
+    def say(write: Write) -> None:
+        write(1, answer())
+        time.sleep(0.7)
+        write(0, answer())
+
+    found = held(tmp_path, say)
+
+    assert [asked.load(answer(), GATE, ATTEMPT)] * 2 == found
+
+
+def test_an_answer_that_is_given_twice_is_the_first_hosts(tmp_path: Path) -> None:
+    """So that every host makes the same pass of it."""
+
+    def say(write: Write) -> None:
+        write(0, answer(at="earlier"))
+        write(1, answer(at="later"))
+
+    assert [asked.load(answer(at="earlier"), GATE, ATTEMPT)] * 2 == held(tmp_path, say)
+
+
+def test_a_refusal_names_who_and_why(tmp_path: Path) -> None:
+    """One host is told; the other one learns it from the first."""
+    found = held(tmp_path, lambda write: write(0, answer(Word.REFUSE, "no spare node")), ask_s=60.0)
+
+    assert [Refusal(Exit.NO_GO, f"refused by ada: no spare node ({QUESTION})")] * 2 == found
+
+
+def test_a_refusal_that_another_host_saw_reaches_the_first(tmp_path: Path) -> None:
+    """A host that saw a no holds nobody up until the deadline."""
+    found = held(tmp_path, lambda write: write(1, answer(Word.REFUSE, "no spare node")), ask_s=60.0)
+
+    assert [Refusal(Exit.NO_GO, f"refused by ada: no spare node ({QUESTION})")] * 2 == found
+
+
+def test_nobody_answered(tmp_path: Path) -> None:
+    """Silence launches nothing."""
+    assert [Refusal(Exit.NO_GO, f"no approval was given within 1 s: {QUESTION}")] * 2 == held(
+        tmp_path, lambda write: None, ask_s=1.0
+    )
+
+
+def test_an_answer_to_another_attempt_starts_nothing(tmp_path: Path) -> None:
+    """Nor a garbled one."""
+
+    def say(write: Write) -> None:
+        write(0, answer(attempt="an-earlier-start"))
+        write(1, answer()[:40])
+
+    found = held(tmp_path, say, ask_s=1.0)
+
+    assert [True, True] == [
+        isinstance(one, Refusal) and "no approval was given" in one.reason for one in found
+    ]
+
+
+def test_yes_here_and_no_there_is_no(tmp_path: Path) -> None:
+    """The answer was changed while the hosts looked at it."""
+
+    def say(write: Write) -> None:
+        write(0, answer())
+        write(1, answer(Word.REFUSE))
+
+    assert [True, True] == [isinstance(one, Refusal) for one in held(tmp_path, say)]
+
+
+def test_a_host_that_did_not_come_to_hold_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody is asked about a start that cannot be."""
+    first, second = stations(tmp_path, network_s=0.5)
+    with board(first) as one:
+        found = hold(first, ATTEMPT, tmp_path, one, 60.0, QUESTION)
+
+    assert isinstance(found, Refusal)
+    assert (Exit.CANNOT_TELL, True) == (found.code, second.node in found.reason)
+    assert not (tmp_path / ATTEMPT).exists()
+
+
+@pytest.mark.long
+def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
+    """Its gate answers no more: a launch could not reach all."""
+    first, second = stations(tmp_path, network_s=2.0)
+    ended: list[Answered | Refusal] = []
+    with board(first) as one:
+        holding = threading.Thread(
+            target=lambda: ended.append(hold(first, ATTEMPT, tmp_path, one, 60.0, QUESTION))
+        )
+        with board(second) as other:
+            holding.start()
+            assert "" == other.agree("asking", "")
+        holding.join(30)
+
+    assert [Refusal(Exit.CANNOT_TELL, "cannot_tell: node-1 no longer waits: its gate ended")] == ended
+
+
+def test_one_node_needs_nobody_else(tmp_path: Path) -> None:
+    """No peers, no barrier; the deadline is the same."""
+    (station, _) = stations(tmp_path, network_s=0.5)
+    with board(station) as one:
+        (tmp_path / ATTEMPT).mkdir()
+        (tmp_path / ATTEMPT / asked.ANSWER).write_bytes(answer())
+        found = hold(
+            alone(station), ATTEMPT, tmp_path, type(one)(alone(station), one.responder), 60.0, QUESTION
+        )
+
+    assert asked.load(answer(), GATE, ATTEMPT) == found

@@ -1,0 +1,248 @@
+"""mpirun over the hosts of one job: keys made for it, each host's own environment, one exit code everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from checks.documents.report import dump_plain
+from checks.roster import Member, Roster
+from checks.runner.mpi import ssh_keys
+from checks.runner.mpi.hosts import Place
+from checks.runner.mpi.launch import environment, mpirun
+from tests.checks.exchange.test_exchange import free_port
+from tests.exchanges import access
+
+ROOT = Path(__file__).resolve().parents[4]
+real = pytest.mark.needs("mpirun", "sshd")
+SAY = """
+import json, os
+own = {"rank": int(os.environ["OMPI_COMM_WORLD_RANK"]), "node": os.environ["PRELAUNCH_NODE"], "own": os.environ["OWN"]}
+size = os.environ["OMPI_COMM_WORLD_SIZE"]
+open(os.path.join(os.environ["SAID"], f"{own['rank']}.json"), "w").write(json.dumps({**own, "size": size}))
+"""
+
+
+def roster(nodes: int = 2) -> Roster:
+    """Hosts on addresses of their own, behind loopback."""
+    members = (Member(f"node-{index}", f"127.0.0.{index + 1}", free_port()) for index in range(nodes))
+    return Roster(tuple(members), free_port(), "lo")
+
+
+@contextmanager
+def hosts(
+    folder: Path, found: Roster, words: Sequence[str], path: Mapping[int, str] | None = None
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """One checks.runner.mpi.launch a host; none of them outlives the test."""
+    (folder / "roster.json").write_bytes(dump_plain(found))
+    started = []
+    try:
+        for index, member in enumerate(found.members):
+            given = {
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PRELAUNCH_ROSTER": str(folder / "roster.json"),
+                "PRELAUNCH_NODE": member.name,
+                "PRELAUNCH_ATTEMPT": "a-token",
+                "OWN": f"of {member.name}, 'quoted' and \"all\"\n",
+                "SAID": str(folder),
+                "PATH": (path or {}).get(index, os.environ["PATH"]),
+            }
+            reading, writing = os.pipe()
+            os.write(writing, bytes(32))
+            os.close(writing)
+            counts = ("--nodes", str(len(found.members)), "--node-rank", str(index), "--ranks-per-node", "2")
+            command = ("--master-addr", "127.0.0.1", "--key-fd", str(reading), "--", *words)
+            argv = (sys.executable, "-m", "checks.runner.mpi.launch", *counts, *command)
+            with open(folder / f"log-{index}", "wb") as log:
+                made = subprocess.Popen(
+                    argv, cwd=ROOT, env=given, stdout=log, stderr=log, pass_fds=(reading,)
+                )
+            os.close(reading)
+            started.append(made)
+        yield started
+    finally:
+        for process in started:
+            process.terminate()
+        for index, process in enumerate(started):
+            process.wait(30)
+            print(f"--- host {index}: {process.returncode}\n{(folder / f'log-{index}').read_text()}")
+
+
+@real
+def test_ranks_run_on_every_host_with_its_own_environment(tmp_path: Path) -> None:
+    """In the roster's order; what differs between hosts is not the first one's everywhere."""
+    with hosts(tmp_path, roster(), (sys.executable, "-c", SAY)) as started:
+        codes = [process.wait(60) for process in started]
+    said = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("?.json"))]
+
+    assert [0, 0] == codes
+    assert ["node-0", "node-0", "node-1", "node-1"] == [one["node"] for one in said]
+    assert {("4", f"of {one['node']}, 'quoted' and \"all\"\n") for one in said} == {
+        (one["size"], one["own"]) for one in said
+    }
+
+
+@real
+def test_every_host_ends_with_mpiruns_exit_code(tmp_path: Path) -> None:
+    """A rank that fails on a worker."""
+    script = "test $PRELAUNCH_NODE = node-0 || exit 7"
+    with hosts(tmp_path, roster(), ("sh", "-c", script)) as started:
+        codes = [process.wait(60) for process in started]
+
+    assert [7, 7] == codes
+
+
+@real
+def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
+    """SIGTERM to all hosts at once, as SageMaker sends it."""
+    script = f"touch {tmp_path}/ready-$OMPI_COMM_WORLD_RANK; exec sleep 600"
+    with hosts(tmp_path, roster(), ("sh", "-c", script)) as started:
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("ready-*"))) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert 4 == len(list(tmp_path.glob("ready-*")))
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(60) for process in started]
+
+    assert 0 not in codes
+    assert not subprocess.run(("pgrep", "-f", str(tmp_path)), stdout=subprocess.PIPE).stdout
+
+
+@real
+def test_one_host_needs_no_ssh(tmp_path: Path) -> None:
+    """Nothing listens, no key is made."""
+    with hosts(tmp_path, roster(1), (sys.executable, "-c", SAY)) as started:
+        codes = [process.wait(60) for process in started]
+
+    assert ([0], 2) == (codes, len(list(tmp_path.glob("?.json"))))
+
+
+def pretended(folder: Path) -> str:
+    """A PATH on which Open MPI and OpenSSH are fakes: keys are real, nobody is connected, and mpirun ends with 5."""
+    tools = {"mpirun": "exit 5", "orted": "exit 0", "ssh": "exit 0", "sshd": "exec sleep 600"}
+    for name, script in tools.items():
+        path = folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    return f"{folder / 'bin'}:{os.environ['PATH']}"
+
+
+@pytest.mark.needs("ssh-keygen")
+def test_hosts_meet_under_the_key_that_they_were_handed(tmp_path: Path) -> None:
+    """Public keys, and mpirun's exit code, travel between them; nothing but the descriptor brings the key."""
+    path = pretended(tmp_path)
+    with hosts(tmp_path, roster(), ("true",), {0: path, 1: path}) as started:
+        codes = [process.wait(60) for process in started]
+
+    assert [5, 5] == codes
+
+
+def test_hosts_without_a_key_do_not_meet(tmp_path: Path) -> None:
+    """Started by hand, not behind a gate."""
+    (tmp_path / "roster.json").write_bytes(dump_plain(roster()))
+    counts = ("--nodes", "2", "--node-rank", "0", "--ranks-per-node", "1")
+    ended = subprocess.run(
+        (sys.executable, "-m", "checks.runner.mpi.launch", *counts, "--", "true"),
+        cwd=ROOT,
+        env={**os.environ, "PRELAUNCH_ROSTER": str(tmp_path / "roster.json")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    assert (2, True) == (
+        ended.returncode,
+        "Start this command through `python -m checks gate`" in ended.stderr,
+    )
+
+
+def test_an_image_without_the_tools_is_refused_everywhere(tmp_path: Path) -> None:
+    """Before anything starts, with what to add."""
+    with hosts(tmp_path, roster(), ("true",), {0: "/nowhere", 1: "/nowhere"}) as started:
+        codes = [process.wait(60) for process in started]
+
+    assert [2, 2] == codes
+    assert "this image has no mpirun" in (tmp_path / "log-0").read_text()
+    assert "Add Open MPI" in (tmp_path / "log-0").read_text()
+
+
+@real
+def test_a_worker_that_lacks_them_is_named(tmp_path: Path) -> None:
+    """The first host's log says whose image it is."""
+    with hosts(tmp_path, roster(), ("true",), {1: "/nowhere"}) as started:
+        codes = [process.wait(60) for process in started]
+
+    assert ([2, 2], True) == (codes, "node-1: this image has no orted" in (tmp_path / "log-0").read_text())
+
+
+def test_without_a_roster_nothing_is_guessed(tmp_path: Path) -> None:
+    """Nor with one of another size."""
+    argv = (
+        sys.executable,
+        "-m",
+        "checks.runner.mpi.launch",
+        "--nodes",
+        "2",
+        "--node-rank",
+        "0",
+        "--ranks-per-node",
+        "1",
+        "--",
+        "true",
+    )
+    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=30)
+
+    assert (2, True) == (ended.returncode, "PRELAUNCH_ROSTER" in ended.stderr)
+
+
+def test_the_argv_names_hosts_ranks_and_the_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What mpirun is called with."""
+    monkeypatch.setattr("checks.runner.mpi.launch.shutil.which", lambda name: f"/opt/bin/{name}")
+    monkeypatch.setattr("checks.runner.mpi.launch.os.getuid", lambda: 0)
+    members = (Member("algo-1", "10.0.0.1", 1), Member("algo-2", "10.0.0.2", 1))
+    place = Place(Roster(members, 2, "eth0"), 0, 8, access())
+
+    assert (
+        "/opt/bin/mpirun", "--allow-run-as-root",
+        "--host", f"{os.uname().nodename}:8,algo-2:8", "-np", "16", "--bind-to", "none",
+        "--mca", "plm_rsh_agent", "ssh -F /k/ssh_config", "--mca", "plm_rsh_no_tree_spawn", "1",
+        "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
+        "python3", "train.py",
+    ) == mpirun(place, ("python3", "train.py"), Path("/k/ssh_config"))  # fmt: skip
+
+
+def test_the_rendezvous_is_known_to_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the job's environment says another one."""
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    monkeypatch.setenv("MASTER_PORT", "1234")
+    made = environment(Place(roster(), 1, 1, access()))
+
+    assert ("127.0.0.1", "1234") == (made["MASTER_ADDR"], made["MASTER_PORT"])
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("ssh-ed25519 AAAAC3Nz+/= prelaunch", True),
+        ("ssh-ed25519 AAAA prelaunch\nssh-ed25519 BBBB mine", False),
+        ('command="x" ssh-ed25519 AAAA', False),
+        ("ssh-rsa AAAA prelaunch", False),
+        ("ssh-ed25519 AA#A prelaunch", False),
+        ("", False),
+    ],
+)
+def test_what_is_no_key_never_reaches_sshd(text: str, good: bool) -> None:
+    """It came over the network."""
+    assert good is ssh_keys.is_key(text)

@@ -1,0 +1,128 @@
+"""Barriers between nodes, over real sockets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.documents.report import dump_plain
+from checks.exchange import secret_key
+from checks.exchange.exchange import Responder
+from checks.roster import Member, Roster
+from checks.runner.barrier import Board
+from checks.runner.station import Station, open_station
+from tests.checks.exchange.test_exchange import free_port
+from tests.survival.world import World
+
+
+def stations(folder: Path, network_s: float) -> list[Station]:
+    """Two nodes of one gate on loopback."""
+    bundle = World(2, 1, network_s=network_s).bundle("board")
+    members = tuple(Member(name, "127.0.0.1", free_port()) for name in bundle.declared.node_names)
+    (folder / "bundle.json").write_bytes(bundles.dump(bundle))
+    (folder / "exchange.key").write_bytes(secret_key.make())
+    (folder / "roster.json").write_bytes(dump_plain(Roster(members, free_port(), "lo")))
+    names = bundle.declared.node_names
+    return [
+        open_station(folder / "bundle.json", folder / "roster.json", name, folder / name) for name in names
+    ]
+
+
+@contextmanager
+def board(station: Station, delay_s: float = 0.0) -> Iterator[Board]:
+    """A node's board; its responder starts after a delay."""
+    responder = Responder(station.access, station.bundle.catalogue)
+    member = station.roster.members[station.node_rank]
+    starter = threading.Timer(delay_s, responder.listen, (member.address, member.probe_port))
+    starter.start()
+    try:
+        yield Board(station, responder)
+    finally:
+        starter.join()
+        responder.close()
+
+
+def meet(boards: list[Board], objections: tuple[str, str] = ("", "")) -> list[str]:
+    """What each node concludes at the barrier."""
+    said = ["", ""]
+
+    def arrive(index: int) -> None:
+        said[index] = boards[index].agree("here", objections[index])
+
+    threads = [threading.Thread(target=arrive, args=(index,)) for index in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return said
+
+
+def test_nodes_that_agree_go_on(tmp_path: Path) -> None:
+    """Nobody objects."""
+    zero, one = stations(tmp_path, 5)
+    with board(zero) as first, board(one) as second:
+        assert ["", ""] == meet([first, second])
+
+
+def test_a_first_node_that_starts_later_is_waited_for(tmp_path: Path) -> None:
+    """Nodes never start at one moment."""
+    zero, one = stations(tmp_path, 5)
+    with board(zero, delay_s=1.0) as first, board(one) as second:
+        assert ["", ""] == meet([first, second])
+
+
+def test_an_objection_is_heard_by_all_at_once(tmp_path: Path) -> None:
+    """Who does not object does not wait for the deadline."""
+    zero, one = stations(tmp_path, 20)
+    begun = time.monotonic()
+    with board(zero) as first, board(one) as second:
+        assert ["no", "no"] == meet([first, second], ("", "no"))
+    assert time.monotonic() - begun < 10
+
+
+def test_a_node_that_does_not_come_is_named(tmp_path: Path) -> None:
+    """The deadline is network_s."""
+    zero, _ = stations(tmp_path, 0.5)
+    with board(zero) as first:
+        assert "node-1 did not reach" in first.agree("here", "")
+
+
+def test_a_first_node_that_does_not_come_is_named(tmp_path: Path) -> None:
+    """It holds the board, so there is none."""
+    _, one = stations(tmp_path, 0.5)
+    with board(one) as second:
+        assert "cannot reach node-0" in second.agree("here", "")
+
+
+def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> None:
+    """It answers, so it is not missing: a diagnostic takes minutes longer on one node than on another."""
+    zero, one = stations(tmp_path, 0.6)
+    said = ["", ""]
+
+    def arrive(index: int, made: Board, after_s: float) -> None:
+        time.sleep(after_s)
+        said[index] = made.agree("here", "", patience_s=20.0)
+
+    with board(zero) as first, board(one) as second:
+        threads = [threading.Thread(target=arrive, args=args) for args in ((0, first, 0.0), (1, second, 2.5))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+
+    assert ["", ""] == said
+
+
+def test_a_node_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+    """However long its checks may take: its runner is gone."""
+    zero, _ = stations(tmp_path, 0.6)
+    begun = time.monotonic()
+    with board(zero) as first:
+        said = first.agree("here", "", patience_s=600.0)
+
+    assert "node-1 did not reach the barrier 'here' in time" in said
+    assert time.monotonic() - begun < 5

@@ -1,0 +1,108 @@
+"""The node report on disk."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from checks.documents.report import NODE_REPORT_BYTES, NodeReport, load_node
+from checks.model import SCHEMA_VERSION, Declared, Node, Observation, Outcome, Profile
+from checks.runner import journal as journals
+from checks.runner.journal import Journal, JournalError
+
+
+def journal(path: Path) -> Journal:
+    """A journal of node-0."""
+    node = Node("node-0", 0, "t", "c", False, {"host": "h"})
+    declared = Declared("cpu", 1, 0, 1)
+    return Journal(path, NodeReport(SCHEMA_VERSION, "g", "", Profile.QUICK, declared, (), node, ()))
+
+
+def row(check: str, evidence: str = "") -> Observation:
+    """An observation of node-0."""
+    return Observation(check, "node-0", Outcome.MEASURED, 0.1, {"x": 1.0}, None, "", evidence)
+
+
+def test_each_observation_is_on_disk_when_add_returns(tmp_path: Path) -> None:
+    """A node that dies now leaves what it had measured, and an incomplete mark."""
+    made = journal(tmp_path / "nodes" / "node-0.json")
+    made.add([row("a.a")])
+    read = load_node(made.path.read_bytes())
+
+    assert (["a.a"], False) == ([o.check for o in read.observations], read.node.complete)
+
+
+def test_long_evidence_is_cut_and_kept_whole_beside_the_report(tmp_path: Path) -> None:
+    """The observation bears the digest of the file."""
+    made = journal(tmp_path / "attempt" / "nodes" / "node-0.json")
+    made.add([row("a.a", "e" * 10_000)])
+    (kept,) = load_node(made.path.read_bytes()).observations
+    whole = gzip.decompress((tmp_path / "attempt" / "evidence" / f"{kept.evidence_sha256}.gz").read_bytes())
+
+    assert (True, "e" * 10_000) == (kept.evidence_truncated, whole.decode())
+    assert len(kept.evidence) <= 4096
+
+
+def test_finish_marks_the_report_complete(tmp_path: Path) -> None:
+    """Only the last write does."""
+    made = journal(tmp_path / "node-0.json")
+    made.finish(complete=True)
+
+    assert load_node(made.path.read_bytes()).node.complete
+
+
+def test_a_report_that_is_too_long_loses_evidence_never_observations(tmp_path: Path) -> None:
+    """256 KiB is the limit of a node report; what is dropped is flagged."""
+    made = journal(tmp_path / "node-0.json")
+    made.add([row(f"a.c{i}", "e" * 4000) for i in range(100)])
+    data = made.path.read_bytes()
+    rows = load_node(data).observations
+
+    assert len(data) <= NODE_REPORT_BYTES and len(rows) == 100
+    assert any(o.evidence_truncated and not o.evidence for o in rows)
+
+
+def test_a_folder_that_cannot_be_made_is_a_journal_error(tmp_path: Path) -> None:
+    """The message names the path and the remedy."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(JournalError, match="another --out"):
+        journal(tmp_path / "file" / "node-0.json").write()
+
+
+def test_no_temporary_file_is_left(tmp_path: Path) -> None:
+    """Whole files only."""
+    journal(tmp_path / "node-0.json").write()
+
+    assert ["node-0.json"] == [p.name for p in tmp_path.iterdir()]
+
+
+def test_a_file_system_that_does_not_answer_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIFO without a reader holds whoever opens it, as a dead file server does; the report is still known."""
+    monkeypatch.setattr(journals, "WRITE_S", 0.3)
+    made = journal(tmp_path / "attempt" / "nodes" / "node-0.json")
+    made.path.parent.mkdir(parents=True)
+    fifo = made.path.with_name(f".{made.path.name}.{os.getpid()}.tmp")
+    os.mkfifo(fifo)
+    begun = time.monotonic()
+    for number in range(5):
+        with pytest.raises(JournalError, match="does not respond"):
+            made.add([row(f"a.a{number}")])
+    waited_s = time.monotonic() - begun
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # the file system answers again
+    while made._writing.is_set():
+        time.sleep(0.01)
+    os.close(reader)
+    made.finish(complete=True)
+
+    assert 0.3 <= waited_s < 1.5
+    assert (5, True) == (
+        len(load_node(made.data).observations),
+        load_node(made.path.read_bytes()).node.complete,
+    )

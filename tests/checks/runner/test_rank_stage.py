@@ -1,0 +1,54 @@
+"""What a rank's file says of the rank."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from checks.model import Observation, Outcome
+from checks.runner import rank_stage
+from checks.runner.rank_process import RankFile
+
+ROW = Observation("a.b", "node-0/rank-0", Outcome.MEASURED, 0.1, {"x": 1.0})
+
+
+def state(folder: Path) -> rank_stage.RankState:
+    """Rank 0 as it is read from above."""
+    return rank_stage.read(folder, range(2))[0]
+
+
+def test_a_rank_that_wrote_nothing_is_not_there(tmp_path: Path) -> None:
+    """Absence is absence."""
+    assert {} == rank_stage.read(tmp_path, range(2))
+
+
+def test_a_rank_in_time_is_not_overdue(tmp_path: Path) -> None:
+    """Its own deadline and a margin have to pass first."""
+    RankFile(tmp_path / "rank-0.jsonl").start("a.b", 10)
+
+    assert not state(tmp_path).overdue(time.time())
+    assert state(tmp_path).overdue(time.time() + 10 + rank_stage.OVERDUE_S + 1)
+
+
+def test_a_rank_that_ended_is_never_overdue(tmp_path: Path) -> None:
+    """Its rows are kept in order."""
+    file = RankFile(tmp_path / "rank-0.jsonl")
+    file.start("a.b", 0)
+    file.add(ROW)
+    file.end()
+
+    [row] = state(tmp_path).rows
+    assert (replace(row, started_s=0.0), state(tmp_path).ended) == (ROW, True)
+    assert time.time() - 60 < row.started_s <= time.time()
+    assert not state(tmp_path).overdue(time.time() + 1e6)
+
+
+def test_a_line_cut_in_the_middle_is_no_observation(tmp_path: Path) -> None:
+    """A rank killed while it writes has not observed."""
+    file = RankFile(tmp_path / "rank-0.jsonl")
+    file.add(ROW)
+    path = tmp_path / "rank-0.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+
+    assert () == state(tmp_path).rows

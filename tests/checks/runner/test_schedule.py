@@ -1,0 +1,120 @@
+"""What runs beside what, and what that saves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from checks.check import Check, Resource
+from checks.model import Observation, Outcome
+from checks.runner import schedule
+from tests.sample_reports import toy_check
+
+
+def _check(name: str, *uses: Resource) -> Check:
+    return replace(toy_check(name), uses=uses)
+
+
+def _row(check: str, subject: str, started_s: float, seconds: float) -> Observation:
+    return Observation(check, subject, Outcome.MEASURED, seconds, {"value": 1}, started_s=started_s)
+
+
+CPU, DISK = _check("cpu.stress", Resource.CPU), _check("disk.io", Resource.DISK)
+SECOND_CPU, LIGHT = _check("cpu.again", Resource.CPU, Resource.MEMORY), _check("kernel.xid")
+
+
+@pytest.mark.parametrize(
+    ("running", "most", "expected"),
+    [
+        ((), 4, "cpu.again"),
+        ((CPU,), 4, "disk.io"),
+        ((CPU, DISK), 4, "kernel.xid"),
+        ((CPU, DISK, LIGHT), 3, None),
+    ],
+)
+def test_what_is_free_starts_in_the_catalogue_s_order(
+    running: tuple[Check, ...], most: int, expected: str | None
+) -> None:
+    """The first waiting check whose resources nobody holds, within the bound."""
+    waiting = [check for check in (SECOND_CPU, DISK, LIGHT) if check not in running]
+    found = schedule.next_of(waiting, running, most)
+
+    assert (found.name if found else None) == expected
+
+
+def test_no_two_hold_one_resource_and_everything_runs_once() -> None:
+    """Watched from inside: those that need the CPU never overlap, the others do."""
+    lock, held, overlaps, ran = threading.Lock(), set[str](), list[set[str]](), list[str]()
+
+    def run(check: Check) -> Observation:
+        with lock:
+            held.add(check.name)
+            overlaps.append(set(held))
+        time.sleep(0.02)
+        with lock:
+            held.discard(check.name)
+        return _row(check.name, "node-0", 0.0, 0.02)
+
+    checks = [CPU, SECOND_CPU, DISK, LIGHT]
+    schedule.run_all(checks, run, lambda rows: ran.extend(row.check for row in rows))
+
+    assert sorted(ran) == sorted(check.name for check in checks)
+    assert not any({"cpu.stress", "cpu.again"} <= together for together in overlaps)
+    assert any(len(together) > 1 for together in overlaps)
+
+
+def test_the_time_saved_is_the_overlap() -> None:
+    """Wall time is the union of the spans; of a rank check the node's longest counts."""
+    rows = [
+        _row("cpu.stress", "node-0", 0.0, 10.0),
+        _row("disk.io", "node-0", 1.0, 4.0),
+        _row("compute.gemm", "node-0/rank-0", 20.0, 2.0),
+        _row("compute.gemm", "node-0/rank-1", 20.5, 2.0),
+        _row("disk.io", "node-1", 0.0, 3.0),
+    ]
+
+    [first, second] = schedule.spent(rows)
+    assert first.node == "node-0"
+    assert [round(first.wall_s, 6), round(first.in_a_row_s, 6)] == [12.5, 16.0]
+    assert second == schedule.Spent("node-1", 3.0, 3.0)
+
+
+def test_what_one_check_raises_does_not_cost_the_others() -> None:
+    """A crash of the caller's own is raised when the rows of all others have been kept."""
+    kept: list[Observation] = []
+
+    def run(check: Check) -> Observation:
+        if check.name == "bad.one":
+            raise RuntimeError("can't start new thread")
+        return _row(check.name, "node-0", 0.0, 0.0)
+
+    with pytest.raises(RuntimeError):
+        schedule.run_all(
+            [_check(name) for name in ("bad.one", "a.b", "c.d", "e.f")], run, kept.extend, most=2
+        )
+
+    assert ["a.b", "c.d", "e.f"] == sorted(row.check for row in kept)
+
+
+def test_a_row_that_cannot_be_kept_does_not_cost_the_others() -> None:
+    """Whoever is told of each check stumbles once."""
+    kept: list[str] = []
+
+    def keep(rows: Sequence[Observation]) -> None:
+        kept.extend(row.check for row in rows)
+        if "a.b" in kept[-1:]:
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        schedule.run_all(
+            [_check(name) for name in ("a.b", "c.d", "e.f")],
+            lambda check: _row(check.name, "node-0", 0.0, 0.0),
+            keep,
+            most=1,
+        )
+
+    assert ["a.b", "c.d", "e.f"] == kept

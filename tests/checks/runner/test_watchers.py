@@ -1,0 +1,170 @@
+"""Watches of closing checks: they live through the run, what they record is whole or none, and they are ended for certain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from checks import bundle as bundles
+from checks.check import Check
+from checks.documents.report import dump_plain
+from checks.exchange.exchange import Responder
+from checks.facts.builtin import builtin
+from checks.model import Declared, Observation, Outcome, Planned, Profile, Skip
+from checks.policy import OnWarn, Policy
+from checks.process.tree import alive, start_ticks
+from checks.roster import Member, Roster
+from checks.runner import node_run
+from checks.runner import station as place
+from checks.runner.journal import Journal, Keeper
+from checks.runner.station import Station, watch_path
+from checks.runner.watchers import Watches, watched
+from tests.checks import watch_checks
+
+ROOT = Path(__file__).resolve().parents[3]
+NAME = watch_checks.watching.name
+
+
+def station(folder: Path, *checks: Check) -> Station:
+    """A node alone, with these checks in its plan."""
+    policy = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
+    made = bundles.make("gate-1", Declared("cpu", 1, 0, 1), Profile.QUICK, policy, builtin())
+    roster = Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")
+    (folder / "bundle.json").write_bytes(bundles.dump(made))
+    (folder / "roster.json").write_bytes(dump_plain(roster))
+    found = place.open_station(folder / "bundle.json", folder / "roster.json", "node-0", folder / "scratch")
+    plan = tuple(Planned(check.name, check.scope, check.metrics) for check in checks)
+    return replace(found, checks=checks, plan=plan)
+
+
+def started(folder: Path, *checks: Check) -> Watches:
+    """Watches that have begun."""
+    watches = Watches(station(folder, *checks))
+    watches.start(checks)
+    watches.ready()
+    return watches
+
+
+def pid_of(watches: Watches) -> int:
+    return watches._running[NAME][0].pid
+
+
+def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, Observation]:
+    """The rows of a runner's stages with these checks, and `stage` in the place of the ranks'."""
+    alone = station(folder, *checks)
+    kept: dict[str, Observation] = {}
+    journal = Journal(folder / "node-0.json", node_run.first_report(alone, "one"))
+    keep = Keeper(journal, lambda row: kept.update({row.check: row}))
+    watches = Watches(alone)
+    opened = node_run._look_before
+
+    def look_before(*given: Any) -> dict[str, str]:
+        failed = opened(*given)
+        watches.ready()
+        stage()
+        return failed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_run, "_look_before", look_before)
+        responder = cast("Responder", type("Silent", (), {"close": lambda self, port: None})())
+        node_run._run_stages(alone, keep, responder, lambda *given: "", watches)
+    return kept
+
+
+def test_what_happens_during_the_run_is_recorded(tmp_path: Path) -> None:
+    """The check that closes has it, and the process is gone."""
+
+    def poke() -> None:
+        (tmp_path / "scratch" / watch_checks.POKE).touch()
+        while (tmp_path / "scratch" / watch_checks.POKE).exists():
+            time.sleep(0.01)
+
+    row = run(tmp_path, poke, watch_checks.watching)[NAME]
+
+    assert (Outcome.MEASURED, {"pokes": 1}) == (row.outcome, row.metrics)
+
+
+def test_a_watch_that_cannot_begin_is_said(tmp_path: Path) -> None:
+    """The check cannot measure, and its reason is that of the watch."""
+    row = run(tmp_path, lambda: None, watch_checks.refused)["toy.cannot"]
+
+    assert Outcome.ERRORED is row.outcome
+    assert "there is nothing to watch" in row.reason
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_watch_that_died_or_was_frozen_saw_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Not even what it had recorded before counts; and it is ended in time."""
+    watches = started(tmp_path, watch_checks.watching)
+    pid = pid_of(watches)
+    ticks = start_ticks(pid)
+    os.kill(pid, number)
+    begun = time.monotonic()
+    watches.stop(NAME)
+
+    assert watched(watch_path(tmp_path / "scratch", NAME)) is None
+    assert not alive(pid, ticks)
+    assert time.monotonic() - begun < 15
+
+
+def test_a_record_without_its_last_line_is_none(tmp_path: Path) -> None:
+    """Cut, empty, garbled or absent."""
+    watches = started(tmp_path, watch_checks.watching)
+    watches.stop_all()
+    path = watch_path(tmp_path / "scratch", NAME)
+    whole = path.read_text()
+
+    assert [{"begun": True}] == watched(path)
+    for text in ("", whole.splitlines()[0] + "\n", whole[:-5], "no JSON\n" + whole, "3\n" + whole):
+        path.write_text(text)
+        assert watched(path) is None, text
+    assert watched(tmp_path / "nothing") is None
+
+
+def test_a_watch_dies_with_its_runner(tmp_path: Path) -> None:
+    """A runner that is killed leaves none behind."""
+    code = (
+        "import sys, time; from pathlib import Path; from tests.checks import watch_checks;"
+        "from tests.checks.runner.test_watchers import pid_of, started;"
+        "print(pid_of(started(Path(sys.argv[1]), watch_checks.watching)), flush=True); time.sleep(600)"
+    )
+    child = subprocess.Popen(
+        (sys.executable, "-c", code, str(tmp_path)), stdout=subprocess.PIPE, cwd=ROOT, text=True
+    )
+    assert child.stdout is not None
+    with child.stdout:
+        pid = int(child.stdout.readline())
+    ticks = start_ticks(pid)
+    assert alive(pid, ticks)
+    child.kill()
+    child.wait()
+    deadline = time.monotonic() + 10
+    while alive(pid, ticks) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    assert not alive(pid, ticks)
+
+
+def test_the_checks_that_watch_are_those_that_stand_in(tmp_path: Path) -> None:
+    """Where the log is readable none of them is planned, so that no process watches."""
+    from checks import catalog
+    from checks.facts import withheld_kernel_log
+
+    watching = [check.name for check in catalog.CATALOG if check.watch is not None]
+
+    assert ["dcgm.xid_events", "gpu.xid_events"] == sorted(watching)
+    assert all(withheld_kernel_log.STAND_INS[name].only for name in watching)
+    assert Skip.KERNEL_LOG_READABLE is next(
+        check.skip_for(Declared("p5.48xlarge", 1, 8, 8), Profile.QUICK)
+        for check in catalog.CATALOG
+        if check.name == "gpu.xid_events"
+    )

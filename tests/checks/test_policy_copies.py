@@ -1,0 +1,78 @@
+"""The policies that travel with the node checks are those that people edit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from checks.catalog import CATALOG
+from checks.documents.report import dump_plain
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance, lacks
+from checks.model import Declared
+from tasks.gate_file.references import read_policy
+
+ROOT = Path(__file__).resolve().parents[2]
+# Another tool's report is judged by seed-report.toml, on the operator's machine: it never travels to a node.
+FOREIGN = "seed-report"
+POLICIES = sorted(p for p in (ROOT / "deployments" / "policies").glob("*.toml") if p.stem != FOREIGN)
+
+
+def test_the_json_policies_are_current() -> None:
+    """checks/policies/*.json are deployments/policies/*.toml; UPDATE_GOLDEN=1 writes them."""
+    texts = {path.with_suffix(".json").name: dump_plain(read_policy(path)) for path in POLICIES}
+    folder = ROOT / "checks" / "policies"
+    if os.environ.get("UPDATE_GOLDEN"):
+        for name, text in texts.items():
+            (folder / name).write_bytes(text)
+
+    assert texts == {path.name: path.read_bytes() for path in folder.glob("*.json")}
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_a_policy_and_the_catalogue_agree(path: Path) -> None:
+    """A line for every check that applies to one of its types, restating to which declarations it applies."""
+    policy, facts = read_policy(path), builtin()
+    wrong = []
+    for check in CATALOG:
+        line = policy.checks.get(check.name)
+        applies = any(
+            lacks(check.part, declared_as(name, instance), instance) is None
+            for name, instance in facts.instances.items()
+            if name in policy.instance_types
+        )
+        if applies != (line is not None):
+            wrong.append(f"{check.name}: {'no line' if applies else 'a line, and it never applies'}")
+        elif line is not None:
+            said = (line.scope, line.part, line.min_nodes, line.min_ranks, set(line.profiles))
+            if said != (check.scope, check.part, check.min_nodes, check.min_ranks, set(check.profiles)):
+                wrong.append(f"{check.name}: scope, part, min_nodes, min_ranks or profiles differ")
+    wrong += [f"{name}: no such check" for name in policy.checks if name not in {c.name for c in CATALOG}]
+
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_what_a_rule_looks_at_is_always_measured(path: Path) -> None:
+    """A rule on a metric that a check need not return would be blind on some node; each says what to do."""
+    metrics = {check.name: set(check.metrics) for check in CATALOG}
+    loose = [
+        f"{name}: {rule.metric}"
+        for name, line in read_policy(path).checks.items()
+        for rule in line.rules
+        if rule.metric not in metrics.get(name, ())
+    ]
+
+    mute = [
+        f"{n}: {r.metric}" for n, line in read_policy(path).checks.items() for r in line.rules if not r.remedy
+    ]
+
+    assert not loose, "\n".join(loose)
+    assert not mute, "\n".join(mute)
+
+
+def declared_as(name: str, instance: Instance) -> Declared:
+    """One node of the type."""
+    return Declared(name, 1, instance.gpus, max(instance.gpus, 1))

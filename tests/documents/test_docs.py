@@ -1,0 +1,155 @@
+"""The pages in docs/ name what exists: keys, checks, commands, exit codes, and each other."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from checks import catalog
+from checks.exit_codes import Exit
+from checks.policy import CheckPolicy, Rule, load
+from flows.cli.main import VERBS
+from tasks.gate_file.model import LOCKED, Gate
+from tasks.launchers.local.plan import LocalOptions
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.store import layout
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = (
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+)
+NAMED = re.compile(r"`((?:tasks|checks|flows|container|deployments|tests)/[\w./-]+)")
+EXAMPLES = {"deployments/gates/p5-prod.toml"}
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def page(name: str) -> str:
+    """A page's text."""
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def names(table: type[BaseModel]) -> Iterator[str]:
+    """Every key of a table and of the tables below it, without the names of the tables above."""
+    for name, field in table.model_fields.items():
+        yield name
+        found = [part for part in _parts(field.annotation) if issubclass(part, BaseModel)]
+        for part in found:
+            yield from names(part)
+
+
+def _parts(annotation: object) -> Iterator[type]:
+    if isinstance(annotation, type):
+        yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from _parts(part)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {"#" + title.replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_page_and_a_heading(path: Path) -> None:
+    """Relative links alone; those to other sites are not followed."""
+    for target, anchor in LINK.findall(path.read_text(encoding="utf-8")):
+        other = (path.parent / target).resolve() if target else path
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), f"{target}{anchor}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    """docs/README.md leads to each of them."""
+    index = page("README.md")
+
+    assert [] == [
+        path.name for path in DOCS.glob("*.md") if f"({path.name})" not in index and path.name != "README.md"
+    ]
+
+
+def test_every_key_of_a_gate_file_is_described() -> None:
+    """Those of the file itself and of both launchers' options."""
+    text = page("gate-file.md")
+    options = [field.name for kind in (LocalOptions, SageMakerOptions) for field in fields(kind)]
+    missing = [name for name in (*names(Gate), *options) if not re.search(rf"\b{name}\b", text)]
+
+    assert [] == missing
+
+
+def test_every_key_that_set_cannot_change_is_named() -> None:
+    """By its full name."""
+    text = page("gate-file.md").partition("## What `--set` cannot change")[2]
+
+    assert [] == [key for key in LOCKED if f"`{key}`" not in text]
+
+
+def test_the_example_of_a_gate_file_is_one() -> None:
+    """With the keys that are required and no others."""
+    block = re.search(r"```toml\n(.*?)```", page("gate-file.md"), re.DOTALL)
+    assert block is not None
+
+    assert "p5-prod" == Gate.model_validate_json(json.dumps(tomllib.loads(block[1]))).name
+
+
+def test_every_check_is_described() -> None:
+    """By its name; none is named that does not exist."""
+    listed = {check.name for check in catalog.CATALOG}
+    rows = [line for line in page("checks.md").splitlines() if line.startswith("| `")]
+    described = {name for row in rows for name in re.findall(r"`([\w.]+)`", row.split("|")[1])}
+
+    assert listed == described
+
+
+def test_every_key_of_a_policy_is_described() -> None:
+    """Those of a check and of a rule; and the example is a policy."""
+    text = page("policies.md")
+    keys = [field.name for kind in (CheckPolicy, Rule) for field in fields(kind)]
+    block = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+
+    assert [] == [key for key in keys if not re.search(rf"\b{key}\b", text)]
+    assert "my-site" == load(tomllib.loads(block[1])).name
+
+
+def test_every_command_and_exit_code_is_described() -> None:
+    """As the command line has them."""
+    text = page("commands.md")
+
+    assert [] == [verb for verb in VERBS if f"`prelaunch {verb}" not in text]
+    assert [] == [code for code in Exit if not re.search(rf"^\|.*\b{code.value}\b.* \|", text, re.MULTILINE)]
+
+
+def test_every_folder_of_a_store_is_described() -> None:
+    """By its key."""
+    text = page("store.md")
+    folders = (
+        layout.GATES,
+        layout.RECORDS,
+        layout.PAGES,
+        layout.LEASES,
+        layout.PASSES,
+        layout.BASELINES,
+        layout.INCIDENTS,
+    )
+
+    assert [] == [name for name in (*folders, layout.RUNS, layout.HANDING_OVER) if f"`{name}/" not in text]
+    assert f"`{layout.STORE_ID_KEY}`" in text
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(path: Path) -> None:
+    """Modules, folders, tests and settings of this repository."""
+    named = {name.rstrip("./") for name in NAMED.findall(path.read_text(encoding="utf-8"))} - EXAMPLES
+
+    assert [] == sorted(name for name in named if not (ROOT / name).exists())

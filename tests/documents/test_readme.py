@@ -1,0 +1,101 @@
+"""Every command in the README and in the pages that promise it runs as it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+# Pages whose ```bash blocks run as they are written, in this order; those of other pages need an account or a server.
+PAGES = ("README.md", "docs/commands.md", "docs/reports.md", "docs/explain.md")
+BLOCKS = [
+    block
+    for page in PAGES
+    for block in re.findall(r"```bash\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+]
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.strip()]
+# `make test` runs this test; `make gate` is the third command after an install, and takes long itself.
+MAKE = ("make gate", "make test")
+# The README shows the beginning of this page: what a refused gate prints.
+REFUSED = ROOT / "tests" / "golden" / "render_no_go.80.txt"
+SHOWN_LINES = 18
+MARK = "writes this block -->\n```\n"
+MOST_LINES = 150
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout as a user has it: this one's files, in a folder of its own."""
+    made = tmp_path_factory.mktemp("readme")
+    for name in ("deployments", "checks", "tasks", "flows", "tests"):
+        (made / name).symlink_to(ROOT / name)
+    (made / ".venv").symlink_to(sys.prefix)
+    return made
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command in that folder, split at spaces."""
+    return subprocess.run(
+        command.split(), cwd=folder, capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+def test_the_readme_holds_the_two_commands() -> None:
+    """They come first."""
+    assert list(MAKE) == COMMANDS[:2]
+
+
+def test_the_readme_is_short() -> None:
+    """A newcomer reads all of it; the reference is in docs/."""
+    assert len(README.read_text().splitlines()) <= MOST_LINES
+
+
+def test_the_readme_shows_what_a_refused_gate_prints() -> None:
+    """The first lines of the golden page; UPDATE_GOLDEN=1 writes them."""
+    text = README.read_text()
+    head, mark, rest = text.partition(MARK)
+    shown, _, tail = rest.partition("```\n")
+    printed = "".join(f"{line}\n" for line in REFUSED.read_text().strip().splitlines()[:SHOWN_LINES])
+    if os.environ.get("UPDATE_GOLDEN"):
+        README.write_text(f"{head}{mark}{printed}```\n{tail}")
+        shown = printed
+
+    assert (MARK, printed) == (mark, shown)
+
+
+@pytest.mark.timeout(300)  # a whole gate beside two other workers
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in MAKE])
+def test_a_command_of_the_pages(command: str, folder: Path) -> None:
+    """It exits with 0, or as the comment behind it says, and prints something."""
+    if not Path(sys.executable).with_name("prelaunch").exists():
+        pytest.skip("the distribution is not installed: make setup")
+    command, _, stated = command.partition("  # exits ")
+    done = run(command, folder)
+
+    assert (int(stated or 0), True) == (done.returncode, bool(done.stdout.strip() or "--html" in command)), (
+        done.stderr
+    )
+    if " gate " in command and "--format json" in command:
+        assert "launched" == json.loads(done.stdout)["decision"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1000)
+def test_make_gate(tmp_path: Path) -> None:
+    """In a fresh clone it installs, checks, and trains."""
+    clone = tmp_path / "clone"
+    subprocess.run(("git", "clone", "-q", str(ROOT), str(clone)), check=True)
+    done = subprocess.run(
+        ("make", "gate"), cwd=clone, capture_output=True, text=True, timeout=900, check=False
+    )
+    shutil.rmtree(clone)
+
+    assert (0, True) == (done.returncode, done.stdout.startswith("GO ")), done.stderr

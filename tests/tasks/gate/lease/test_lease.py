@@ -1,0 +1,256 @@
+"""Leases: one gate a cluster, adopted from the dead by one, found by the flow run."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.process import tree
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import FRESH_S, TTL_S, HeldLease, LauncherAddress, Lease, LeaseHeld, LeaseLost
+from tasks.gate.lease.owner import Owner, machine_id, this_process
+from tasks.gate.lease.renewal import LeaseRenewal
+from tasks.store.folder import FolderStore
+
+ROOT = Path(__file__).parents[4]
+NOW = 1_800_000_000.0
+ENGINE = LauncherAddress("local", "{}", "/nonexistent")
+DEAD = Owner("here", machine_id(), 2_000_000_000, 5)
+ELSEWHERE = Owner("elsewhere", "another-boot pid:[1]", 7, 5)
+
+
+def lease(gate_id: str = "g-1", digest: str = "d", owner: Owner | None = None, now: float = NOW) -> Lease:
+    """A lease as a gate asks for it."""
+    who = owner or this_process()
+    return Lease(1, "c", gate_id, 1, digest, "g.toml", False, ENGINE, who, now, now, now + TTL_S)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    """An empty store."""
+    return FolderStore(tmp_path)
+
+
+@pytest.fixture
+def stranger() -> Iterator[Owner]:
+    """A process that lives and is not this one."""
+    child = subprocess.Popen((sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE)
+    yield Owner("here", machine_id(), child.pid, tree.start_ticks(child.pid) or 0)
+    child.kill()
+    child.communicate()
+
+
+def take(
+    store: FolderStore, wanted: Lease, running: tuple[str, ...] = (), ended: list[str] | None = None
+) -> HeldLease:
+    """Acquire where these jobs run; `ended` collects the gates whose jobs were ended."""
+
+    def cancel(held: Lease) -> None:
+        (ended if ended is not None else []).append(held.gate_id)
+
+    return leases.acquire(store, wanted, lambda held: tuple(j for j in held.jobs if j in running), cancel)
+
+
+def test_a_free_cluster_is_taken(store: FolderStore) -> None:
+    """The lease names gate, jobs and owner."""
+    held = take(store, lease())
+
+    assert held.lease.jobs == ("g-1-check-1", "g-1-train-1")
+    assert store.get("leases/c.json") == held.data
+
+
+def test_a_living_owner_keeps_it(store: FolderStore, stranger: Owner) -> None:
+    """Even past its time (it may stand still), and the same gate file is refused too; the holder is named."""
+    take(store, lease("g-1", owner=stranger, now=NOW - 10 * TTL_S))
+
+    with pytest.raises(LeaseHeld, match=rf"gate g-1 \(g\.toml, process {stranger.pid} on here"):
+        take(store, lease("g-2"))
+
+
+def test_elsewhere_only_the_end_of_its_time_frees_it(store: FolderStore) -> None:
+    """On another machine nobody can look at /proc."""
+    take(store, lease("g-1", owner=ELSEWHERE))
+    with pytest.raises(LeaseHeld):
+        take(store, lease("g-2", now=NOW + TTL_S - 1))
+
+    assert take(store, lease("g-2", now=NOW + TTL_S + 1)).lease.gate_id == "g-1"
+
+
+def test_the_same_gate_file_adopts_what_a_dead_owner_left(store: FolderStore) -> None:
+    """Gate id and job names stay, so that the jobs are found."""
+    take(store, lease("g-1", owner=DEAD))
+
+    held = take(store, lease("g-2", now=NOW + 1))
+
+    assert (held.lease.gate_id, held.lease.adopted, held.lease.owner) == ("g-1", True, this_process())
+
+
+def test_what_ended_long_ago_is_not_adopted(store: FolderStore) -> None:
+    """Old evidence says nothing about the machines of today."""
+    take(store, lease("g-1", owner=DEAD))
+
+    held = take(store, lease("g-2", now=NOW + FRESH_S + 1))
+
+    assert (held.lease.gate_id, held.lease.adopted) == ("g-2", False)
+
+
+def test_what_still_runs_is_adopted_however_old(store: FolderStore) -> None:
+    """Otherwise there would be two."""
+    take(store, lease("g-1", owner=DEAD))
+
+    held = take(store, lease("g-2", now=NOW + 100 * FRESH_S), running=("g-1-train-1",))
+
+    assert held.lease.gate_id == "g-1"
+
+
+def test_another_gate_file_ends_the_checks_of_the_dead(store: FolderStore) -> None:
+    """A check that nobody waits for is ended before the cluster is taken."""
+    ended: list[str] = []
+    take(store, lease("g-1", digest="other", owner=DEAD))
+
+    held = take(store, lease("g-2"), running=("g-1-check-1",), ended=ended)
+
+    assert (held.lease.gate_id, ended) == ("g-2", ["g-1"])
+
+
+def test_another_gate_file_does_not_end_somebodys_training(store: FolderStore) -> None:
+    """It is refused, and told which job runs and how to adopt it."""
+    take(store, lease("g-1", digest="other", owner=DEAD))
+
+    with pytest.raises(LeaseHeld, match=r"g-1-train-1 still runs\. Run that gate file again"):
+        take(store, lease("g-2"), running=("g-1-train-1",))
+
+
+def test_whoever_dies_while_ending_jobs_leaves_their_names(store: FolderStore) -> None:
+    """The lease still names the jobs of the dead until they are ended."""
+    take(store, lease("g-1", digest="other", owner=DEAD))
+
+    def killed(held: Lease) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        leases.acquire(store, lease("g-2"), lambda held: (), killed)
+
+    assert b"g-1" in (store.get("leases/c.json") or b"")
+
+
+RACER = """
+import sys
+from pathlib import Path
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.owner import this_process
+from tasks.store.folder import FolderStore
+store = FolderStore(Path(sys.argv[1]))
+engine = leases.LauncherAddress("local", "{}", "/nonexistent")
+now = 1_800_000_001.0
+wanted = leases.Lease(1, "c", "g-" + sys.argv[2], 1, "d", "g.toml", False, engine, this_process(), now, now, now + 60)
+try:
+    print(leases.acquire(store, wanted, lambda held: (), lambda held: None).lease.gate_id, flush=True)
+except leases.LeaseHeld:
+    print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["adopt", "take"])
+def test_of_several_that_come_at_once_one_wins(store: FolderStore, left: bool) -> None:
+    """Whether they adopt from the dead or take what is free: never two."""
+    if left:
+        take(store, lease("g-0", owner=DEAD))
+    argv = (sys.executable, "-c", RACER, str(store.root))
+    racers = [
+        subprocess.Popen((*argv, str(n)), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for n in range(1, 5)
+    ]
+    said = [racer.stdout.readline().strip() for racer in racers if racer.stdout]
+    for racer in racers:
+        racer.communicate()
+
+    winners = [word for word in said if word != "held"]
+    assert (len(said), len(winners)) == (4, 1)
+    assert (winners == ["g-0"]) is left
+
+
+def test_the_same_process_takes_its_own_lease_again(store: FolderStore) -> None:
+    """The command takes it before the flow starts, and the flow gets the same."""
+    first = take(store, lease("g-1"))
+
+    again = leases.bind_run(store, take(store, lease("g-2")), "run-1")
+
+    assert again.lease.gate_id == first.lease.gate_id
+
+
+def test_a_second_flow_of_the_same_process_is_refused(store: FolderStore) -> None:
+    """Two runs in one process are two gates."""
+    leases.bind_run(store, take(store, lease("g-1")), "run-1")
+
+    with pytest.raises(LeaseHeld):
+        take(store, lease("g-2"))
+
+
+def test_it_is_found_by_its_flow_run(store: FolderStore) -> None:
+    """Hooks know the run's id alone; a run that has given it back finds nothing."""
+    held = leases.bind_run(store, take(store, lease("g-1")), "run-1")
+
+    found = leases.lease_of_run(store, "run-1")
+    leases.release(store, held)
+
+    assert found is not None and found.lease.gate_id == "g-1"
+    assert (leases.lease_of_run(store, "run-1"), store.list("leases")) == (None, ())
+
+
+def test_a_run_whose_lease_was_adopted_finds_nothing(store: FolderStore) -> None:
+    """The jobs belong to the adopter now: a late hook must not end them."""
+    leases.bind_run(store, take(store, lease("g-1", owner=DEAD)), "run-1")
+    leases.bind_run(store, take(store, lease("g-2", now=NOW + 1)), "run-2")
+
+    assert leases.lease_of_run(store, "run-1") is None
+
+
+def test_release_leaves_somebody_elses_lease_alone(store: FolderStore) -> None:
+    """Given back is only what is ours."""
+    mine = take(store, lease("g-1", owner=DEAD))
+    theirs = take(store, lease("g-2", now=NOW + 1))
+
+    leases.release(store, mine)
+
+    assert store.get("leases/c.json") == theirs.data
+
+
+def test_a_lost_lease_is_noticed(store: FolderStore) -> None:
+    """Renewing, or giving jobs new names, fails once somebody else has it."""
+    mine = take(store, lease("g-1", owner=DEAD))
+    take(store, lease("g-2", now=NOW + 1))
+
+    with pytest.raises(LeaseLost):
+        leases.renew(store, mine, NOW + 2)
+    with pytest.raises(LeaseLost):
+        leases.next_attempt(store, mine)
+    assert not LeaseRenewal(store, mine).ours()
+
+
+def test_a_new_attempt_gives_new_names(store: FolderStore) -> None:
+    """A job that was ended cannot be started again under its name."""
+    held = leases.next_attempt(store, take(store, lease("g-1")))
+
+    assert held.lease.jobs == ("g-1-check-2", "g-1-train-2")
+
+
+def test_a_lease_that_cannot_be_read_holds_the_cluster(store: FolderStore) -> None:
+    """Unreadable is not free; the message names the file."""
+    store.put("leases/c.json", b"{")
+
+    with pytest.raises(LeaseHeld, match=r"leases/c\.json cannot be read .*remove the file"):
+        take(store, lease())
+
+
+def test_a_pid_that_was_used_again_is_not_the_owner(store: FolderStore, stranger: Owner) -> None:
+    """Start times tell processes of one number apart."""
+    take(store, lease("g-1", owner=dataclasses.replace(stranger, start_ticks=stranger.start_ticks + 1)))
+
+    assert take(store, lease("g-2", now=NOW + 1)).lease.adopted

@@ -1,0 +1,82 @@
+"""Leases of runs that wait for a person: kept for them whether or not a process lives, and never adopted."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import TTL_S, HeldLease, Lease, LeaseHeld, OpenQuestion
+from tasks.gate.lease.owner import Owner, machine_id, this_process
+from tasks.store.folder import FolderStore
+from tests.tasks.gate.lease.test_lease import DEAD, NOW, lease
+
+ASKING = OpenQuestion("k", "digest", NOW + 1000, NOW + 1600)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    """A cluster that a dead process left parked for flow run "run-1"."""
+    made = FolderStore(tmp_path)
+    held = leases.acquire(made, lease("g-old", owner=DEAD), lambda _: (), lambda _: None)
+    leases.set_question(made, leases.bind_run(made, held, "run-1"), ASKING)
+    return made
+
+
+def take(store: FolderStore, now: float, over: bool = False) -> tuple[HeldLease, list[str]]:
+    """Another gate of the same file wants the cluster; also, whose jobs were ended."""
+    ended: list[str] = []
+
+    def cancel(held: Lease) -> None:
+        ended.append(held.gate_id)
+
+    taken = leases.acquire(
+        store, lease("g-new", now=now), lambda _: (), cancel, lambda run: over and run == "run-1"
+    )
+    return taken, ended
+
+
+def test_it_is_kept_though_its_process_is_gone(store: FolderStore) -> None:
+    """The other gate is told which run waits until when."""
+    with pytest.raises(LeaseHeld, match="flow run run-1 waits for a person's answer until"):
+        take(store, NOW + 1599)
+
+
+@pytest.mark.parametrize(("now", "over"), [(NOW + 1601, False), (NOW + 5, True)])
+def test_a_question_that_is_over_is_ended_and_not_adopted(store: FolderStore, now: float, over: bool) -> None:
+    """Its time is up, or its run has ended: the jobs are ended, and the next gate begins anew."""
+    held, ended = take(store, now, over)
+
+    assert ("g-new", False, None) == (held.lease.gate_id, held.lease.adopted, held.lease.asking)
+    assert ["g-old"] == ended
+    assert None is leases.lease_of_run(store, "run-1")
+
+
+def test_its_own_run_comes_back_for_it(store: FolderStore) -> None:
+    """Another process of the same flow run goes on with the same gate and question."""
+    found = leases.lease_of_run(store, "run-1")
+    assert found is not None
+
+    back = leases.resume(store, found, this_process("run-1"), NOW + 900)
+
+    assert ("g-old", ASKING, NOW + 900 + TTL_S) == (
+        back.lease.gate_id,
+        back.lease.asking,
+        back.lease.expires_at,
+    )
+    assert Owner(
+        back.lease.owner.host, machine_id(), back.lease.owner.pid, back.lease.owner.start_ticks, "run-1"
+    ) == (back.lease.owner)
+    assert None is leases.set_question(store, back, None).lease.asking
+
+
+def test_how_often_it_was_checked_again_is_kept(store: FolderStore) -> None:
+    """Across processes."""
+    found = leases.lease_of_run(store, "run-1")
+    assert found is not None
+
+    again = leases.recheck(store, found)
+
+    assert dataclasses.replace(found.lease, rechecks=1) == again.lease

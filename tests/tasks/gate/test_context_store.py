@@ -1,0 +1,89 @@
+"""The gate file's [store]: where a gate keeps what it knows, and errors that repeat no password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.gate_file.request import Advanced, GateRequest
+from tasks.store.call_timeout import PatientStore
+from tasks.store.folder import FolderStore
+from tasks.store.s3 import S3Store
+from tests.flows.gates import write_gate
+
+
+def opened(folder: Path, table: str, store: str = "") -> GateContext:
+    """The setting of a gate file with this [store]."""
+    path = write_gate(folder, fake=False)
+    path.write_text(path.read_text().partition("[store]")[0] + f"[store]\n{table}\n")
+    return open_gate_context(GateRequest(gate_file=str(path), advanced=Advanced(store=store)))
+
+
+def test_a_folder_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store, copies, the launcher's jobs and the index; relative to where the command runs."""
+    monkeypatch.chdir(tmp_path)
+    setting = opened(tmp_path / "gates", 'path = "kept"')
+
+    assert isinstance(setting.store, PatientStore) and isinstance(setting.store.store, FolderStore)
+    assert [str(tmp_path / "kept"), tmp_path / "kept" / "work"] == [setting.address, setting.work]
+    assert f"{tmp_path}/kept/clusters/test" == setting.engine.root
+    assert f"Index({tmp_path}/kept/index.sqlite)" == repr(setting.index)
+
+
+def test_what_is_no_evidence_stays_here_when_the_store_is_in_s3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In .prelaunch, or where `work` says."""
+    monkeypatch.chdir(tmp_path)
+    setting = opened(tmp_path, 'path = "s3://bucket/a/"')
+    other = opened(tmp_path, 'path = "s3://bucket/a"\nwork = "w"')
+
+    assert isinstance(setting.store, PatientStore) and isinstance(setting.store.store, S3Store)
+    assert ("s3://bucket/a", "s3://bucket/a/x") == (setting.address, setting.store.place("x"))
+    assert [tmp_path / ".prelaunch" / "work", tmp_path / "w" / "work"] == [setting.work, other.work]
+    assert f"{tmp_path}/.prelaunch/clusters/test" == setting.engine.root
+
+
+def test_a_flow_finds_the_store_that_its_command_had(tmp_path: Path) -> None:
+    """The request's address wins, from whatever folder it is opened."""
+    first = opened(tmp_path, 'path = "s3://bucket/a"')
+
+    assert "s3://bucket/a" == opened(tmp_path, 'path = "elsewhere"', first.address).address
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/x", "s3://", "s3://me:hunter22@bucket/x"])
+def test_an_address_of_another_kind_is_rejected(tmp_path: Path, path: str) -> None:
+    """Before anything is started; no folder of that name is made."""
+    with pytest.raises(GateFileError, match=r"store\.path") as caught:
+        opened(tmp_path, f'path = "{path}"')
+
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["mysql://me:hunter22@h/d", "hunter22", "hunter22" * 600])
+def test_an_index_of_another_kind_is_rejected_without_its_password(tmp_path: Path, url: str) -> None:
+    """The key is named, its value is not."""
+    with pytest.raises(GateFileError, match=r"store\.index") as caught:
+        opened(tmp_path, f'index = "{url}"')
+
+    assert "hunter22" not in str(caught.value)
+
+
+def test_a_password_is_in_no_text_of_a_setting(tmp_path: Path) -> None:
+    """Whatever is logged of it."""
+    setting = opened(tmp_path, 'index = "postgresql://me:hunter22@h/d"')
+
+    assert "postgresql://h/d" == setting.index.name
+    assert "hunter22" not in repr(setting)
+
+
+@pytest.mark.parametrize("key", ["path", "work", "index"])
+def test_none_of_it_can_be_overridden(tmp_path: Path, key: str) -> None:
+    """Whoever may start a gate may not say where its leases lie."""
+    with pytest.raises(GateFileError, match="cannot be set here") as caught:
+        read_gate_file(write_gate(tmp_path, fake=False), (f"store.{key}=postgresql://me:hunter22@h/d",))
+
+    assert "hunter22" not in str(caught.value)

@@ -1,0 +1,113 @@
+"""What a plan says of time and money: estimates with their sources, limits, and what is not known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.facts.durations import Devices, builtin_durations, duration_of
+from checks.facts.profile_options import OPTIONS
+from checks.model import Profile
+from tasks.gate.context import open_gate_context
+from tasks.gate.forecast import Forecast, forecast, forecast_lines
+from tasks.gate_file.request import Advanced, GateRequest
+from tasks.launchers.base import Placement
+
+ROOT = Path(__file__).resolve().parents[3]
+GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
+# "dcgmi diag", --run: about so many minutes for a level.
+MINUTES = {2: 2, 3: 15}
+
+
+def made(name: str, *overrides: str) -> Forecast:
+    """Of a shipped gate."""
+    path = ROOT / "deployments" / "gates" / f"{name}.toml"
+    request = GateRequest(gate_file=str(path), advanced=Advanced(overrides=list(overrides)))
+    return forecast(open_gate_context(request), 30)
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_each_stage_has_a_source_and_a_limit(path: Path) -> None:
+    """What is not known says so, and its limit holds all the same."""
+    found = made(path.stem)
+
+    assert all(stage.source and stage.at_most_s for stage in found.stages)
+    assert all(stage.about_s is None or stage.about_s <= (stage.at_most_s or 0) for stage in found.stages)
+    unknown = [stage.name for stage in found.stages if stage.about_s is None]
+    assert all(any(name in said for said in found.unknown) for name in unknown)
+    assert [True] == [one.chosen for one in found.placements if one.chosen]
+
+
+def test_a_pool_costs_what_its_machines_cost_while_they_are_idle() -> None:
+    """Four ml.p5.48xlarge at 63.296 USD an hour: 4.22 USD a minute, 253.18 USD in the hour for which they are kept."""
+    found = {one.placement: one for one in made("sagemaker-p5").placements}
+    pooled, in_job = found[Placement.POOLED], found[Placement.IN_JOB]
+
+    assert (4.22, 253.18) == (
+        round(pooled.idle_usd_per_minute or 0, 2),
+        round(pooled.idle_at_most_usd or 0, 2),
+    )
+    assert (0.0, None) == (in_job.idle_at_most_node_hours, in_job.idle_usd_per_minute)
+    assert (126.59, 379.78) == (round(in_job.at_most_usd or 0, 2), round(pooled.at_most_usd or 0, 2))
+    assert (True, False) == (pooled.chosen, in_job.chosen)
+
+
+def test_the_checks_of_gpus_are_estimated_from_below() -> None:
+    """DCGM's level 2 and the health watch are known, the rest was never measured: three minutes are the least."""
+    found = made("sagemaker-p5")
+    checks = found.stages[1]
+
+    assert ("checks, profile standard", 180.0) == (checks.name, checks.about_s)
+    assert (True, 1800.0) == (checks.is_least, checks.at_most_s)
+    assert "dcgmi diag level 2 takes about two minutes" in checks.source
+    assert "how much longer than its estimate this takes: checks, profile standard" in found.unknown
+    assert any("at least 12.66 USD" in line for line in forecast_lines(found))
+
+
+@pytest.mark.parametrize("profile", [Profile.STANDARD, Profile.DEEP])
+def test_the_estimates_follow_the_profiles(profile: Profile) -> None:
+    """Where a profile asks DCGM for another level, or watches for longer, the row has to be another one."""
+    row = next(row for row in builtin_durations() if (row.profile, row.devices) == (profile, Devices.NVIDIA))
+    level, watch_s = OPTIONS["dcgm.diag"][profile]["level"], OPTIONS["dcgm.health"][profile]["watch_s"]
+
+    assert row.seconds == 60 * MINUTES[int(level)] + watch_s
+
+
+def test_what_nobody_measured_is_not_guessed() -> None:
+    """No profile has a row for Trainium: what its checks should take and cost is not known, and their limit is."""
+    found = made("sagemaker-trn1")
+
+    assert (None, 1800.0) == (found.stages[1].about_s, found.stages[1].at_most_s)
+    assert {None} == {one.about_node_hours for one in found.placements}
+    assert "how long this takes: checks, profile standard" in found.unknown
+    assert duration_of(Profile.DEEP, Devices.NONE) is None
+
+
+def test_without_a_price_hours_are_said_and_no_dollars() -> None:
+    """m5.large is in no table of prices."""
+    found = made("sagemaker-cpu")
+
+    assert (None, {None}) == (found.usd_per_node_hour, {one.at_most_usd for one in found.placements})
+    assert any("what a node of m5.large costs" in said for said in found.unknown)
+    assert not any("USD" in line and "node-hours" in line for line in forecast_lines(found))
+
+
+def test_a_price_that_was_said_is_taken() -> None:
+    """And named as the gate file's."""
+    found = made("sagemaker-cpu", "cost.usd_per_node_hour=0.1")
+
+    assert 0.1 == found.usd_per_node_hour and "declared for this job" in found.price_source
+
+
+def test_spot_machines_are_offered_no_pool() -> None:
+    """SageMaker keeps none."""
+    offered = [one.placement for one in made("sagemaker-p5-injob", "cluster.options.spot=true").placements]
+
+    assert [Placement.IN_JOB, Placement.NONE] == offered
+
+
+def test_a_training_that_declares_its_hours_has_its_cost() -> None:
+    """110 hours of four machines."""
+    assert made("sagemaker-p5").training_usd == pytest.approx(4 * 110 * 63.296)
+    assert made("sagemaker-cpu").training_usd is None

@@ -1,0 +1,209 @@
+"""What an operator says of length and price, and the cost that stands beside a verdict."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.documents.report import dump
+from checks.facts.prices import Purchase
+from checks.judge.cost.cost import Cost
+from checks.model import Cause, Declared, Finding, Level, Report
+from flows.cli.main import main
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate_file.cost_terms import (
+    NOTHING_SAID,
+    CostTerms,
+    TermsError,
+    command_line_terms,
+    cost_json,
+    cost_of,
+    read_prices,
+)
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.render.context import Beside
+from tasks.render.html import html
+from tasks.render.markdown import markdown
+from tasks.render.views.cost import _number, cost_line, cost_notes, cost_rows, is_worth_showing
+from tests.sample_reports import healthy, verdict_of
+
+ROOT = Path(__file__).resolve().parents[3]
+BROKEN = Finding(Level.FAIL, Cause.HARDWARE, "gpu.ecc", "node-1", "dram_uncorrected_volatile: GPU 1 is 3")
+P5: Report = replace(healthy(), declared=Declared("p5.48xlarge", 32, 8, 8))
+VERDICT = replace(verdict_of(healthy()), findings=(BROKEN,))
+
+
+def _cost(terms: CostTerms = NOTHING_SAID) -> Cost:
+    return cost_of(P5, VERDICT, terms)
+
+
+def test_the_line_says_what_is_lost_and_what_a_wait_costs() -> None:
+    """In GPU-hours and dollars, of the declared job."""
+    line = cost_line(_cost(CostTerms(hours=72, checkpoint_hours=1, replacement_hours=0.0625)))
+
+    assert line.startswith(
+        "Launching anyway would lose about 160 to 461 GPU-hours (1,100 to 3,170 USD) of a 72 h job; "
+        "waiting for a replacement costs 16 GPU-hours (110 USD); this check cost "
+    )
+
+
+def test_without_a_length_the_first_day_is_named() -> None:
+    """And no other."""
+    made = _cost()
+
+    assert "of its first 24 h" in cost_line(made)
+    assert any("length is not declared" in note for note in cost_notes(made))
+
+
+def test_without_price_or_length_there_is_no_line() -> None:
+    """Nothing that anybody asked about is known."""
+    report = replace(P5, declared=Declared("p6e-gb200.36xlarge", 32, 4, 4))
+
+    assert not is_worth_showing(cost_of(report, VERDICT))
+    assert is_worth_showing(cost_of(report, VERDICT, CostTerms(hours=1)))
+    assert "USD" not in cost_line(cost_of(report, VERDICT, CostTerms(hours=1)))
+    assert not is_worth_showing(cost_of(P5, verdict_of(healthy()), CostTerms(hours=72)))
+
+
+def test_what_is_declared_comes_before_a_sites_prices_and_those_before_the_list() -> None:
+    """Each by its name."""
+    own = read_prices(ROOT / "deployments" / "examples" / "prices.toml")
+    made = [
+        _cost(terms).price
+        for terms in (CostTerms(usd_per_node_hour=98.0, prices=own), CostTerms(prices=own), CostTerms())
+    ]
+    sagemaker = _cost(CostTerms(purchase=Purchase.SAGEMAKER)).price
+
+    assert [price and price.usd_per_node_hour for price in (*made, sagemaker)] == [98.0, 39.8, 55.04, 63.296]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[prices]]\ninstance_type = 'x'", "missing key"),
+        ("[[prices]]\nusd_per_node_hour = 1", "missing key"),
+        ("prices = 7", "expected rows"),
+        ("[[", "not valid TOML"),
+        ("[[price]]\na = 1", "unknown key"),
+    ],
+)
+def test_a_file_of_prices_that_says_too_little_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """With the file; a price without a date would be used for years."""
+    file = tmp_path / "prices.toml"
+    file.write_text(text)
+
+    with pytest.raises(TermsError, match=said) as refused:
+        read_prices(file)
+
+    assert refused.value.file == str(file)
+
+
+def test_two_prices_of_one_thing_are_refused(tmp_path: Path) -> None:
+    """One of them would be ignored."""
+    text = (ROOT / "deployments" / "examples" / "prices.toml").read_text()
+    (tmp_path / "prices.toml").write_text(text + text[text.index("[[prices]]") :])
+
+    with pytest.raises(TermsError, match="second price"):
+        read_prices(tmp_path / "prices.toml")
+
+
+@pytest.mark.parametrize("hours", [0.0, -1.0, 1e9, float("nan")])
+def test_a_length_that_is_none_is_refused(hours: float) -> None:
+    """Before anything is judged."""
+    with pytest.raises(TermsError, match="--hours"):
+        command_line_terms(hours, None)
+
+
+def _setting(tmp_path: Path, training: str, cost: str) -> GateContext:
+    text = (ROOT / "deployments" / "gates" / "local.toml").read_text()
+    text = text.replace("../policies/local.toml", str(ROOT / "deployments" / "policies" / "local.toml"))
+    text = text.replace("[training]", f"[training]\n{training}") + f"\n[cost]\n{cost}\n"
+    (tmp_path / "gate.toml").write_text(text)
+    return open_gate_context(GateRequest(gate_file=str(tmp_path / "gate.toml")))
+
+
+def test_a_gate_file_says_length_interval_and_price(tmp_path: Path) -> None:
+    """Its prices lie beside it."""
+    (tmp_path / "prices.toml").write_bytes((ROOT / "deployments" / "examples" / "prices.toml").read_bytes())
+    training = "expected_hours = 72\ncheckpoint_minutes = 30\ncheckpoint_write_minutes = 3"
+    terms = _setting(tmp_path, training, 'prices = "prices.toml"\nreplacement_hours = 2').terms
+
+    assert (terms.hours, terms.checkpoint_hours, terms.replacement_hours) == (72, 0.5, 2)
+    assert any("would lose least" in note for note in cost_notes(_cost(terms)))
+    assert [price.usd_per_node_hour for price in terms.prices] == [39.80]
+
+
+@pytest.mark.parametrize(
+    ("training", "cost", "said"),
+    [
+        ("expected_hours = 0", "", "training.expected_hours"),
+        ("checkpoint_minutes = true", "", "training.checkpoint_minutes"),
+        ("", "usd_per_node_hour = -1", "cost.usd_per_node_hour"),
+        ("", "usd_per_node_hours = 1", "Did you mean 'usd_per_node_hour'"),
+        ("", 'prices = "p.toml"\nusd_per_node_hour = 1', "would be ignored"),
+        ("", 'prices = "none.toml"', "cannot be read"),
+        ("", 'purchase = "spot"', "none of ec2, sagemaker"),
+    ],
+)
+def test_terms_that_cannot_be_used_are_refused(tmp_path: Path, training: str, cost: str, said: str) -> None:
+    """Before anything starts."""
+    with pytest.raises(GateFileError, match=said):
+        _setting(tmp_path, training, cost)
+
+
+def test_pages_show_the_cost_and_nothing_where_nothing_is_lost() -> None:
+    """Markdown and HTML, the greatest loss first."""
+    made = _cost(CostTerms(hours=72))
+    shown, clean = Beside(cost=made), Beside(cost=cost_of(P5, verdict_of(healthy()), CostTerms(hours=72)))
+
+    assert "FAIL hardware: gpu.ecc" == cost_rows(made)[0].what
+    for page in (markdown, html):
+        assert "Cost of launching anyway" in page(P5, VERDICT, "x", shown)
+        assert "Cost of launching anyway" not in page(P5, VERDICT, "x", clean)
+
+
+def test_the_document_has_every_key_whatever_is_known() -> None:
+    """Money is null where no price is known."""
+    known, unknown = cost_json(_cost(CostTerms(hours=72))), cost_json(cost_of(healthy(), VERDICT))
+
+    assert known is not None and unknown is not None and cost_json(None) is None
+    assert set(known) == set(unknown)
+    assert (unknown["usd_per_unit_hour"], known["usd_per_unit_hour"]) == (None, 6.88)
+    json.dumps(known, allow_nan=False)
+
+
+def test_judge_takes_length_and_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The cost is in the document, and the same report costs the same twice."""
+    file = tmp_path / "report.json"
+    file.write_bytes(dump(healthy()))
+    words = ["judge", str(file), "--hours", "72", "--usd-per-node-hour", "98", "--format", "json"]
+    outs = []
+    for _ in range(2):
+        main(words)
+        outs.append(capsys.readouterr().out)
+
+    cost = json.loads(outs[0])["cost"]
+    assert outs[0] == outs[1]
+    assert (cost["horizon_hours"], cost["usd_per_unit_hour"], cost["unit"]) == (72, 98, "node-hours")
+
+
+def test_judge_refuses_a_price_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """2, with the option."""
+    file = tmp_path / "report.json"
+    file.write_bytes(dump(healthy()))
+
+    assert main(["judge", str(file), "--usd-per-node-hour", "0"]) == 2
+    assert "--usd-per-node-hour" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0, "0"), (2e-18, "under 0.001"), (0.0416, "0.0416"), (999.4, "999"), (999.6, "1,000"), (123456.0, "123,000")],
+)  # fmt: skip
+def test_numbers_have_three_digits_and_no_exponent(value: float, said: str) -> None:
+    """Nobody reads 1e+03 GPU-hours or 2e-18 USD as what it is."""
+    assert said == _number(value)

@@ -1,0 +1,76 @@
+"""Gate files by name: which folder, which names, and what a name that leads nowhere is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.context import open_gate_context
+from tasks.gate_file.folder import SHIPPED, folder_of, names_in, path_of, typed_path
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tests.flows.gates import write_gate
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two gate files, a policy's note and no more; the working directory is another."""
+    gates, here = tmp_path / "gates", tmp_path / "here"
+    gates.mkdir()
+    here.mkdir()
+    for name in ("p5-test.toml", "p5-prod.toml", "README.md"):
+        (gates / name).write_text("")
+    monkeypatch.setenv("PRELAUNCH_GATES", str(gates))
+    monkeypatch.chdir(here)
+    return gates
+
+
+def test_the_shipped_folder_is_the_default() -> None:
+    """Unset is the checkout's; empty is none; a path is made absolute."""
+    assert SHIPPED == folder_of({})
+    assert folder_of({"PRELAUNCH_GATES": ""}) is None
+    assert Path("/a/b") == folder_of({"PRELAUNCH_GATES": "/a/b"})
+
+
+def test_names_are_those_of_the_toml_files(folder: Path) -> None:
+    """By the alphabet; a folder that is not there has none."""
+    assert ("p5-prod", "p5-test") == names_in(folder)
+    assert () == names_in(folder / "missing") == names_in(None)
+
+
+def test_a_name_leads_into_the_folder_and_a_path_stays(folder: Path) -> None:
+    """Also a name with a dot in it; what the folder lacks stays as it was asked for."""
+    assert folder / "p5-prod.toml" == path_of("p5-prod")
+    assert Path("x/p5-prod.toml") == path_of("x/p5-prod.toml")
+    assert Path("p5-prod.toml") == path_of("p5-prod.toml")
+    assert Path("other") == path_of("other")
+
+
+def test_in_a_terminal_a_file_that_lies_here_goes_first(folder: Path) -> None:
+    """A deployment's name leads into the folder all the same."""
+    Path("p5-prod").write_text("")
+
+    assert ("p5-prod", str(folder / "p5-test.toml")) == (typed_path("p5-prod"), typed_path("p5-test"))
+    assert folder / "p5-prod.toml" == path_of("p5-prod")
+
+
+def test_a_name_that_leads_nowhere_is_told_the_nearest(folder: Path) -> None:
+    """With the field's name, the folder and what it has."""
+    with pytest.raises(GateFileError) as error:
+        open_gate_context(GateRequest(gate_file="p5-prd"))
+
+    said = str(error.value)
+    assert said.startswith("gate_file: there is no gate file 'p5-prd' in ") and str(folder) in said
+    assert "it has p5-prod, p5-test" in said and said.endswith("Did you mean 'p5-prod'?")
+
+
+def test_a_name_opens_its_gate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own folder is where its policy is looked for."""
+    write_gate(tmp_path)
+    monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
+
+    assert ("test", tmp_path) == (
+        open_gate_context(GateRequest(gate_file="gate")).gate.name,
+        open_gate_context(GateRequest(gate_file="gate")).here,
+    )

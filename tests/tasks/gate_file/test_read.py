@@ -1,0 +1,397 @@
+"""Gate files: what is taken, and how what is wrong is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checks.model import Profile
+from tasks.gate.context import open_gate_context
+from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.gate_file.request import GateRequest
+from tests.flows.gates import write_gate
+
+GATES = sorted((Path(__file__).parents[3] / "deployments" / "gates").glob("*.toml"))
+Edit = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Edit:
+    """The test gate file with one text replaced."""
+
+    def edit(old: str, new: str) -> Path:
+        path = write_gate(tmp_path)
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        return path
+
+    return edit
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_every_shipped_gate_file_opens(path: Path) -> None:
+    """What is shipped is valid, and agrees with its policy, its launcher and the facts."""
+    setting = open_gate_context(GateRequest(gate_file=str(path)))
+
+    assert setting.gate.name == path.stem
+    assert setting.declared.node_names
+
+
+def test_some_gate_files_are_shipped() -> None:
+    """The test above is about something."""
+    assert "local" in [path.stem for path in GATES]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message", "near"),
+    [
+        ("nodes = 2", "nodez = 2", "cluster.declared.nodez", "unknown key", "nodes"),
+        ("[policy]", "[polcy]", "polcy", "unknown key", "policy"),
+        (
+            "nodes = 2",
+            'nodes = "2"',
+            "cluster.declared.nodes",
+            "expected a whole number, found text '2'",
+            None,
+        ),
+        ("nodes = 2", "nodes = 2.0", "cluster.declared.nodes", "expected a whole number", None),
+        (
+            "nodes = 2",
+            'nodes = 2\nkernel_log = "withheld"',
+            "cluster.declared.kernel_log",
+            "unknown key",
+            None,
+        ),
+        ("nodes = 2", "nodes = true", "cluster.declared.nodes", "found true", None),
+        ("nodes = 2", "nodes = 0", "cluster.declared.nodes", "greater than or equal to 1", None),
+        ('profile = "quick"', 'profile = "quik"', "checks.profile", "none of quick, standard, deep", "quick"),
+        ('name = "test"', 'name = "Test!"', "name", "is not of the form", None),
+        ("network_s = 5.0", "network_s = nan", "checks.network_s", "expected a finite number", None),
+        (
+            'distributed = "none"',
+            'distributed = "slurm"',
+            "training.distributed",
+            "none of torchrun, mpi, none",
+            None,
+        ),
+        ('file = "policy.toml"', "", "policy.file", "missing key", None),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_path(
+    edited: Edit, old: str, new: str, path: str, message: str, near: str | None
+) -> None:
+    """A rejected file names the key, the matter in plain words, and the nearest valid word."""
+    with pytest.raises(GateFileError) as caught:
+        read_gate_file(edited(old, new))
+
+    assert (caught.value.path, caught.value.nearest) == (path, near)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message", "near"),
+    [
+        ('"cpu"', '"p5.48xlage"', "cluster.declared.instance_type", "is not a known instance type", "p5.48xlarge"),
+        ("ranks_per_node = 2", "ranks_per_node = 2\ngpus_per_node = 8", "cluster.declared.gpus_per_node", "has 0", "0"),
+        ("grace_s", "grace_z", "cluster.options.grace_z", "unknown key", "grace_s"),
+        ('launcher = "local"', 'launcher = "locl"', "cluster", "none of local", None),
+        ("network_s = 5.0", 'extra = ["no.such:thing"]', "checks.extra", "cannot be imported", None),
+        ("[policy]", '[checks.timeouts_s]\n"compute.gem" = 3\n[policy]', "checks.timeouts_s.compute.gem", "no such", "compute.gemm"),
+    ],
+)  # fmt: skip
+def test_a_contradiction_is_found_before_anything_starts(
+    edited: Edit, old: str, new: str, path: str, message: str, near: str | None
+) -> None:
+    """Types, GPU counts, options and checks that cannot be are refused from the files alone."""
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(edited(old, new))))
+
+    assert (caught.value.path, caught.value.nearest) == (path, near)
+    assert message in caught.value.message
+
+
+def test_a_policy_that_lacks_a_check_is_refused(tmp_path: Path) -> None:
+    """A check without a policy line could only end in cannot-tell."""
+    path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
+    whole = policy.read_text()
+    before, _, after = whole.partition('[checks."training.ddp"]\n')
+    policy.write_text(before + after[after.find("[checks.") :] if "[checks." in after else before)
+
+    with pytest.raises(GateFileError, match=r"no entry for check training\.ddp"):
+        open_gate_context(GateRequest(gate_file=str(path)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('part = "any"', 'part = "efa"', "has part = efa for check"),
+        ("min_nodes = 2", "min_nodes = 3", "has min_nodes = 3 for check"),
+    ],
+)
+def test_a_policy_that_would_excuse_a_check_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """To which declarations a check applies is the catalogue's to say; the policy only restates it."""
+    path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
+    policy.write_text(policy.read_text().replace(old, new, 1))
+
+    with pytest.raises(GateFileError, match=said):
+        open_gate_context(GateRequest(gate_file=str(path)))
+
+
+def test_a_policy_error_names_the_policy_file(tmp_path: Path) -> None:
+    """The operator is sent to the file that has to be mended."""
+    path = write_gate(tmp_path)
+    (tmp_path / "policy.toml").write_text('nam = "x"\n')
+
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(path)))
+
+    assert caught.value.file.endswith("policy.toml")
+    assert caught.value.nearest == "name"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("training.command=['sh']", "the code that will run"),
+        ("training.command.0=sh", "the code that will run"),
+        ("training.environment.PATH=/tmp", "the code that will run"),
+        ("training.model_trainer=os:system", "code that will run"),
+        ("training={model_trainer='os:system'}", "code that will run"),
+        ("policy.file=/tmp/p.toml", "a path"),
+        ("policy={file='x'}", "a path"),
+        ("policy={file='x', mode='observe'}", "is a table"),
+        ("policy=3", "is a part of it"),
+        ("store.path=/tmp", "a path"),
+        ("checks.extra=['os:system']", "code"),
+        ("cluster.options.python=sh", "a file or a program"),
+        ("cluster.options.subnet=/etc", "a file or a program"),
+        ("cluster.name=other", "lock"),
+        ("cluster.declared.nodez=3", "unknown key"),
+        ("cluster.declared.nodes=many", "expected a whole number"),
+        ("name.x=1", "no table"),
+        ("nodes", "not of the form"),
+        ("=3", "not of the form"),
+        ("a b c=3", "no dotted key"),
+        ("policy.mode=1\npolicy.file='x'", "not of the form"),
+    ],
+)
+def test_an_override_cannot(tmp_path: Path, assignment: str, said: str) -> None:
+    """`--set` changes values; commands, paths, code and names of things stay, and it says why."""
+    with pytest.raises(GateFileError, match=said):
+        read_gate_file(write_gate(tmp_path), [assignment])
+
+
+def test_overrides_change_values(tmp_path: Path) -> None:
+    """Numbers, words, and checks whose names have dots."""
+    sets = [
+        "cluster.declared.nodes=1",
+        "checks.profile=deep",
+        "checks.timeouts_s.compute.gemm=9",
+        "policy.mode=observe",
+    ]
+    gate = read_gate_file(write_gate(tmp_path), sets)
+
+    assert (gate.cluster.declared.nodes, gate.checks.profile) == (1, Profile.DEEP)
+    assert gate.checks.timeouts_s == {"compute.gemm": 9.0}
+    assert gate.title == "gate test: 1 node, deep"
+
+
+def test_an_override_does_not_mend_a_broken_file(edited: Edit) -> None:
+    """The file has to be right by itself: the next run may have no override."""
+    with pytest.raises(GateFileError, match="found text"):
+        read_gate_file(edited("nodes = 2", 'nodes = "2"'), ["cluster.declared.nodes=2"])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"a = [", "not valid TOML"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"#" * (1 << 21), "larger than"),
+        (b"", "missing key"),
+    ],
+)
+def test_what_is_no_gate_file_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+    """Any bytes give one error with the file's name."""
+    (tmp_path / "x.toml").write_bytes(data)
+
+    with pytest.raises(GateFileError, match=said):
+        read_gate_file(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize("name", ["absent.toml", "."])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
+    """Absent, or a folder."""
+    with pytest.raises(GateFileError, match="cannot be read"):
+        read_gate_file(tmp_path / name)
+
+
+def test_a_policy_for_other_types_is_refused_in_one_line(tmp_path: Path) -> None:
+    """It names the declared type and the key to change, and not every type that there is."""
+    path = write_gate(tmp_path)
+    policy, types = tmp_path / "policy.toml", [f"p{number}.large" for number in range(60)]
+    text = policy.read_text()
+    assert 'instance_types = ["cpu"]' in text
+    policy.write_text(text.replace('instance_types = ["cpu"]', f"instance_types = {types}"))
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(path)))
+
+    said = str(caught.value)
+    assert "was not written for cpu, but for p0.large" in said and "[policy] file" in said and len(said) < 400
+
+
+def test_a_sentence_ends_once(tmp_path: Path) -> None:
+    """Of whatever reader the message is."""
+    path = write_gate(tmp_path)
+    (tmp_path / "policy.toml").unlink()
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(path)))
+
+    assert str(caught.value).endswith("Name another policy file.")
+
+
+NOTIFY = """
+[notify]
+order = ["slack", "pagerduty", "log"]
+owner = ["slack", "apprise"]
+[notify.slack]
+channel = "#gpu-gates"
+owner_channel = "C0123456789"
+token = "block:secret/slack-bot"
+mention = ["S0123ABCD"]
+[notify.pagerduty]
+routing_key = "env:PD_HARDWARE"
+[notify.apprise]
+urls = ["env:MAIL"]
+owner_urls = ["env:OWNER_MAIL"]
+[approval]
+approvers = ["U0123ABCD"]
+overriders = ["W0123ABCD"]
+on_fail = "ask"
+"""
+
+
+def with_tables(folder: Path, old: str = "", new: str = "") -> Path:
+    """The test gate file with all tables about people, and one text replaced."""
+    path = write_gate(folder)
+    assert old in NOTIFY
+    path.write_text(path.read_text() + NOTIFY.replace(old, new, 1) if old else path.read_text() + NOTIFY)
+    return path
+
+
+def test_the_tables_about_people_are_read(tmp_path: Path) -> None:
+    """Who is told in which order, and who may answer."""
+    gate = read_gate_file(with_tables(tmp_path))
+
+    assert ("slack", "pagerduty", "log", "apprise") == gate.notify.ways
+    assert ("ask", ("U0123ABCD",)) == (gate.approval.on_fail, gate.approval.approvers)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message", "near"),
+    [
+        ('owner = ["slack", "apprise"]', "", "notify", "name the owner of the gate", None),
+        ('owner = ["slack"', 'owner = ["pagerduty"', "notify", "[notify.pagerduty] owner_routing_key is required", None),
+        ('owner_urls = ["env:OWNER_MAIL"]', "", "notify", "[notify.apprise] owner_urls is required", None),
+        ('order = ["slack"', 'order = ["slak"', "notify.order.0", "none of slack, pagerduty, apprise, log", "slack"),
+        ("order = ", "ordre = ", "notify.ordre", "unknown key", "order"),
+        ("routing_key = ", "routing_kye = ", "notify.pagerduty.routing_kye", "unknown key", "routing_key"),
+        ("mention = ", "mentions = ", "notify.slack.mentions", "unknown key", "mention"),
+        ("approvers = ", "aprovers = ", "approval.aprovers", "unknown key", "approvers"),
+        ('"U0123ABCD"', '"@jane"', "approval.approvers.0", "is not the id of a Slack user", None),
+        ('on_fail = "ask"', 'on_fail = "always"', "approval.on_fail", "none of refuse, ask", None),
+        ('[notify.apprise]\nurls = ["env:MAIL"]', "[notify.apprise]\nurls = []", "notify.apprise.urls", "must not be empty", None),
+        ("[notify.pagerduty]\nrouting_key", '[notify.pagerduty]\nurl = "http://events.pagerduty.com/x"\nrouting_key',
+         "notify.pagerduty.url", "is not of the form", None),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_about_people_is_said_with_its_path(
+    tmp_path: Path, old: str, new: str, path: str, message: str, near: str | None
+) -> None:
+    """Before anything starts: not at three in the morning."""
+    with pytest.raises(GateFileError) as caught:
+        read_gate_file(with_tables(tmp_path, old, new))
+
+    assert (path, near) == (caught.value.path, caught.value.nearest)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "path"),
+    [
+        ('"block:secret/slack-bot"', "notify.slack.token"),
+        ('"env:PD_HARDWARE"', "notify.pagerduty.routing_key"),
+        ('"env:MAIL"', "notify.apprise.urls.0"),
+    ],
+)
+@pytest.mark.parametrize(
+    "pasted", ["xoxb-1234-5678-abcdefghijkl", "mailtos://me:pass9word@mail.test", "0f" * 16]
+)
+def test_a_pasted_secret_is_refused_and_not_repeated(
+    tmp_path: Path, old: str, path: str, pasted: str
+) -> None:
+    """The error goes to logs and to the form."""
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(with_tables(tmp_path, old, f'"{pasted}"'))))
+
+    assert (path, False) == (caught.value.path, pasted in str(caught.value))
+    assert "Never write a secret itself into" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("U0123ABCD", "@anna", "not the id of a Slack user, such as U012AB3CD"),
+        ("S0123ABCD", "@oncall", "user group (S012AB3CD)"),
+    ],
+)
+def test_a_person_s_name_is_told_what_an_id_looks_like(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    """Not a pattern, and not a word about secrets."""
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(with_tables(tmp_path, f'"{old}"', f'"{new}"'))))
+
+    assert (words in str(caught.value), "secret" in str(caught.value)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('urls = ["env:MAIL"]', 'urls = "mailtos://me:pass9word@mail.test"'),
+        ('urls = ["env:MAIL"]', f'urls = ["json://host/pass9word{"x" * 300}"]'),
+        ("[notify.pagerduty]\n", '[notify.pagerduty]\nrouting_kye = "pass9word"\n'),
+        ('[notify.slack]\nchannel = "#gpu-gates"', '[notify.slack]\nchannel = "pass9word"'),
+    ],
+)
+def test_a_secret_in_a_wrong_place_is_not_repeated(tmp_path: Path, old: str, new: str) -> None:
+    """Of a wrong kind, too long, or under a wrong key."""
+    with pytest.raises(GateFileError) as caught:
+        read_gate_file(with_tables(tmp_path, old, new))
+
+    assert "pass9word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "assignment", ["notify.order=['log']", "notify.slack.channel=#mine", "approval.on_fail=ask"]
+)
+def test_an_override_does_not_say_who_hears(tmp_path: Path, assignment: str) -> None:
+    """Nor who may answer."""
+    with pytest.raises(GateFileError, match="cannot be set here"):
+        read_gate_file(with_tables(tmp_path), [assignment])
+
+
+def test_the_shipped_example_of_the_tables_about_people_is_valid(tmp_path: Path) -> None:
+    """The commented block of sagemaker-p5.toml, as whoever takes the comment signs away gets it."""
+    shipped = (GATES[0].parent / "sagemaker-p5.toml").read_text(encoding="utf-8")
+    block = shipped[shipped.index("# [notify]") : shipped.index("\n[store]")]
+    path = write_gate(tmp_path)
+    lines = [line.removeprefix("#").removeprefix(" ") for line in block.splitlines()]
+    path.write_text(path.read_text() + "\n".join(lines), encoding="utf-8")
+    gate = read_gate_file(path)
+
+    assert ("slack", "pagerduty", "apprise") == gate.notify.ways
+    assert ("refuse", ("U0456EFGH",)) == (gate.approval.on_fail, gate.approval.overriders)

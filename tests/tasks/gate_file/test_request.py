@@ -1,0 +1,166 @@
+"""The form: what its schema offers, what a request changes in the gate file, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from checks.model import Profile
+from tasks.gate.commission import CommissionRequest, commission_title, gate_contexts, gate_requests
+from tasks.gate.context import open_gate_context, run_title
+from tasks.gate.request_record import keep_request
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import Advanced, GateRequest
+from tasks.store.folder import FolderStore
+from tasks.store.layout import request_key
+from tests.flows.driving import open_session
+from tests.flows.gates import write_gate
+
+
+def fields_of(model: type[BaseModel]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of a form, with those of its groups."""
+    schema = model.model_json_schema()
+    for part in (schema, *schema.get("$defs", {}).values()):
+        yield from part["properties"].items()
+
+
+@pytest.mark.parametrize("model", [GateRequest, CommissionRequest])
+def test_every_field_has_a_place_a_title_and_a_shape_that_the_form_shows(model: type[BaseModel]) -> None:
+    """No union and no null, which the form shows badly; whatever has no default is asked for."""
+    for name, field in fields_of(model):
+        assert isinstance(field["position"], int) and field["title"], name
+        assert not {"anyOf", "oneOf"} & set(field), name
+        assert "description" in field or "$ref" in field, name
+        assert "default" in field or name in ("gate_file", "gate_files")
+
+
+def test_the_names_are_read_when_the_form_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate file more is a choice more; without a folder any path may be typed."""
+    monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
+    assert "enum" not in GateRequest.model_json_schema()["properties"]["gate_file"]
+    (tmp_path / "new.toml").write_text("")
+
+    assert ["new"] == GateRequest.model_json_schema()["properties"]["gate_file"]["enum"]
+    assert ["new"] == CommissionRequest.model_json_schema()["properties"]["gate_files"]["items"]["enum"]
+    monkeypatch.setenv("PRELAUNCH_GATES", "")
+    assert "enum" not in GateRequest.model_json_schema()["properties"]["gate_file"]
+
+
+def test_bounds_stand_twice() -> None:
+    """As JSON Schema has them, and where the V1 form looks."""
+    field = Advanced.model_json_schema()["properties"]["ask_minutes"]
+
+    assert [{"minimum": 0, "maximum": 1440}] == field["allOf"]
+    assert (0, 1440) == (field["minimum"], field["maximum"])
+
+
+def test_the_profile_of_the_form_is_an_override(tmp_path: Path) -> None:
+    """The gate file's own by default; a line of the overrides has the last word."""
+    path = str(write_gate(tmp_path))
+
+    def profile(**more: Any) -> Profile:
+        return open_gate_context(GateRequest(gate_file=path, **more)).gate.checks.profile
+
+    assert (Profile.QUICK, Profile.DEEP) == (profile(), profile(profile="deep"))
+    assert Profile.STANDARD is profile(
+        profile="deep", advanced=Advanced(overrides=["checks.profile=standard"])
+    )
+    assert "gate test: 2 nodes, deep" == run_title({"request": {"gate_file": path, "profile": "deep"}})
+
+
+@pytest.mark.parametrize(
+    ("advanced", "said"),
+    [
+        ({"overrides": ["nodes"]}, "overrides (--set): nodes: "),
+        ({"overrides": ["training.command=x"]}, "overrides (--set): training.command: "),
+        ({"overrides": ["cluster.declared.nodez=1"]}, "gate.toml with overrides (--set): cluster.declared.nodez"),
+        ({"baseline": "none.json"}, "baseline (--baseline): "),
+        ({"store": "ftp://x"}, "store: "),
+    ],
+)  # fmt: skip
+def test_what_the_schema_cannot_say_is_told_by_the_field_s_name(
+    tmp_path: Path, advanced: dict[str, Any], said: str
+) -> None:
+    """Whoever filled the form finds the field again."""
+    with pytest.raises(GateFileError) as error:
+        open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path)), advanced=Advanced(**advanced)))
+
+    assert said in str(error.value)
+
+
+def test_why_a_run_was_started_is_kept_with_it(tmp_path: Path) -> None:
+    """Beside the verdict, with the flow run and all that was asked for."""
+    store = FolderStore(tmp_path)
+    keep_request(store, "g", GateRequest(gate_file="local", reason="node-1 came back"), "run-1")
+
+    kept = json.loads(store.get(request_key("g")) or b"")
+    assert ("run-1", "node-1 came back", "local") == (kept["flow_run"], kept["reason"], kept["gate_file"])
+
+
+def test_a_commissioning_measures_for_as_long_as_it_may_and_launches_nothing(tmp_path: Path) -> None:
+    """The limits of a quick gate file would end a deep one; those of a longer one stay."""
+    named = str(write_gate(tmp_path))
+
+    def asked(minutes: int) -> GateRequest:
+        request = CommissionRequest(gate_files=[named], minutes=minutes)
+        return gate_requests(request, gate_contexts(request))[named]
+
+    setting = open_gate_context(asked(120))
+    checks = setting.gate.checks
+    assert (Profile.DEEP, 120.0, 5400.0) == (checks.profile, checks.max_runtime_minutes, checks.stage_s)
+    assert (False, 0, 0.0) == (
+        asked(120).launch,
+        asked(120).advanced.ask_minutes,
+        setting.gate.policy.reuse_pass_minutes,
+    )
+    limits = {"max_runtime_minutes = 1.0": "max_runtime_minutes = 500", "stage_s = 20.0": "stage_s = 20000"}
+    text = Path(named).read_text()
+    for old, new in limits.items():
+        text = text.replace(old, new, 1)
+    Path(named).write_text(text)
+    assert (500.0, 22500.0) == (
+        open_gate_context(asked(120)).gate.checks.max_runtime_minutes,
+        open_gate_context(asked(120)).gate.checks.stage_s,
+    )
+
+
+def test_a_commissioning_is_called_by_its_clusters() -> None:
+    """ "commission" where the request is none."""
+    assert "commission a, b: deep" == commission_title({"request": {"gate_files": ["a", "b"]}})
+    assert "commission" == commission_title({"request": {}})
+    with pytest.raises(ValidationError):
+        CommissionRequest(gate_files=[])
+
+
+@pytest.mark.parametrize("place", ["store", "baseline"])
+def test_a_deployment_takes_no_store_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Whoever fills the form would bring their own answers, passes and leases; its schema does not offer it either."""
+    monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
+    write_gate(tmp_path)
+    request = GateRequest.model_validate({"gate_file": "gate", "advanced": {place: str(tmp_path / "mine")}})
+    monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
+
+    assert place not in Advanced.model_json_schema()["properties"]
+    with pytest.raises(GateFileError, match=f"^{place}: cannot be chosen for a deployment"):
+        open_session(request, "a-run")
+
+
+def test_what_the_form_sends_by_itself_is_what_its_schema_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group's default has the group's fields and no other: the server would refuse an untouched form."""
+    (tmp_path / "new.toml").write_text("")
+    for folder in (str(tmp_path), ""):
+        monkeypatch.setenv("PRELAUNCH_GATES", folder)
+        schema = GateRequest.model_json_schema()
+        group = schema["$defs"]["Advanced"]["properties"]
+
+        assert set(group) == set(schema["properties"]["advanced"]["default"])
+        assert bool(folder) is ("store" not in group)

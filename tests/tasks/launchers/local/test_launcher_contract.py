@@ -1,0 +1,35 @@
+"""The local launcher keeps the contract, on loopback and in namespaces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.local import network
+from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
+from tests.tasks.launchers.contract import CONTRACT, Bench, name_of
+
+KINDS = [LocalNetwork.LOOPBACK, pytest.param(LocalNetwork.NAMESPACES, marks=pytest.mark.root)]
+
+
+@pytest.fixture(params=KINDS)
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Launchers over one folder; afterwards nothing of their jobs is left."""
+    if request.param is LocalNetwork.NAMESPACES and (why := network.unavailable()):
+        pytest.skip(why)
+    monkeypatch.setenv("PREFECT_API_KEY", "not for nodes")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    root, options = tmp_path / "work", LocalOptions(request.param, grace_s=0.5)
+    yield Bench(lambda: LocalLauncher(root, options), tmp_path)
+    launcher = LocalLauncher(root, options)
+    for name in os.listdir(root / "jobs") if (root / "jobs").exists() else ():
+        launcher.cancel(name)
+
+
+@pytest.mark.parametrize("promise", CONTRACT, ids=name_of)
+def test_contract(promise: Callable[[Bench], None], bench: Bench) -> None:
+    """See tests/tasks/launchers/contract.py."""
+    promise(bench)

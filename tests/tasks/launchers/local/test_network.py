@@ -1,0 +1,255 @@
+"""Nodes in network namespaces: they reach each other, nothing else, and nothing of them stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import JobSpec, JobState, LaunchRejected
+from tasks.launchers.local import network as local_network
+from tasks.launchers.local.job_folder import JobFolder
+from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
+from tasks.launchers.local.network import NetworkError
+from tests.tasks.launchers.faults import cut, heal, lent_network, shape
+
+SECONDS = 20.0
+NAMESPACES = LocalNetwork.NAMESPACES
+# Each node listens, calls its peer by name, and writes what both said.
+PING = """
+import json, os, socket, sys, time
+roster = json.load(open(os.environ["PRELAUNCH_ROSTER"]))
+me = os.environ["PRELAUNCH_NODE"]
+mine, = [m for m in roster["members"] if m["name"] == me]
+peer, = [m for m in roster["members"] if m["name"] != me]
+server = socket.create_server((mine["address"], mine["probe_port"]))
+deadline = time.monotonic() + 3
+heard = "nothing"
+while time.monotonic() < deadline:
+    try:
+        with socket.create_connection((peer["name"], peer["probe_port"]), timeout=0.5) as call:
+            call.sendall(me.encode()); break
+    except OSError: time.sleep(0.05)
+server.settimeout(1.0)
+try:
+    heard = server.accept()[0].recv(100).decode()
+except TimeoutError: pass
+said = {"host": socket.gethostname(), "heard": heard, "address": mine["address"],
+        "links": socket.if_nameindex(), "cgroups": os.path.exists("/sys/fs/cgroup")}
+path = os.path.join(sys.argv[1], me)
+json.dump(said, open(path + ".tmp", "w")); os.replace(path + ".tmp", path)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A folder for jobs; they are ended afterwards. Skips where no namespaces can be made."""
+    if why := local_network.unavailable():
+        pytest.skip(why)
+    yield tmp_path
+    launcher = LocalLauncher(tmp_path, LocalOptions(NAMESPACES))
+    for path in (tmp_path / "jobs").glob("*"):
+        launcher.cancel(path.name)
+
+
+def ping(root: Path, name: str = "ping-1", code: str = PING, **options: str) -> LocalLauncher:
+    """Submit a job of two nodes in namespaces."""
+    launcher = LocalLauncher(root, LocalOptions(NAMESPACES, grace_s=0.3, **options))  # type: ignore[arg-type]
+    job = JobSpec(name, ("{python}", "-S", "-c", code, "{out}"), 2, 1, 60.0, {}, {})
+    launcher.submit(launcher.plan(job))
+    return launcher
+
+
+def until_final(launcher: LocalLauncher, name: str = "ping-1") -> JobState:
+    deadline = time.monotonic() + SECONDS
+    while not (status := launcher.state(name)).state.final:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.02)
+    return status.state
+
+
+def until_running(launcher: LocalLauncher, name: str = "ping-1") -> None:
+    deadline = time.monotonic() + SECONDS
+    while (status := launcher.state(name)).state is not JobState.RUNNING:
+        assert time.monotonic() < deadline and not status.state.final, status
+        time.sleep(0.02)
+
+
+def said(launcher: LocalLauncher, name: str = "ping-1") -> dict[str, dict[str, object]]:
+    out = launcher.root / "jobs" / name / "out"
+    return {path.name: json.loads(path.read_bytes()) for path in sorted(out.iterdir())}
+
+
+def network_of(launcher: LocalLauncher, name: str = "ping-1") -> dict[str, str]:
+    progress = JobFolder(launcher.root / "jobs" / name).progress()
+    assert progress is not None
+    return dict(progress.network)
+
+
+def namespaces(name: str) -> list[str]:
+    """The namespaces that are left of a network."""
+    folder = Path("/run/netns")
+    return [path.name for path in folder.glob(f"{name}-*")] if folder.exists() else []
+
+
+@pytest.mark.root
+def test_two_nodes_talk_over_their_own_network(root: Path) -> None:
+    """By name, over TCP; each has its own host name and link, and sees its cgroups; then all is removed."""
+    launcher = ping(root)
+    state, found = until_final(launcher), said(launcher)
+
+    assert state is JobState.SUCCEEDED, launcher.logs("ping-1", "node-0")
+    assert {node: (info["host"], info["heard"]) for node, info in found.items()} == {
+        "node-0": ("node-0", "node-1"),
+        "node-1": ("node-1", "node-0"),
+    }
+    assert len({info["address"] for info in found.values()}) == 2
+    assert all([link[1] for link in info["links"]] == ["lo", "eth0"] for info in found.values())  # type: ignore[attr-defined]
+    assert all(info["cgroups"] == os.path.exists("/sys/fs/cgroup") for info in found.values())
+    assert namespaces(network_of(launcher)["name"]) == []
+
+
+@pytest.mark.root
+def test_two_jobs_have_two_networks(root: Path) -> None:
+    """Different names, different subnets, both recorded; neither ends the other's."""
+    first = ping(root, "ping-1", "import time; time.sleep(300)")
+    until_running(first)
+    second = ping(root, "ping-2")
+    state = until_final(second, "ping-2")
+    one, two = network_of(first, "ping-1"), network_of(second, "ping-2")
+
+    assert state is JobState.SUCCEEDED
+    assert one["name"] != two["name"] and one["subnet"] != two["subnet"]
+    assert (len(namespaces(one["name"])), namespaces(two["name"])) == (3, [])
+    first.cancel("ping-1")
+    assert namespaces(one["name"]) == []
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("victims", [("shepherd",), ("guard",), ("guard", "shepherd")], ids="+".join)
+@pytest.mark.parametrize("asked", ["state", "cancel"])
+def test_a_killed_keepers_network_is_removed(root: Path, victims: tuple[str, ...], asked: str) -> None:
+    """With what ran in it, even what cleared its environment and fled into a session of its own."""
+    daemon = (
+        "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n"
+        "    os.execve(sys.executable, [sys.executable, '-S', '-c', 'import time; time.sleep(300)'], {})\n"
+        "time.sleep(300)"
+    )
+    launcher = ping(root, code=daemon)
+    until_running(launcher)
+    name = network_of(launcher)["name"]
+    keepers = JobFolder(root / "jobs" / "ping-1").keepers()
+    for victim in victims:
+        os.kill(getattr(keepers, victim)[0], signal.SIGSTOP)
+    for victim in victims:
+        os.kill(getattr(keepers, victim)[0], signal.SIGKILL)
+    if asked == "cancel":
+        launcher.cancel("ping-1")
+
+    assert until_final(launcher) in (JobState.FAILED, JobState.CANCELLED)
+    assert namespaces(name) == []
+
+
+@pytest.mark.root
+def test_a_used_subnet_is_avoided(root: Path) -> None:
+    """The next free one is taken, and recorded."""
+    with lent_network(unique(), 1) as network:
+        launcher = ping(root, subnet=network.subnet)
+        until_final(launcher)
+
+        assert network_of(launcher)["subnet"] != network.subnet
+
+
+@pytest.mark.root
+def test_a_prepared_network_is_used_and_kept(root: Path) -> None:
+    """It bears the fault that the test made before any node started; the job does not remove it."""
+    name = unique()
+    with lent_network(name, 2):
+        cut(f"{name}-1")
+        launcher = ping(root, "ping-1", prepared=name)
+        until_final(launcher)
+        heal(f"{name}-1")
+        again = ping(root, "ping-2", prepared=name)
+        until_final(again, "ping-2")
+
+        assert {info["heard"] for info in said(launcher).values()} == {"nothing"}
+        assert {info["heard"] for info in said(again, "ping-2").values()} == {"node-0", "node-1"}
+        assert len(namespaces(name)) == 3
+    assert namespaces(name) == []
+
+
+@pytest.mark.root
+def test_a_prepared_network_that_is_not_there_is_rejected(root: Path) -> None:
+    """Before anything starts."""
+    with pytest.raises(LaunchRejected, match="the prepared network cannot be used"):
+        ping(root, prepared="nobody-made-it")
+
+
+@pytest.mark.root
+def test_a_prepared_network_needs_as_many_nodes(root: Path) -> None:
+    """One node too few is rejected, not run with less."""
+    with lent_network(name := unique(), 1), pytest.raises(LaunchRejected, match="cannot be used"):
+        ping(root, prepared=name)
+
+
+@pytest.mark.root
+def test_a_shaped_node_is_slow_and_healed_is_not(root: Path) -> None:
+    """The faults that other tests stand on do what they say."""
+    if not shutil.which("tc"):
+        pytest.skip("the program `tc` is missing (Debian: apt-get install iproute2)")
+    with lent_network(name := unique(), 2) as network:
+        shape(f"{name}-1", "20mbit")
+        slow = megabytes_per_second(name, network.addresses[0])
+        heal(f"{name}-1")
+        fast = megabytes_per_second(name, network.addresses[0])
+
+    assert slow < 4 < fast
+
+
+@pytest.mark.root
+def test_a_network_that_cannot_be_built_leaves_nothing(root: Path) -> None:
+    """Here an address that is none."""
+    with pytest.raises(NetworkError, match="999"):
+        local_network.create(name := unique(), 2, "999.1.1")
+
+    assert namespaces(name) == []
+
+
+def test_without_root_the_job_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the remedy, and nothing written."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(LaunchRejected, match=r"need root.*set network = 'loopback'"):
+        ping(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def unique() -> str:
+    return f"lab-{uuid.uuid4().hex[:6]}"
+
+
+def megabytes_per_second(name: str, address: str) -> float:
+    """From the second node to the first, 2 MB over TCP."""
+    receive = (
+        f"import socket\ns = socket.create_server(('{address}', 25000)); print('up', flush=True)\n"
+        "c = s.accept()[0]\nwhile c.recv(65536): pass\nc.sendall(b'x')"
+    )
+    send = (
+        f"import socket, time\nc = socket.create_connection(('{address}', 25000)); t = time.monotonic()\n"
+        "c.sendall(bytes(2_000_000)); c.shutdown(1); c.recv(1); print(2 / (time.monotonic() - t))"
+    )
+    inside = ("ip", "netns", "exec")
+    with subprocess.Popen((*inside, f"{name}-0", "python3", "-c", receive), stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None and server.stdout.readline() == b"up\n"
+        done = subprocess.run(
+            (*inside, f"{name}-1", "python3", "-c", send), capture_output=True, check=True, timeout=20
+        )
+    return float(done.stdout)

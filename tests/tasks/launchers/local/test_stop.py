@@ -1,0 +1,235 @@
+"""Jobs that do not want to end, and shepherds that die: nothing is left, and the state says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.process.tree import alive, start_ticks
+from tasks.launchers.base import JobSpec, JobState
+from tasks.launchers.local.job_folder import JobFolder, Keepers
+from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+
+SECONDS = 15.0
+TELL = """
+import os, signal, subprocess, sys, time
+def tell(what="pid"):
+    path = os.path.join(sys.argv[1], f"{what}.{os.getpid()}")
+    open(path + ".tmp", "w").close(); os.replace(path + ".tmp", path)
+"""
+DEAF = TELL + "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell(); time.sleep(300)"
+FROZEN = TELL + "tell(); os.kill(os.getpid(), signal.SIGSTOP); time.sleep(300)"
+DAEMON = (
+    TELL
+    + """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN); tell(); time.sleep(300)
+os.wait()
+"""
+)
+STAYS = DAEMON + "tell(); time.sleep(300)"
+LEAVES = DAEMON + "\nwhile len(os.listdir(sys.argv[1])) < 1: time.sleep(0.01)"
+SLEEP = "[sys.executable, '-S', '-c', 'import time; time.sleep(300)']"
+NAMELESS = STAYS.replace("tell(); time", f"tell(); os.execve(sys.executable, {SLEEP}, {{}}); time", 1)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
+    """A launcher with a short grace; its jobs are ended afterwards."""
+    made = LocalLauncher(tmp_path / "work", LocalOptions(grace_s=0.3))
+    yield made
+    for name in os.listdir(made.root / "jobs"):
+        made.cancel(name)
+
+
+def start(
+    launcher: LocalLauncher, code: str, pids: int, nodes: int = 1, max_runtime_s: float = 60.0
+) -> list[int]:
+    """Submit a job "stubborn-1" of that code; the pids that its processes told."""
+    command = ("{python}", "-S", "-c", code, "{out}")
+    job = JobSpec("stubborn-1", command, nodes, 1, max_runtime_s, {}, {})
+    launcher.submit(launcher.plan(job))
+    return told(launcher, pids)
+
+
+def told(launcher: LocalLauncher, pids: int) -> list[int]:
+    """The pids of the processes, once there are so many."""
+    out, deadline = folder(launcher).out, time.monotonic() + SECONDS
+    while len(found := [int(path.suffix[1:]) for path in out.glob("pid.*") if path.suffix != ".tmp"]) < pids:
+        assert time.monotonic() < deadline, launcher.state("stubborn-1")
+        time.sleep(0.01)
+    return found
+
+
+def folder(launcher: LocalLauncher) -> JobFolder:
+    return JobFolder(launcher.root / "jobs" / "stubborn-1")
+
+
+def keepers(launcher: LocalLauncher) -> Keepers:
+    found = folder(launcher).keepers()
+    assert found is not None
+    return found
+
+
+def living(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if alive(pid, start_ticks(pid))]
+
+
+def until_final(launcher: LocalLauncher) -> JobState:
+    deadline = time.monotonic() + SECONDS
+    while not (status := launcher.state("stubborn-1")).state.final:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.02)
+    return status.state
+
+
+@pytest.mark.parametrize(
+    ("code", "pids"), [(DEAF, 2), (FROZEN, 2), (STAYS, 4)], ids=["deaf", "frozen", "daemon"]
+)
+def test_cancel_ends_everything(launcher: LocalLauncher, code: str, pids: int) -> None:
+    """One that ignores SIGTERM, one that stands still, one that fled into a session of its own."""
+    running = start(launcher, code, pids, nodes=2)
+    assert len(living(running)) == pids
+    begun = time.monotonic()
+    launcher.cancel("stubborn-1")
+
+    assert (living(running), launcher.state("stubborn-1").state) == ([], JobState.CANCELLED)
+    assert not keepers(launcher).alive()
+    assert time.monotonic() - begun < 10
+
+
+def test_a_frozen_shepherd_is_cancelled_too(launcher: LocalLauncher) -> None:
+    """It cannot answer before it is continued."""
+    running = start(launcher, DEAF, 1)
+    for pid, _ in (keepers(launcher).shepherd, keepers(launcher).guard):
+        os.kill(pid, signal.SIGSTOP)
+    launcher.cancel("stubborn-1")
+
+    assert (living(running), launcher.state("stubborn-1").state) == ([], JobState.CANCELLED)
+
+
+@pytest.mark.parametrize(
+    "code", [DEAF, FROZEN, STAYS, NAMELESS], ids=["deaf", "frozen", "daemon", "no environment"]
+)
+@pytest.mark.parametrize("victim", ["shepherd", "guard"])
+def test_nothing_outlives_a_killed_keeper(launcher: LocalLauncher, code: str, victim: str) -> None:
+    """SIGKILL lets it say nothing; the other of the two ends all, and the state is FAILED."""
+    running = start(launcher, code, 2 if code in (STAYS, NAMELESS) else 1)
+    os.kill(getattr(keepers(launcher), victim)[0], signal.SIGKILL)
+    state = until_final(launcher)
+
+    assert (living(running), state, keepers(launcher).alive()) == ([], JobState.FAILED, False)
+    assert "killed" in (said := launcher.state("stubborn-1").detail) or "SIGKILL" in said
+
+
+@pytest.mark.parametrize("code", [DEAF, FROZEN, STAYS], ids=["deaf", "frozen", "daemon"])
+def test_nothing_outlives_both_keepers(launcher: LocalLauncher, code: str) -> None:
+    """Killed in the same moment: whoever asks for the state next ends what is left, and says FAILED."""
+    running = start(launcher, code, 2 if code is STAYS else 1)
+    for pid, _ in (keepers(launcher).guard, keepers(launcher).shepherd):
+        os.kill(pid, signal.SIGSTOP)
+    for pid, _ in (keepers(launcher).shepherd, keepers(launcher).guard):
+        os.kill(pid, signal.SIGKILL)
+    state = until_final(launcher)
+
+    assert (living(running), state, "died" in launcher.state("stubborn-1").detail) == (
+        [],
+        JobState.FAILED,
+        True,
+    )
+    launcher.cancel("stubborn-1")
+    assert launcher.state("stubborn-1").state is JobState.FAILED
+
+
+def test_cancel_after_both_keepers_were_killed(launcher: LocalLauncher) -> None:
+    """It ends what is left, and the job is CANCELLED."""
+    running = start(launcher, STAYS, 2)
+    for pid, _ in (keepers(launcher).guard, keepers(launcher).shepherd):
+        os.kill(pid, signal.SIGSTOP)
+    for pid, _ in (keepers(launcher).shepherd, keepers(launcher).guard):
+        os.kill(pid, signal.SIGKILL)
+    launcher.cancel("stubborn-1")
+
+    assert (living(running), launcher.state("stubborn-1").state) == ([], JobState.CANCELLED)
+
+
+def test_a_command_that_ended_leaves_no_daemon(launcher: LocalLauncher) -> None:
+    """The job ended well, and what its command left running was ended."""
+    running = start(launcher, LEAVES, 1)
+
+    assert (until_final(launcher), living(running)) == (JobState.SUCCEEDED, [])
+
+
+def test_the_max_runtime_ends_what_ignores_sigterm(launcher: LocalLauncher) -> None:
+    """After the grace; the exit codes say how."""
+    running = start(launcher, DEAF, 2, nodes=2, max_runtime_s=1.0)
+    state = until_final(launcher)
+    status = launcher.state("stubborn-1")
+
+    assert (living(running), state) == ([], JobState.FAILED)
+    assert "max runtime of 1 s" in status.detail
+    assert dict(status.exit_codes) == {"node-0": -9, "node-1": -9}
+
+
+def test_a_node_that_cannot_start_does_not_stop_the_others(launcher: LocalLauncher) -> None:
+    """The gate needs the others' reports; the log says why this one has none."""
+    job = JobSpec("stubborn-1", ("no-such-program",), 2, 1, 60.0, {}, {})
+    launcher.submit(launcher.plan(job))
+    state = until_final(launcher)
+
+    assert (state, dict(launcher.state("stubborn-1").exit_codes)) == (
+        JobState.FAILED,
+        {"node-0": 127, "node-1": 127},
+    )
+    assert "no-such-program could not be started" in launcher.logs("stubborn-1", "node-1")
+
+
+def test_a_job_of_another_boot_is_not_mistaken_for_processes_of_this_one(launcher: LocalLauncher) -> None:
+    """Numbers from before a reboot mean nothing: FAILED, and nobody is harmed."""
+    running = start(launcher, DEAF, 1)
+    path = folder(launcher).path / "shepherd.json"
+    true = path.read_bytes()
+    path.write_text(json.dumps({**json.loads(true), "boot_id": "another"}))
+    state = launcher.state("stubborn-1").state
+    harmed = living(running) != running
+    path.write_bytes(true)
+    (folder(launcher).path / "state.json").unlink()
+    launcher.cancel("stubborn-1")
+
+    assert (state, harmed) == (JobState.FAILED, False)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"{", b"null", b"[]", b'{"state": "splendid"}', b'{"state": "succeeded", "x": 1}']
+)
+def test_a_spoilt_state_is_never_success(launcher: LocalLauncher, garbage: bytes) -> None:
+    """With nobody alive to mend it, the job is FAILED."""
+    start(launcher, TELL + "tell()", 1)
+    until_final(launcher)
+    (folder(launcher).path / "state.json").write_bytes(garbage)
+
+    assert launcher.state("stubborn-1").state is JobState.FAILED
+
+
+def test_a_flood_of_output_is_cut_and_blocks_nobody(tmp_path: Path) -> None:
+    """The log keeps its first bytes and its last, says how much it dropped, and the node goes on."""
+    launcher = LocalLauncher(tmp_path / "work", LocalOptions(log_bytes=100_000))
+    code = "import os\nfor _ in range(3000): os.write(1, b'x' * 10000)\nos.write(1, b'the end')"
+    launcher.submit(launcher.plan(JobSpec("flood-1", ("{python}", "-c", code), 1, 1, 60.0, {}, {})))
+    deadline = time.monotonic() + SECONDS
+    while not launcher.state("flood-1").state.final and time.monotonic() < deadline:
+        time.sleep(0.02)
+    log = launcher.logs("flood-1", "node-0", 1 << 20)
+
+    assert launcher.state("flood-1").state is JobState.SUCCEEDED
+    assert log.startswith("x" * 100_000 + "\n[prelaunch: the log is cut here, at 100000 bytes]")
+    assert "29900007 bytes were dropped" in log and log.endswith("the end")
+    assert len(log) < 200_000

@@ -1,0 +1,210 @@
+"""A ModelTrainer's request, from the real SDK: whole, the same each time, and nobody was asked for it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import LaunchRejected
+from tasks.launchers.sagemaker.job_request import make_plan
+from tasks.launchers.sagemaker.model_trainer.request import Taken, request_of, words_of
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.sagemaker.request.locations import places_of
+from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, GATED, IN_JOB, ROLE, ROOT
+from tests.tasks.launchers.sagemaker.recorder import Recorder, recording
+
+GOLDEN = ROOT / "tests" / "golden" / "sagemaker" / "model_trainer.json"
+UPDATE = "UPDATE_GOLDEN"
+SUBMIT = """
+import sys
+from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.job_request import make_plan
+from tasks.launchers.sagemaker.submit import submit
+from tests.tasks.launchers.sagemaker.model_trainer.trainers import GATED, IN_JOB
+
+plan = make_plan(GATED, IN_JOB)
+print(*sorted(name for name in sys.modules if name.partition(".")[0] == "sagemaker"))
+submit(Clients(IN_JOB.region), plan)
+"""
+BY_ITSELF = """
+import time
+from sagemaker.core.helper.session_helper import Session
+
+Session.account_id, Session.default_bucket = lambda _: "123456789012", lambda _: "other"
+import model_trainer
+
+try:
+    model_trainer.trainer.train(wait=False)
+finally:
+    time.sleep(0.5)
+"""
+# What a team may leave to the SDK, or ask it for; a folder of its own data, and a print besides.
+SPARSE = """
+from pathlib import Path
+from sagemaker.core.helper.session_helper import get_execution_role
+from sagemaker.core.training.configs import CheckpointConfig, InputData, SourceCode
+from sagemaker.train import ModelTrainer
+
+HERE = Path(__file__).parent
+print("to stdout")
+
+def make():
+    return ModelTrainer(
+        training_image="123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1",
+        role=get_execution_role(),
+        source_code=SourceCode(source_dir=str(HERE / "code"), command="python train.py"),
+        input_data_config=[InputData(channel_name="words", data_source=str(HERE / "words.txt"))],
+        checkpoint_config=CheckpointConfig(),
+    )
+"""
+HEAD = """
+import boto3
+from sagemaker.core.training.configs import SourceCode
+from sagemaker.train import ModelTrainer
+
+def trainer(**more):
+    return ModelTrainer(training_image="1.dkr.ecr.us-east-1.amazonaws.com/x:1", **more)
+"""
+
+
+def asked(reference: str, options: SageMakerOptions = IN_JOB) -> Taken:
+    """The request of a reference, for the job of the tests."""
+    return request_of(reference, places_of(options, GATED.name), options)
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where modules are found."""
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_the_request_is_what_the_golden_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer's image, channels and hyperparameters; the gate's name, machines, tags, channel and entrypoint."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    (call,) = make_plan(GATED, IN_JOB).calls
+    # The digests follow the SDK's own drivers and the example's place on this machine.
+    text = re.sub(r"-[0-9a-f]{16}/", "-{digest}/", json.dumps(call.body, indent=2)) + "\n"
+    if UPDATE in os.environ:
+        GOLDEN.write_text(text)
+
+    assert text == GOLDEN.read_text()
+
+
+def test_nobody_is_reached_but_the_endpoint(recorder: Recorder) -> None:
+    """In plan and submit, behind a proxy that writes down every host; the gate's own process never imports the SDK."""
+    done = subprocess.run(
+        (sys.executable, "-c", SUBMIT), cwd=ROOT, env=watched(recorder), capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stdout.strip(), recorder.strangers) == (0, "", set()), done.stderr
+    assert recorder.calls[-1] == "CreateTrainingJob"
+    assert any(call.endswith("/train_tiny.py") for call in recorder.calls)
+
+
+def test_the_proxy_would_have_seen_it(recorder: Recorder) -> None:
+    """The same object's own train() tells a telemetry host of AWS about itself."""
+    subprocess.run(
+        (sys.executable, "-c", BY_ITSELF), cwd=ROOT, env=watched(recorder), capture_output=True, check=False
+    )
+
+    assert recorder.strangers == {"sm-pysdk-t-us-east-1.s3.us-east-1.amazonaws.com"}
+
+
+def test_what_the_trainer_leaves_open_is_the_gates(module: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Role, output and checkpoints; local data lie below the job's own prefix; nothing is said on stdout."""
+    (module / "code").mkdir()
+    (module / "code" / "train.py").write_text("print(1)\n")
+    (module / "words.txt").write_text("one two\n")
+    (module / "sparse.py").write_text(SPARSE)
+    first, second = asked("sparse:make"), asked("sparse:make")
+    stage = f"s3://reports/gates/{GATED.name}/"
+    ours = {url.removeprefix(stage): data for url, data in first.uploads.items() if "/sm_drivers-" not in url}
+    said = first.body
+
+    assert first == second
+    assert (said["RoleArn"], said["OutputDataConfig"]) == (
+        ROLE,
+        {"S3OutputPath": "s3://reports/gates/output", "CompressionType": "GZIP"},
+    )
+    assert str(said["CheckpointConfig"]).count(stage) == 1
+    assert sorted(re.sub(r"-[0-9a-f]{16}/", "/", name) for name in ours) == [
+        "code/code/train.py",
+        "code/words/words.txt",
+    ]
+    assert words_of(said)[:2] == ("/bin/bash", "-c")
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("a = boto3.client('sts').get_caller_identity()", "wanted to reach .*sts.*Write the value"),
+        (
+            "a = trainer(source_code=SourceCode(command='true')); a.train()",
+            "calls train.. when it is imported",
+        ),
+        ("a = trainer()", "no source_code"),
+        (
+            "a = trainer(sagemaker_session=None, role='other', source_code=3)",
+            "ValidationError.*`python -c .import asks.` shows",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said(module: Path, line: str, said: str) -> None:
+    """With the object, the reason and the remedy; a module that asks others is refused at once."""
+    (module / "asks.py").write_text(f"{HEAD}\n{line}\n")
+
+    with pytest.raises(LaunchRejected, match=f"(?s)^model_trainer asks:a: .*{said}"):
+        asked("asks:a")
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("3.26.2", "here is 3.26.2"), ("4.0.0", "here is 4.0.0"), (None, "is not here. Install")],
+)
+def test_only_a_known_sdk_is_used(monkeypatch: pytest.MonkeyPatch, version: str | None, said: str) -> None:
+    """Its builder is private: one that nobody read could ask whom it likes. The version is in the message."""
+
+    def found(_: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", found)
+
+    with pytest.raises(LaunchRejected, match=rf"{said}.*pip install 'prelaunch\[sagemaker\]'"):
+        asked("model_trainer:trainer")
+
+
+def test_a_request_for_other_machines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both values: a training on other machines than those that were checked proves nothing."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+    with pytest.raises(
+        LaunchRejected, match=r"InstanceCount is 2 there and 4 here \(\[cluster.declared\] nodes\)"
+    ):
+        make_plan(replace(GATED, nodes=4), IN_JOB)
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    """A proxy that writes down hosts."""
+    with recording() as made:
+        yield made
+
+
+def watched(recorder: Recorder) -> dict[str, str]:
+    """An environment in which every connection goes by the recorder."""
+    path = os.pathsep.join((str(ROOT), str(EXAMPLES)))
+    own = {"PYTHONPATH": path, "SAGEMAKER_VALIDATE_ROLE": "false"}
+    return {**os.environ, **recorder.environment, **own}

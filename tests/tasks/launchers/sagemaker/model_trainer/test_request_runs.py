@@ -1,0 +1,72 @@
+"""An unmodified ModelTrainer as the real job: the SDK's own driver and torchrun, on hosts that passed their checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.context import open_gate_context
+from tasks.gate.jobs import gated_job
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import JobState
+from tests.fakes.sagemaker.bench import BUCKET, REGION, stand_in
+from tests.fakes.sagemaker.images import OURS
+from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, ROLE, ROOT
+
+# A training image of the team's own: Python, pip and torch, and nothing of ours.
+TRAINING = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training"
+GATE = f"""
+name = "tiny"
+[cluster]
+name = "tiny"
+launcher = "sagemaker"
+[cluster.declared]
+instance_type = "m5.large"
+nodes = 2
+ranks_per_node = 1
+[cluster.options]
+region = "{REGION}"
+image = "{OURS}:test"
+role_arn = "{ROLE}"
+prefix = "s3://{BUCKET}/gates"
+placement = "in_job"
+infra_check = false
+[checks]
+profile = "quick"
+max_runtime_minutes = 5
+[policy]
+file = "{ROOT / "deployments" / "policies" / "local.toml"}"
+[training]
+model_trainer = "model_trainer:trainer"
+max_runtime_minutes = 5
+[store]
+path = "store"
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(180)
+@pytest.mark.root
+def test_an_unmodified_model_trainer_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the checks, on every host, to its end; its channels arrive, and its hyperparameters."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    (tmp_path / "gate.toml").write_text(GATE)
+    with stand_in(
+        tmp_path,
+        machines={"ml.m5.large": 2},
+        network="namespaces",
+        images={TRAINING: {"environment": {}, "working_directory": "/"}},
+    ) as cloud:
+        for key, value in cloud.environment.items():
+            monkeypatch.setenv(key, value)
+        setting = open_gate_context(GateRequest(gate_file=str(tmp_path / "gate.toml")))
+        job = gated_job(setting, "tiny-1", "tiny-1-train-1", 0.0)
+        launcher = setting.launcher
+        launcher.submit(launcher.plan(job))
+        cloud.wait(job.name, 110)
+        status = launcher.state(job.name)
+        said = "\n".join(line for lines in cloud.log(job.name).values() for line in lines)
+
+    assert status.state is JobState.SUCCEEDED, said[-6000:]
+    assert "trained 60 steps from scratch" in said

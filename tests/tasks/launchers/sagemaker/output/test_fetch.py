@@ -1,0 +1,294 @@
+"""What a job left, by whichever channel it came: over real HTTP, against moto's S3 and CloudWatch."""
+
+from __future__ import annotations
+
+import itertools
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container.agent.files.log_lines import lines_of
+from tasks.launchers.base import LaunchError
+from tasks.launchers.sagemaker.api import Clients
+from tests.tasks.launchers.sagemaker.left import (
+    A,
+    Account,
+    B,
+    account,
+    cloud,
+    files_in,
+    packed,
+    record,
+    report,
+    told,
+)
+from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, JOB, described
+from tests.tasks.store.servers import Flaky
+
+ARCHIVE = f"output/{JOB}/output"
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[tuple[Clients, Flaky]]:
+    """One moto for all of them."""
+    with cloud() as made:
+        yield made
+
+
+@pytest.fixture
+def aws(clients: tuple[Clients, Flaky]) -> Account:
+    """A bucket of the test's own."""
+    return account(*clients, next(NUMBERS))
+
+
+def test_whole_objects_come_as_they_grow(aws: Account, tmp_path: Path) -> None:
+    """While the job runs, whatever is still missing."""
+    aws.writes({f"{A}/agent/algo-1.json": record(None), "algo-1": b"a command's own file"})
+    aws.output().fetch(tmp_path, None)
+
+    assert {f"{A}/agent/algo-1.json": record(None), "algo-1": b"a command's own file"} == files_in(tmp_path)
+
+
+def test_only_what_is_new_is_read(aws: Account, tmp_path: Path) -> None:
+    """A version is read once; another one of the same length as well."""
+    output = aws.output()
+    aws.writes({f"{A}/failure/algo-1": b"one", f"{A}/failure/algo-2": b"two"})
+    output.fetch(tmp_path, None)
+    aws.writes({f"{A}/failure/algo-1": b"eno"})
+    aws.reads()
+    output.fetch(tmp_path, None)
+
+    assert (aws.reads(), (tmp_path / A / "failure" / "algo-1").read_bytes()) == (2, b"eno")
+
+
+def test_a_folder_that_was_emptied_is_filled_again(aws: Account, tmp_path: Path) -> None:
+    """The last fetch goes into a fresh one of the same name."""
+    output = aws.output()
+    aws.writes({f"{A}/failure/algo-1": b"one"})
+    output.fetch(tmp_path, None)
+    (tmp_path / A / "failure" / "algo-1").unlink()
+    output.fetch(tmp_path, None)
+
+    assert {f"{A}/failure/algo-1": b"one"} == files_in(tmp_path)
+
+
+def test_nothing_that_was_fetched_is_removed(aws: Account, tmp_path: Path) -> None:
+    """Evidence may vanish in S3."""
+    aws.writes({f"{A}/failure/algo-1": b"one"})
+    output = aws.output()
+    output.fetch(tmp_path, None)
+    aws.clients.s3.delete_object(Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{A}/failure/algo-1")
+    output.fetch(tmp_path, None)
+
+    assert {f"{A}/failure/algo-1": b"one"} == files_in(tmp_path)
+
+
+def test_strange_keys_stay_in_s3(aws: Account, tmp_path: Path) -> None:
+    """Whoever writes below the prefix writes nowhere else on this machine."""
+    aws.writes({"../../x": b"x", f"{A}/nodes/.algo-1.json.tmp": b"x", "a//b": b"x", f"{A}/nodes/": b""})
+    aws.output().fetch(tmp_path / "into", None)
+
+    assert {} == files_in(tmp_path)
+
+
+def test_an_answer_that_was_cut_is_read_again(aws: Account, tmp_path: Path) -> None:
+    """Half of an object is no object."""
+    aws.writes({f"{A}/nodes/algo-1.json": report("algo-1")})
+    aws.proxy.faults = ["ok", "cut", "cut", "ok"]
+    aws.output().fetch(tmp_path, None)
+
+    assert {f"{A}/nodes/algo-1.json": report("algo-1")} == files_in(tmp_path)
+
+
+def test_an_object_that_always_comes_cut_is_not_there(aws: Account, tmp_path: Path) -> None:
+    """Whatever the server says about its length."""
+    aws.writes({f"{A}/nodes/algo-1.json": report("algo-1")})
+    aws.proxy.faults, aws.proxy.always = ["ok"], "cut"
+    with pytest.raises(LaunchError, match=r"\d+ bytes came of the \d+ that were listed"):
+        aws.output().fetch(tmp_path, None)
+
+    assert {} == files_in(tmp_path)
+
+
+def test_a_bad_minute_of_s3_is_waited_out(aws: Account, tmp_path: Path) -> None:
+    """Throttled, dropped, throttled."""
+    aws.writes(told())
+    aws.proxy.faults = ["slow", "lost", "slow", "ok", "slow", "lost"]
+    aws.output().fetch(tmp_path, aws.ended())
+
+    assert told() == files_in(tmp_path)
+
+
+def test_an_s3_that_is_gone_is_an_error(aws: Account, tmp_path: Path) -> None:
+    """Nothing came by another way either."""
+    aws.proxy.always = "slow"
+    with pytest.raises(LaunchError, match="SlowDown"):
+        aws.output().fetch(tmp_path, aws.ended())
+
+
+def test_a_job_that_told_all_is_read_by_objects_alone(aws: Account, tmp_path: Path) -> None:
+    """Its archive may hold a training's own results."""
+    aws.writes(told())
+    aws.writes({"output.tar.gz": packed({f"{A}/failure/algo-1": b"x"})}, ARCHIVE)
+    output = aws.output()
+    output.fetch(tmp_path, aws.ended())
+
+    assert (files_in(tmp_path), output.said()) == (told(), ("4 files came as objects",))
+
+
+def test_a_training_that_was_let_in_has_told_all(aws: Account, tmp_path: Path) -> None:
+    """Machines that were confirmed check nothing: there is no report to look for."""
+    files = {f"{A}/agent/algo-{n}.json": record(1) for n in (1, 2)}
+    files |= {f"{A}/started/algo-{n}": b"" for n in (1, 2)}
+    aws.writes(files)
+    output = aws.output()
+    output.fetch(tmp_path, aws.ended("Failed", FailureReason=ALGORITHM))
+
+    assert output.said() == ("4 files came as objects",)
+
+
+def test_what_could_not_be_copied_comes_in_the_archive(aws: Account, tmp_path: Path) -> None:
+    """The report of a host that reached no S3."""
+    aws.writes(told(A, "algo-1"))
+    aws.writes({"output.tar.gz": packed(told())}, ARCHIVE)
+    output = aws.output()
+    output.fetch(tmp_path, aws.ended())
+
+    assert (told(), output.said()) == (
+        files_in(tmp_path),
+        ("2 files came as objects", "4 files came by output.tar.gz"),
+    )
+
+
+def test_a_report_that_grew_after_its_copy_comes_in_the_archive(aws: Account, tmp_path: Path) -> None:
+    """The copy is as far as S3 could be reached; a finished one is never replaced."""
+    aws.writes(told(A, "algo-1") | told(A, "algo-2", code=None, complete=False))
+    other = told(A, "algo-2") | {f"{A}/nodes/algo-1.json": report("somebody-else")}
+    aws.writes({"output.tar.gz": packed(other)}, ARCHIVE)
+    aws.output().fetch(tmp_path, aws.ended())
+
+    assert told() == files_in(tmp_path)
+
+
+def test_uncompressed_output_is_read_as_well(aws: Account, tmp_path: Path) -> None:
+    """CompressionType NONE, and no archive."""
+    aws.writes(told(), f"{ARCHIVE}/data")
+    output = aws.output()
+    output.fetch(tmp_path, aws.ended())
+
+    assert (files_in(tmp_path), output.look(aws.ended()).exit_codes) == (told(), {"algo-1": 0, "algo-2": 0})
+
+
+def test_an_archive_gives_its_reports_and_nothing_else(aws: Account, tmp_path: Path) -> None:
+    """No link, no device, no way out of the folder, nothing of the training's own."""
+    link, hard = tarfile.TarInfo(f"{A}/nodes/algo-3.json"), tarfile.TarInfo(f"{A}/nodes/algo-4.json")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    hard.type, hard.linkname = tarfile.LNKTYPE, "/etc/passwd"
+    device = tarfile.TarInfo(f"{A}/nodes/algo-5.json")
+    device.type = tarfile.CHRTYPE
+    strange = {
+        "../x": b"x",
+        "/etc/x": b"x",
+        "weights.bin": b"x",
+        f"{A}/nodes/../../y": b"x",
+        f"{A}/other/z": b"x",
+    }
+    aws.writes({"output.tar.gz": packed(told() | strange, link, hard, device)}, ARCHIVE)
+    aws.output().fetch(tmp_path / "into", aws.ended())
+
+    assert told() == files_in(tmp_path / "into")
+    assert ["into"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_an_archive_that_is_cut_gives_what_it_has(aws: Account, tmp_path: Path) -> None:
+    """And the history says that it ended early."""
+    aws.writes({"output.tar.gz": packed(told(), tarfile.TarInfo("x"))[:-60]}, ARCHIVE)
+    output = aws.output()
+    output.fetch(tmp_path, aws.ended())
+
+    assert set(files_in(tmp_path)) <= set(told())
+    assert any("output.tar.gz: it cannot be read to its end" in said for said in output.said())
+
+
+def test_the_log_is_the_last_way_out(aws: Account, tmp_path: Path) -> None:
+    """Network isolation, and an output that was lost."""
+    for number, host in enumerate(("algo-1", "algo-2")):
+        aws.prints(host, ["noise", *lines_of("gate", A, host, report(host))], 1700000000 + number)
+    output = aws.output()
+    output.fetch(tmp_path, aws.ended())
+
+    assert {f"{A}/nodes/{host}.json": report(host) for host in ("algo-1", "algo-2")} == files_in(tmp_path)
+    assert output.look(aws.ended()).attempt == A
+
+
+def test_a_host_speaks_for_itself_alone_in_the_log(aws: Account, tmp_path: Path) -> None:
+    """One container cannot vouch for another."""
+    aws.prints("algo-1", list(lines_of("gate", A, "algo-2", report("algo-2"))))
+    aws.output().fetch(tmp_path, aws.ended())
+
+    assert {} == files_in(tmp_path)
+
+
+def test_exit_codes_are_the_agents_own(aws: Account) -> None:
+    """One that said nothing of its end is not there."""
+    aws.writes(told(A, "algo-1", code=7) | told(A, "algo-2", code=None))
+
+    assert {"algo-1": 7} == aws.output().look(aws.ended("Failed", FailureReason=ALGORITHM)).exit_codes
+
+
+def test_exit_codes_of_a_life_before_do_not_count(aws: Account) -> None:
+    """Each attempt has its own."""
+    aws.writes(told(A, code=1))
+    steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
+    aws.clients.s3.get_waiter("object_exists").wait(
+        Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{A}/agent/algo-1.json"
+    )
+    aws.writes(told(B))
+    seen = aws.output().look(aws.ended(steps=steps))
+
+    assert {seen.attempt, *seen.earlier} == {A, B} and set(seen.exit_codes.values()) <= {0, 1}
+
+
+@pytest.mark.parametrize("place", ["data", "archive"])
+def test_hosts_clocks_do_not_bring_back_a_start_before_the_last(aws: Account, place: str) -> None:
+    """The last start reached no S3, and its clock is decades behind: which one is current is not known."""
+    aws.writes(told(A))
+    if place == "archive":
+        aws.writes({"output.tar.gz": packed(told(B, code=1))}, ARCHIVE)
+    else:
+        aws.writes(told(B, code=1), f"{ARCHIVE}/data")
+    steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
+    seen = aws.output().look(aws.ended(steps=steps))
+
+    assert ("", {A, B}, {}) == (seen.attempt, set(seen.earlier), seen.exit_codes)
+
+
+def test_the_logs_own_time_tells_the_last_start(aws: Account) -> None:
+    """CloudWatch's stream was made when the container began."""
+    aws.writes(told(A))
+    for host in ("algo-1", "algo-2"):
+        aws.prints(host, list(lines_of("gate", B, host, report(host))), int(time.time()) + 60)
+    steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
+    seen = aws.output().look(aws.ended(steps=steps))
+
+    assert (B, (A,)) == (seen.attempt, seen.earlier)
+
+
+def test_a_running_job_reads_no_record(aws: Account) -> None:
+    """One list a look."""
+    aws.writes(told())
+    aws.reads()
+
+    assert (aws.output().look(described()).attempt, aws.reads()) == (A, 1)
+
+
+def test_a_disk_that_cannot_be_written_is_said(aws: Account, tmp_path: Path) -> None:
+    """As an OSError, which the launcher explains."""
+    aws.writes(told())
+    (tmp_path / A).write_bytes(b"in the way")
+    with pytest.raises(OSError, match=A):
+        aws.output().fetch(tmp_path, None)

@@ -1,0 +1,80 @@
+"""Reports that came as log lines."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from container.agent.files.log_lines import lines_of
+from tasks.launchers.sagemaker.output.logs import reports_of
+from tests.tasks.launchers.sagemaker.left import report
+
+TOKEN = "a" * 32
+REPORT = b'{"hello": "' + os.urandom(9000).hex().encode() + b'"}'
+PATH = f"{TOKEN}/nodes/algo-1.json"
+
+
+def told(data: bytes = REPORT, node: str = "algo-1") -> list[str]:
+    """The agent's own lines."""
+    return list(lines_of("gate", TOKEN, node, data))
+
+
+def test_the_agents_lines_are_put_together() -> None:
+    """Among whatever else was printed, and behind a prefix."""
+    lines = ["noise", *[f"08:30:00 {line}" for line in told()], "PRELAUNCH_REPORT {broken"]
+    assert len(told()) > 2
+    assert {PATH: REPORT} == reports_of(lines)
+
+
+def test_a_part_that_is_missing_is_no_report() -> None:
+    """Whichever part it is."""
+    assert [{}] * len(told()) == [reports_of([*told()[:n], *told()[n + 1 :]]) for n in range(len(told()))]
+
+
+def test_the_order_does_not_matter() -> None:
+    """CloudWatch may turn lines of one moment round."""
+    assert {PATH: REPORT} == reports_of(reversed(told()))
+
+
+def test_a_report_that_was_told_again_replaces_the_first() -> None:
+    """It has grown meanwhile."""
+    later = REPORT.replace(b"hello", b"later")
+    assert {PATH: later} == reports_of([*told(), *told(later)])
+
+
+def test_a_complete_report_is_not_replaced_by_what_the_training_prints() -> None:
+    """The checks have ended before it begins, so that nothing behind them is theirs."""
+    begun, ended, printed = (
+        report("algo-1", False),
+        report("algo-1"),
+        report("algo-1").replace(b'"c"', b'"x"'),
+    )
+    assert (len(ended) == len(printed), ended != printed) == (True, True)
+    assert {PATH: ended} == reports_of([*told(begun), *told(ended), *told(printed)])
+
+
+def test_a_telling_that_was_cut_leaves_the_one_before() -> None:
+    """The last words may not have reached the log."""
+    later = told(REPORT.replace(b"hello", b"later"))
+    assert {PATH: REPORT} == reports_of([*told(), *later[:-1]])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attempt": "../../x"}, {"node": "../x"}, {"part": 0}, {"part": 2}, {"parts": 10**9}, {"part": True},
+        {"data": "!"}, {"data": ""}, {"data": None}, {"node": None},
+    ],
+)  # fmt: skip
+def test_a_line_that_cannot_be_true_is_no_report(change: dict[str, object]) -> None:
+    """Nothing that a log holds may name a file elsewhere, or fill the memory."""
+    (line,) = lines_of("gate", TOKEN, "algo-1", b"{}")
+    value = json.loads(line.partition(" ")[2])
+    assert reports_of([f"PRELAUNCH_REPORT {json.dumps({**value, **change})}"]) == {}
+
+
+def test_a_report_that_unpacks_without_end_is_none() -> None:
+    """A node report has at most 256 KiB."""
+    assert reports_of(told(b"0" * (1 << 20))) == {}

@@ -1,0 +1,126 @@
+"""An AWS account in moto that has all a gate needs, and the gate's own request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from botocore.stub import Stubber
+
+from tasks.launchers.base import JobSpec, Line, Look, Plan, Work
+from tasks.launchers.sagemaker.api import Clients, Limits
+from tasks.launchers.sagemaker.job_request import make_plan
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.sagemaker.preflight.requirements import Asked, asked_of
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/prelaunch-execution"
+TRUST: Mapping[str, Any] = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    ],
+}
+# ECR, "Docker image manifest V2 schema 2".
+MANIFEST = json.dumps(
+    {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "config": {
+            "mediaType": "application/vnd.docker.container.image.v1+json",
+            "size": 7023,
+            "digest": "sha256:" + "a" * 64,
+        },
+        "layers": [],
+    }
+)
+
+
+@dataclass(frozen=True)
+class Account:
+    """The account's clients and the names of what is in it."""
+
+    clients: Clients
+    vpc: str
+    subnet: str
+    group: str
+    table: str
+
+
+def clients() -> Clients:
+    """As the launcher makes them, with less patience."""
+    return Clients(REGION, Limits(connect_s=2, read_s=5), attempts=1)
+
+
+def furnished(made: Clients) -> Account:
+    """A bucket, a role, an image, and a VPC of one subnet with an endpoint for S3 and a group open to itself."""
+    made.s3.create_bucket(Bucket="ml-bucket")
+    made.iam.create_role(RoleName="prelaunch-execution", AssumeRolePolicyDocument=json.dumps(TRUST))
+    made.ecr.create_repository(repositoryName="prelaunch")
+    made.ecr.put_image(repositoryName="prelaunch", imageManifest=MANIFEST, imageTag="1")
+    vpc = made.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = made.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    group = made.ec2.create_security_group(GroupName="efa", Description="efa", VpcId=vpc)["GroupId"]
+    tables = made.ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]
+    return Account(made, vpc, subnet, group, tables[0]["RouteTableId"])
+
+
+def options(**changed: object) -> SageMakerOptions:
+    """The gate file's [cluster.options]."""
+    given = {
+        "region": REGION,
+        "image": f"{REGISTRY}/prelaunch:1",
+        "role_arn": ROLE,
+        "prefix": "s3://ml-bucket/gates",
+    }
+    return SageMakerOptions(**{**given, **changed})  # type: ignore[arg-type]
+
+
+def plans(chosen: SageMakerOptions, kind: str = "m5.large", nodes: int = 2) -> tuple[Plan, ...]:
+    """The gate's check job, of fifteen minutes."""
+    job = JobSpec(
+        name="ours-20261122-000000-abcd-check-1",
+        command=("true",),
+        nodes=nodes,
+        ranks_per_node=1,
+        max_runtime_s=900,
+        files={"bundle.json": b"{}"},
+        environment={},
+        work=Work.CHECK,
+        instance_type=kind,
+    )
+    return (make_plan(job, chosen),)
+
+
+def asked(kind: str = "m5.large", nodes: int = 2, **changed: object) -> Asked:
+    """What that gate asks."""
+    chosen = options(**changed)
+    return asked_of(plans(chosen, kind, nodes), chosen)
+
+
+def answered(**services: list[tuple[str, Any]]) -> Any:
+    """Clients whose services answer these calls in this order: (call, answer), or (call, error code)."""
+    made = clients()
+    found = {name: getattr(made, name) for name in services}
+    for name, answers in services.items():
+        stub = Stubber(found[name])
+        for call, answer in answers:
+            _add(stub, call, answer)
+        stub.activate()
+    return SimpleNamespace(**found)
+
+
+def looks(lines: tuple[Line, ...]) -> list[tuple[str, Look]]:
+    """What was looked at, and what came of it."""
+    return [(line.what, line.look) for line in lines]
+
+
+def _add(stub: Stubber, call: str, answer: Any) -> None:
+    if isinstance(answer, str):
+        stub.add_client_error(call, answer, f"User is not authorized: {answer}")
+    else:
+        stub.add_response(call, answer)

@@ -1,0 +1,380 @@
+"""The looks before the first dollar, against an account in moto over real HTTP."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import Look
+from tasks.launchers.sagemaker.preflight import PROBES, look
+from tasks.launchers.sagemaker.preflight.account import credentials
+from tasks.launchers.sagemaker.preflight.iam import trust
+from tasks.launchers.sagemaker.preflight.image import images
+from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
+from tasks.launchers.sagemaker.preflight.probe import Probe, ask, look_at
+from tasks.launchers.sagemaker.preflight.requirements import asked_of
+from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
+from tasks.launchers.sagemaker.preflight.warm_pools import pools
+from tests.tasks.launchers.sagemaker.preflight.accounts import (
+    REGION,
+    REGISTRY,
+    ROLE,
+    Account,
+    asked,
+    clients,
+    furnished,
+    looks,
+    options,
+    plans,
+)
+from tests.tasks.store import servers
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[Account]:
+    """One account for all: no test takes away what another needs."""
+    with pytest.MonkeyPatch.context() as patch, servers.moto() as url:
+        for key, value in servers.environment(url).items():
+            patch.setenv(key, value)
+        yield furnished(clients())
+
+
+def _vpc(account: Account, **changed: object) -> dict[str, Any]:
+    return {"subnets": (account.subnet,), "security_group_ids": (account.group,), **changed}
+
+
+def _open(account: Account, group: str) -> None:
+    rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
+    account.clients.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=rule)
+    account.clients.ec2.authorize_security_group_egress(GroupId=group, IpPermissions=rule)
+
+
+def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
+    """What moto has not got is not seen, and nothing else."""
+    chosen = options()
+    lines = look(plans(chosen), chosen, account.clients)
+
+    assert {"role passable", "right to start jobs", "role's own rights", "quota"} == {
+        line.what for line in lines if line.look is not Look.OK
+    }
+    assert [] == [line for line in lines if line.look is Look.WRONG]
+
+
+def test_the_lines_come_in_the_order_of_the_probes(account: Account) -> None:
+    """However fast each answers."""
+    chosen = options(**_vpc(account))
+    order = [probe.what for probe in PROBES]
+
+    found = [line.what for line in look(plans(chosen), chosen, account.clients)]
+
+    assert sorted(found, key=order.index) == found
+
+
+def test_a_plan_without_calls_is_not_looked_at() -> None:
+    """There is nothing to ask AWS about."""
+    assert () == look((), options(), clients())
+
+
+def test_a_role_of_another_account_is_wrong(account: Account) -> None:
+    """Nobody passes a role out of its account."""
+    found = credentials(asked(role_arn="arn:aws:iam::999999999999:role/prelaunch-execution"), account.clients)
+
+    assert [("credentials", Look.WRONG)] == looks(found)
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (f"{REGISTRY}/prelaunch:1", Look.OK),
+        (f"{REGISTRY}/prelaunch:2", Look.WRONG),
+        (f"{REGISTRY}/prelaunch", Look.WRONG),
+        (f"{REGISTRY}/prelaunch@sha256:{'b' * 64}", Look.WRONG),
+        (f"{REGISTRY}/other:1", Look.WRONG),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.9", Look.UNSEEN),
+        ("123456789012.dkr.ecr.eu-west-1.amazonaws.com/prelaunch:1", Look.UNSEEN),
+        ("public.ecr.aws/prelaunch/prelaunch:1", Look.UNSEEN),
+        ("prelaunch:1", Look.UNSEEN),
+    ],
+)
+def test_an_image(account: Account, image: str, expected: Look) -> None:
+    """It is there, it is missing, or nobody here can see it."""
+    assert [("image", expected)] == looks(images(asked(image=image), account.clients))
+
+
+def test_the_probe_object_is_removed(account: Account) -> None:
+    """Nothing of the look stays below the prefix."""
+    found = prefix(asked(), account.clients)
+    left = account.clients.s3.list_objects_v2(Bucket="ml-bucket", Prefix="gates/").get("Contents", [])
+
+    assert ([("S3 prefix", Look.OK)], []) == (looks(found), left)
+
+
+def test_a_missing_bucket_names_the_command_that_makes_it(account: Account) -> None:
+    """Both lines on S3 say so."""
+    wanted = asked(prefix="s3://nobodys-bucket/gates")
+
+    found = (*prefix(wanted, account.clients), *region(wanted, account.clients))
+
+    assert [("S3 prefix", Look.WRONG), ("S3 region", Look.WRONG)] == looks(found)
+    assert ["aws s3 mb s3://nobodys-bucket --region us-east-1"] * 2 == [
+        line.remedy.partition(",")[0] for line in found
+    ]
+
+
+def test_a_bucket_elsewhere_is_wrong(account: Account) -> None:
+    """A job reads its channels in its own region."""
+    account.clients.s3.create_bucket(
+        Bucket="far-bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
+    )
+
+    assert [("S3 region", Look.WRONG)] == looks(
+        region(asked(prefix="s3://far-bucket/gates"), account.clients)
+    )
+
+
+def test_a_channel_of_the_trainings_own(account: Account) -> None:
+    """It has something in it, nothing, or no bucket; the gate's own channel is filled later."""
+    account.clients.s3.put_object(Bucket="ml-bucket", Key="code/train.py", Body=b"")
+    rows = [
+        {"ChannelName": name, "DataSource": {"S3DataSource": {"S3Uri": url}}}
+        for name, url in (
+            ("code", "s3://ml-bucket/code/"),
+            ("data", "s3://ml-bucket/data/"),
+            ("far", "s3://nobodys-bucket/x"),
+        )
+    ]
+    wanted = asked()
+    body = wanted.bodies[0]
+    body = {**body, "InputDataConfig": [*body["InputDataConfig"], *rows]}
+
+    found = channels(dataclasses.replace(wanted, bodies=(body,)), account.clients)
+
+    assert [Look.OK, Look.WRONG, Look.WRONG] == [line.look for line in found]
+    assert {} == sources(wanted)
+
+
+def test_a_role_that_is_not_there(account: Account) -> None:
+    """Its name is told."""
+    found = trust(asked(role_arn=ROLE + "-2"), account.clients)
+
+    assert ("there is no role prelaunch-execution-2", Look.WRONG) == (found[0].said, found[0].look)
+
+
+def test_a_role_that_sagemaker_may_not_assume(account: Account) -> None:
+    """The remedy is the command with the shipped trust policy."""
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        ],
+    }
+    account.clients.iam.create_role(RoleName="for-ec2", AssumeRolePolicyDocument=json.dumps(policy))
+
+    found = trust(asked(role_arn=ROLE.replace("prelaunch-execution", "for-ec2")), account.clients)
+
+    assert [("role", Look.WRONG)] == looks(found)
+    assert found[0].remedy.startswith("aws iam update-assume-role-policy --role-name for-ec2 ")
+
+
+def test_a_group_closed_to_itself_is_wrong_for_efa(account: Account) -> None:
+    """Egress to everywhere by CIDR, the default, does not help EFA: both commands are named."""
+    found = groups(asked("p5.48xlarge", 4, **_vpc(account)), account.clients)
+
+    assert [("security groups", Look.WRONG)] == looks(found)
+    assert 2 == found[0].remedy.count("aws ec2 authorize-security-group-")
+
+
+def test_the_commands_of_the_remedy_mend_it(account: Account) -> None:
+    """What they say, done through boto3, makes the line ok."""
+    made = account.clients.ec2.create_security_group(GroupName="o", Description="o", VpcId=account.vpc)
+    _open(account, made["GroupId"])
+    wanted = asked("p5.48xlarge", 4, **_vpc(account, security_group_ids=(made["GroupId"],)))
+
+    assert [("security groups", Look.OK)] == looks(groups(wanted, account.clients))
+
+
+def test_one_machine_talks_to_no_other(account: Account) -> None:
+    """A closed group is as good as any."""
+    found = groups(asked("p5.48xlarge", 1, **_vpc(account)), account.clients)
+
+    assert [("security groups", Look.OK)] == looks(found)
+
+
+def test_efa_between_machines_wants_a_vpc(account: Account) -> None:
+    """Without one there is no group that lets it through."""
+    assert [("security groups", Look.WRONG)] == looks(groups(asked("p5.48xlarge", 4), account.clients))
+
+
+def test_a_group_of_another_vpc_is_wrong(account: Account) -> None:
+    """SageMaker refuses the job only after it was taken."""
+    vpc = account.clients.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    group = account.clients.ec2.create_security_group(GroupName="x", Description="x", VpcId=vpc)["GroupId"]
+    _open(account, group)
+
+    found = groups(asked(**_vpc(account, security_group_ids=(group,))), account.clients)
+
+    assert [("security groups", Look.WRONG)] == looks(found)
+
+
+def test_names_that_are_not_there_are_wrong(account: Account) -> None:
+    """Subnet, group and key."""
+    wanted = asked(
+        subnets=("subnet-0123456789abcdef0",),
+        security_group_ids=("sg-0123456789abcdef0",),
+        output_kms_key="arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000",
+    )
+    found = (
+        *groups(wanted, account.clients),
+        *subnets(wanted, account.clients),
+        *keys(wanted, account.clients),
+    )
+
+    assert [("security groups", Look.WRONG), ("subnets", Look.WRONG), ("KMS key", Look.WRONG)] == looks(found)
+
+
+def test_a_subnet_that_is_too_small(account: Account) -> None:
+    """Five addresses a machine with EFA, two without (AWS): eleven are free in a /28."""
+    ec2 = account.clients.ec2
+    small = ec2.create_subnet(VpcId=account.vpc, CidrBlock="10.0.9.0/28")["Subnet"]["SubnetId"]
+    chosen = _vpc(account, subnets=(small,))
+
+    found = [
+        subnets(asked(kind, nodes, **chosen), account.clients)[0].look
+        for kind, nodes in (("m5.large", 5), ("m5.large", 6), ("p5.48xlarge", 2), ("p5.48xlarge", 3))
+    ]
+
+    assert [Look.OK, Look.WRONG, Look.OK, Look.WRONG] == found
+
+
+def test_a_subnet_without_a_way_to_s3(account: Account) -> None:
+    """The remedy's command, done, makes it ok."""
+    wanted = asked(**_vpc(account))
+    before = ways(wanted, account.clients)
+    account.clients.ec2.create_vpc_endpoint(
+        VpcId=account.vpc,
+        ServiceName=f"com.amazonaws.{REGION}.s3",
+        VpcEndpointType="Gateway",
+        RouteTableIds=[account.table],
+    )
+
+    after = ways(wanted, account.clients)
+
+    assert [("way to S3", Look.WRONG), ("way to S3", Look.OK)] == looks((*before, *after))
+    assert f"--route-table-ids {account.table}" in before[0].remedy
+
+
+def test_an_internet_gateway_is_no_way_out(account: Account) -> None:
+    """SageMaker's interfaces have no public address; a NAT gateway is one."""
+    ec2 = account.clients.ec2
+    vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"]["SubnetId"]
+    table = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"][0]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    route = {"RouteTableId": table["RouteTableId"], "DestinationCidrBlock": "0.0.0.0/0"}
+    wanted = asked(**_vpc(account, subnets=(subnet,)))
+
+    ec2.create_route(**route, GatewayId=gateway)
+    before = ways(wanted, account.clients)
+    nat = ec2.create_nat_gateway(SubnetId=subnet, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+    ec2.delete_route(**route)
+    ec2.create_route(**route, NatGatewayId=nat)
+    after = ways(wanted, account.clients)
+
+    assert [("way to S3", Look.WRONG), ("way to S3", Look.OK)] == looks((*before, *after))
+
+
+def test_a_disabled_key_is_wrong(account: Account) -> None:
+    """The remedy enables it."""
+    key = account.clients.kms.create_key()["KeyMetadata"]
+    account.clients.kms.disable_key(KeyId=key["KeyId"])
+
+    found = keys(asked(output_kms_key=key["Arn"]), account.clients)
+
+    assert ([("KMS key", Look.WRONG)], True) == (looks(found), "enable-key" in found[0].remedy)
+
+
+def test_no_pool_has_our_key(account: Account) -> None:
+    """moto keeps none."""
+    assert [("warm pool", Look.OK)] == looks(pools(asked(), account.clients))
+
+
+def test_aws_that_does_not_answer_ends_at_the_deadline(account: Account) -> None:
+    """The others' lines are there all the same."""
+    slow = Probe("slow", lambda _asked, _clients: time.sleep(60) or (), within_s=0.2)  # type: ignore[func-returns-value]
+    began = time.monotonic()
+
+    found = look_at((slow, Probe("credentials", credentials)), asked(), account.clients)
+
+    assert [("slow", Look.UNSEEN), ("credentials", Look.OK)] == looks(found)
+    assert time.monotonic() - began < 10
+
+
+def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All looks end together at the deadline, and none of them says ok but the one that needs no network."""
+    quick = tuple(dataclasses.replace(probe, within_s=1.0) for probe in PROBES)
+    chosen = options()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for key, value in servers.environment(f"http://127.0.0.1:{silent.getsockname()[1]}").items():
+            monkeypatch.setenv(key, value)
+        began = time.monotonic()
+        lines = look_at(quick, asked_of(plans(chosen), chosen), clients())
+        taken_s = time.monotonic() - began
+
+    assert {"instance type"} >= {line.what for line in lines if line.look is not Look.UNSEEN}
+    assert taken_s < 10
+
+
+def test_a_probe_that_stumbles_is_a_line(account: Account) -> None:
+    """Whatever it is."""
+    found = look_at((Probe("odd", lambda _asked, _clients: (1 / 0,)),), asked(), account.clients)  # type: ignore[return-value, arg-type]
+
+    assert [("odd", Look.UNSEEN)] == looks(found)
+
+
+def test_no_endpoint_at_all_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens there; no line says ok but the one that needs no network."""
+    for key, value in servers.environment("http://127.0.0.1:9").items():
+        monkeypatch.setenv(key, value)
+    chosen = options(subnets=("subnet-0123456789abcdef0",), security_group_ids=("sg-0123456789abcdef0",))
+    lines = look(plans(chosen), chosen, clients())
+
+    assert {"instance type"} == {line.what for line in lines if line.look is Look.OK}
+    assert [] == [line for line in lines if line.look is Look.WRONG]
+    assert [] == [line for line in lines if servers.SECRET in str(line)]
+
+
+def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says it; the others could not look."""
+    for key, value in servers.environment("http://127.0.0.1:9").items():
+        monkeypatch.setenv(key, value)
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "HOME"):
+        monkeypatch.delenv(key, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    chosen = options()
+
+    lines = look(plans(chosen), chosen, clients())
+
+    assert ["credentials"] == [line.what for line in lines if line.look is Look.WRONG]
+
+
+def test_a_profile_that_is_not_there_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3 says so when it makes a client."""
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    chosen = options()
+
+    lines = look_at(PROBES[:1], asked_of(plans(chosen), chosen), clients())
+
+    assert [("credentials", Look.WRONG)] == looks(lines)
+
+
+def test_every_call_is_asked_by_boto3s_name(account: Account) -> None:
+    """A client without it would be a line that nobody can mend."""
+    assert "123456789012" == ask(account.clients.sts, "get_caller_identity")["Account"]

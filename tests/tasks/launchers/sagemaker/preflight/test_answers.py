@@ -1,0 +1,343 @@
+"""The looks at what moto has not got, against answers in botocore's own shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import Look
+from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
+from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs
+from tasks.launchers.sagemaker.preflight.probe import Probe, Unseen, look_at
+from tasks.launchers.sagemaker.preflight.storage import prefix
+from tasks.launchers.sagemaker.preflight.warm_pools import pools
+from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, ROLE, answered, asked, looks
+
+PLAN_ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-november"
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+CALLER = (
+    "get_caller_identity",
+    {"Account": ACCOUNT, "Arn": f"arn:aws:iam::{ACCOUNT}:user/ops", "UserId": "AIDAEXAMPLE"},
+)
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stubbed client signs nothing, but is not made without a key."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+def _quota(name: str, value: float, code: str = "L-12345678") -> dict[str, Any]:
+    return {"ServiceCode": "sagemaker", "QuotaName": name, "QuotaCode": code, "Value": value}
+
+
+def _page(*rows: dict[str, Any], token: str = "") -> tuple[str, dict[str, Any]]:
+    return ("list_service_quotas", {"Quotas": list(rows), **({"NextToken": token} if token else {})})
+
+
+def _decided(*decisions: str, missing: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
+    rows = [
+        {"EvalActionName": f"a:{i}", "EvalDecision": one, "MissingContextValues": list(missing)}
+        for i, one in enumerate(decisions)
+    ]
+    return ("simulate_principal_policy", {"EvaluationResults": rows})
+
+
+TRAINING, POOL, EVERY, SIZE, TIME = (
+    "ml.p5.48xlarge for training job usage",
+    "ml.p5.48xlarge for training warm pool usage",
+    "Number of instances across all training jobs",
+    "Maximum number of instances per training job",
+    "Longest run time for a training job",
+)
+P5: dict[str, Any] = {
+    "kind": "p5.48xlarge",
+    "nodes": 4,
+    "subnets": ("subnet-0123456789abcdef0",),
+    "security_group_ids": ("sg-0123456789abcdef0",),
+}
+
+
+LIMITS = _quota(SIZE, 20), _quota(TIME, 432_000)
+
+
+def test_quotas_that_suffice_are_ok_over_several_pages() -> None:
+    """The rest of the pages is not asked for."""
+    pages = [
+        _page(_quota("other", 0), _quota(TRAINING, 4), token="2"),
+        _page(_quota(POOL, 8), _quota(EVERY, 20), _quota(SIZE, 20), _quota(TIME, 432_000), token="3"),
+    ]
+
+    assert [("quota", Look.OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=pages)))
+
+
+def test_a_pool_quota_of_zero_means_no_pool() -> None:
+    """AWS's default: the job would run, and its machines would be gone."""
+    rows = _quota(TRAINING, 4), _quota(POOL, 0, "L-0000AAAA"), _quota(EVERY, 20), *LIMITS
+
+    found = quotas(asked(**P5), answered(quotas=[_page(*rows)]))
+
+    assert [Look.OK, Look.WRONG, Look.OK, Look.OK, Look.OK] == [line.look for line in found]
+    assert "--quota-code L-0000AAAA --desired-value 4" in found[1].remedy
+
+
+def test_the_default_counts_where_the_account_has_no_quota_of_its_own() -> None:
+    """And what is in neither list is not seen."""
+    defaults = ("list_aws_default_service_quotas", {"Quotas": [_quota(TRAINING, 0)]})
+
+    found = quotas(asked(**P5), answered(quotas=[_page(_quota(POOL, 4)), defaults]))
+
+    assert [Look.WRONG, Look.OK, Look.UNSEEN, Look.UNSEEN, Look.UNSEEN] == [line.look for line in found]
+
+
+def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> None:
+    """A week is more than AWS's default of five days: the training would be refused after its checks were paid for."""
+    rows = (
+        _quota(TRAINING, 4),
+        _quota(POOL, 4),
+        _quota(EVERY, 20),
+        _quota(SIZE, 20),
+        _quota(TIME, 432_000, "L-33A961FD"),
+    )
+    wanted = dataclasses.replace(asked(**P5), run_s=604_800)
+
+    found = quotas(wanted, answered(quotas=[_page(*rows)]))[-1]
+
+    assert (Look.WRONG, "Longest run time for a training job: 432000 s, 604800 s wanted") == (
+        found.look,
+        found.said,
+    )
+    assert "--quota-code L-33A961FD --desired-value 604800" in found.remedy
+    assert "max_runtime_minutes" in found.remedy
+
+
+def test_a_job_of_more_machines_than_the_account_allows_in_one_job_is_wrong() -> None:
+    """AWS's default is 20, however many machines of the type the account may have."""
+    rows = (
+        _quota(TRAINING, 64),
+        _quota(POOL, 64),
+        _quota(EVERY, 64),
+        _quota(SIZE, 20, "L-622CFD70"),
+        _quota(TIME, 432_000),
+    )
+    wanted = asked(**{**P5, "nodes": 32})
+
+    found = quotas(wanted, answered(quotas=[_page(*rows)]))
+
+    assert [Look.OK, Look.OK, Look.OK, Look.WRONG, Look.OK] == [line.look for line in found]
+    assert "Maximum number of instances per training job: 20, 32 wanted" == found[3].said
+    assert "--quota-code L-622CFD70 --desired-value 32" in found[3].remedy
+
+
+def test_a_quota_is_known_by_its_code_where_aws_gave_it_another_name() -> None:
+    """The codes are AWS's own, and stay."""
+    renamed = _quota("Instances per job", 20, "L-622CFD70"), _quota("Run time", 432_000, "L-33A961FD")
+    rows = _quota(TRAINING, 4), _quota(POOL, 4), _quota(EVERY, 20), *renamed
+
+    assert [("quota", Look.OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=[_page(*rows)])))
+
+
+def test_a_limit_that_no_list_has_is_not_seen() -> None:
+    """An account whose run time limit nobody can see is not an account that allows it."""
+    rows = _quota(TRAINING, 4), _quota(POOL, 4), _quota(EVERY, 20), _quota(SIZE, 20)
+    defaults: tuple[str, dict[str, Any]] = ("list_aws_default_service_quotas", {"Quotas": []})
+
+    found = quotas(asked(**P5), answered(quotas=[_page(*rows), defaults]))
+
+    assert [Look.OK, Look.OK, Look.OK, Look.OK, Look.UNSEEN] == [line.look for line in found]
+    assert TIME in found[-1].said
+
+
+def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
+    """Its machines are reserved."""
+    rows = _quota(TRAINING, 0), _quota(POOL, 4), _quota(EVERY, 20), *LIMITS
+    wanted = asked(**P5, training_plan_arn=PLAN_ARN)
+
+    assert Look.UNSEEN is quotas(wanted, answered(quotas=[_page(*rows)]))[0].look
+
+
+def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
+    """Not seen is neither ok nor wrong."""
+    found = look_at(
+        (Probe("quota", quotas),),
+        asked(),
+        answered(quotas=[("list_service_quotas", "AccessDeniedException")]),
+    )
+
+    assert [("quota", Look.UNSEEN)] == looks(found)
+    assert "not allowed to look: servicequotas:ListServiceQuotas" == found[0].said
+    assert "deployments/iam/orchestrator-preflight.json" in found[0].remedy
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidClientTokenId"])
+def test_credentials_that_aws_does_not_take(code: str) -> None:
+    """Wrong, with what to do."""
+    assert [("credentials", Look.WRONG)] == looks(
+        credentials(asked(), answered(sts=[("get_caller_identity", code)]))
+    )
+
+
+def test_a_prefix_that_may_not_be_written_is_wrong() -> None:
+    """No bundle would reach the nodes."""
+    found = prefix(asked(), answered(s3=[("put_object", "AccessDenied")]))
+
+    assert ([("S3 prefix", Look.WRONG)], True) == (looks(found), "orchestrator-reports" in found[0].remedy)
+
+
+def test_a_prefix_that_may_not_be_read_is_wrong() -> None:
+    """No report would come back; the probe is removed all the same."""
+    calls = [("put_object", {}), ("get_object", "AccessDenied"), ("delete_object", {})]
+
+    assert [("S3 prefix", Look.WRONG)] == looks(prefix(asked(), answered(s3=calls)))
+
+
+def test_a_probe_that_may_not_be_removed_is_named() -> None:
+    """It stays, and people are told where."""
+    calls = [("put_object", {}), ("get_object", "AccessDenied"), ("delete_object", "AccessDenied")]
+
+    found = prefix(asked(), answered(s3=calls))
+
+    assert [Look.WRONG, Look.UNSEEN] == [line.look for line in found]
+    assert "s3://ml-bucket/gates/.prelaunch-probe-" in found[1].said
+
+
+def test_a_role_that_may_be_passed() -> None:
+    """IAM's own simulation says so."""
+    assert [("role passable", Look.OK)] == looks(
+        passable(asked(), answered(sts=[CALLER], iam=[_decided("allowed")]))
+    )
+
+
+def test_a_role_that_may_not_be_passed() -> None:
+    """The policy that grants it is named."""
+    found = passable(asked(), answered(sts=[CALLER], iam=[_decided("implicitDeny")]))
+
+    assert ([("role passable", Look.WRONG)], True) == (looks(found), "orchestrator-jobs" in found[0].remedy)
+
+
+def test_a_session_is_asked_for_by_its_role() -> None:
+    """The session's ARN lacks the role's path, which the simulation wants."""
+    session = f"arn:aws:sts::{ACCOUNT}:assumed-role/ci/run-1"
+    role = {
+        "Path": "/teams/",
+        "RoleName": "ci",
+        "RoleId": "AROAEXAMPLEEXAMPLE",
+        "Arn": f"arn:aws:iam::{ACCOUNT}:role/teams/ci",
+        "CreateDate": NOW,
+    }
+    made = answered(
+        sts=[("get_caller_identity", {**CALLER[1], "Arn": session})],
+        iam=[("get_role", {"Role": role}), _decided("allowed")],
+    )
+
+    found = passable(asked(), made)
+
+    assert found[0].said.startswith(f"{role['Arn']} may pass")
+
+
+def test_jobs_that_may_not_be_started() -> None:
+    """For a pool the one that releases it is asked for as well."""
+    fine = _decided("allowed"), _decided("allowed"), _decided("allowed", "allowed")
+    made = answered(sts=[CALLER], iam=[*fine, _decided("explicitDeny")])
+
+    found = starts_jobs(asked(), made)
+
+    assert ([("right to start jobs", Look.WRONG)], True) == (
+        looks(found),
+        "orchestrator-pool" in found[0].remedy,
+    )
+
+
+def test_a_condition_that_the_simulation_cannot_weigh_is_not_seen() -> None:
+    """It lacks the key that a condition asks for."""
+    made = answered(sts=[CALLER], iam=[_decided("implicitDeny", missing=("aws:RequestTag/team",))])
+
+    with pytest.raises(Unseen, match="aws:RequestTag/team"):
+        starts_jobs(asked(), made)
+
+
+def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
+    """So it is not seen; only an explicit Deny is wrong."""
+    allowed = _decided("allowed")
+
+    quiet = inside(asked(), answered(iam=[_decided("implicitDeny"), *[allowed] * 4]))
+    denied = inside(asked(), answered(iam=[_decided("explicitDeny"), *[allowed] * 4]))
+    fine = inside(asked(), answered(iam=[allowed] * 5))
+
+    assert [Look.UNSEEN, Look.WRONG, Look.OK] == [line.look for line in (*quiet, *denied, *fine)]
+
+
+def test_a_type_that_nobody_trains_on() -> None:
+    """Read from botocore's own list."""
+    wanted = asked()
+    odd = dataclasses.replace(wanted, fleets=(dataclasses.replace(wanted.fleets[0], kind="ml.p5.49xlarge"),))
+
+    found = types(odd, answered(sagemaker=[]))
+
+    assert [("instance type", Look.WRONG)] == looks(found)
+
+
+def test_a_plan_that_is_not_there() -> None:
+    """SageMaker's own word for it."""
+    wanted = asked("p5.48xlarge", 4, training_plan_arn=PLAN_ARN)
+    made = answered(sagemaker=[("describe_training_plan", "ResourceNotFound")])
+
+    assert [("training plan", Look.WRONG)] == looks(plan(wanted, made))
+
+
+def _described(name: str, volume_gb: int = 100, role: str = ROLE) -> tuple[str, dict[str, Any]]:
+    return (
+        "describe_training_job",
+        {
+            "TrainingJobName": name,
+            "TrainingJobArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/{name}",
+            "ModelArtifacts": {"S3ModelArtifacts": "s3://b/m"},
+            "TrainingJobStatus": "Completed",
+            "SecondaryStatus": "Completed",
+            "AlgorithmSpecification": {"TrainingInputMode": "File"},
+            "ResourceConfig": {
+                "InstanceType": "ml.m5.large",
+                "InstanceCount": 2,
+                "VolumeSizeInGB": volume_gb,
+                "KeepAlivePeriodInSeconds": 1800,
+            },
+            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+            "CreationTime": NOW,
+            "RoleArn": role,
+            "EnableNetworkIsolation": False,
+            "EnableInterContainerTrafficEncryption": False,
+        },
+    )
+
+
+def _listed(*names: str) -> tuple[str, dict[str, Any]]:
+    rows = [
+        {
+            "TrainingJobName": name,
+            "TrainingJobArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/{name}",
+            "CreationTime": NOW,
+            "TrainingJobStatus": "Completed",
+        }
+        for name in names
+    ]
+    return ("list_training_jobs", {"TrainingJobSummaries": rows})
+
+
+@pytest.mark.parametrize(
+    ("name", "volume_gb", "expected"),
+    [
+        ("somebodys-job", 100, Look.WRONG),
+        ("somebodys-job", 101, Look.OK),
+        ("theirs-20261122-000000-abcd-check-1", 100, Look.WRONG),
+        ("ours-20261121-000000-abcd-check-1", 100, Look.OK),
+    ],
+)
+def test_a_pool_that_waits(name: str, volume_gb: int, expected: Look) -> None:
+    """With our key it is wrong, unless this gate itself left it behind."""
+    made = answered(sagemaker=[_listed(name), _described(name, volume_gb)])
+
+    assert [("warm pool", expected)] == looks(pools(asked(), made))

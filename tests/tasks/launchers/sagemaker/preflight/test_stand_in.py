@@ -1,0 +1,53 @@
+"""The looks before the first dollar, through the launcher, against the stand-in: nothing there is wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import Look, Plan
+from tasks.launchers.sagemaker.launcher import launcher
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.sagemaker.request.image import WHAT
+from tests.fakes.sagemaker.bench import BUCKET, IMAGE, REGION, ROLE, stand_in
+from tests.tasks.launchers.sagemaker.preflight.accounts import plans
+from tests.tasks.launchers.sagemaker.request.test_image import gated
+
+TRAINING = IMAGE.replace("/prelaunch:", "/training:")
+
+
+def with_checks(made: tuple[Plan, ...]) -> tuple[Plan, ...]:
+    """The same requests, with the bundle of a gate for GPUs."""
+    return tuple(replace(plan, job=replace(plan.job, files=gated().files)) for plan in made)
+
+
+def test_all_is_seen_and_well_in_a_furnished_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pool quotas, rights and all, in a few seconds; a quota too small is wrong."""
+    chosen = SageMakerOptions(region=REGION, image=IMAGE, role_arn=ROLE, prefix=f"s3://{BUCKET}/gates")
+    with stand_in(tmp_path, machines={"ml.m5.large": 2}, images={TRAINING: {}}) as cloud:
+        for key, value in cloud.environment.items():
+            monkeypatch.setenv(key, value)
+        made, began = launcher(chosen, tmp_path), time.monotonic()
+
+        well = made.preflight(plans(chosen))
+        taken_s = time.monotonic() - began
+        cloud.dial("pool_quotas", {"ml.m5.large": 1})
+        poor = made.preflight(plans(chosen))
+
+        cloud.dial("pool_quotas", {"ml.m5.large": 2})
+        ours = made.preflight(with_checks(plans(chosen)))
+        theirs = made.preflight(with_checks(plans(replace(chosen, image=TRAINING))))
+
+    assert [] == [line for line in well if line.look is Look.WRONG]
+    assert [Look.OK] == [line.look for line in ours if line.what == WHAT]
+    assert [(Look.UNSEEN, True)] == [
+        (line.look, "dcgmi (" in line.said) for line in theirs if line.what == WHAT
+    ]
+    assert [Look.OK] == [line.look for line in theirs if line.what == "image"]
+    assert ["ml.m5.large for training warm pool usage: 1, 2 wanted"] == [
+        line.said.partition(": the")[0] for line in poor if line.look is Look.WRONG
+    ]
+    assert taken_s < 10

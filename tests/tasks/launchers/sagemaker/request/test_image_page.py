@@ -1,0 +1,90 @@
+"""docs/sagemaker.md says which tools an image needs for which checks: the catalogue and the shipped policies write the table."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks import catalog, image_requirements
+from checks.check import MODULES, PROGRAMS
+from checks.policy import Policy
+from tasks.gate_file.references import read_policy
+from tasks.launchers.sagemaker.request.image import checked_in
+from tests.tasks.launchers.sagemaker.request.test_image import TRAINING, planned
+
+ROOT = Path(__file__).resolve().parents[5]
+PAGE = ROOT / "docs" / "sagemaker.md"
+BEGIN, END = "test_the_page_has_the_table -->\n", "<!-- end of tools -->"
+UPDATE = "UPDATE_GOLDEN"  # set it to write the table anew, then read the difference
+
+
+def table() -> str:
+    """A row for each tool that a check of NVIDIA's or of Neuron's policy needs."""
+    folder = ROOT / "deployments" / "policies"
+    policies = [read_policy(folder / f"{name}.toml") for name in ("nvidia", "neuron")]
+    names = sorted({tool for check in catalog.CATALOG for tool in image_requirements.tools(check)})
+    rows = [
+        f"| `{tool}` | {_cell(tool, policies, True)} | {_cell(tool, policies, False)} |" for tool in names
+    ]
+    head = ("| tool | checks that require it | checks that may be left out |", "| --- | --- | --- |")
+    return "\n".join([*head, *rows, ""])
+
+
+def _cell(tool: str, policies: list[Policy], required: bool) -> str:
+    return ", ".join(dict.fromkeys(_checks(tool, policies, required)))
+
+
+def _checks(tool: str, policies: list[Policy], required: bool) -> Iterator[str]:
+    for check in catalog.CATALOG:
+        for policy in policies:
+            line = policy.checks.get(check.name)
+            if (
+                tool in image_requirements.tools(check)
+                and line is not None
+                and line.may_be_left_out is not required
+            ):
+                yield f"`{check.name}`"
+
+
+def test_the_page_has_the_table_of_the_catalogue() -> None:
+    """Never written by hand."""
+    text = PAGE.read_text()
+    head, _, rest = text.partition(BEGIN)
+    shown, _, tail = rest.partition(END)
+    if os.environ.get(UPDATE):
+        PAGE.write_text(f"{head}{BEGIN}{table()}{END}{tail}")
+        shown = table()
+
+    assert table() == shown
+
+
+@pytest.mark.parametrize("gate", ["sagemaker-p5-injob", "sagemaker-g5-1gpu"])
+def test_the_shipped_gate_files_name_what_their_image_must_hold(gate: str) -> None:
+    """In the comment above the training's image: the tools that the gate's own checks require, and no other."""
+    text = (ROOT / "deployments" / "gates" / f"{gate}.toml").read_text()
+    comment = re.search(r"\[training\]\n((?:#.*\n)+)image", text)
+    (checked,) = checked_in(planned(gate)[-1].job, TRAINING)
+
+    assert comment is not None
+    said = re.findall(r"[\w-]+", comment[1].partition(" have to be in it")[0].replace("PyTorch", "torch"))
+    assert set(checked.required) == {*said} & {*PROGRAMS.values(), *MODULES.values()}
+
+
+def test_the_example_of_a_training_image_is_linted_and_stands_on_ours() -> None:
+    """It keeps our label and our entrypoint; what cannot be built here is at least read by hadolint."""
+    path = ROOT / "deployments" / "examples" / "training.Dockerfile"
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        pytest.skip("not installed: hadolint. Remedy: make setup")
+    done = subprocess.run((linter, path), capture_output=True, text=True, check=False)
+    lines = path.read_text().splitlines()
+    words = [line.split()[0] for line in lines if line and not line.startswith(("#", " "))]
+
+    assert (0, "") == (done.returncode, done.stdout)
+    assert (["ARG", "FROM", "COPY", "RUN", "COPY"], True) == (words, "FROM ${PRELAUNCH_IMAGE}" in lines)

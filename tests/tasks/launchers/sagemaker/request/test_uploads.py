@@ -1,0 +1,246 @@
+"""The checks as an input channel carries them, and the script that starts them in an image without them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from checks import catalog
+from checks.facts.builtin import builtin
+from tasks.launchers.base import LaunchError
+from tasks.launchers.sagemaker.request import uploads
+from tasks.launchers.sagemaker.request.uploads import code_archive, packed, start_script, vendored
+
+DIGESTS = """
+import checks, json, sys
+from checks import catalog
+from checks.facts.builtin import builtin
+import container.agent.cli
+print(json.dumps([checks.__file__, builtin().digest, catalog.digest(catalog.CATALOG)]))
+"""
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Path:
+    """The input channel of a container."""
+    folder = tmp_path / "opt" / "ml" / "input" / "data" / "prelaunch"
+    folder.mkdir(parents=True)
+    (folder / "prelaunch.tar.gz").write_bytes(code_archive())
+    (folder / "start.sh").write_bytes(start_script())
+    return folder
+
+
+def begin(channel: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """start.sh as SageMaker runs it, with nothing of this test's environment but the path."""
+    return subprocess.run(
+        ("/bin/sh", str(channel / "start.sh"), *words),
+        cwd=channel,
+        env=surroundings(channel, **environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def surroundings(channel: Path, **environment: str) -> dict[str, str]:
+    """A container's environment."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"PATH": path, "TMPDIR": str(channel), "PRELAUNCH_ROOT": str(channel.parents[2]), **environment}
+
+
+def failure(channel: Path) -> str:
+    """What SageMaker would show as the reason."""
+    return (channel.parents[2] / "output" / "failure").read_text()
+
+
+def bare_path(folder: Path, *tools: str) -> Path:
+    """A PATH with these tools of this machine alone."""
+    folder.mkdir()
+    for name in tools:
+        (folder / name).symlink_to(str(shutil.which(name)))
+    return folder
+
+
+def test_the_archive_is_small_and_the_same_again(tmp_path: Path) -> None:
+    """A retry writes the bytes that are there already, from another folder and at another time, too."""
+    with tarfile.open(fileobj=io.BytesIO(code_archive())) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tmp_path / "checks" / "__pycache__").mkdir()
+    (tmp_path / "checks" / "__pycache__" / "left.py").write_text("")
+    (tmp_path / "checks" / "gate.py~").write_text("")
+
+    assert (packed(tmp_path, vendored()) == code_archive(), len(code_archive()) < 2 << 20) == (True, True)
+
+
+def test_the_archive_holds_what_a_node_runs_and_nothing_else() -> None:
+    """checks/ and the agent, without tests, caches, owners or times."""
+    with tarfile.open(fileobj=io.BytesIO(code_archive())) as archive:
+        members = archive.getmembers()
+    names = [member.name for member in members]
+
+    assert names == sorted(names)
+    assert {member.mtime for member in members} | {member.uid for member in members} == {0}
+    assert {name.split("/")[0] for name in names} == {"checks", "container", "lib"}
+    assert [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]] == []
+    assert ["METADATA", "pynvml.py"] == sorted(
+        name.split("/")[-1] for name in names if name.startswith("lib/")
+    )
+    assert {"checks/__main__.py", "container/__init__.py", "container/agent/__main__.py"} <= set(names)
+
+
+def test_what_is_unpacked_judges_as_the_gate_does(tmp_path: Path) -> None:
+    """One bundle's digests of facts and catalogue hold on both sides."""
+    with tarfile.open(fileobj=io.BytesIO(code_archive())) as archive:
+        archive.extractall(tmp_path, filter="data")
+    done = subprocess.run(
+        (sys.executable, "-c", DIGESTS),
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    place, *digests = json.loads(done.stdout)
+
+    assert Path(place).is_relative_to(tmp_path)
+    assert digests == [builtin().digest, catalog.digest(catalog.CATALOG)]
+
+
+def test_the_script_becomes_the_agent(channel: Path) -> None:
+    """With its arguments, from what it unpacked, and before whatever the image has on its path."""
+    done = begin(channel, "checks", "list", "--format", "json", PYTHONPATH="/nowhere")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row["name"] for row in json.loads(done.stdout)] == [check.name for check in catalog.CATALOG]
+
+
+def test_an_argument_reaches_the_agent_as_it_is(channel: Path) -> None:
+    """Spaces, quotes and stars are no shell's business."""
+    done = begin(channel, "gate", "--bundle", "no * 'bundle", "--", "train")
+
+    assert done.returncode == 2
+    assert "no * 'bundle" in failure(channel)
+
+
+def test_an_image_without_python_is_refused(channel: Path, tmp_path: Path) -> None:
+    """With the remedy, where SageMaker shows it; nothing was started."""
+    done = begin(channel, "check", PATH=str(bare_path(tmp_path / "bin", "dirname", "mkdir")))
+
+    assert done.returncode == 2
+    assert failure(channel).startswith("this image has no Python >= 3.10")
+
+
+def test_an_old_python_is_passed_over(channel: Path, tmp_path: Path) -> None:
+    """The next one that is new enough is taken: PRELAUNCH_PYTHON here."""
+    folder = bare_path(tmp_path / "bin", "dirname", "mkdir")
+    old = folder / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = begin(channel, "checks", "list", PATH=str(folder), PRELAUNCH_PYTHON=sys.executable)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_archive_that_is_cut_is_refused(channel: Path) -> None:
+    """Half of the checks are none."""
+    archive = channel / "prelaunch.tar.gz"
+    archive.write_bytes(archive.read_bytes()[:100_000])
+    done = begin(channel, "check")
+
+    assert done.returncode == 2
+    assert failure(channel).startswith("the checks could not be unpacked")
+
+
+def test_a_signal_reaches_the_agent(channel: Path) -> None:
+    """SageMaker tells the first process of a container: no shell may stand in between."""
+    stand_in = channel / "python3"
+    stand_in.write_text(
+        '#!/bin/sh\ncase "$*" in *container.agent*) echo "$$"; exec sleep 60;; *) echo x;; esac\n'
+    )
+    stand_in.chmod(0o755)
+    with subprocess.Popen(
+        ("/bin/sh", str(channel / "start.sh"), "check"),
+        env=surroundings(channel, PATH=f"{channel}:{os.environ['PATH']}"),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        try:
+            assert started.stdout is not None
+            assert int(started.stdout.readline()) == started.pid
+            started.send_signal(signal.SIGTERM)
+
+            assert started.wait(10) == -signal.SIGTERM
+        finally:
+            started.kill()
+
+
+def test_shellcheck_finds_nothing() -> None:
+    """In the script that every training image runs first."""
+    linter = Path(sys.executable).with_name("shellcheck")
+    if not linter.exists():
+        pytest.skip("not installed: shellcheck. Remedy: make setup")
+    script = Path(uploads.__file__).with_name("start.sh")
+    done = subprocess.run((str(linter), str(script)), capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stdout)
+
+
+def test_the_module_that_images_lack_is_the_pinned_one() -> None:
+    """One version in the channel, in the image and in this repository, with its licence."""
+    root = uploads.ROOT
+    (pinned,) = re.findall(r"^nvidia-ml-py==(\S+)$", (root / "constraints.txt").read_text(), re.MULTILINE)
+    (about,) = [data.decode() for name, data in vendored().items() if name.endswith("METADATA")]
+
+    assert f"\nVersion: {pinned}\n" in about and "BSD" in about
+    assert f"nvidia-ml-py=={pinned} --hash=" in (root / "container" / "requirements.txt").read_text()
+
+
+@pytest.mark.parametrize("image", ["", "nvmlInit = None\n"], ids=["no pynvml", "an old pynvml"])
+def test_the_channel_brings_pynvml_to_an_image_without_a_usable_one(tmp_path: Path, image: str) -> None:
+    """The checks find it, in a process of the image's own Python; a training does not."""
+    with tarfile.open(fileobj=io.BytesIO(code_archive())) as archive:
+        archive.extractall(tmp_path / "code", filter="data")
+    (tmp_path / "image").mkdir()
+    if image:
+        (tmp_path / "image" / "pynvml.py").write_text(image)
+    asked = (
+        "from checks import image_requirements; found = image_requirements.load('pynvml'); "
+        "found.nvmlDeviceGetRepairStatus; print(found.__file__)"
+    )
+    path = f"{tmp_path / 'code'}:{tmp_path / 'image'}"
+    done, training = (
+        subprocess.run(
+            (sys.executable, "-S", "-c", words),
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        for words in (asked, "import pynvml; pynvml.nvmlDeviceGetRepairStatus")
+    )
+
+    assert (0, str(tmp_path / "code" / "lib" / "pynvml.py")) == (done.returncode, done.stdout.strip()), (
+        done.stderr
+    )
+    assert training.returncode
+
+
+def test_an_installation_without_the_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes would only say so after they were paid for."""
+    monkeypatch.setattr(uploads, "VENDORED", "no-such-distribution")
+    with pytest.raises(LaunchError, match="is not installed here"):
+        vendored()

@@ -1,0 +1,149 @@
+"""What AWS would refuse of a request, told before it is asked."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tasks.launchers.sagemaker.request.validate import KNOWN, objections, request_shape, translated
+from tests.tasks.launchers.sagemaker.planning import CHECK, body_of
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """A sound request with one value at a path."""
+    body = copy.deepcopy(body_of(CHECK))
+    place: Any = body
+    *folders, last = path.split(".")
+    for key in folders:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return body
+
+
+def shapes(shape: Any, seen: set[str]) -> Iterator[Any]:
+    """Every shape of the request, once."""
+    if shape.name in seen:
+        return
+    seen.add(shape.name)
+    yield shape
+    kind = shape.type_name
+    inner = list(shape.members.values()) if kind == "structure" else [shape.member] if kind == "list" else []
+    for one in [*inner, *([shape.key, shape.value] if kind == "map" else [])]:
+        yield from shapes(one, seen)
+
+
+def test_a_sound_request_has_no_objections() -> None:
+    """Nothing is said of what AWS takes."""
+    assert objections(body_of(CHECK)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("RoleArn", "arn:x", "RoleArn: 5 characters, at least 20 are taken (botocore"),
+        ("RoleArn", "arn:aws:iam::1:role/" + "x" * 10, "is not of the form arn:aws"),
+        ("Nope", 1, "Nope: there is no such key (botocore"),
+        ("ResourceConfig.InstanceTyp", "x", "Did you mean 'InstanceType'?"),
+        ("ResourceConfig.InstanceType", "ml.p5.48xlarg", "Did you mean 'ml.p5.48xlarge'?"),
+        ("ResourceConfig.InstanceCount", "4", "'4' is not a whole number of 32 bits"),
+        ("ResourceConfig.InstanceCount", True, "True is not a whole number"),
+        ("ResourceConfig.InstanceCount", 1 << 31, "is not a whole number of 32 bits"),
+        ("ResourceConfig.KeepAlivePeriodInSeconds", 21601, "at most 21600 are taken"),
+        ("ResourceConfig.SelectedInstanceCount", 2, "it is only ever answered"),
+        ("ResourceConfig.InstancePreferences", [{"InstanceType": "ml.p5.48xlarge"}], "exactly one of"),
+        ("EnableNetworkIsolation", "yes", "'yes' is not true or false"),
+        ("EnableManagedSpotTraining", True, "Spot machines are not kept"),
+        (
+            "AlgorithmSpecification.ContainerArguments",
+            ["x" * 257],
+            "ContainerArguments[0]: 257 characters, at most 256",
+        ),
+        ("AlgorithmSpecification.ContainerArguments", ["x"] * 101, "101 items, at most 100"),
+        ("AlgorithmSpecification.ContainerArguments", ["a\nb"], "is not of the form .*"),
+        ("AlgorithmSpecification.ContainerArguments", [], "0 items, at least 1"),
+        ("AlgorithmSpecification.AlgorithmName", "mine", "either TrainingImage or AlgorithmName"),
+        ("AlgorithmSpecification.TrainingInputMode", "FIFO", "is none of the 3 choices"),
+        ("Environment", {"A-B": "1"}, "'A-B' is not of the form"),
+        ("Environment", {"A": "x" * 513}, "Environment.A: 513 characters, at most 512"),
+        ("Environment", {f"A{n}": "" for n in range(101)}, "101 entries, at most 100"),
+        ("Environment", {"A": 1}, "Environment.A: its value is not text"),
+        ("Environment", {1: "a"}, "1 is not text"),
+        ("HyperParameters", {"a" * 257: "1"}, "257 characters, at most 256"),
+        ("HyperParameters", {"a": "x" * 2501}, "2501 characters, at most 2500"),
+        ("HyperParameters", {str(n): "" for n in range(101)}, "101 entries, at most 100"),
+        ("Tags", [{"Key": "a"}], "Tags[0].Value: it is missing"),
+        ("Tags", [{"Key": "a", "Value": "b!"}], "is not of the form"),
+        ("Tags", [{"Key": "a", "Value": "1"}, {"Key": "a", "Value": "2"}], "Key 'a' is there twice"),
+        ("StoppingCondition.MaxPendingTimeInSeconds", 60, "at least"),
+        ("StoppingCondition.MaxWaitTimeInSeconds", 9000, "it is for Spot alone"),
+        ("StoppingCondition.MaxRuntimeInSeconds", 2419201, "more than 28 days"),
+        ("InputDataConfig", {}, "{} is not a list"),
+        ("VpcConfig", {"Subnets": ["subnet-1"]}, "VpcConfig.SecurityGroupIds: it is missing"),
+    ],
+)
+def test_what_aws_refuses_is_told(path: str, value: Any, says: str) -> None:
+    """Path, value, limit and source."""
+    assert [line for line in objections(changed(path, value)) if says in line] != []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("Tags", [{"Key": "Größe:ä", "Value": "a b_c.d:/=+-@ ü"}]),
+        ("Environment", {"A": "line\nline", "_B": ""}),
+        ("HyperParameters", {"": ""}),
+        ("ResourceConfig.TrainingPlanArn", "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"),
+    ],
+)
+def test_what_aws_takes_is_not_refused(path: str, value: Any) -> None:
+    """The model's patterns are Java's, and are read as Java reads them."""
+    assert objections(changed(path, value)) == []
+
+
+def test_no_secret_is_shown() -> None:
+    """Values of environment and hyperparameters are counted."""
+    secret = "hunter2" * 100
+    body = changed("Environment", {"WANDB_API_KEY": secret}) | {"HyperParameters": {"key": ["hunter2"]}}
+
+    assert len(objections(body)) == 2
+    assert "hunter2" not in " ".join(objections(body))
+
+
+def test_a_long_value_is_shortened() -> None:
+    """A message stays a line."""
+    assert max(len(line) for line in objections(changed("RoleArn", "x" * 5000))) < 300
+
+
+def test_every_pattern_of_the_model_is_understood() -> None:
+    """A pattern that Python reads otherwise would refuse, or let through, in silence."""
+    patterns = [
+        str(shape.metadata["pattern"])
+        for shape in shapes(request_shape(), set())
+        if "pattern" in shape.metadata
+    ]
+
+    assert len(patterns) > 40
+    assert [pattern for pattern in patterns if "\\p{" in translated(pattern).pattern] == []
+
+
+def test_limits_that_an_older_botocore_lacks_are_kept() -> None:
+    """They name shapes that there are, and do not contradict those of this version."""
+    known = {shape.name: shape.metadata for shape in shapes(request_shape(), set())}
+
+    assert [name for name in KNOWN if name not in known] == []
+    assert [name for name, limits in KNOWN.items() if limits.items() - known[name].items()] == []
+
+
+def test_the_model_is_read_on_first_use_alone() -> None:
+    """Importing it costs next to nothing."""
+    code = "import sys, tasks.launchers.sagemaker.job_request; print('botocore' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.strip() == "False"

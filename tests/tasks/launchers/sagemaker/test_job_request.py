@@ -1,0 +1,356 @@
+"""What SageMaker would be asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import LaunchRejected, Work
+from tasks.launchers.sagemaker.job_request import make_plan
+from tasks.launchers.sagemaker.options import Code, Placed
+from tasks.launchers.sagemaker.request.machines import PATHS, pool_key
+from tests.tasks.launchers.sagemaker.planning import (
+    CHECK,
+    GATED,
+    IMAGE,
+    TRAIN,
+    TRAINING_IMAGE,
+    body_of,
+    in_job,
+    options,
+    told,
+)
+
+BUNDLE = "/opt/ml/input/data/prelaunch/bundle.json"
+ROOT = "s3://bucket/gates"
+
+
+def test_only_the_jobs_of_a_pool_keep_machines() -> None:
+    """The training for a minute: the pool's cache folder, which holds the proof, is there for jobs that keep machines."""
+    kept = [
+        body_of(job, made)["ResourceConfig"].get("KeepAlivePeriodInSeconds")
+        for job, made in (
+            (CHECK, options(keep_alive_s=1800)),
+            (TRAIN, options(keep_alive_s=1800)),
+            (CHECK, options(placement=Placed.NONE)),
+            (GATED, in_job()),
+        )
+    ]
+
+    assert kept == [1800, 60, None, None]
+
+
+def test_check_and_training_are_one_pool() -> None:
+    """All that SageMaker finds a warm pool by is equal, whatever the training asks for besides."""
+    made = options(
+        volume_gb=317,
+        volume_kms_key="",
+        subnets=("subnet-b", "subnet-a"),
+        security_group_ids=("sg-1",),
+        encrypt_traffic=True,
+        network_isolation=True,
+    )
+    request = {
+        "Environment": {"A": "1"},
+        "HyperParameters": {"lr": "1e-3"},
+        "OutputDataConfig": {"CompressionType": "NONE"},
+    }
+    check, train = body_of(CHECK, made), body_of(replace(TRAIN, request=request), made)
+
+    assert pool_key(check) == pool_key(train)
+    assert {path: value for path, value in pool_key(check).items() if value is None} == {
+        "ResourceConfig.VolumeKmsKeyId": None,
+        "SessionChainingConfig.EnableSessionTagChaining": None,
+    }
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_a_pool_is_found_by_cannot_be_requested(path: str) -> None:
+    """The training would get other machines than those that were checked."""
+    request: Any = "x"
+    for key in reversed(path.split(".")):
+        request = {key: request}
+
+    with pytest.raises(LaunchRejected, match=r"training\.request\..* is the gate's own"):
+        make_plan(replace(TRAIN, request=request), options())
+
+
+def test_the_check_says_what_it_needs() -> None:
+    """Bundle, where to copy reports to, and that the pool gets a token."""
+    body = body_of(CHECK)
+
+    assert body["AlgorithmSpecification"]["ContainerEntrypoint"] == ["python3", "-m", "container.agent"]
+    assert told(body) == ["check", "--bundle", BUNDLE, "--upload", f"{ROOT}/{CHECK.name}/reports", "--keep"]
+
+
+def test_the_training_confirms_that_it_got_the_pool() -> None:
+    """The pass, by set; then the command."""
+    job = replace(TRAIN, observe=True, behind=("train", "{out}", "{job}", "{node_rank}"))
+
+    assert told(body_of(job)) == [
+        "gate", "--bundle", BUNDLE, "--upload", f"{ROOT}/{job.name}/reports",
+        "--confirm", "/opt/ml/input/data/prelaunch/pass.json", "--pooled", "--observe",
+        "--", "train", "/opt/ml/output/data", "/opt/ml/input/data/prelaunch", "{node_rank}",
+    ]  # fmt: skip
+
+
+def test_nodes_in_a_job_hold_for_an_answer() -> None:
+    """Where the policy asks, they are told how long, and where the answer will be."""
+    job = replace(GATED, ask_s=1800.0, behind=("train",))
+
+    assert told(body_of(job, in_job()))[-6:] == [
+        "--ask-s", "1800", "--answers", f"{ROOT}/{job.name}/answers", "--", "train",
+    ]  # fmt: skip
+
+
+def test_other_placements_confirm_by_name() -> None:
+    """There is no pool whose token could be shown."""
+    assert "--pooled" not in told(body_of(TRAIN, options(placement=Placed.NONE)))
+
+
+def test_isolated_containers_are_told_of_no_address() -> None:
+    """They reach no S3: their reports come in output.tar.gz and in the log."""
+    bodies = [
+        body_of(CHECK, options(network_isolation=True)),
+        body_of(TRAIN, options(network_isolation=True)),
+    ]
+
+    assert [word for body in bodies for word in told(body) if word.startswith(("s3:", "--upload"))] == []
+
+
+def test_a_command_runs_on_every_host_as_it_stands() -> None:
+    """Work COMMAND is the agent's exec."""
+    job = replace(CHECK, work=Work.COMMAND, command=("{python}", "-c", "print()", "{out}"))
+
+    assert told(body_of(job)) == [
+        "exec", "--upload", f"{ROOT}/{job.name}/reports", "--", "{python}", "-c", "print()", "{out}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [("x" * 257,), tuple("x" * 101), ("python3", "-c", "a\nb")],
+    ids=["a long word", "many words", "lines"],
+)
+def test_what_no_argument_can_carry_is_a_file(behind: tuple[str, ...]) -> None:
+    """SageMaker takes 100 arguments of 256 characters on one line."""
+    plan = make_plan(replace(GATED, behind=behind), in_job())
+
+    assert told(dict(plan.calls[0].body))[-2:] == [
+        "--command-file",
+        "/opt/ml/input/data/prelaunch/command.json",
+    ]
+    assert json.loads(plan.uploads[f"{ROOT}/{GATED.name}/in/command.json"]) == list(behind)
+
+
+def test_the_checks_come_by_a_channel_to_an_image_without_them() -> None:
+    """AUTO: a training image of its own does not have the agent; the check image does."""
+    plans = [make_plan(job, options()) for job in (CHECK, TRAIN, replace(TRAIN, image=""))]
+    starts = [plan.calls[0].body["AlgorithmSpecification"]["ContainerEntrypoint"][0] for plan in plans]  # type: ignore[index]
+
+    assert starts == ["python3", "/bin/sh", "python3"]
+    assert [sorted(url.rpartition("/")[2] for url in plan.uploads) for plan in plans] == [
+        ["bundle.json"],
+        ["bundle.json", "pass.json", "prelaunch.tar.gz", "start.sh"],
+        ["bundle.json", "pass.json"],
+    ]
+
+
+@pytest.mark.parametrize(("code", "image", "start"), [
+    (Code.CHANNEL, "", "/bin/sh"),
+    (Code.IMAGE, TRAINING_IMAGE, "python3"),
+    (Code.AUTO, IMAGE, "python3"),
+])  # fmt: skip
+def test_where_the_code_is_can_be_said(code: Code, image: str, start: str) -> None:
+    """For an image that has the agent, or a check image that has not."""
+    body = body_of(replace(GATED, image=image), in_job(code=code))
+
+    assert body["AlgorithmSpecification"]["ContainerEntrypoint"][0] == start
+
+
+@pytest.mark.parametrize(
+    "said", [{"environment": {"PYTHONPATH": "/srv"}}, {"request": {"Environment": {"PYTHONPATH": "/srv"}}}]
+)
+def test_a_pythonpath_of_the_training_does_not_hide_the_agent(said: dict[str, Any]) -> None:
+    """The image's own is what the agent is found by."""
+    body = body_of(replace(GATED, image="", **said), in_job())
+
+    assert body["Environment"] == {"PYTHONPATH": "/opt/prelaunch:/srv"}
+
+
+def test_spot_waits_beside_its_run() -> None:
+    """MaxWaitTimeInSeconds counts from the request on, and is never less than the run."""
+    body = body_of(
+        replace(GATED, max_runtime_s=100.2), in_job(spot=True, spot_wait_minutes=60, max_pending_minutes=40)
+    )
+
+    assert body["EnableManagedSpotTraining"] is True
+    assert body["StoppingCondition"] == {
+        "MaxRuntimeInSeconds": 101, "MaxPendingTimeInSeconds": 2400, "MaxWaitTimeInSeconds": 3701,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("named", "placed"),
+    [
+        (("u-1",), [("u-1", 4)]),
+        (("u-1", "u-2"), [("u-1", 2), ("u-2", 2)]),
+        (("u-1=3", "u-2"), [("u-1", 3), ("u-2", 1)]),
+        (("u-1=3", "u-2=1"), [("u-1", 3), ("u-2", 1)]),
+    ],
+)
+def test_ultraservers_share_the_nodes(named: tuple[str, ...], placed: list[tuple[str, int]]) -> None:
+    """Equally, where nobody said how."""
+    body = body_of(CHECK, options(placement=Placed.PINNED, ultraservers=named))
+    found = body["ResourceConfig"]["InstancePlacementConfig"]["PlacementSpecifications"]
+
+    assert [(one["UltraServerId"], one["InstanceCount"]) for one in found] == placed
+
+
+@pytest.mark.parametrize(
+    "named", [("u-1", "u-2", "u-3"), ("u-1=3",), ("u-1=4", "u-2"), ("u-1=x",), ("=4",), ("u-1=0", "u-2=4")]
+)
+def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
+    """Every node has a place."""
+    with pytest.raises(LaunchRejected, match="id=instances"):
+        make_plan(CHECK, options(placement=Placed.PINNED, ultraservers=named))
+
+
+@pytest.mark.parametrize(
+    ("job", "changes", "says"),
+    [
+        (CHECK, {"keep_alive_s": 0}, "keeps no machines"),
+        (CHECK, {"spot": True}, "Spot machines are not kept"),
+        (CHECK, {"placement": Placed.PINNED}, "needs ultraservers"),
+        (CHECK, {"ultraservers": ("u-1",)}, "not for placement pooled"),
+        (CHECK, {"placement": Placed.IN_JOB}, "one job of checks and training"),
+        (GATED, {}, "one job of checks and training"),
+        (CHECK, {"subnets": ("subnet-1",)}, "come together"),
+        (CHECK, {"spot_wait_minutes": 5.0}, "is for spot = true"),
+        (CHECK, {"max_pending_minutes": 10.0}, "MaxPendingTimeInSeconds: 600, at least 1800"),
+        (CHECK, {"prefix": "s3://bucket/" + "x" * 300}, "Shorten it"),
+        (CHECK, {"tags": ("a",)}, "key=value"),
+        (CHECK, {"tags": ("prelaunch:gate=other",)}, "Name it otherwise"),
+        (CHECK, {"tags": ("aws:x=1",)}, "AWS keeps keys"),
+        (CHECK, {"tags": ("a=1", "a=2")}, "twice"),
+        (CHECK, {"volume_kms_key": "key"}, "has storage of its own"),
+        (replace(CHECK, instance_type=""), {}, "no instance type"),
+        (replace(CHECK, instance_type="p5.49xlarge"), {}, "Did you mean 'ml.p5.4xlarge'|Did you mean 'ml.p5.48xlarge'"),
+        (replace(CHECK, nodes=0), {}, "InstanceCount: at least 1"),
+        (replace(CHECK, max_runtime_s=0), {}, "may run for 0"),
+        (replace(CHECK, max_runtime_s=29 * 86400.0), {}, "28 days"),
+        (replace(CHECK, name="x" * 64), {}, "at most 63"),
+        (replace(CHECK, name="../x"), {}, "TrainingJobName"),
+        (replace(CHECK, files={"start.sh": b""}), {}, "cannot be named 'start.sh'"),
+        (replace(CHECK, files={"../x": b""}), {}, "cannot be named"),
+        (replace(TRAIN, behind=()), {}, "no training command"),
+        (replace(CHECK, work=Work.COMMAND, command=()), {}, "no command"),
+        (replace(TRAIN, environment={"PRELAUNCH_OBSERVE": "1"}), {}, "would tell the gate's agent"),
+        (replace(TRAIN, environment={"PRELAUNCH_PYTHON": "x"}), {"python": "y"}, None),
+        (replace(TRAIN, environment={"A": "x" * 513}), {}, "513 characters, at most 512"),
+        (replace(TRAIN, environment={f"A{n}": "" for n in range(101)}), {}, "101 entries, at most 100"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_rejected(job: Any, changes: dict[str, Any], says: str | None) -> None:
+    """Before anything is looked at or paid for, with the remedy."""
+    if says is None:
+        assert body_of(job, options(**changes))["Environment"] == {"PRELAUNCH_PYTHON": "y"}
+        return
+    with pytest.raises(LaunchRejected, match=says):
+        make_plan(job, options(**changes))
+
+
+def test_no_answer_reaches_an_isolated_node() -> None:
+    """So a policy that asks cannot be kept."""
+    with pytest.raises(LaunchRejected, match="no answer reaches"):
+        make_plan(replace(GATED, ask_s=60.0), in_job(network_isolation=True))
+
+
+def test_a_request_is_laid_over_the_gates() -> None:
+    """Tables are merged, lists follow each other, and ours stay."""
+    request = {
+        "HyperParameters": {"lr": "1e-3"},
+        "AlgorithmSpecification": {"MetricDefinitions": [{"Name": "loss", "Regex": "loss=(.*)"}]},
+        "InputDataConfig": [
+            {
+                "ChannelName": "code",
+                "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/c"}},
+            }
+        ],
+        "OutputDataConfig": {"CompressionType": "NONE"},
+        "Environment": {"WANDB_MODE": "offline", "PRELAUNCH_GRACE_S": "100"},
+        "Tags": [{"Key": "team", "Value": "llm"}],
+        "CheckpointConfig": {"S3Uri": "s3://b/checkpoints"},
+        "SessionChainingConfig": {"EnableSessionTagChaining": True},
+    }
+    body = body_of(replace(GATED, request=request, environment={"A": "1"}), in_job())
+
+    assert [channel["ChannelName"] for channel in body["InputDataConfig"]] == ["code", "prelaunch"]
+    assert body["OutputDataConfig"] == {"S3OutputPath": f"{ROOT}/output", "CompressionType": "NONE"}
+    assert body["Environment"] == {"A": "1", "WANDB_MODE": "offline", "PRELAUNCH_GRACE_S": "100"}
+    assert [tag["Key"] for tag in body["Tags"]] == ["team", "prelaunch:gate", "prelaunch:cluster"]
+    assert body["AlgorithmSpecification"]["MetricDefinitions"] and told(body)[0] == "gate"
+
+
+def test_a_request_is_the_trainings_alone() -> None:
+    """The health check does not read the training's data."""
+    assert "HyperParameters" not in body_of(replace(CHECK, request={"HyperParameters": {"lr": "1"}}))
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        ({"TrainingJobName": "mine"}, "training.request.TrainingJobName is the gate's own"),
+        (
+            {"ResourceConfig": {"KeepAlivePeriodInSeconds": 60}},
+            "training.request.ResourceConfig is the gate's own",
+        ),
+        ({"AlgorithmSpecification": {"ContainerEntrypoint": ["x"]}}, "becomes .training. command"),
+        ({"AlgorithmSpecification": {"TrainingImage": "x"}}, "say .training. image"),
+        ({"OutputDataConfig": {"S3OutputPath": "s3://x/y"}}, "where reports are looked for"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": 5}}, "max_runtime_minutes"),
+        ({"SessionChainingConfig": {"EnableSessionTagChaining": True}}, "no warm pool would match"),
+        ({"InputDataConfig": [{"ChannelName": "prelaunch"}]}, "the channel 'prelaunch' is the gate's own"),
+        ({"Tags": [{"Key": "prelaunch:gate", "Value": "x"}]}, "Name it otherwise"),
+        ({"Environment": {"PRELAUNCH_UPLOAD": "s3://x"}}, "would tell the gate's agent"),
+        ({"HyperParameters": {"prelaunch_observe": "1"}}, "would tell the gate's agent"),
+        ({"Environment": {"B": "2"}}, "in .training. environment too"),
+        ({"HyperParamters": {}}, "HyperParamters: there is no such key .*Did you mean 'HyperParameters'"),
+        ({"Tags": "x"}, "Tags: 'x' is not a list"),
+        ({"AlgorithmSpecification": 3}, "AlgorithmSpecification: 3 is not a table"),
+        ({"HyperParameters": {"lr": 3}}, "HyperParameters.lr: its value is not text"),
+        ({"CheckpointConfig": {}}, "CheckpointConfig.S3Uri: it is missing"),
+        *(
+            ({"CheckpointConfig": {"S3Uri": "s3://b/c", "LocalPath": path}}, "the gate's own files lie")
+            for path in (
+                "/opt/ml/input/data/prelaunch",
+                "/opt/ml/x/../output/data/",
+                "/opt/ml",
+                "/opt/ml/sagemaker",
+            )
+        ),
+    ],
+)
+def test_a_request_cannot_take_what_is_the_gates(request_: dict[str, Any], says: str) -> None:
+    """By its path, and where to say it instead."""
+    with pytest.raises(LaunchRejected, match=says):
+        make_plan(replace(TRAIN, request=request_, environment={"B": "1"}), options())
+
+
+def test_a_plan_is_its_job_and_options_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same again, without credentials, region or HOME, and nothing is called."""
+    first = make_plan(TRAIN, options())
+    for name in ("HOME", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name, raising=False)
+    events: list[str] = []
+    watched = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.mkdir", "open")
+    watching = True
+    sys.addaudithook(lambda event, _: events.append(event) if watching and event in watched else None)
+    second = make_plan(TRAIN, options())
+    watching = False
+
+    assert (first == second, events) == (True, [])

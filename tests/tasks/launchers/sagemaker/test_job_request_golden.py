@@ -1,0 +1,217 @@
+"""Every request that a shipped gate makes, and one for each feature, as a person reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.gate.context import open_gate_context
+from tasks.gate.jobs import planned_jobs
+from tasks.gate_file.request import Advanced, GateRequest
+from tasks.launchers.base import JobSpec
+from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
+from tasks.launchers.sagemaker.request.machines import pool_key
+from tasks.launchers.sagemaker.request.validate import at, objections
+from tests.tasks.launchers.sagemaker.planning import CHECK, GATED, TRAIN, body_of, in_job, options
+
+ROOT = Path(__file__).resolve().parents[4]
+GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
+GOLDEN = ROOT / "tests" / "golden" / "sagemaker"
+UPDATE = "UPDATE_GOLDEN"  # set it to write the golden files anew, then read the difference
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/large-2026"
+KEY = "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
+VPC = {"subnets": ("subnet-0123456789abcdef0",), "security_group_ids": ("sg-0123456789abcdef0",)}
+SMALL = {"instance_type": "m5.large", "ranks_per_node": 2}
+MPI = (
+    "{python}",
+    "-m",
+    "checks.runner.mpi.launch",
+    "--nodes",
+    "{nodes}",
+    "--node-rank",
+    "{node_rank}",
+    "--",
+    "{python}",
+    "train.py",
+)
+FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
+    "one_gpu": (
+        replace(GATED, nodes=1, ranks_per_node=1, instance_type="g5.xlarge", behind=("train",)),
+        in_job(),
+    ),
+    "one_node": (replace(GATED, nodes=1), in_job()),
+    "several_nodes": (replace(GATED, nodes=16), in_job()),
+    "vpc_with_efa": (GATED, in_job(**VPC)),
+    "warm_pool_check": (CHECK, options(keep_alive_s=1800, volume_gb=317)),
+    "warm_pool_train": (TRAIN, options(keep_alive_s=1800, volume_gb=317)),
+    "training_plan": (GATED, in_job(training_plan_arn=PLAN, max_pending_minutes=2880, **VPC)),
+    "ultraserver": (
+        replace(CHECK, nodes=18, instance_type="p6e-gb200.36xlarge"),
+        options(
+            placement=Placed.PINNED, ultraservers=("us-0123456789abcdef0",), training_plan_arn=PLAN, **VPC
+        ),
+    ),
+    "spot": (GATED, in_job(spot=True, spot_wait_minutes=120, retries=3)),
+    "network_isolation": (GATED, in_job(network_isolation=True, **VPC)),
+    "encryption": (GATED, in_job(encrypt_traffic=True, **VPC)),
+    "kms": (replace(GATED, **SMALL), in_job(volume_kms_key=KEY, output_kms_key=KEY, infra_check=False)),  # type: ignore[arg-type]
+    "tags": (CHECK, options(tags=("team=llm", "cost-center=42"), python="/opt/conda/bin/python3")),
+    "mpi": (replace(TRAIN, behind=MPI), options()),
+    "asks": (replace(GATED, ask_s=1800.0), in_job()),
+}
+
+
+def golden(name: str, bodies: list[dict[str, Any]]) -> tuple[str, str]:
+    """What is, and what is committed; it is written there first where that was asked for."""
+    path, text = GOLDEN / f"{name}.json", json.dumps(bodies, indent=2) + "\n"
+    if UPDATE in os.environ:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return text, path.read_text()
+
+
+def planned(path: Path, *overrides: str) -> list[dict[str, Any]]:
+    """The requests of a shipped gate."""
+    setting = open_gate_context(
+        GateRequest(gate_file=str(path), advanced=Advanced(overrides=list(overrides)))
+    )
+    calls = [setting.launcher.plan(job).calls for job in planned_jobs(setting)]
+    return [dict(call.body) for (call,) in calls]
+
+
+def requests_in(path: Path) -> list[dict[str, Any]]:
+    """A golden file holds one request or several."""
+    found = json.loads(path.read_text())
+    return found if isinstance(found, list) else [found]
+
+
+def taken(body: Mapping[str, Any]) -> None:
+    """botocore's own validation; it raises."""
+    from botocore.session import Session
+    from botocore.stub import Stubber
+
+    client = Session().create_client(
+        "sagemaker", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
+    )
+    with Stubber(client) as stub:
+        arn = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{body['TrainingJobName']}"
+        stub.add_response("create_training_job", {"TrainingJobArn": arn}, dict(body))
+        client.create_training_job(**body)
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_a_shipped_gate_asks_for_what_its_golden_file_says(path: Path) -> None:
+    """Whole requests, health check and training."""
+    written, committed = golden(path.stem.replace("-", "_"), planned(path))
+
+    assert written == committed
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_a_shipped_gate_stays_within_the_quotas_that_an_account_begins_with(path: Path) -> None:
+    """Run time, machines of one job, and volume; a person who is asked has their default time to answer.
+
+    Quotas by instance type are no part of it: for GPUs they begin at 0, which the preflight says.
+    Source: "Amazon SageMaker AI endpoints and quotas", AWS General Reference.
+    """
+    setting = open_gate_context(GateRequest(gate_file=str(path)))
+    bodies = [setting.launcher.plan(job).calls[0].body for job in planned_jobs(setting, ask_s=31 * 60.0)]
+
+    run_s = [at(body, "StoppingCondition.MaxRuntimeInSeconds") for body in bodies]
+    machines = [at(body, "ResourceConfig.InstanceCount") for body in bodies]
+    volumes = [at(body, "ResourceConfig.VolumeSizeInGB") for body in bodies]
+    assert all(isinstance(one, int) and one <= 432_000 for one in run_s), run_s
+    assert all(isinstance(one, int) and one <= 20 for one in machines), machines
+    assert all(isinstance(one, int) and one <= 1024 for one in volumes), volumes
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_a_shipped_gate_expects_its_training_to_end_before_its_limit(path: Path) -> None:
+    """A training that is expected to take as long as it may would be cut."""
+    training = open_gate_context(GateRequest(gate_file=str(path))).gate.training
+
+    assert training.expected_hours is None or training.expected_hours * 60 < training.max_runtime_minutes
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_asks_for_what_its_golden_file_says(name: str) -> None:
+    """One thing changed at a time."""
+    written, committed = golden(name, [body_of(*FEATURES[name])])
+
+    assert written == committed
+
+
+def test_aws_takes_every_golden_request() -> None:
+    """By botocore's own validation, and by ours."""
+    bodies = [body for path in sorted(GOLDEN.glob("*.json")) for body in requests_in(path)]
+    for body in bodies:
+        taken(body)
+
+    assert len(bodies) >= len(FEATURES) + len(GATES)
+    assert [line for body in bodies for line in objections(body)] == []
+
+
+def test_every_golden_file_is_of_something() -> None:
+    """What nothing makes any more would be checked for ever."""
+    known = {path.stem.replace("-", "_") for path in GATES} | set(FEATURES) | {"model_trainer"}
+
+    assert {path.stem for path in GOLDEN.glob("*.json")} - known == set()
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_check_and_training_of_a_shipped_gate_get_one_pool(path: Path) -> None:
+    """Or they are one job."""
+    keys = [pool_key(body) for body in planned(path)]
+
+    assert keys in ([keys[0]], [keys[0], keys[0]])
+
+
+@pytest.mark.parametrize("distributed", ["torchrun", "mpi", "none"])
+def test_a_gate_starts_its_training_in_three_ways(distributed: str) -> None:
+    """Behind torchrun, as the ranks of one mpirun, or by itself."""
+    (body,) = planned(
+        ROOT / "deployments" / "gates" / "sagemaker-p5-injob.toml", f"training.distributed={distributed}"
+    )
+    words = body["AlgorithmSpecification"]["ContainerArguments"]
+    behind = words[words.index("--") + 1 :]
+
+    assert (
+        behind[:3]
+        == {
+            "torchrun": ["{python}", "-m", "torch.distributed.run"],
+            "mpi": ["{python}", "-m", "checks.runner.mpi.launch"],
+            "none": ["/opt/ml/input/data/code/train.py", "--config", "/opt/ml/input/data/code/large.yaml"],
+        }[distributed]
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "works"), [("sagemaker-p5", ["check", "gate"]), ("sagemaker-p5-injob", ["gate"])]
+)
+def test_a_plan_needs_neither_credentials_nor_home(gate: str, works: list[str], tmp_path: Path) -> None:
+    """`prelaunch plan --offline --format json` prints what boto3 takes, one document and nothing else."""
+    command = ("plan", str(ROOT / "deployments" / "gates" / f"{gate}.toml"), "--offline", "--format", "json")
+    done = subprocess.run(
+        (sys.executable, "-m", "flows.cli.main", *command),
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    document = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ["estimate", "preflight", "requests", "told"] == list(document)
+    assert ["unseen"] * len(works) == [line["look"] for line in document["preflight"]]
+    assert [body["AlgorithmSpecification"]["ContainerArguments"][0] for body in document["requests"]] == works
+    assert list(tmp_path.iterdir()) == []

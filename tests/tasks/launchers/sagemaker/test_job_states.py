@@ -1,0 +1,136 @@
+"""SageMaker's states in the launchers' words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.session import get_session
+
+from tasks.launchers.base import JobState
+from tasks.launchers.sagemaker import job_states
+from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, CAPACITY, described, ended
+
+
+def shape() -> Any:
+    """What botocore knows of DescribeTrainingJob's answer."""
+    return get_session().get_service_model("sagemaker").operation_model("DescribeTrainingJob").output_shape
+
+
+def test_the_tables_use_words_of_the_api_alone() -> None:
+    """A misspelt row would never be found."""
+    members = shape().members
+    assert set(job_states.STATUS) <= set(members["TrainingJobStatus"].enum)
+    assert {*job_states.IN_PROGRESS, *job_states.STOPPED} <= set(members["SecondaryStatus"].enum)
+
+
+def test_every_status_of_a_running_or_ended_job_has_a_row() -> None:
+    """Only Deleting has none: SageMaker forgets such a job, and how it ended is not known."""
+    assert set(shape().members["TrainingJobStatus"].enum) - set(job_states.STATUS) == {
+        "InProgress",
+        "Deleting",
+    }
+
+
+def test_only_a_status_that_is_final_at_aws_is_final() -> None:
+    """InProgress and Stopping never are, whatever the secondary status says."""
+    final = {status for status, state in job_states.STATUS.items() if state.final}
+    assert final == {"Completed", "Failed", "Stopped"}
+    assert not any(state.final for state in job_states.IN_PROGRESS.values())
+
+
+@pytest.mark.parametrize(
+    ("status", "secondary", "state"),
+    [
+        ("InProgress", "Starting", JobState.PENDING),
+        ("InProgress", "Pending", JobState.PENDING),
+        ("InProgress", "Interrupted", JobState.PENDING),
+        ("InProgress", "Restarting", JobState.PENDING),
+        ("InProgress", "Training", JobState.RUNNING),
+        ("InProgress", "Completed", JobState.RUNNING),
+        ("Stopping", "Stopping", JobState.RUNNING),
+        ("Completed", "Completed", JobState.SUCCEEDED),
+        ("Failed", "Failed", JobState.FAILED),
+        ("Stopped", "Stopped", JobState.CANCELLED),
+        ("Stopped", "MaxRuntimeExceeded", JobState.FAILED),
+        ("Stopped", "MaxWaitTimeExceeded", JobState.FAILED),
+        ("Completed", "Uploading", JobState.SUCCEEDED),
+        ("Completed", "SomethingNew", JobState.SUCCEEDED),
+        ("Failed", "SomethingNew", JobState.FAILED),
+        ("Failed", "Uploading", JobState.FAILED),
+        ("Stopped", "SomethingNew", JobState.CANCELLED),
+        ("Stopped", "Failed", JobState.CANCELLED),
+        ("Stopping", "SomethingNew", JobState.RUNNING),
+        ("InProgress", "SomethingNew", JobState.PENDING),
+        ("Deleting", "Completed", JobState.UNKNOWN),
+        ("SomethingNew", "Completed", JobState.UNKNOWN),
+        ("", "", JobState.UNKNOWN),
+    ],
+)
+def test_a_pair_has_one_state(status: str, secondary: str, state: JobState) -> None:
+    """The main status decides; a secondary status that is not known is detail. Only an unknown main status is unknown."""
+    assert state is job_states.state_of({"TrainingJobStatus": status, "SecondaryStatus": secondary})
+
+
+@pytest.mark.parametrize("secondary", [*shape().members["SecondaryStatus"].enum, "SomethingNew", ""])
+@pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
+def test_a_final_status_is_final_beside_any_secondary_status(status: str, secondary: str) -> None:
+    """A job that has ended is never waited for because of a word that its detail uses."""
+    assert job_states.state_of({"TrainingJobStatus": status, "SecondaryStatus": secondary}).final
+
+
+def test_a_job_whose_containers_ran_runs_beside_an_unknown_secondary_status() -> None:
+    """It has its machines, so its time limit counts and not the one for waiting."""
+    job = described(secondary="SomethingNew", steps=("Starting", "Training", "SomethingNew"))
+    assert JobState.RUNNING is job_states.state_of(job)
+    assert "InProgress/SomethingNew" == job_states.detail_of(job)
+
+
+def test_every_step_and_message_is_kept() -> None:
+    """With its time in UTC, and the reason last."""
+    job = ended("Failed", steps=("Starting", "Pending", "Failed"), FailureReason=CAPACITY)
+    assert job_states.history_of(job) == (
+        "2026-11-21T08:30:00Z Starting: Preparing the instances for training",
+        "2026-11-21T08:31:00Z Pending: Insufficient capacity error from EC2 while launching instances, retrying!",
+        "2026-11-21T08:32:00Z Failed: Failed",
+        f"? {CAPACITY}",
+    )
+
+
+def test_the_detail_says_the_reason() -> None:
+    """SageMaker's own words, on one line."""
+    assert f"Failed: {ALGORITHM}" == job_states.detail_of(
+        ended("Failed", FailureReason=ALGORITHM, steps=("Failed",))
+    )
+
+
+def test_the_detail_says_what_it_waits_for() -> None:
+    """The message of the last step, as evidence: nothing is decided upon it."""
+    job = described(secondary="Pending", steps=("Starting", "Pending"))
+    assert "InProgress/Pending: Insufficient capacity error from EC2" in job_states.detail_of(job)
+
+
+def test_max_runtime_is_said_in_words() -> None:
+    """SageMaker says Stopped, as for a job that somebody stopped."""
+    assert "max runtime" in job_states.detail_of(ended("Stopped", "MaxRuntimeExceeded"))
+
+
+def test_a_message_cannot_turn_a_terminal() -> None:
+    """A failure file is written on a machine under suspicion."""
+    assert "\x1b" not in job_states.detail_of(ended("Failed", FailureReason="AlgorithmError: \x1b[31mred"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "starts"),
+    [
+        (("Starting",), 0),
+        (("Starting", "Restarting", "Starting", "Training"), 1),
+        (("Starting", "Training", "Updating", "Training"), 1),
+        (("Starting", "Training", "Restarting"), 1),
+        (("Starting", "Training", "Restarting", "Starting", "Training"), 2),
+        (("Training", "Interrupted", "Starting", "Training", "Restarting", "Training"), 3),
+    ],
+)
+def test_containers_start_again_after_a_restart(steps: tuple[str, ...], starts: int) -> None:
+    """Only a restart that led to training again is one more."""
+    assert starts == job_states.starts(described(steps=steps))

@@ -1,0 +1,129 @@
+"""What tests of Slack's messages stand on: a workspace, a store in a dictionary, and pages as the gate makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tasks.gate_file.people import SlackTable
+from tasks.notifiers.base import Asked, Audience, Item, Kind, Lead, Link, Means, NotifyError, Page, Status
+from tasks.notifiers.slack.notifier import SlackNotifier
+from tests.fakes.slack.server import SlackServer
+
+ITEM = Item(
+    "FAIL",
+    "HARDWARE",
+    "ip-10-0-3-7",
+    "dcgm.diag",
+    "hardware: GPU 5 is Memory test failed",
+    "Replace the node.",
+    ("scontrol update nodename=ip-10-0-3-7 state=drain reason='prelaunch: dcgm.diag'",),
+    "Memory: Fail\nGPU 5: error in 0x7f",
+)
+REFUSED = Page(
+    "p5-1",
+    "p5-cluster",
+    "NO-GO p5-prod: ip-10-0-3-7: dcgm.diag: hardware: GPU 5 is Memory test failed; observed 4 of 4 nodes",
+    "all of it in words",
+    "s3://bucket/gates/p5-1/report.html",
+    gate="p5-prod",
+    culprits=("ip-10-0-3-7",),
+    items=(ITEM,),
+    facts=(("what it means", "Something that was measured is not fit for the job."), ("coverage", "4 of 4 nodes")),
+    costs=("Launching anyway would lose about 12 node-hours; waiting for a replacement costs 3 node-hours.",),
+    links=(
+        Link("run in Prefect", "http://127.0.0.1:4200/runs/flow-run/1"),
+        Link("logs", "s3://bucket/gates/p5-1/logs"),
+    ),
+    lead=Lead("NO-GO p5-prod", ITEM),
+)  # fmt: skip
+GO = replace(
+    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=Kind.GO, items=(), costs=(), culprits=(), lead=None
+)
+CANNOT_TELL = replace(
+    REFUSED,
+    title="CANNOT TELL p5-prod: node-3: report: nothing was heard of it; observed 4 of 4 nodes",
+    kind=Kind.CANNOT_TELL,
+    audience=Audience.OWNER,
+    culprits=(),
+    items=(
+        Item(
+            "CANNOT TELL",
+            "EVIDENCE",
+            "node-3",
+            "report",
+            "nothing was heard of it",
+            "Look at its log.",
+            (),
+            "",
+        ),
+    ),
+)
+CANNOT_TELL = replace(CANNOT_TELL, lead=Lead("CANNOT TELL p5-prod", CANNOT_TELL.items[0]))
+ASKED = Asked("run-1", "gate-1-a", 1_790_000_000.0, False, "http://127.0.0.1:4200/runs/flow-run/1")
+QUESTION = replace(
+    REFUSED,
+    title="ASK p5-prod: node-2: system.clock: synchronised is false; observed 4 of 4 nodes. Answer within 30 minutes",
+    kind=Kind.QUESTION,
+    audience=Audience.OWNER,
+    question=ASKED,
+    items=(
+        Item(
+            "WARN",
+            "CONFIGURATION",
+            "node-2",
+            "system.clock",
+            "synchronised is false",
+            "Start chronyd.",
+            (),
+            "",
+        ),
+    ),
+)
+QUESTION = replace(QUESTION, lead=Lead("ASK p5-prod", QUESTION.items[0]))
+STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report", 14, 27, 80.0)
+
+
+@dataclass
+class Desk:
+    """A notifier at a workspace. `store` is what is kept; `broken` lets the store fail."""
+
+    slack: SlackServer
+    channel: str
+    options: dict[str, Any]
+    store: dict[str, bytes] = field(default_factory=dict)
+    broken: bool = False
+
+    @property
+    def notifier(self) -> SlackNotifier:
+        """A new one each time, as each page makes its own: what it knows is in the store."""
+        return SlackNotifier(SlackTable(api_url=self.slack.url, **self.options), self.means)
+
+    @property
+    def means(self) -> Means:
+        """The store and the token."""
+
+        def keep(key: str, text: str) -> str:
+            self.put(key, text.encode())
+            return key
+
+        return Means(keep, self.store.get, self.put, lambda reference: self.slack.token, self.replace)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write, unless the store is broken."""
+        if self.broken:
+            raise NotifyError("the store is full")
+        self.store[key] = data
+
+    def replace(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Write if nobody did since."""
+        if self.store.get(key) != old:
+            return False
+        self.put(key, new)
+        return True
+
+
+def desk_at(slack: SlackServer, **options: Any) -> Desk:
+    """A notifier for #gates."""
+    channel = slack.channel("gates")
+    return Desk(slack, channel, {"channel": "#gates", **options})

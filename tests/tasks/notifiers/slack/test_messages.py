@@ -1,0 +1,262 @@
+"""What stands in Slack's messages: golden files, every limit of Block Kit with a stated cut, and text that stays text.
+
+UPDATE_GOLDEN=1 writes the golden files anew; then read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.model import SCHEMA_VERSION
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
+from tasks.notifiers.base import AnswerLine, Item, Kind, Lead, Link, Page
+from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
+from tasks.notifiers.slack.messages import (
+    Message,
+    answer_message,
+    call_message,
+    diagnoses,
+    elapsed,
+    first_line,
+    page_message,
+    status_message,
+)
+from tests.fakes.slack.blockkit import faults
+from tests.tasks.notifiers.slack.slack_world import ASKED, CANNOT_TELL, GO, ITEM, QUESTION, REFUSED, STATUS
+
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
+OVERRIDE = replace(QUESTION, question=replace(ASKED, override=True))
+HOSTILE = (
+    "<!channel> <@U1> *bold* _it_ ~no~ `code` :fire: <http://evil|x> http://evil.example & ```\x1b[31m\u202e"
+)
+
+
+def _all(page: Page) -> list[Message]:
+    return [page_message(page), call_message(page, ("U123",)), *diagnoses(page)]
+
+
+def test_a_name_that_was_typed_proves_nobody() -> None:
+    """Whoever types a colleague's user id and "(Slack)" into Prefect's form is shown as typed, and calls nobody."""
+    typed = ApprovalAnswer(
+        SCHEMA_VERSION,
+        "g",
+        "k",
+        ApprovalAction.LAUNCH,
+        "U012AB3CD (Slack)",
+        AnswerChannel.PREFECT,
+        False,
+        "it is fine",
+        1.0,
+    )
+    proven = replace(typed, who="U012AB3CD", via=AnswerChannel.SLACK, verified=True)
+
+    assert "U012AB3CD [Slack] (Prefect's form, unverified) answered launch-anyway: it is fine" == typed.line
+    assert "plain_text" == answer_message(typed.parts).blocks[0]["text"]["type"]
+    assert "<@U012AB3CD> (Slack) answered" in answer_message(proven.parts).blocks[0]["text"]["text"]
+
+
+def test_who_is_mentioned_follows_from_a_field_and_not_from_the_words() -> None:
+    """However the line is worded, a proven user is shown by name, and what is no user id never is."""
+    proven = AnswerLine("has decided to launch", "The on-call", "U012AB3CD")
+    worded = AnswerLine("U012AB3CD (Slack) answered launch-anyway")
+    hostile = replace(proven, slack_user="!channel")
+
+    assert "<@U012AB3CD> (Slack) has decided to launch" == answer_message(proven).blocks[0]["text"]["text"]
+    assert ["plain_text"] * 2 == [answer_message(one).blocks[0]["text"]["type"] for one in (worded, hostile)]
+
+
+@pytest.mark.parametrize(
+    ("name", "messages"),
+    [
+        ("progress", [status_message(STATUS)]),
+        ("refused", _all(REFUSED)),
+        ("cannot_tell", _all(CANNOT_TELL)),
+        ("go", _all(GO)),
+        ("question", _all(QUESTION)),
+        ("override", _all(OVERRIDE)),
+    ],
+)
+def test_the_messages_are_what_the_golden_files_say(name: str, messages: list[Message]) -> None:
+    """The message, the call, and the rest of the thread."""
+    text = json.dumps([{"text": m.text, "blocks": m.blocks} for m in messages], indent=1) + "\n"
+    file = GOLDEN / f"{name}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    assert file.read_text(encoding="utf-8") == text
+
+
+def item(number: int, **more: Any) -> Item:
+    """A finding of its own node."""
+    return replace(ITEM, where=f"node-{number}", **more)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(replace(REFUSED, title="NO-GO " + "x" * 5000, lead=None), id="a title of 5,000 characters"),
+        pytest.param(replace(REFUSED, items=tuple(item(n) for n in range(400))), id="400 findings"),
+        pytest.param(replace(REFUSED, items=(item(1, message="m" * 9000),)), id="a finding of 9,000 characters"),
+        pytest.param(replace(REFUSED, items=(item(1, evidence="e\n" * 9000),)), id="9,000 lines of evidence"),
+        pytest.param(replace(REFUSED, items=(item(1, evidence="e" * 90_000),)), id="one line of 90,000"),
+        pytest.param(
+            replace(REFUSED, items=tuple(item(n, commands=("c" * 900,) * 9) for n in range(20))), id="long commands"
+        ),
+        pytest.param(replace(REFUSED, costs=("c" * 600,) * 40), id="40 lines of cost"),
+        pytest.param(replace(REFUSED, facts=(("fact", "f" * 900),) * 60), id="60 facts"),
+        pytest.param(replace(REFUSED, links=(Link("l", "https://x/" + "y" * 400),) * 30), id="30 links"),
+        pytest.param(replace(QUESTION, items=tuple(item(n, message="m" * 2900) for n in range(9))), id="a question"),
+        pytest.param(replace(REFUSED, title="", items=(item(1, message="", check="", remedy=""),), lead=None), id="nothing said"),
+        pytest.param(replace(REFUSED, answered=AnswerLine("a" * 9000), no_picture="n" * 9000), id="long words of people"),
+    ],
+)  # fmt: skip
+def test_every_limit_is_kept(page: Page) -> None:
+    """50 blocks, 3,000 characters a section, 150 a header, and what Slack takes of a message in all."""
+    for message in _all(page):
+        assert faults(message.blocks) == []
+        assert len(message.blocks) <= BLOCKS
+        assert size_of(message.blocks) <= BLOCKS_CHARACTERS
+        assert 0 < len(message.text) <= 4000
+        assert len(message.long) <= 4000
+
+
+def test_a_cut_is_stated() -> None:
+    """Findings, lines and characters that are left out are counted, or said to be in the report."""
+    many = replace(REFUSED, items=tuple(item(n) for n in range(90)), more_items=10)
+    long = replace(REFUSED, items=(item(1, evidence="e\n" * 100),))
+    wide = replace(REFUSED, items=(item(1, evidence="e" * 9000),))
+
+    assert "and 97 more findings: see the thread and the report" in shown(page_message(many))
+    written = sum(shown(message).count("FAIL HARDWARE") for message in diagnoses(many))
+    assert f"and {100 - written} more findings in the report" in shown(diagnoses(many)[-1])
+    assert "... and 70 more lines in the report" in shown(diagnoses(long)[0])
+    assert "... cut here, all of it is in the report" in shown(diagnoses(wide)[0])
+
+
+def test_links_are_whole_or_left_out() -> None:
+    """Half of an address leads nowhere."""
+    page = replace(REFUSED, links=(Link("l", "https://x/" + "y" * 400),) * 30)
+
+    (said,) = [text for text in marked(page_message(page).blocks) if "https://x/" in text]
+
+    assert said.count("<https://x/") == said.count("|l>") == 4
+    assert "and 26 more links in the report" in said
+
+
+def test_what_a_question_asks_is_never_cut() -> None:
+    """However much is found, the buttons are there."""
+    page = replace(
+        QUESTION, items=tuple(item(n, message="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9
+    )
+
+    blocks = page_message(page).blocks
+
+    assert [block["type"] for block in blocks[-2:]] == ["section", "actions"]
+    assert "cut at Slack's limits" in json.dumps(blocks)
+
+
+def test_hostile_text_is_inert() -> None:
+    """What a node says mentions nobody, links nowhere, formats nothing, and hides nothing."""
+    hostile = Item("FAIL", "HARDWARE", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
+    page = replace(
+        REFUSED, title=f"NO-GO {HOSTILE}: {HOSTILE}", items=(hostile,), gate=HOSTILE, cluster=HOSTILE, costs=(HOSTILE,),
+        facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answered=AnswerLine(HOSTILE), no_picture=HOSTILE,
+        lead=Lead(HOSTILE, hostile),
+    )  # fmt: skip
+
+    for message in _all(page):
+        for text in (*marked(message.blocks), message.text, message.long):
+            bare = text.replace("<@U123>", "").replace("<https://x/%3C%3E%7C|", "").replace("|report>", "")
+            bare = bare.replace(
+                "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html", ""
+            )
+            assert "<" not in bare
+            assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_commands_are_copied_as_they_are() -> None:
+    """Signs that are markup elsewhere stand in a block that has none."""
+    command = "kubectl label node 'a*b_c' x=y & echo `id` <z>"
+
+    assert command in shown(page_message(replace(REFUSED, items=(item(1, commands=(command,)),))))
+
+
+def test_text_for_markup_is_escaped() -> None:
+    """The three signs that Slack names are written out; its own marks are no longer at a word's edge."""
+    assert escape("a & <b>") == "a &amp; &lt;b&gt;"
+    assert (
+        escape("*x* snake_case 12:30 :fire:")
+        == "\u2060*\u2060x\u2060*\u2060 snake_case 12:30 \u2060:\u2060fire:"
+    )
+    assert link("a|b>", "https://x/?a=1&b=<|>") == "<https://x/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
+
+
+@pytest.mark.parametrize(
+    ("where", "check", "message", "said"),
+    [
+        ("n", "dcgm.diag", "hardware: GPU 5 is Memory test failed", "node n, GPU 5: Memory test failed (dcgm.diag)"),
+        ("n", "gpu.links", "down: GPU 3 (0000:b9:00.0) is 4, it must be 0", "node n, GPU 3: down is 4, it must be 0 (gpu.links)"),
+        ("n", "gpu.xid", "GPU 2 (0000:b9:00.0): Xid 79", "node n, GPU 2: Xid 79 (gpu.xid)"),
+        ("n", "a.b", "errors: GPU 1 is 4, GPU 2 is 5", "node n: errors: GPU 1 is 4, GPU 2 is 5 (a.b)"),
+        ("n/rank-3", "a.b", "wrong_elements is 12", "node n, rank 3: wrong_elements is 12 (a.b)"),
+        ("n", "report", "nothing was heard of it", "node n: nothing was heard of it"),
+        ("a <-> b", "network.pairs", "slow", "a <-> b: slow (network.pairs)"),
+        ("cluster", "a.b", "differs", "cluster: differs (a.b)"),
+    ],
+)  # fmt: skip
+def test_the_culprit_is_named_for_people(where: str, check: str, message: str, said: str) -> None:
+    """Node, rank and GPU in words."""
+    one = replace(ITEM, where=where, check=check, message=message)
+    page = replace(REFUSED, title="in any words", items=(one,))
+
+    assert (
+        first_line(replace(page, lead=Lead("NO-GO p5", one, 2))) == f"NO-GO p5: {said} (and 2 more findings)"
+    )
+
+
+def test_a_title_of_its_own_stays() -> None:
+    """What names none of the findings is not turned into one."""
+    title = "gate p5-prod: machines may still run and be paid for: job x"
+
+    assert first_line(replace(REFUSED, title=title, kind=Kind.MACHINES, lead=None)) == title
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (59.9, "59 s"), (80, "1 min 20 s"), (3600, "1 h 0 min"), (7500, "2 h 5 min")],
+)
+def test_time_is_said_for_people(seconds: float, said: str) -> None:
+    """Seconds, minutes, hours."""
+    assert elapsed(seconds) == said
+
+
+def marked(value: object) -> list[str]:
+    """Every text that Slack parses."""
+    if isinstance(value, list):
+        return [text for part in value for text in marked(part)]
+    if not isinstance(value, dict):
+        return []
+    here = [str(value["text"])] if value.get("type") == "mrkdwn" else []
+    assert not here or value["verbatim"] is True
+    return here + [text for part in value.values() for text in marked(part)]
+
+
+def shown(message: Message) -> str:
+    """All of a message's text."""
+
+    def texts(value: object) -> list[str]:
+        if isinstance(value, list):
+            return [text for part in value for text in texts(part)]
+        if not isinstance(value, dict):
+            return []
+        own = [value["text"]] if isinstance(value.get("text"), str) else []
+        return own + [text for part in value.values() for text in texts(part)]
+
+    return "\n".join(texts(message.blocks))

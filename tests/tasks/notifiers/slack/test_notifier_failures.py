@@ -1,0 +1,238 @@
+"""What Slack refuses or does not answer: tried again while there is time, then said with the remedy, never with the token."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.notifiers.base import NotifyError
+from tasks.notifiers.slack import notifier as notifier_module
+from tests.fakes.slack.methods import METHODS
+from tests.fakes.slack.server import Failure, SlackServer, slack_server
+from tests.fakes.slack.workspace import Refusal, Workspace
+from tests.tasks.notifiers.slack.slack_world import REFUSED, STATUS, Desk, desk_at
+
+
+@pytest.fixture
+def slack() -> Iterator[SlackServer]:
+    """A workspace."""
+    with slack_server() as started:
+        yield started
+
+
+@pytest.fixture
+def desk(slack: SlackServer) -> Desk:
+    """A notifier for #gates."""
+    return desk_at(slack)
+
+
+def test_a_rate_limit_is_waited_out(slack: SlackServer, desk: Desk) -> None:
+    """As long as Slack asks for, and the page arrives."""
+    slack.fail(Failure.RATE_LIMIT, method="chat.postMessage", retry_after_s=1)
+
+    desk.notifier.send(REFUSED)
+
+    first, second = slack.called("chat.postMessage")[:2]
+    assert (first.answer, second.answer) == ("429 with Retry-After", "ok")
+    assert second.at - first.at >= 1.0
+    assert len(slack.posted()) == 1
+
+
+def test_a_rate_limit_beyond_the_time_is_said(slack: SlackServer, desk: Desk) -> None:
+    """Nobody waits a minute for a notifier: the next way is tried at once."""
+    slack.fail(Failure.RATE_LIMIT, times=9, retry_after_s=60)
+
+    begun = time.monotonic()
+    with pytest.raises(NotifyError, match="Slack asks to wait 60 s"):
+        desk.notifier.send(REFUSED)
+
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("failure", [Failure.SERVER_ERROR, Failure.RESET])
+def test_what_passes_is_tried_again(slack: SlackServer, desk: Desk, failure: Failure) -> None:
+    """A server error and a broken connection."""
+    slack.fail(failure)
+
+    desk.notifier.send(REFUSED)
+
+    assert len(slack.posted()) == 1
+
+
+def test_an_answer_that_is_lost_may_cost_a_second_message(slack: SlackServer, desk: Desk) -> None:
+    """Slack knows no idempotency key: a message too many is better than a page too few, and the run goes on in the last."""
+    slack.fail(Failure.LOST_ANSWER, method="chat.postMessage")
+
+    desk.notifier.show(STATUS)
+    desk.notifier.send(REFUSED)
+
+    assert [message.edits for message in slack.posted()] == [0, 1]
+
+
+def test_silence_ends_in_time(slack: SlackServer, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is tried: all together is within the notifier's time."""
+    monkeypatch.setattr(notifier_module, "SEND_S", 1.0)
+    slack.fail(Failure.HANG, times=99)
+
+    begun = time.monotonic()
+    with pytest.raises(NotifyError, match=r"does not answer chat\.postMessage: TimeoutError"):
+        desk.notifier.send(REFUSED)
+
+    assert time.monotonic() - begun < 2
+
+
+def test_nobody_listens(slack: SlackServer, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused connection is no defect of the gate: the address is said."""
+    monkeypatch.setattr(notifier_module, "SEND_S", 0.6)
+    desk.options["channel"] = "#gates"
+    table = desk.notifier._table.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
+    silent = notifier_module.SlackNotifier(table, desk.means)
+
+    with pytest.raises(NotifyError, match=r"Slack at http://127\.0\.0\.1:9/api/ does not answer"):
+        silent.send(REFUSED)
+
+
+def _revoke(slack: SlackServer) -> None:
+    slack.revoked = True
+
+
+def _narrow(slack: SlackServer) -> None:
+    slack.scopes.remove("chat:write")
+
+
+def _other_token(slack: SlackServer) -> None:
+    slack.token = "xoxb-another"
+
+
+@pytest.mark.parametrize(
+    ("harm", "channel", "remedy"),
+    [
+        (_revoke, "#gates", r"token_revoked\. Put the app's bot token .* where env:SLACK_BOT_TOKEN is"),
+        (_narrow, "#gates", r"missing_scope\. Give the app the scope chat:write"),
+        (None, "#away", r"not_in_channel\. Type /invite @ and the app's name in channel #away"),
+        (None, "#nowhere", r"channel_not_found\. Correct the channel #nowhere"),
+        (None, "#old", r"is_archived\. The channel #old is archived"),
+    ],
+)
+def test_a_refusal_says_the_remedy(
+    slack: SlackServer, desk: Desk, harm: Any, channel: str, remedy: str
+) -> None:
+    """Slack's word, and what to do about it."""
+    slack.channel("away", member=False)
+    slack.channel("old", archived=True)
+    desk.options["channel"] = channel
+    if harm is not None:
+        harm(slack)
+
+    with pytest.raises(NotifyError, match=remedy):
+        desk.notifier.send(REFUSED)
+
+
+def test_a_wrong_token_is_not_repeated(
+    slack: SlackServer, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither in the error nor in a log, at any level."""
+    caplog.set_level(logging.DEBUG)
+    means, true = desk.means, slack.token
+    _other_token(slack)
+    wrong = replace(means, secret=lambda reference: true)
+
+    with pytest.raises(NotifyError, match="invalid_auth") as caught:
+        notifier_module.SlackNotifier(desk.notifier._table, wrong).send(REFUSED)
+
+    assert true not in f"{caught.value!r}{caplog.text}"
+
+
+def test_the_token_is_kept_nowhere(slack: SlackServer, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Not in the store, a log, or what a notifier shows of itself."""
+    caplog.set_level(logging.DEBUG)
+    notifier = desk.notifier
+
+    notifier.show(STATUS)
+    said = notifier.send(replace(REFUSED, picture=b"png"))
+
+    everything = f"{desk.store}{caplog.text}{said}{notifier!r}{vars(notifier)}"
+    assert slack.token not in everything
+
+
+def test_blocks_that_slack_refuses_are_sent_as_text(slack: SlackServer, desk: Desk) -> None:
+    """A limit that nobody knew costs the form, not the page; and it is said."""
+
+    def stern(workspace: Workspace, given: Any) -> dict[str, Any]:
+        if given.get("blocks"):
+            raise Refusal("msg_blocks_too_long")
+        return METHODS["chat.postMessage"][1](workspace, given)
+
+    slack.methods["chat.postMessage"] = ("chat:write", stern)
+
+    said = desk.notifier.send(REFUSED)
+
+    assert slack.only().text.startswith(REFUSED.title)
+    assert "all of it in words" in slack.only().text
+    assert "msg_blocks_too_long" in said
+
+
+def test_a_message_that_was_deleted_is_posted_anew(slack: SlackServer, desk: Desk) -> None:
+    """Somebody tidied the channel while the gate ran."""
+    desk.notifier.show(STATUS)
+    slack.messages.clear()
+
+    desk.notifier.send(REFUSED)
+
+    assert slack.only().text.startswith("NO-GO p5-prod")
+
+
+def test_a_message_that_cannot_be_updated_still_calls(slack: SlackServer, desk: Desk) -> None:
+    """The reply is what people hear; the rest is said."""
+    desk.notifier.show(STATUS)
+    slack.methods["chat.update"] = ("chat:update.made.up", METHODS["chat.update"][1])
+
+    said = desk.notifier.send(REFUSED)
+
+    assert slack.thread(slack.only())[0].text.startswith("NO-GO p5-prod")
+    assert "the message is not up to date: Slack refuses chat.update: missing_scope" in said
+
+
+def test_a_picture_that_is_refused_is_said(slack: SlackServer, desk: Desk) -> None:
+    """The page has been sent all the same, with the scope that is missing."""
+    slack.scopes.remove("files:write")
+
+    said = desk.notifier.send(replace(REFUSED, picture=b"png"))
+
+    assert len(slack.thread(slack.only())) == 2
+    assert "the picture is not in the thread" in said and "the scope files:write" in said
+
+
+def test_a_call_that_fails_is_a_failure(slack: SlackServer, desk: Desk) -> None:
+    """The message may be up to date, but nobody was called: the next way has to."""
+    desk.notifier.show(STATUS)
+    slack.fail(Failure.RATE_LIMIT, times=9, method="chat.postMessage", retry_after_s=60)
+
+    with pytest.raises(NotifyError):
+        desk.notifier.send(REFUSED)
+
+    assert slack.only().text.startswith("NO-GO p5-prod")
+
+
+def test_a_store_that_fails_loses_no_page(slack: SlackServer, desk: Desk) -> None:
+    """What was sent may be sent again, and that is said."""
+    desk.broken = True
+
+    said = desk.notifier.send(REFUSED)
+
+    assert len(slack.posted()) == 1
+    assert "what was sent is not kept, so it may be sent again: the store is full" in said
+
+
+def test_a_record_that_cannot_be_read_costs_a_message(slack: SlackServer, desk: Desk) -> None:
+    """Somebody else's bytes are no reason to be silent."""
+    desk.store["gates/p5-1/slack.json"] = b"{"
+
+    desk.notifier.send(REFUSED)
+
+    assert len(slack.posted()) == 1

@@ -1,0 +1,86 @@
+"""When the embedded server's SQLite file counts as complete."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tasks.orchestration.server.database import (
+    copy_database,
+    is_finished,
+    is_intact,
+    mark_finished,
+    set_aside,
+)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """What Prefect's migrations leave, as far as matters here, in WAL mode and of several pages."""
+    path = tmp_path / "made.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('head')")
+        connection.execute("CREATE TABLE run (name TEXT)")
+        connection.executemany("INSERT INTO run VALUES (?)", [("x" * 500,)] * 100)
+        connection.commit()
+    return path
+
+
+def test_a_database_counts_once_it_is_marked(database: Path) -> None:
+    """Migrations that were interrupted never pass for a database."""
+    before = is_finished(database)
+    mark_finished(database)
+
+    assert (before, is_finished(database)) == (False, True)
+
+
+def test_an_absent_file_does_not_count(tmp_path: Path) -> None:
+    """Nothing is no database, and looking at it makes none."""
+    assert not is_finished(tmp_path / "absent.sqlite")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 50, 4096, 8192])
+def test_a_truncated_file_does_not_count(database: Path, kept_bytes: int) -> None:
+    """A file that lost its end is made anew, not served."""
+    mark_finished(database)
+    database.write_bytes(database.read_bytes()[:kept_bytes])
+
+    assert not is_finished(database)
+
+
+def test_a_template_that_lost_its_end_is_not_intact(database: Path) -> None:
+    """Damage far from the header is found before a template is copied into every new folder."""
+    mark_finished(database)
+    whole = database.read_bytes()
+    before = is_intact(database)
+    database.write_bytes(whole[: len(whole) // 2])
+
+    assert (before, is_intact(database)) == (True, False)
+
+
+def test_a_copy_is_whole_and_leaves_no_rest(database: Path, tmp_path: Path) -> None:
+    """A copy holds what was committed, marks included, and no temporary file stays."""
+    mark_finished(database)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    copy_database(database, folder / "copy.sqlite")
+
+    assert is_finished(folder / "copy.sqlite")
+    assert [path.name for path in folder.iterdir()] == ["copy.sqlite"]
+
+
+def test_what_is_set_aside_is_kept(database: Path) -> None:
+    """A broken history is moved, not deleted."""
+    content = database.read_bytes()
+
+    set_aside(database)
+
+    assert not database.exists()
+    assert Path(f"{database}.unusable").read_bytes() == content

@@ -1,0 +1,145 @@
+"""Which server a person chose, and what both sides of the embedded one are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.orchestration.server.settings import client_environment, configured_api_url, server_environment
+
+URL = "http://prefect.example:4200/api"
+OTHER = "http://other.example:4200/api"
+PROFILES = f"""
+active = "team"
+[profiles.team]
+PREFECT_API_URL = "{URL}"
+[profiles.quiet]
+PREFECT_LOGGING_LEVEL = "ERROR"
+"""
+
+# name -> (environment, files in the working directory, the server that is chosen); home/ is Prefect's
+CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
+    "nothing": ({}, {}, None),
+    "environment": ({"PREFECT_API_URL": URL}, {}, URL),
+    "environment_in_lower_case": ({"prefect_api_url": URL}, {}, URL),
+    "environment_over_files": ({"PREFECT_API_URL": URL}, {".env": f"PREFECT_API_URL={OTHER}"}, URL),
+    "emptied": ({"PREFECT_API_URL": ""}, {"home/profiles.toml": PROFILES}, None),
+    "dotenv": ({}, {".env": f"PREFECT_API_URL='{URL}'\n"}, URL),
+    "prefect_toml": ({}, {"prefect.toml": f'[api]\nurl = "{URL}"'}, URL),
+    "pyproject": ({}, {"pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"'}, URL),
+    "prefect_toml_over_pyproject": (
+        {},
+        {
+            "prefect.toml": f'[api]\nurl = "{URL}"',
+            "pyproject.toml": f'[tool.prefect.api]\nurl = "{OTHER}"',
+        },
+        URL,
+    ),
+    "profile": ({}, {"home/profiles.toml": PROFILES}, URL),
+    "profile_named": ({"PREFECT_PROFILE": "quiet"}, {"home/profiles.toml": PROFILES}, None),
+    "profile_unknown": ({"PREFECT_PROFILE": "gone"}, {"home/profiles.toml": PROFILES}, None),
+    "profiles_elsewhere": ({"PREFECT_PROFILES_PATH": "mine.toml"}, {"mine.toml": PROFILES}, URL),
+    "profiles_elsewhere_by_toml": (
+        {},
+        {"prefect.toml": 'profiles_path = "mine.toml"', "mine.toml": PROFILES},
+        URL,
+    ),
+    "broken_profiles": ({}, {"home/profiles.toml": "active = ["}, None),
+}
+
+
+def _arrange(root: Path, name: str) -> tuple[dict[str, str], Path, str | None]:
+    environ, files, chosen = CASES[name]
+    directory = root / name
+    for path, text in {"home/.keep": "", **files}.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_text(text)
+    return {"PREFECT_HOME": str(directory / "home"), **environ}, directory, chosen
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_finds_the_server_that_a_person_configured(tmp_path: Path, name: str) -> None:
+    """A configured server is used, wherever Prefect lets it be configured."""
+    environ, directory, chosen = _arrange(tmp_path, name)
+
+    assert configured_api_url(environ, directory) == chosen
+
+
+PREFECT_SAYS = """
+import json, os, sys, warnings
+warnings.simplefilter("ignore")
+answers = {}
+cases = json.load(sys.stdin)
+clean = dict(os.environ)
+from prefect.settings import Settings
+for name, (environ, directory) in cases.items():
+    os.environ.clear(); os.environ.update(clean); os.environ.update(environ); os.chdir(directory)
+    answers[name] = Settings().api.url or None
+print(json.dumps(answers))
+"""
+
+
+def test_agrees_with_prefect_itself(tmp_path: Path) -> None:
+    """The cheap look-up chooses what Prefect's own settings would, in every case above."""
+    arranged = {name: _arrange(tmp_path, name) for name in CASES}
+    cases = {name: (environ, str(directory)) for name, (environ, directory, _) in arranged.items()}
+    clean = {name: value for name, value in os.environ.items() if not name.upper().startswith("PREFECT_")}
+
+    done = subprocess.run(
+        (sys.executable, "-c", PREFECT_SAYS),
+        input=json.dumps(cases),
+        env={**clean, "PREFECT_HOME": str(tmp_path / "own")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert json.loads(done.stdout) == {name: chosen for name, (_, _, chosen) in arranged.items()}
+
+
+def test_looking_for_a_server_imports_no_prefect() -> None:
+    """The decision to start the embedded server costs milliseconds, not Prefect's import."""
+    program = "import sys, tasks.orchestration.server.server, tasks.orchestration.server.settings; print('prefect' in sys.modules)"
+
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
+
+
+def test_loopback_goes_round_a_proxy() -> None:
+    """A proxy in the environment keeps what it was told to leave alone, and loopback besides."""
+    environ = {"NO_PROXY": "intranet.example", "HTTP_PROXY": "http://proxy.example:3128"}
+
+    told = client_environment("http://127.0.0.1:1/api", "a:b", Path("/state"), environ)
+
+    assert told["NO_PROXY"] == "intranet.example,127.0.0.1,localhost"
+    assert told["no_proxy"] == "127.0.0.1,localhost"
+
+
+def test_both_sides_are_told_to_send_no_telemetry() -> None:
+    """Neither Prefect's server nor its client counts anybody."""
+    sides = (
+        client_environment("http://127.0.0.1:1/api", "a:b", Path("/state"), {}),
+        server_environment(Path("/state/db.sqlite"), "a:b", Path("/state"), {}),
+    )
+
+    for side in sides:
+        assert side["DO_NOT_TRACK"] == "1"
+        assert side["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
+
+
+def test_a_persons_prefect_settings_do_not_reach_the_embedded_server() -> None:
+    """The embedded server never opens the database that a person configured for another."""
+    environ = {"PREFECT_API_DATABASE_CONNECTION_URL": "postgresql+asyncpg://prod", "PATH": "/bin"}
+
+    told = server_environment(Path("/state/db.sqlite"), "a:b", Path("/state"), environ)
+
+    assert "PREFECT_API_DATABASE_CONNECTION_URL" not in told
+    assert told["PREFECT_SERVER_DATABASE_CONNECTION_URL"] == "sqlite+aiosqlite:////state/db.sqlite"
+    assert told["PATH"] == "/bin"

@@ -1,0 +1,186 @@
+"""Who hears what, how loud, and in which words: every end of a gate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.judge.verdict import conclude
+from checks.model import LINK as BETWEEN
+from checks.model import Answer, Cause, Count, Coverage, Digests, Finding, Level, Verdict
+from checks.policy import OnWarn
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
+from tasks.launchers.base import JobState
+from tasks.notifiers.base import Audience, Kind, Severity
+from tasks.paging import content
+from tasks.paging.content import (
+    audience_of,
+    blames_hardware,
+    culprits_of,
+    items_of,
+    kind_of,
+    severity_of,
+    title_of,
+    training_of,
+)
+from tasks.render.context import NOTHING_BESIDE
+from tests.sample_reports import POLICY, healthy
+
+WHOLE = Coverage(Count(4, 4), Count(0, 0), Count(8, 8), Count(9, 9))
+DIGESTS = Digests("r", "p", "f", None, "e")
+HARDWARE = ("FAIL HARDWARE",)
+IMAGE = ("FAIL HARDWARE", "FAIL HARDWARE 1", "FAIL HARDWARE 2")
+LINK = ("FAIL HARDWARE link",)
+CONFIGURED = ("FAIL CONFIGURATION",)
+APPLICATION = ("FAIL APPLICATION",)
+EVIDENCE = ("FAIL EVIDENCE",)
+WARNING = ("WARN HARDWARE",)
+MIXED = ("FAIL EVIDENCE 1", "FAIL HARDWARE")
+NOTHING: tuple[str, ...] = ()
+
+
+def verdict(*words: str, on_warn: OnWarn = OnWarn.ASK) -> Verdict:
+    """A verdict of findings such as "FAIL HARDWARE" (of node-0), "FAIL EVIDENCE 2" or "FAIL HARDWARE link"."""
+    found = []
+    for word in words:
+        level, cause, where = [*word.split(), "0"][:3]
+        subject = f"node-0{BETWEEN}node-1" if where == "link" else f"node-{where}"
+        found.append(Finding(Level[level], Cause[cause], "gpu.memory", subject, "uncorrectable errors: 3"))
+    return conclude(found, WHOLE, replace(POLICY, on_warn=on_warn), 4, DIGESTS, None)
+
+
+def outcome(
+    decision: Decision | None, words: tuple[str, ...] | None, ending: Ending = Ending.VERDICT
+) -> Outcome:
+    """An end by this verdict; None where nothing was judged."""
+    judged = None if words is None else JudgedReport(healthy(), verdict(*words))
+    return Outcome("g-1", ending, decision, judged, None, "why it ended")
+
+
+@pytest.mark.parametrize(
+    ("decision", "words", "ending", "audience", "severity", "kind"),
+    [
+        (Decision.LAUNCHED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
+        (Decision.LAUNCHED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
+        (Decision.PASSED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
+        (Decision.REFUSED, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.REFUSED),
+        (Decision.REFUSED, MIXED, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.REFUSED),
+        (Decision.REFUSED, LINK, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.REFUSED),
+        (Decision.REFUSED, IMAGE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.REFUSED),
+        (Decision.REFUSED, CONFIGURED, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.REFUSED),
+        (Decision.REFUSED, APPLICATION, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.REFUSED),
+        (Decision.REFUSED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, Kind.REFUSED),
+        (Decision.AWAITING, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, Kind.REFUSED),
+        (Decision.CANNOT_TELL, EVIDENCE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.CANNOT_TELL),
+        (Decision.CANNOT_TELL, None, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.CANNOT_TELL),
+        (None, None, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.CANNOT_TELL),
+        (Decision.OVERRIDDEN, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.OVERRIDDEN),
+        (Decision.OVERRIDDEN, EVIDENCE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.OVERRIDDEN),
+        (Decision.OBSERVED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
+        (Decision.OBSERVED, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.OBSERVED),
+        (Decision.OBSERVED, IMAGE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.OBSERVED),
+        (Decision.OBSERVED, EVIDENCE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.OBSERVED),
+        (Decision.OBSERVED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, Kind.OBSERVED),
+        (Decision.LAUNCHED, NOTHING, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, Kind.TRAINING_FAILED),
+        (Decision.OBSERVED, HARDWARE, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, Kind.TRAINING_FAILED),
+        (Decision.OVERRIDDEN, HARDWARE, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, Kind.TRAINING_FAILED),
+        (None, None, Ending.NO_CAPACITY, Audience.OWNER, Severity.ERROR, Kind.NO_CAPACITY),
+        (None, None, Ending.REJECTED, Audience.OWNER, Severity.ERROR, Kind.REJECTED),
+    ],
+)  # fmt: skip
+def test_who_hears_of_an_end(
+    decision: Decision | None,
+    words: tuple[str, ...] | None,
+    ending: Ending,
+    audience: Audience,
+    severity: Severity,
+    kind: Kind,
+) -> None:
+    """The hardware's on-call hears of broken hardware and of overrides alone; everything else is the owner's."""
+    made = outcome(decision, words, ending)
+
+    assert (audience, severity, kind) == (
+        audience_of(made, kind_of(made)),
+        severity_of(made, kind_of(made)),
+        kind_of(made),
+    )
+
+
+def test_no_missing_evidence_ever_reaches_the_hardware() -> None:
+    """Whatever was decided on it, but for an override, which is loud."""
+    decisions = [one for one in (*Decision, None) if one is not Decision.OVERRIDDEN]
+    ends = [
+        outcome(decision, words, ending)
+        for decision in decisions
+        for ending in Ending
+        for words in (EVIDENCE, None)
+    ]
+
+    assert {Audience.OWNER} == {audience_of(end, kind_of(end)) for end in ends}
+
+
+@pytest.mark.parametrize(
+    ("words", "blames", "culprits"),
+    [
+        (HARDWARE, True, ("node-0",)),
+        (MIXED, True, ("node-0",)),
+        (LINK, True, ("node-0", "node-1")),
+        (IMAGE, False, ("cluster",)),
+        (CONFIGURED, False, ("node-0",)),
+        (EVIDENCE, False, ()),
+        (WARNING, False, ("node-0",)),
+        (NOTHING, False, ()),
+    ],
+)
+def test_who_is_to_blame(words: tuple[str, ...], blames: bool, culprits: tuple[str, ...]) -> None:
+    """Never a machine for missing evidence, and the cluster where too many fail alike."""
+    assert (blames, culprits) == (blames_hardware(verdict(*words)), culprits_of(verdict(*words)))
+
+
+def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It becomes the state's message, the mail's subject and the incident's summary."""
+    monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
+    made = replace(outcome(None, None, Ending.NO_CAPACITY), reason="refused: token hunter2hunter2")
+
+    assert "gate p5: refused: token [removed]" == title_of(made, "p5")
+
+
+@pytest.mark.parametrize(
+    ("decision", "training", "said"),
+    [
+        (Decision.REFUSED, None, "was not started"),
+        (Decision.PASSED, None, "was not to be started"),
+        (Decision.LAUNCHED, Training("g-1-train-1", JobState.RUNNING), "job g-1-train-1 running"),
+        (
+            Decision.OVERRIDDEN,
+            Training("g-1-train-1", JobState.FAILED, "exited 1"),
+            "job g-1-train-1 failed: exited 1",
+        ),
+    ],
+)
+def test_whoever_waits_for_the_training_reads_what_became_of_it(
+    decision: Decision, training: Training | None, said: str
+) -> None:
+    """In every page."""
+    assert said == training_of(replace(outcome(decision, NOTHING), training=training))
+
+
+def test_the_table_above_knows_every_answer() -> None:
+    """Of a verdict."""
+    found = {verdict(*words).answer for words in (NOTHING, HARDWARE, EVIDENCE, WARNING)}
+
+    assert set(Answer) == found
+
+
+def test_a_secret_at_the_place_of_a_cut_is_gone_and_the_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut first, a part of it would stay that nobody knows any more."""
+    monkeypatch.setenv("MY_API_TOKEN", "hunter2hunter2")
+    cut = " [cut: the rest is in the report]"
+    text = "x" * (content.EVIDENCE - len(cut) - 7) + "hunter2hunter2" + "y" * 99
+    finding = Finding(Level.FAIL, Cause.HARDWARE, "gpu.memory", "node-0", "uncorrectable errors: 3", text)
+    found = conclude([finding], WHOLE, POLICY, 4, DIGESTS, None)
+    (item,) = items_of(found, NOTHING_BESIDE)
+
+    assert content.EVIDENCE >= len(item.evidence)
+    assert "hunt" not in item.evidence and item.evidence.endswith(cut)

@@ -1,0 +1,40 @@
+"""Who would be told, and whether it could be done: known before anything is wrong."""
+
+from __future__ import annotations
+
+from tasks.gate_file.people import Notify, PagerDutyTable, SlackTable
+from tasks.notifiers.base import Audience
+from tasks.paging.preflight import notifier_reach, references_of
+
+NOTIFY = Notify(
+    order=("slack", "pagerduty"),
+    owner=("slack",),
+    slack=SlackTable(channel="#gates", owner_channel="#owners", token="env:BOT"),
+    pagerduty=PagerDutyTable(routing_key="block:secret/pd"),
+)
+
+
+def test_each_side_is_shown_with_its_secrets() -> None:
+    """A block can only be looked for by the gate that runs; nothing shows a value."""
+    lines = {side: [str(way) for way in notifier_reach(NOTIFY, side, {"BOT": "xoxb-1"})] for side in Audience}
+
+    assert {
+        Audience.ONCALL: [
+            "slack #gates (env:BOT is set)",
+            "pagerduty (block:secret/pd is looked up when the gate runs)",
+            "log",
+        ],
+        Audience.OWNER: ["slack #owners (env:BOT is set)", "log"],
+    } == lines
+
+
+def test_what_is_missing_is_shown_as_such() -> None:
+    """An empty variable is none."""
+    assert "slack #gates (env:BOT is NOT set)" == str(
+        notifier_reach(NOTIFY, Audience.ONCALL, {"BOT": " "})[0]
+    )
+
+
+def test_every_secret_is_looked_for_once() -> None:
+    """Of both sides."""
+    assert ("env:BOT", "block:secret/pd") == references_of(NOTIFY)

@@ -1,0 +1,144 @@
+"""What to type for a finding: the launcher's own commands, for a node that is blamed, and for nobody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.model import Action, Answer, Cause, Count, Coverage, Digests, Finding, Level, Verdict
+from tasks.render.remedy_commands import COMMANDS, Place, commands
+
+FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
+
+
+def _verdict(finding: Finding, suspect: bool = False) -> Verdict:
+    digests = Digests("", "", "", None, "")
+    return Verdict(Level.FAIL, Answer.NO_GO, FULL, (finding,), ("node-1",), suspect, digests)
+
+
+def _finding(
+    subject: str = "node-1",
+    action: Action = Action.REPLACE,
+    cause: Cause = Cause.HARDWARE,
+    message: str = "GPU 3: remap_failed is 1",
+) -> Finding:
+    return Finding(Level.FAIL, cause, "gpu.row_remap", subject, message, "", "", action)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "action", "expected"),
+    [
+        ("local", Action.RESET_GPU, ("sudo nvidia-smi --gpu-reset -i 3",)),
+        (
+            "slurm",
+            Action.REPLACE,
+            ("scontrol update nodename=node-1 state=drain reason='prelaunch: gpu.row_remap'",),
+        ),
+        (
+            "slurm",
+            Action.REBOOT,
+            ("scontrol reboot ASAP nextstate=RESUME reason='prelaunch: gpu.row_remap' node-1",),
+        ),
+        (
+            "hyperpod",
+            Action.REPLACE,
+            (
+                "kubectl label node node-1 "
+                "sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite",
+            ),
+        ),
+        (
+            "sagemaker",
+            Action.REPLACE,
+            (
+                "aws sagemaker update-training-job --training-job-name gate-1-check-1 "
+                "--resource-config KeepAlivePeriodInSeconds=0",
+            ),
+        ),
+        ("", Action.REPLACE, ()),
+        ("local", Action.NONE, ()),
+    ],
+)
+def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expected: tuple[str, ...]) -> None:
+    """The node, the GPU, the reason and the job are filled in; without a launcher nothing is guessed."""
+    finding = _finding(action=action)
+    place = Place(launcher, "p5.48xlarge", "gate-1-check-1")
+    assert expected == commands(finding, _verdict(finding), place)
+
+
+@pytest.mark.parametrize(
+    ("subject", "cause"),
+    [
+        ("cluster", Cause.HARDWARE),
+        ("node-0<->node-1", Cause.HARDWARE),
+        ("node-1", Cause.EVIDENCE),
+        ("node-1", Cause.CONFIGURATION),
+    ],
+)
+def test_nobody_is_drained_for_what_is_no_machines_fault(subject: str, cause: Cause) -> None:
+    """A link, the cluster, missing evidence and a wrong setting take no node out."""
+    finding = _finding(subject, cause=cause)
+    assert () == commands(finding, _verdict(finding), Place("slurm"))
+
+
+def test_while_the_image_is_suspect_no_node_is_taken_out() -> None:
+    """The blast-radius brake holds for what people are told to type as well."""
+    finding = _finding()
+    assert () == commands(finding, _verdict(finding, suspect=True), Place("slurm"))
+
+
+def test_a_gpu_that_nobody_named_is_not_reset() -> None:
+    """The command would reset GPU 0, or all of them."""
+    finding = _finding(action=Action.RESET_GPU, message="remap_pending is 1")
+    assert () == commands(finding, _verdict(finding), Place("local"))
+
+
+@pytest.mark.parametrize(
+    ("message", "gpus"),
+    [
+        ("remap_pending: GPU 3 (0000:b9:00.0) is 1, GPU 5 (0000:ca:00.0) is 1, it must be 0", "3,5"),
+        ("GPU 5: hbm_gbps is 1, the GPU 3 of its node has 2", "5"),
+        (
+            "GPU 6 (0000:c0:00.0): Xid 48 (DBE) x2 calls for a reset of the GPU (no row remapping was seen: reset the GPU); "
+            "GPU 2 (0000:b9:00.0): Xid 74 (NVLINK_ERROR) calls for an inspection",
+            "6",
+        ),
+    ],
+)
+def test_exactly_the_gpus_that_call_for_it_are_reset(message: str, gpus: str) -> None:
+    """All of them, and none that is only mentioned, here or in the evidence."""
+    finding = replace(
+        _finding(action=Action.RESET_GPU, message=message), evidence="GPU 0: well\nGPU 3: remap pending"
+    )
+    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(finding, _verdict(finding), Place("local"))
+
+
+def test_evidence_names_no_gpu_to_reset() -> None:
+    """It lists every GPU of the node; the first is as a rule a healthy one."""
+    finding = replace(
+        _finding(action=Action.RESET_GPU, message="[3]: remap_pending is 1"), evidence="GPU 0: well"
+    )
+    assert () == commands(finding, _verdict(finding), Place("local"))
+
+
+def test_where_no_machines_are_kept_there_is_no_pool_to_release() -> None:
+    """A placement without a pool (IN_JOB, NONE) names no job."""
+    finding = _finding()
+    assert () == commands(finding, _verdict(finding), Place("sagemaker", "p5.48xlarge"))
+
+
+def test_a_hostile_node_name_is_quoted() -> None:
+    """It comes from a report, and is pasted into a shell."""
+    finding = _finding("node; rm -rf ~")
+    (said,) = commands(finding, _verdict(finding), Place("slurm"))
+    assert "nodename='node; rm -rf ~'" in said
+
+
+def test_every_command_can_be_filled_in() -> None:
+    """No row names a value that does not exist."""
+    for launcher, rows in COMMANDS.items():
+        for action in rows:
+            finding = _finding(action=action)
+            found = commands(finding, _verdict(finding), Place(launcher, "p5.48xlarge", "job"))
+            assert found and not any("{" in line for line in found), (launcher, action)

@@ -1,0 +1,377 @@
+"""Headlines, groups, Markdown, terminal and JUnit: what people and CI read; hostile text is inert in all."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as xml
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.judge.verdict import unreadable
+from checks.model import Answer, Cause, Finding, FindingKind, Level, Report, Verdict
+from checks.policy import OnWarn
+from tasks.render.findings import gathered, group
+from tasks.render.headline import explanation, headline
+from tasks.render.html import html
+from tasks.render.junit import junit
+from tasks.render.markdown import escape, fenced, markdown
+from tasks.render.terminal import terminal
+from tasks.render.views.node_tables import node_rows
+from tasks.render.views.nodes import State, check_lines, node_lines
+from tasks.reports.explain import explanation_text, not_judged
+from tasks.text.inert import clean, one_line
+from tests.sample_reports import (
+    FACTS,
+    POLICY,
+    healthy,
+    verdict_of,
+    with_metric,
+    without_node,
+    without_row,
+    wrong_sums,
+)
+
+UNREADABLE = unreadable("truncated", POLICY, FACTS, b"{")
+
+
+def _pages(report: Report | None, verdict: Verdict, name: str = "local") -> dict[str, str]:
+    return {
+        "terminal": terminal(report, verdict, name, 80, colour=False),
+        "markdown": markdown(report, verdict, name),
+        "junit": junit(report, verdict, name),
+        "html": html(report, verdict, name),
+    }
+
+
+def test_a_go_states_its_coverage() -> None:
+    """The whole sentence."""
+    assert "GO local: 2 of 2 nodes, 4 of 4 ranks, 25 of 25 observations" == headline(
+        verdict_of(healthy()), "local"
+    )
+    assert "16 of 16 GPUs" in headline(verdict_of(healthy(4, 4, 4)), "local")
+
+
+def test_a_no_go_names_the_culprit() -> None:
+    """Who, which check, what was measured."""
+    said = headline(verdict_of(wrong_sums(healthy())), "local")
+
+    assert said.startswith("NO-GO local: node-1/rank-3: collective.all_reduce: wrong_elements is 12")
+    assert said.endswith("observed 2 of 2 nodes, 4 of 4 ranks, 25 of 25 observations")
+
+
+def test_a_no_go_names_the_known_fault_before_missing_evidence() -> None:
+    """And how much else there is."""
+    said = headline(verdict_of(wrong_sums(without_node(healthy(3, 2), "node-0"), "node-1/rank-3")), "local")
+
+    assert said.startswith("NO-GO local: node-1/rank-3: collective.all_reduce") and "more finding" in said
+
+
+def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
+    """Missing evidence speaks against nobody."""
+    report = without_node(healthy(4, 2), "node-3")
+    verdict = verdict_of(report)
+
+    assert headline(verdict, "local").startswith("CANNOT TELL local: node-3: no report from this node")
+    assert "could not tell" in explanation(verdict)
+    for page in _pages(report, verdict).values():
+        assert not re.search(r"replac(e|ing) (the|this|it|node)|out of use", page, re.IGNORECASE)
+
+
+def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
+    """GO, with how many and which first; ASK asks."""
+    report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
+
+    assert "; 1 warning, first node-0: system.clock" in headline(verdict_of(report), "local")
+    ask = verdict_of(report, replace(POLICY, on_warn=OnWarn.ASK))
+    assert headline(ask, "local").startswith("ASK local: node-0: system.clock")
+    assert "only warnings" in explanation(verdict_of(report, replace(POLICY, on_warn=OnWarn.REFUSE)))
+
+
+def test_a_suspect_policy_names_nobody_for_replacement() -> None:
+    """The image or the policy is looked at first; the nodes stay in the table."""
+    report = healthy(8, 1)
+    for node in range(4):
+        report = wrong_sums(report, f"node-{node}/rank-{node}")
+    verdict = verdict_of(report)
+
+    assert headline(verdict, "local").startswith("NO-GO local: suspect image or policy: 4 of 8 nodes fail")
+    assert "node-0" not in headline(verdict, "local")
+    for page in _pages(report, verdict).values():
+        assert "out of use" not in page
+        assert "node-3" in page
+
+
+def test_findings_that_differ_in_their_subject_are_said_once() -> None:
+    """Three ranks, one line; other causes and messages apart."""
+    findings = [
+        Finding(
+            Level.FAIL, Cause.EVIDENCE, "collective.all_gather", f"node-0/rank-{i}", "peer closed", f"e{i}"
+        )
+        for i in range(3)
+    ]
+    groups = group([*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", "node-1", "gone")])
+
+    assert ["3 ranks", "node-1"] == [item.who for item in groups]
+    assert "node-0/rank-0, node-0/rank-1, node-0/rank-2" == groups[0].names
+    assert ("node-0/rank-1", "e1") in groups[0].evidence
+
+
+def _unread(check: str, message: str, evidence: str = "", level: Level = Level.FAIL) -> Finding:
+    said, kind = f"not measured: {message}", FindingKind.NOT_MEASURED
+    return Finding(level, Cause.EVIDENCE, check, "node-0", said, evidence, "Look.", kind=kind)
+
+
+def test_one_reason_why_nothing_was_measured_is_said_once() -> None:
+    """Of several checks, with the name of each, and what each rests on."""
+    findings = [_unread("gpu.memory", "no driver", "a\n"), _unread("gpu.power", "no driver", "a\nb")]
+    (item,) = gathered(findings)
+
+    assert ("gpu.memory", "gpu.power") == item.checks
+    assert "gpu.memory and 1 more check" == item.where
+    assert (("node-0", "a\na\nb"),) == item.evidence
+
+
+def test_what_could_not_be_read_of_one_check_is_said_once() -> None:
+    """Metrics with one reason stand together; every metric and every reason is there."""
+    (item,) = gathered(
+        [
+            _unread("gpu.ecc", "sram has elements without a value"),
+            _unread("gpu.ecc", "GPU 1: dram is None, not a number that can be compared"),
+            _unread("gpu.ecc", "links has elements without a value"),
+            _unread("gpu.ecc", "cut"),
+        ]
+    )
+
+    assert (
+        "not measured: sram, links (has elements without a value); "
+        "GPU 1: dram (is None, not a number that can be compared); cut"
+    ) == item.message
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(_unread("gpu.power", "no driver"), subject="node-1"),
+        replace(_unread("gpu.power", "no driver"), cause=Cause.HARDWARE),
+        replace(_unread("gpu.power", "no driver"), remedy="Install it."),
+        replace(_unread("gpu.power", "no driver"), message="no driver"),
+        _unread("gpu.power", "no driver", level=Level.WARN),
+        _unread("gpu.power", "no permission"),
+    ],
+)
+def test_what_differs_in_more_is_said_apart(other: Finding) -> None:
+    """Another machine, cause, remedy, level or reason is another finding."""
+    assert 2 == len(gathered([_unread("gpu.memory", "no driver"), other]))
+
+
+def test_every_page_names_every_check_that_was_not_measured() -> None:
+    """Also where they are one finding."""
+    checks = ("gpu.memory", "gpu.power", "gpu.ecc")
+    verdict = replace(UNREADABLE, findings=tuple(_unread(check, "no driver") for check in checks))
+
+    for page in (*_pages(None, verdict).values(), terminal(None, verdict, "x", width=80)):
+        assert all(check in page.replace("<wbr>", "") for check in checks)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_a_tool_said_keeps_to_the_width_but_for_its_lines(width: int) -> None:
+    """They are whole, to be searched for; so is the first line."""
+    line = "17: " + "x " * 120
+    finding = replace(_unread("gpu.ecc", "word " * 60, line), remedy="Do " * 60)
+    verdict = replace(UNREADABLE, findings=(finding,))
+    first, *rest = explanation_text(
+        verdict, "f", "t " * 100, ["gpu.ecc (1 rule)"] * 20, width=width
+    ).splitlines()
+
+    assert first.startswith("CANNOT TELL f: t t")
+    assert [f"  | {line.strip()}"] == [said for said in rest if len(said) > width]
+
+
+def test_what_was_not_judged_for_one_reason_is_said_once() -> None:
+    """With the metrics of each check, and none forgotten."""
+    said = [
+        "gpu.ecc a: it is not there",
+        "gpu.ecc b: it is not there",
+        "gpu.fabric c: it is not there",
+        "x y: no",
+    ]
+
+    assert ["gpu.ecc a, b; gpu.fabric c: it is not there", "x y: no"] == not_judged(said)
+
+
+def test_the_worst_check_has_the_first_column() -> None:
+    """Of sixty columns most are beyond the edge of the screen; each cell stays under its check."""
+    report = wrong_sums(healthy(2, 2), "node-1/rank-3")
+    page = html(report, verdict_of(report), "local")
+    grid = page[page.index('class="grid states"') :]
+    header, row = re.findall(r"<tr>(.*?)</tr>", grid, re.DOTALL)[:2]
+    names = [re.sub(r"<[^>]*>", "", name) for name in re.findall(r"<th.*?</th>", header)]
+
+    assert "collective.all_reduce" == names[2]
+    assert "node-1" in row and "fail" in re.findall(r"<td.*?</td>", row)[1]
+    assert "pass" in re.findall(r"<td.*?</td>", row)[2]
+
+
+@pytest.mark.parametrize("width", [60, 80, 99, 100, 140, 200])
+def test_the_terminal_opens_with_the_answer_and_keeps_to_its_width(width: int) -> None:
+    """The first line whole, the others within the width, no colour unless asked."""
+    report = wrong_sums(without_node(healthy(4, 2), "node-3"), "node-1/rank-3")
+    verdict = verdict_of(report)
+    lines = terminal(report, verdict, "local", width).splitlines()
+
+    assert headline(verdict, "local") == lines[0]
+    assert all(len(line) <= width for line in lines[1:])
+    assert "\x1b" not in "".join(lines)
+    assert "\x1b[1;31mNO-GO" in terminal(report, verdict, "local", width, colour=True)
+
+
+@pytest.mark.parametrize(
+    "report", [healthy(), wrong_sums(healthy()), without_node(healthy(3), "node-1"), None]
+)
+def test_every_page_says_the_answer_and_the_same_twice(report: Report | None) -> None:
+    """Also for a report that could not be read."""
+    verdict = UNREADABLE if report is None else verdict_of(report)
+    word = {Answer.GO: "GO", Answer.NO_GO: "NO-GO", Answer.CANNOT_TELL: "CANNOT TELL"}[verdict.answer]
+    pages = _pages(report, verdict)
+
+    assert pages == _pages(report, verdict)
+    for kind in ("terminal", "markdown", "html"):
+        assert word in pages[kind]
+        assert str(verdict.coverage.checks.required) in pages[kind]
+
+
+def test_a_code_block_cannot_be_closed_from_within() -> None:
+    """The fence is longer than any run of backticks."""
+    assert fenced("a\n````\nb").startswith("`````text\n")
+
+
+@given(st.text(max_size=60))
+def test_escaped_text_is_one_line_without_active_characters(text: str) -> None:
+    """Whatever it was."""
+    escaped = escape(text)
+
+    assert "\n" not in escaped
+    assert not re.search(r"[<>|`*\[\]@]|://", escaped)
+
+
+@given(st.text(max_size=60))
+def test_cleaned_text_is_printable_and_unchanged_where_it_was(text: str) -> None:
+    """Cleaning twice is cleaning once."""
+    cleaned = clean(text)
+
+    cleaned.encode("utf-8")
+    assert cleaned == clean(cleaned)
+    assert all(c.isprintable() or c in "\n" or c.isspace() for c in cleaned)
+    assert len(one_line(text, 10)) <= 10
+
+
+def test_junit_has_a_case_a_check_and_subject() -> None:
+    """Failures for what is known, errors for what is not, skipped for what does not apply."""
+    report = wrong_sums(without_row(healthy(), "compute.gemm", "node-0/rank-0"))
+    suite = xml.fromstring(junit(report, verdict_of(report), "local"))
+    cases = {(c.get("classname"), c.get("name")): c for c in suite.findall("testcase")}
+
+    assert cases["collective.all_reduce", "node-1/rank-3"].find("failure") is not None
+    assert cases["compute.gemm", "node-0/rank-0"].find("error") is not None
+    assert cases["gpu.inventory", "cluster"].find("skipped") is not None
+    assert len(cases["compute.gemm", "node-1/rank-2"]) == 0
+    assert ("1", "1", "1") == (suite.get("failures"), suite.get("errors"), suite.get("skipped"))
+    assert str(len(cases)) == suite.get("tests")
+
+
+@pytest.mark.parametrize(
+    ("report", "on_warn"),
+    [
+        (None, OnWarn.GO),
+        (without_node(healthy(3, 1), "node-2"), OnWarn.GO),
+        (without_node(healthy(3, 1, named=False), "node-2"), OnWarn.GO),
+        (with_metric(healthy(), "system.clock", "node-0", "synchronised", False), OnWarn.REFUSE),
+        (with_metric(healthy(), "system.clock", "node-0", "synchronised", False), OnWarn.ASK),
+        (replace(healthy(), observations=()), OnWarn.GO),
+        (replace(healthy(), plan=(), observations=()), OnWarn.GO),
+    ],
+)
+def test_junit_is_red_for_everything_but_a_go(report: Report | None, on_warn: OnWarn) -> None:
+    """A CI that reads only this file must not go on."""
+    verdict = UNREADABLE if report is None else verdict_of(report, replace(POLICY, on_warn=on_warn))
+    suite = xml.fromstring(junit(report, verdict, "local"))
+
+    assert int(suite.get("failures", "0")) + int(suite.get("errors", "0")) > 0
+
+
+def test_junit_is_green_for_a_go_with_warnings() -> None:
+    """The text of the warning is there."""
+    report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
+    text = junit(report, verdict_of(report), "local")
+    suite = xml.fromstring(text)
+
+    assert ("0", "0") == (suite.get("failures"), suite.get("errors"))
+    assert "synchronised is False" in text
+
+
+def test_the_matrix_never_says_pass_where_nothing_was_measured() -> None:
+    """A node without a row, without a finding even, is "no evidence"."""
+    report = without_row(healthy(), "compute.gemm", "node-0/rank-1")
+    silent = replace(verdict_of(healthy()), findings=())
+    column = [planned.check for planned in report.plan].index("compute.gemm")
+    cells = {line.name: line.cells[column] for line in node_lines(report, silent)}
+
+    assert {"node-0": State.UNKNOWN, "node-1": State.PASS} == cells
+    assert State.UNKNOWN is check_lines(report, silent)[column].state
+
+
+def test_node_rows_are_worst_first_and_complete() -> None:
+    """A node that never reported has a row; every row has every key; JSON takes them."""
+    report = wrong_sums(without_node(healthy(4, 2), "node-3"), "node-1/rank-3")
+    rows = node_rows(report, verdict_of(report))
+
+    assert [("fail", "node-1"), ("no evidence", "node-3")] == [(r["verdict"], r["node"]) for r in rows[:2]]
+    assert {"pass"} == {row["verdict"] for row in rows[2:]}
+    assert 1 == len({tuple(row) for row in rows})
+    json.dumps(rows)
+    assert 1 == len(node_rows(None, UNREADABLE))
+
+
+def test_a_slow_link_marks_both_ends() -> None:
+    """Without condemning either."""
+    report = healthy(2, 1)
+    for node in ("node-0", "node-1"):
+        report = with_metric(report, "network.pairs", node, "bandwidth_gbps", (0.01,))
+    verdict = verdict_of(report)
+
+    assert {"fail"} == {row["verdict"] for row in node_rows(report, verdict)}
+    assert () == verdict.condemned
+
+
+def test_a_time_that_nobody_took_is_not_shown() -> None:
+    """Another tool's report says nothing of it: 0.0 s would be a measurement."""
+    report = healthy(2, 1)
+    rows = tuple(
+        replace(row, seconds=0.0) if row.check == "network.pairs" else row for row in report.observations
+    )
+    lines = {line.planned.check: line.seconds for line in check_lines(report, verdict_of(report))}
+    told = {
+        line.planned.check: line.seconds
+        for line in check_lines(replace(report, observations=rows), verdict_of(report))
+    }
+
+    assert lines["network.pairs"] is not None
+    assert lines | {"network.pairs": None} == told
+
+
+def test_the_clusters_row_does_not_call_the_nodes_checks_skipped() -> None:
+    """They were made; the cluster as such has nothing of them."""
+    report = healthy(2, 2)
+    verdict = verdict_of(report)
+    doubt = Finding(
+        Level.WARN, Cause.EVIDENCE, "collective.all_reduce", "cluster", "no baseline", "", "Learn one."
+    )
+    page = html(report, replace(verdict, findings=(doubt,)), "local")
+    grid = page.partition('id="matrix"')[2]
+    (row,) = re.findall(r'<tr><th scope="row">cluster</th>.*?</tr>', grid)
+
+    assert "warn" in row and "skipped<" not in row

@@ -1,0 +1,252 @@
+"""What the decoder found, shown: suspects with what they rest on, maps with the bad together, and "nobody" as an answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.model import Observation, Outcome, Report, Value, rank_subject
+from tasks.render.context import NOTHING_BESIDE, Beside, beside
+from tasks.render.html import html
+from tasks.render.markdown import markdown
+from tasks.render.picture.picture import picture
+from tasks.render.views.pairs import inside_map, node_map, settled
+from tasks.render.views.rails import MAPS, first_map, rail_strip, views
+from tasks.render.views.suspects import Shown, matrix_rows, said_of, suspect_rows
+from tasks.render.views.tables import suspect_table
+from tests.catalogue_reports import policy_of
+from tests.tasks.render.decoded import between, inside, shown, with_shown
+from tests.tasks.render.fleets import TYPE, fleet
+from tests.tasks.render.test_html_size import LIMIT
+
+BAD, GOOD = between(12, bad=(7,)), between(8, 4)
+FIVE, EIGHT = "ip-10-0-0-16", "ip-10-0-0-18"
+
+
+def test_a_suspect_says_what_it_rests_on() -> None:
+    """Who, how sure, how many tests of how many, and the noise that was fitted."""
+    (row,), (held,) = suspect_rows([BAD]), matrix_rows([BAD])
+
+    assert ("node", EIGHT, "22 of 22", "both ways") == (row.kind, row.subject, row.bad, row.way)
+    assert 0.19 < float(row.of_usual) < 0.21
+    assert float(row.probability.strip("> %")) > 99
+    assert ("1 suspect", "22 of 132") == (held.answer, held.bad)
+    assert held.line.startswith("below 2") and held.usual.endswith(" GB/s")
+    assert held.sensitivity and held.hiccup
+
+
+def test_nobody_stands_out_is_an_answer() -> None:
+    """In every form, with what was held to what."""
+    verdict, decoded = with_shown(8, GOOD)
+    page, text = html(fleet(8, peers=False), verdict, "x", decoded), markdown(None, verdict, "x", decoded)
+
+    assert "<strong>Nobody stands out.</strong>" in page
+    assert "Nobody stands out." in text and "below 2" in text
+    assert ["no part is worse than the rest"] == [row["suspect"] for row in suspect_table(decoded)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(Answer.FABRIC, "No part stands out"), (Answer.UNEXPLAINED, "no part explains"), (Answer.TOO_FEW, "too little")],
+)  # fmt: skip
+def test_what_names_nobody_is_no_nobody(answer: Answer, said: str) -> None:
+    """A fabric that is bad, tests that nothing explains, and too few of them."""
+    one = replace(GOOD, decoded=replace(GOOD.decoded, answer=answer))
+
+    assert said in said_of([one])
+    assert "Nobody stands out" not in said_of([one])
+
+
+def test_nodes_are_a_map_of_the_worst_rail() -> None:
+    """One rail of one node of four: its row and column are dark, first, and crossed."""
+    made = node_map(between(8, 4, bad_rails=[(5, 2)]))
+
+    assert made is not None
+    assert FIVE == made.names[0] and {FIVE} == made.condemned
+    assert {2} == {cell.step for cell in made.rows[0][1] if cell.text}
+    assert {5} == {cell.step for _, row in made.rows[1:] for cell in row[1:] if cell.text}
+    assert all(cell.bad for cell in made.rows[0][1] if cell.text)
+    assert "the worst of 4 rails" in made.said
+
+
+def test_what_was_not_to_be_tested_is_blank_and_what_gave_nothing_is_not() -> None:
+    """A sparse tournament has no holes; a test that failed is one."""
+    one = between(12, partners=4)
+    values = [None if k == 3 else value for k, value in enumerate(one.matrix.values)]
+    made = node_map(shown(replace(one.matrix, values=values)))
+
+    assert made is not None
+    assert 1 == sum(cell.text == "none" for _, row in made.rows for cell in row)
+    assert 144 - 48 == sum(cell.text == "" for _, row in made.rows for cell in row)
+    assert "48 of 132 directions tested; 1 tests gave nothing" == made.said
+
+
+def test_a_test_made_again_is_shown_as_it_settled() -> None:
+    """A hiccup that two more tests do not repeat is no dark cell; two of three that gave nothing are."""
+    parts = (Part("a", "a"), Part("b", "b"))
+    matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, [0] * 3 + [1] * 3, [1] * 3 + [0] * 3,
+                    [1.0, 40.0, 41.0, None, None, 40.0])  # fmt: skip
+
+    assert {(0, 1): 40.0, (1, 0): None} == settled(shown(matrix))
+
+
+def test_a_late_pair_is_dark() -> None:
+    """Of times less is better."""
+    one = between(8)
+    times = [10.0] * len(one.matrix.values)
+    times[0] = 200_000.0
+    late = shown(replace(one.matrix, what="latency", unit="us", better=Better.LOWER, values=times))
+    made = node_map(late)
+
+    assert made is not None and made.lower
+    ((first, _),) = [(one, cell) for one, row in made.rows for cell in row if cell.step == 0]
+    assert ("ip-10-0-0-11", "ip-10-0-0-12") == (first, made.names[0])
+    assert {0, 5} == {cell.step for _, row in made.rows for cell in row if cell.text}
+    assert ["above 60", "up to 12"] == [made.key[0].text, made.key[-1].text]
+
+
+def test_the_inside_of_a_node_that_has_a_suspect_is_drawn_whole() -> None:
+    """Its GPUs by their own names; other nodes' are not."""
+    made = views([inside(6, 4, bad=[(5, 3)])]).maps
+
+    assert ["Bandwidth inside nodes, ip-10-0-0-16"] == [one.title for one in made]
+    assert ("rank-23", "rank-20", "rank-21", "rank-22") == made[0].names
+    assert views([inside(6, 4)]).maps == ()
+    assert inside_map(inside(1, 8), "ip-10-0-0-11") is not None
+
+
+def test_a_strip_of_rails_has_the_worst_first() -> None:
+    """Node x rail, and the worst pair inside."""
+    made = rail_strip(between(30, 4, bad_rails=[(5, 2)]), inside(30, 4, bad=[(9, 1)]))
+
+    assert made is not None and made.bad
+    assert ("rail 0", "rail 1", "rail 2", "rail 3", "inside, worst pair") == made.columns
+    assert {FIVE, "ip-10-0-0-20"} == {name for name, _ in made.rows[:2]}
+    assert "0.40" == dict(made.rows)[FIVE][2].text
+    widths = [int(width) for _, path in made.paths for width in re.findall(r"h(\d+)v1", path)]
+    assert 30 * 5 == sum(widths)
+
+
+def test_one_rail_is_no_strip() -> None:
+    """The map says it already."""
+    assert rail_strip(between(8), None) is None
+    assert rail_strip(None, None) is None
+
+
+def test_the_map_with_a_suspect_is_the_one_for_a_small_screen() -> None:
+    """Of several the one that names somebody."""
+    made = first_map([GOOD, inside(6, 4, bad=[(5, 3)])])
+
+    assert made is not None and "inside" in made.title
+
+
+def test_a_page_has_room_for_a_few_maps() -> None:
+    """The rest is counted."""
+    found = views([BAD] * (MAPS + 3))
+
+    assert (MAPS, 3) == (len(found.maps), found.hidden)
+
+
+def test_a_thousand_nodes_of_eight_rails_stay_small() -> None:
+    """The page has every node in the strip, and is below 3 MB."""
+    one = between(1000, 8, bad=(3, 700), partners=3)
+    verdict, decoded = with_shown(8, one)
+    page = html(fleet(8, peers=False), verdict, "x", decoded)
+
+    assert len(page.encode()) < LIMIT
+    assert 'viewBox="0 0 1000 8"' in page
+    assert "840 more nodes are in the report itself" in page
+
+
+def test_every_form_names_the_suspect() -> None:
+    """Page, Markdown, table and picture."""
+    verdict, decoded = with_shown(12, BAD)
+    report = fleet(12, peers=False)
+    nobody = replace(decoded, shown=())
+
+    assert f'<span class="tag fail">node</span>{EIGHT}' in html(report, verdict, "x", decoded)
+    assert f"| node {EIGHT} |" in markdown(report, verdict, "x", decoded)
+    assert f"node {EIGHT}" == suspect_table(decoded)[0]["suspect"]
+    assert picture(report, verdict, "x", decoded) != picture(report, verdict, "x", nobody)
+
+
+def test_without_a_matrix_nothing_is_said() -> None:
+    """Neither of suspects nor that there are none."""
+    verdict, _ = with_shown(8)
+
+    assert [] == suspect_table(NOTHING_BESIDE)
+    assert 'id="suspects"' not in html(None, verdict, "x", NOTHING_BESIDE)
+    assert "Suspects" not in markdown(None, verdict, "x", NOTHING_BESIDE)
+
+
+def test_names_are_inert() -> None:
+    """A matrix of another tool names its parts."""
+    name = "<script>alert(1)</script>|[x](http://e.example)"
+    parts = tuple(replace(part, name=name + part.name, node=name + part.node) for part in BAD.matrix.parts)
+    hostile = Beside(shown=(shown(replace(BAD.matrix, parts=parts)),))
+    verdict, _ = with_shown(8)
+
+    assert Kind.NODE is hostile.shown[0].decoded.suspects[0].kind
+    assert "<script" not in html(None, verdict, "x", hostile)
+    text = markdown(None, verdict, "x", hostile)
+    assert "<script" not in text and "](http" not in text
+
+
+def test_every_row_of_the_table_has_every_key() -> None:
+    """Prefect's table takes its columns from the first row."""
+    rows = suspect_table(Beside(shown=(BAD, GOOD, Shown("x", "y", GOOD.matrix, GOOD.decoded))))
+
+    assert 1 == len({tuple(row) for row in rows})
+
+
+def test_a_reports_own_tournament_is_shown() -> None:
+    """From the ranks' rows, by the policy that judges them, to the page: one GPU's rail at a fifth."""
+    report = fleet(4)
+    slow = {name: rank for name, rank in _ranks(report).items() if rank == 9}
+    rows = tuple(_tournament(report, rank, name, set(slow.values())) for name, rank in _ranks(report).items())
+    others = tuple(row for row in report.observations if row.check != "nccl.pairs")
+    played = replace(report, observations=(*others, *rows))
+    rules = policy_of(TYPE)
+    verdict = decide(played, rules, builtin())
+    page = html(played, verdict, "x", beside(played, rules, verdict, facts=builtin()))
+
+    assert {"ip-10-0-0-12/rank-9"} == {f.subject for f in verdict.findings if f.check == "nccl.pairs"}
+    assert '<span class="tag fail">rank</span>ip-10-0-0-12/rank-9' in page
+    assert "Bandwidth between nodes" in page and "Bandwidth by rail" in page
+
+
+def _ranks(report: Report) -> dict[str, int]:
+    per = report.declared.ranks_per_node
+    return {
+        rank_subject(node.name, node.rank * per + local): node.rank * per + local
+        for node in report.nodes
+        for local in range(per)
+    }
+
+
+def _tournament(report: Report, rank: int, subject: str, slow: set[int]) -> Observation:
+    """One rank's row: each other rank of its node, and its rail on each other node."""
+    per = report.declared.ranks_per_node
+    peers = tuple(
+        p
+        for p in range(report.declared.ranks)
+        if p != rank and (p // per == rank // per or p % per == rank % per)
+    )
+    speeds = tuple(_gbps(rank, peer, per, slow) for peer in peers)
+    metrics: dict[str, Value] = {
+        "peers": peers, "results": ("ok",) * len(peers), "failures": ("ok",) * len(peers), "bandwidth_gbps": speeds,
+        "latency_us": (10.0,) * len(peers), "slowest_us": (20.0,) * len(peers), "wrong_elements": (0,) * len(peers),
+        "rounds": len(peers), "rounds_left_out": 0,
+    }  # fmt: skip
+    return Observation("nccl.pairs", subject, Outcome.MEASURED, 1.0, metrics)
+
+
+def _gbps(rank: int, peer: int, per: int, slow: set[int]) -> float:
+    if rank // per == peer // per:
+        return 370.0 + (rank + peer) % 5
+    return (8.0 if {rank, peer} & slow else 45.0) + (rank + peer) % 3

@@ -1,0 +1,149 @@
+"""Node reports as the gate follows them: each content is decoded once, from the first look to the merged report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checks import bundle as bundles
+from checks.documents import report as documents
+from checks.documents.decode import decode
+from checks.documents.report import NodeReport, dump_plain
+from checks.facts.builtin import builtin
+from checks.model import Declared, Node, Observation, Outcome, Profile
+from checks.policy import OnWarn, Policy
+from tasks import collect
+from tasks.collect import CheckDeadline, merge_reports, poll_action
+from tasks.gate.jobs import JobEnd
+from tasks.launchers.base import Delays, JobState, JobStatus
+from tasks.reports.fetched import NodeReports
+
+DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
+BUNDLE = bundles.make(
+    "gate-1", DECLARED, Profile.QUICK, Policy("none", ("cpu",), OnWarn.GO, 0.25, {}), builtin()
+)
+
+
+class Shown:
+    """A progress artifact that nobody reads."""
+
+    async def show(self, percent: float, said: str) -> None:
+        """Nothing."""
+
+
+class Folder:
+    """A launcher whose jobs wrote what lies in `files`; each fetch copies all of it anew."""
+
+    def __init__(self, **files: bytes) -> None:
+        self.files = files
+
+    def fetch(self, job: str, folder: Path) -> None:
+        """Copy."""
+        nodes = folder / "a1" / "nodes"
+        nodes.mkdir(parents=True, exist_ok=True)
+        for name, data in self.files.items():
+            (nodes / f"{name}.json").write_bytes(data)
+
+    def logs(self, job: str, node: str, size: int) -> str:
+        """Nothing."""
+        return ""
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The node of each report that is decoded from now on, in turn; "" for one that cannot be."""
+    seen: list[str] = []
+    load = decode
+
+    def counted(kind: Any, value: Any, path: str = "") -> Any:
+        if kind is NodeReport:
+            seen.append(value.get("node", {}).get("name", ""))
+        return load(kind, value, path)
+
+    monkeypatch.setattr(documents, "decode", counted)
+    for name in ("keep_evidence", "keep_logs", "keep_state_history"):
+        monkeypatch.setattr(collect, name, lambda *more: None)
+    return seen
+
+
+def report(rank: int, complete: bool = True) -> bytes:
+    """What a node wrote."""
+    name = f"node-{rank}"
+    row = Observation("system.clock", name, Outcome.MEASURED, 0.1, {"year": 2026})
+    node = Node(name, rank, "a1", BUNDLE.catalogue, complete, {})
+    when = "2026-11-21T08:00:00+00:00"
+    return dump_plain(
+        NodeReport(1, "gate-1", when, Profile.QUICK, DECLARED, bundles.plan_of(BUNDLE)[1], node, (row,))
+    )
+
+
+def session_of(folder: Path, launcher: Folder) -> Any:
+    """As much of a session as watching and collecting need."""
+    setting = SimpleNamespace(launcher=launcher, bundle=lambda gate_id: BUNDLE)
+    lease = SimpleNamespace(taken_at=0.0)
+    return SimpleNamespace(
+        setting=setting, gate_id="gate-1", folder=folder, answer_by=0.0,
+        keeper=SimpleNamespace(lease=lease), left_s=lambda: 30.0,
+    )  # fmt: skip
+
+
+def looked(look: Callable[[JobStatus], Awaitable[None]], status: JobStatus) -> None:
+    """One look, to its end."""
+
+    async def once() -> None:
+        await look(status)
+
+    asyncio.run(once())
+
+
+def test_unchanged_reports_are_decoded_once(tmp_path: Path, decoded: list[str]) -> None:
+    """Over several looks, the merge, and the search for what is missing: one decoding for each content."""
+    launcher = Folder(**{"node-0": report(0), "node-1": report(1, complete=False)})
+    session, reports, clock = session_of(tmp_path, launcher), NodeReports(), CheckDeadline(60.0, Delays(5.0))
+    look = poll_action(session, "job", Shown(), clock, reports)  # type: ignore[arg-type]
+    running = JobStatus(JobState.RUNNING, "", "a1", {})
+
+    for _ in range(3):
+        looked(look, running)
+    unfinished = list(decoded)
+    launcher.files["node-1"] = report(1)
+    for _ in range(3):
+        looked(look, running)
+    ended = replace(running, state=JobState.SUCCEEDED)
+    made = merge_reports(session, JobEnd("job", ended, decoded=reports))
+
+    assert ["node-0", "node-1"] == unfinished
+    assert ["node-0", "node-1", "node-1"] == decoded
+    assert (2, True, ()) == (len(made.nodes), clock.complete, made.collection)
+
+
+def test_a_report_that_cannot_be_decoded_is_tried_once_and_its_reason_is_told(
+    tmp_path: Path, decoded: list[str]
+) -> None:
+    """The merge tells why, from what was remembered."""
+    wrong = report(1).replace(b'"complete":true', b'"complete":7')
+    launcher = Folder(**{"node-0": report(0), "node-1": wrong})
+    session, reports = session_of(tmp_path, launcher), NodeReports()
+    look = poll_action(session, "job", Shown(), CheckDeadline(60.0, Delays(5.0)), reports)  # type: ignore[arg-type]
+    ended = JobStatus(JobState.SUCCEEDED, "", "a1", {})
+
+    looked(look, ended)
+    made = merge_reports(session, JobEnd("job", ended, decoded=reports))
+
+    assert ["node-0", "node-1"] == decoded
+    assert "node-1: its report cannot be read: node.complete" in made.collection[0]
+
+
+def test_only_the_newest_content_of_each_node_is_remembered() -> None:
+    """A report grows from look to look: what it was before is dropped."""
+    reports = NodeReports()
+    for number in range(5):
+        reports.readable({"node-0": report(0), "node-1": report(1) + b" " * number})
+
+    assert 2 == len(reports)

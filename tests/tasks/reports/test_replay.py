@@ -1,0 +1,304 @@
+"""Replay: what would change is found, why is said, and what cannot be compared is never counted as unchanged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.facts.builtin import builtin
+from checks.model import ANSWER_WORDS, Answer, Cause, Level
+from checks.policy import OnWarn, Policy, Rule
+from tasks.reports.replay import (
+    MOST,
+    ChangeKind,
+    ReplayedGate,
+    ReplayResult,
+    ReplayTotals,
+    answer_change,
+    changes,
+    gate_text,
+    replay,
+)
+from tasks.store.base import StoreError, StoreUnreachable
+from tasks.store.folder import FolderStore
+from tasks.store.layout import record_key, report_key, verdict_key
+from tasks.store.records import KeptFinding
+from tests.sample_reports import POLICY, healthy, with_metric, without_node, wrong_sums
+from tests.tasks.kept_gates import gate_id, keep
+
+FACTS = builtin()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    """An empty one."""
+    return FolderStore(tmp_path)
+
+
+def stricter(policy: Policy = POLICY) -> Policy:
+    """GEMM has to reach 42 GFLOP/s: of the sample's ranks two do not."""
+    line = policy.checks["compute.gemm"]
+    rules = (line.rules[0], Rule("gflops", "a test", fail_below=42.0))
+    return replace(policy, checks={**policy.checks, "compute.gemm": replace(line, rules=rules)})
+
+
+def looser(policy: Policy = POLICY) -> Policy:
+    """Wrong sums are only worth a warning."""
+    line = policy.checks["collective.all_reduce"]
+    rules = (replace(line.rules[0], level="WARN"), *line.rules[1:])
+    return replace(policy, checks={**policy.checks, "collective.all_reduce": replace(line, rules=rules)})
+
+
+def run(store: FolderStore, policy: Policy | None = POLICY) -> list[ReplayedGate]:
+    """All of a replay."""
+    return list(replay(store, policy, FACTS, None))
+
+
+def test_the_same_policy_changes_nothing(store: FolderStore) -> None:
+    """Good and bad verdicts alike, by time."""
+    for number, report in enumerate((healthy(), wrong_sums(healthy()), without_node(healthy(), "node-1"))):
+        keep(store, number, report)
+
+    assert [(gate_id(n), ReplayResult.SAME, ()) for n in range(3)] == [
+        (r.gate_id, r.fate, r.changes) for r in run(store)
+    ]
+
+
+def test_a_stricter_policy_turns_a_go(store: FolderStore) -> None:
+    """GO -> NO-GO, with the findings that appear and the nodes that would be condemned."""
+    keep(store, 0, healthy())
+    (found,) = run(store, stricter())
+
+    assert (ReplayResult.CHANGED, "GO -> NO-GO") == (found.fate, answer_change(found))
+    assert [
+        (ChangeKind.APPEARS, Level.FAIL, "node-0/rank-0"),
+        (ChangeKind.APPEARS, Level.FAIL, "node-0/rank-1"),
+    ] == [(c.how, c.after, c.subject) for c in found.changes]
+    assert found.after is not None and ("node-0",) == found.after.condemned
+
+
+def test_a_looser_policy_turns_a_no_go(store: FolderStore) -> None:
+    """NO-GO -> GO: the finding that changed its level is shown with both."""
+    keep(store, 0, wrong_sums(healthy()))
+    (found,) = run(store, looser())
+
+    assert "NO-GO -> GO" == answer_change(found)
+    assert [(ChangeKind.CHANGES, Level.FAIL, Level.WARN)] == [
+        (c.how, c.before, c.after) for c in found.changes
+    ]
+
+
+def test_a_warn_that_shall_refuse_changes_the_answer_without_a_finding(store: FolderStore) -> None:
+    """`on_warn` alone turns a go."""
+    keep(store, 0, with_metric(healthy(), "system.clock", "node-0", "synchronised", False))
+    (found,) = run(store, replace(POLICY, on_warn=OnWarn.REFUSE))
+
+    assert ("GO -> NO-GO", ()) == (answer_change(found), found.changes)
+
+
+def test_the_same_answer_about_other_nodes_is_a_change(store: FolderStore) -> None:
+    """Somebody would take another machine out of use."""
+    keep(store, 0, wrong_sums(healthy()))
+    (found,) = run(store, stricter(looser()))
+
+    assert (ReplayResult.CHANGED, "NO-GO about other nodes") == (found.fate, answer_change(found))
+    assert "condemned: node-1 -> node-0" in gate_text(found)
+
+
+def test_other_reasons_for_the_same_verdict_are_told_apart(store: FolderStore) -> None:
+    """Answer, level and condemned nodes stay: no past verdict would change."""
+    keep(store, 0, wrong_sums(healthy(), "node-0/rank-0"))
+    (found,) = run(store, stricter())
+
+    assert ReplayResult.FINDINGS is found.fate
+    assert {ChangeKind.APPEARS} == {change.how for change in found.changes}
+
+
+def test_a_threshold_that_moved_within_the_words_is_no_change(store: FolderStore) -> None:
+    """Only the number in the message is another."""
+    keep(store, 0, healthy(), stricter())
+    line = stricter().checks["compute.gemm"]
+    moved = (line.rules[0], replace(line.rules[1], fail_below=41.9))
+    policy = replace(POLICY, checks={**POLICY.checks, "compute.gemm": replace(line, rules=moved)})
+
+    assert [(ReplayResult.SAME, ())] == [(one.fate, one.changes) for one in run(store, policy)]
+
+
+def test_a_gate_of_which_only_the_record_is_left_is_named(store: FolderStore) -> None:
+    """What was judged once and cannot be judged again is not left out of the sum."""
+    for number in range(2):
+        keep(store, number, healthy())
+    for key in (report_key(gate_id(0)), verdict_key(gate_id(0))):
+        store.delete(key)
+
+    assert [(gate_id(0), ReplayResult.NOT_COMPARED), (gate_id(1), ReplayResult.SAME)] == [
+        (one.gate_id, one.fate) for one in run(store)
+    ]
+
+
+def other_gate(store: FolderStore) -> None:
+    """Somebody copied a folder over another; each of its files belongs to the other."""
+    keep(store, 9, wrong_sums(healthy()))
+    for key in (report_key, verdict_key):
+        store.put(key(gate_id(0)), store.get(key(gate_id(9))) or b"")
+        store.delete(key(gate_id(9)))
+    store.delete(record_key(gate_id(9)))
+
+
+def damage(store: FolderStore, how: str) -> None:
+    """Gate 0 as something left it."""
+    report, verdict = report_key(gate_id(0)), verdict_key(gate_id(0))
+    data, kept = store.get(report) or b"", store.get(verdict) or b""
+    done = {
+        "report cut": lambda: store.put(report, data[: len(data) // 2]),
+        "report gone": lambda: store.delete(report),
+        "report changed": lambda: store.put(report, data.replace(b"6.1.0", b"6.1.1")),
+        "report of another version": lambda: store.put(
+            report, data.replace(b'"schema_version":1', b'"schema_version":99')
+        ),
+        "verdict cut": lambda: store.put(verdict, kept[: len(kept) // 2]),
+        "verdict without an answer": lambda: store.put(verdict, kept.replace(b'"answer":', b'"other":')),
+        "verdict of nothing": lambda: store.put(verdict, b"[]"),
+        "another gate's report and verdict": lambda: other_gate(store),
+        "record cut": lambda: store.put(record_key(gate_id(0)), b"{"),
+    }
+    done[how]()
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["report cut", "report gone", "report changed", "report of another version", "verdict cut",
+     "verdict without an answer", "verdict of nothing", "another gate's report and verdict", "record cut"],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_named(store: FolderStore, how: str) -> None:
+    """It is neither unchanged nor changed, and the gates after it are replayed all the same."""
+    keep(store, 0, healthy())
+    keep(store, 1, healthy())
+    damage(store, how)
+    first, second = run(store)
+
+    assert (gate_id(0), ReplayResult.NOT_COMPARED, ReplayResult.SAME) == (
+        first.gate_id,
+        first.fate,
+        second.fate,
+    )
+    assert first.why
+
+
+def test_a_report_that_may_not_be_read_is_named(store: FolderStore) -> None:
+    """A folder lies where the file should."""
+    keep(store, 0, healthy())
+    (path := Path(store.place(report_key(gate_id(0))))).unlink()
+    path.mkdir()
+    (path / "file").write_text("x")
+    keep(store, 1, healthy())
+
+    assert [ReplayResult.NOT_COMPARED, ReplayResult.SAME] == [one.fate for one in run(store)]
+
+
+def test_without_a_verdict_the_record_is_compared(store: FolderStore) -> None:
+    """Answer, level and condemned nodes are known; that findings are not is said."""
+    for number in range(2):
+        keep(store, number, healthy())
+        store.delete(verdict_key(gate_id(number)))
+    (same, _), (changed, _) = run(store), run(store, stricter())
+
+    assert (ReplayResult.SAME, ReplayResult.CHANGED) == (same.fate, changed.fate)
+    assert "only its record is left" in changed.why
+
+
+def test_without_verdict_and_record_nothing_is_compared(store: FolderStore) -> None:
+    """A gate that was cut short: what it would be is shown, and that no verdict was kept."""
+    keep(store, 0, healthy(), record=False)
+    store.delete(verdict_key(gate_id(0)))
+    (found,) = run(store)
+
+    assert ReplayResult.NO_VERDICT is found.fate
+    assert "no verdict was stored: its gate was interrupted; it would be GO" in gate_text(found)
+
+
+def test_a_gate_that_judged_nothing_is_no_verdict_of_the_past(store: FolderStore) -> None:
+    """It left logs and an outcome."""
+    store.put(f"gates/{gate_id(0)}/outcome.json", b"{}")
+
+    assert [] == run(store)
+
+
+def test_a_policy_for_other_machines_judges_none_of_these(store: FolderStore) -> None:
+    """A new policy for one type does not turn the verdicts on another."""
+    keep(store, 0, healthy())
+    (found,) = run(store, replace(POLICY, instance_types=("p5.48xlarge",)))
+
+    assert ReplayResult.OTHER_TYPE is found.fate
+
+
+def test_what_else_has_changed_is_noted(store: FolderStore) -> None:
+    """Nobody blames the policy for new facts, a new version or a baseline that is missing."""
+    keep(store, 0, healthy())
+    key = verdict_key(gate_id(0))
+    old = (store.get(key) or b"").replace(FACTS.digest.encode(), b"0" * 64)
+    store.put(key, old.replace(b'"baseline":null', b'"baseline":"' + b"b" * 64 + b'"'))
+    (found,) = run(store, stricter())
+
+    assert (
+        "the facts have changed since then",
+        "it was judged with a baseline, and now without one",
+    ) == found.notes
+
+
+def test_keys_of_another_version_are_passed_over(store: FolderStore) -> None:
+    """A verdict that says more than this version knows is compared by what it knows."""
+    keep(store, 0, healthy())
+    key = verdict_key(gate_id(0))
+    store.put(key, (store.get(key) or b"").replace(b'{"answer"', b'{"a_new_key":{"x":1},"answer"', 1))
+
+    assert [ReplayResult.SAME] == [one.fate for one in run(store)]
+
+
+def test_a_store_that_does_not_answer_ends_the_replay(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not read on for hours, a deadline a gate."""
+    keep(store, 0, healthy())
+
+    def silent(key: str) -> bytes | None:
+        raise StoreUnreachable("no answer")
+
+    monkeypatch.setattr(store, "get", silent)
+    with pytest.raises(StoreError):
+        run(store)
+
+
+def finding(number: int, level: Level = Level.FAIL) -> KeptFinding:
+    """One of many."""
+    return KeptFinding(level, Cause.HARDWARE, "toy", f"node-{number:04}", "broken")
+
+
+def test_of_very_many_changes_the_worst_are_kept() -> None:
+    """And how many more there are."""
+    found, hidden = changes((), (*map(finding, range(300)), finding(9999, Level.WARN)))
+
+    assert (MOST, 201) == (len(found), hidden)
+    assert {Level.FAIL} == {change.after for change in found}
+
+
+def test_equal_findings_are_counted() -> None:
+    """Two of a kind against one leave one that disappears."""
+    found, _ = changes((finding(1), finding(1)), (finding(1),))
+
+    assert [ChangeKind.DISAPPEARS] == [change.how for change in found]
+
+
+def test_the_sum_is_a_sentence() -> None:
+    """What a pipeline prints."""
+    total = ReplayTotals()
+    total.fates.update({ReplayResult.SAME: 296, ReplayResult.CHANGED: 4, ReplayResult.FINDINGS: 12})
+    total.moves.update({"NO-GO -> GO": 1, "GO -> NO-GO": 3})
+
+    assert (
+        "312 reports: 4 would change: 3 GO -> NO-GO, 1 NO-GO -> GO; 12 with the same verdict for other reasons"
+        == total.line
+    )
+    assert set(Answer) == set(ANSWER_WORDS)

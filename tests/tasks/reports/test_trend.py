@@ -1,0 +1,148 @@
+"""The trend of a cluster as a page shows it: its own last gates, bounded, and what could not be read is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.documents.report import digest, dump
+from checks.model import Answer, Report
+from tasks.render.context import NOTHING_BESIDE
+from tasks.render.html import html
+from tasks.render.markdown import markdown
+from tasks.reports.trend import TrendContext, past_of
+from tasks.store import records
+from tasks.store.base import Store, StoreUnreachable
+from tasks.store.index import Index
+from tasks.store.layout import record_key, report_key
+from tasks.store.open import open_store
+from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, wrong_sums
+from tests.tasks.kept_gates import gate_id, keep
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A folder."""
+    return open_store(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    """An SQLite file that nobody has written yet."""
+    return Index("", tmp_path / "index.sqlite")
+
+
+def _day(number: int, report: Report) -> Report:
+    return replace(report, gate_id=gate_id(number), measured_at=f"2025-11-{21 + number:02}T08:00:00Z")
+
+
+def _slower(number: int) -> Report:
+    """A GEMM that falls by a tenth of its start a day."""
+    return _day(number, with_metric(healthy(), "compute.gemm", "node-0/rank-0", "gflops", 40.0 - 4 * number))
+
+
+def _this(number: int, report: Report, cluster: str = "c") -> TrendContext:
+    return TrendContext(gate_id(number), cluster, report, digest(dump(report)), POLICY)
+
+
+def test_the_clusters_gates_are_there_oldest_first(store: Store, index: Index) -> None:
+    """With what each said; another cluster's, and later ones, are not."""
+    for number, report in enumerate([healthy(), wrong_sums(healthy()), healthy(), healthy()]):
+        keep(store, number, _day(number, report))
+    keep(store, 4, healthy(), cluster="other")
+    past = past_of(store, index, _this(2, _day(2, healthy())))
+
+    assert [gate_id(i) for i in range(3)] == [gate.gate_id for gate in past.gates]
+    assert [Answer.GO, Answer.NO_GO, Answer.GO] == [gate.answer for gate in past.gates]
+    assert [False, False, True] == [gate.is_this for gate in past.gates]
+    assert "wrong_elements" in past.gates[1].finding
+    assert "3 gates, 2 go, 1 no-go" == past.said
+
+
+def test_a_number_that_falls_is_named_first(store: Store, index: Index) -> None:
+    """Six reports of the same machines; page and summary say it."""
+    for number in range(6):
+        keep(store, number, _slower(number))
+    past = past_of(store, index, _this(5, _slower(5)))
+    report = _slower(5)
+    shown = replace(NOTHING_BESIDE, past=past)
+
+    assert past.numbers[0].worse and "compute.gemm" in past.numbers[0].title
+    assert (6, ()) == (past.reports, past.problems)
+    assert "gets worse" in html(report, verdict_of(report), "local", shown)
+    assert "Gets worse: node-0: compute.gemm" in markdown(report, verdict_of(report), "local", shown)
+
+
+def test_a_short_history_is_called_short(store: Store, index: Index) -> None:
+    """Two reports make no trend."""
+    keep(store, 0, _slower(0))
+    past = past_of(store, index, _this(1, _slower(1)))
+
+    assert not any(number.worse for number in past.numbers)
+    assert ("2 reports could be compared: a trend needs 5 of the same machines.",) == past.problems
+
+
+def test_what_cannot_be_read_is_said(store: Store, index: Index) -> None:
+    """A report that is gone, one that is broken, a record that is none: the others are shown."""
+    for number in range(4):
+        keep(store, number, _slower(number))
+    store.delete(report_key(gate_id(0)))
+    store.put(report_key(gate_id(1)), b"{")
+    store.put(record_key(gate_id(2)), b"[]")
+    past = past_of(store, index, _this(3, _slower(3)))
+    said = " ".join(past.problems)
+
+    assert [gate_id(0), gate_id(1), gate_id(3)] == [gate.gate_id for gate in past.gates]
+    assert f"The report of {gate_id(0)} is missing." in said
+    assert f"The report of {gate_id(1)} cannot be read" in said
+    assert f"The record of {gate_id(2)} cannot be read" in said
+
+
+def test_a_store_that_does_not_answer_is_said_on_the_page(
+    store: Store, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No history is not a healthy history."""
+
+    def gone(store: Store) -> tuple[str, ...]:
+        raise StoreUnreachable("no answer")
+
+    monkeypatch.setattr(records, "recorded", gone)
+    past = past_of(store, index, _this(0, healthy()))
+    page = html(healthy(), verdict_of(healthy()), "local", replace(NOTHING_BESIDE, past=past))
+
+    assert ("Earlier gates could not be read: no answer",) == past.problems
+    assert "Earlier gates could not be read: no answer" in page
+
+
+def test_an_index_that_fails_does_not_shorten_the_history(store: Store, tmp_path: Path) -> None:
+    """The store is believed."""
+    (tmp_path / "broken.sqlite").write_bytes(b"no database" * 200)
+    for number in range(3):
+        keep(store, number, _slower(number))
+    past = past_of(store, Index("", tmp_path / "broken.sqlite"), _this(2, _slower(2)))
+
+    assert 3 == len(past.gates)
+    assert any("index" in line for line in past.problems)
+
+
+def test_it_takes_no_longer_than_its_time(store: Store, index: Index) -> None:
+    """A clock that has run out: no older report is read, and that is said."""
+    for number in range(3):
+        keep(store, number, _slower(number))
+    ticks = iter([0.0, 100.0, 200.0, 300.0])
+    past = past_of(store, index, _this(2, _slower(2)), lambda: next(ticks))
+
+    assert (1, 3) == (past.reports, len(past.gates))
+    assert "Older reports were not compared, because it would have taken too long." in past.problems
+
+
+def test_one_report_counts_once(store: Store, index: Index) -> None:
+    """A gate that stood on an earlier one's PASS has no report of its own."""
+    report = _day(0, healthy())
+    keep(store, 0, report)
+    keep(store, 1, report, reused=gate_id(0))
+    past = past_of(store, index, _this(0, report))
+
+    assert 1 == past.reports

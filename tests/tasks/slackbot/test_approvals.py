@@ -1,0 +1,315 @@
+"""Buttons of questions: over real HTTP and a real WebSocket, with a real Prefect server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.question import AnswerChannel, ApprovalAction, keep_question
+from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
+from tasks.orchestration.server.server import EmbeddedServer
+from tasks.slackbot import socket_events
+from tasks.slackbot.approvals import Answering
+from tasks.store.layout import HANDING_OVER, question_key
+from tests.fakes.slack.server import Failure
+from tests.tasks.slackbot.stage import (
+    ADA,
+    BOB,
+    EVE,
+    KEY,
+    Stage,
+    filled_in,
+    paused_run,
+    set_state,
+    stage,
+    state_of,
+    until,
+)
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
+) -> Iterator[Stage]:
+    """A workspace, a gate file, and the process that serves them."""
+    with stage(tmp_path, monkeypatch) as made, made.app():
+        yield made
+
+
+def test_an_approval_asks_why_then_launches(world: Stage) -> None:
+    """The reason and the proven user reach the store, the form of the run, and the thread."""
+    asking = world.ask()
+
+    sent = asking.launch(ADA, "spare node is on its way")
+
+    asking.resumed()
+    answer = asking.answer
+    assert answer is not None
+    assert (ApprovalAction.LAUNCH, ADA, AnswerChannel.SLACK, True) == (
+        answer.action,
+        answer.who,
+        answer.via,
+        answer.verified,
+    )
+    assert "spare node is on its way" == answer.reason
+    assert None is sent.answer
+    assert {"action": "launch-anyway", "reason": answer.reason, "approver": ADA} == filled_in(
+        asking.question.flow_run_id
+    )
+    until(lambda: not asking.message.actions, "the buttons are gone")
+    until(lambda: bool(asking.said_below()), "the thread says it")
+    assert any("spare node is on its way" in text and ADA in text for text in asking.said_below())
+    until(lambda: not world.store.list(HANDING_OVER), "nothing is left to hand over")
+
+
+@pytest.mark.parametrize(
+    ("button", "action"), [(REFUSE, ApprovalAction.BLOCK), (RECHECK, ApprovalAction.RECHECK)]
+)
+def test_refusing_and_checking_again_count_at_once(world: Stage, button: str, action: ApprovalAction) -> None:
+    """Nobody has to explain why a doubtful machine is not used."""
+    asking = world.ask()
+
+    asking.click(ADA, button)
+
+    asking.resumed()
+    assert asking.answer is not None
+    assert (action, ADA) == (asking.answer.action, asking.answer.who)
+    assert f"Recorded: <@{ADA}>" in asking.whispered()
+
+
+def test_an_override_says_what_it_is_and_takes_an_overrider(world: Stage) -> None:
+    """The modal names the failure and that it is recorded."""
+    asking = world.ask(override=True)
+
+    asking.launch(BOB, "the deadline is worth more")
+
+    asking.resumed()
+    shown = json.dumps(world.socket.modal())
+    assert asking.answer is not None
+    assert (ApprovalAction.LAUNCH, BOB) == (asking.answer.action, asking.answer.who)
+    assert "overrides a FAIL" in shown and "recorded" in shown
+
+
+def test_an_approver_is_no_overrider(world: Stage) -> None:
+    """Who may let a warning pass may not let a failure pass, and hears who may."""
+    asking = world.ask(override=True)
+
+    asking.click(ADA, APPROVE)
+
+    assert f"You may not override this FAIL: <@{BOB}> may" in asking.whispered()
+    assert (None, "PAUSED", {}) == (asking.answer, asking.state, world.slack.views)
+
+
+@pytest.mark.parametrize("button", [APPROVE, REFUSE, RECHECK])
+def test_a_stranger_changes_nothing(world: Stage, button: str) -> None:
+    """Whoever is not named in the gate file is told who is."""
+    asking = world.ask()
+
+    asking.click(EVE, button)
+
+    assert f"<@{ADA}>, <@{BOB}> may" in asking.whispered()
+    assert (None, "PAUSED") == (asking.answer, asking.state)
+
+
+def test_who_was_taken_off_the_gate_file_may_not_answer_any_more(world: Stage) -> None:
+    """The list counts as it is now, not only as it was when the question was asked."""
+    asking = world.ask()
+    world.file.write_text(world.file.read_text().replace('["U0ADA"]', '["U0ZOE"]'))
+
+    asking.click(ADA, REFUSE)
+
+    assert "You may not answer" in asking.whispered()
+    assert None is asking.answer
+
+
+def test_a_modal_sent_by_another_than_who_opened_it_is_checked_again(world: Stage) -> None:
+    """What stands in a modal proves nothing."""
+    asking = world.ask()
+    asking.click(ADA, APPROVE)
+
+    sent = world.socket.submit(EVE, world.socket.modal(), "let me")
+
+    assert sent.answer is not None
+    assert "You may not answer" in sent.answer["errors"]["reason"]
+    assert None is asking.answer
+
+
+def test_a_reason_that_says_nothing_is_refused_beside_the_field(world: Stage) -> None:
+    """Four characters and a lot of space are no reason."""
+    asking = world.ask()
+
+    sent = asking.launch(ADA, "  ok         ")
+
+    assert sent.answer is not None
+    assert "at least 5 characters" in sent.answer["errors"]["reason"]
+    assert None is asking.answer
+
+
+def test_a_late_click_changes_nothing(world: Stage) -> None:
+    """After the deadline the run is refused; the click hears when that was."""
+    asking = world.ask(minutes=-1)
+
+    asking.click(ADA, REFUSE)
+
+    assert "The time to answer was over" in asking.whispered()
+    assert (None, "PAUSED") == (asking.answer, asking.state)
+
+
+def test_the_second_of_two_clicks_hears_of_the_first(world: Stage) -> None:
+    """The first answer stands."""
+    asking = world.ask()
+    asking.click(ADA, REFUSE)
+    asking.whispered(1)
+    value = value_of(KEY, asking.question.flow_run_id, asking.question.gate_id)
+
+    world.socket.click(BOB, asking.message, RECHECK, value)
+
+    assert f"It is answered already: <@{ADA}> refused the launch" in asking.whispered(2)
+    assert asking.answer is not None
+    assert (ApprovalAction.BLOCK, ADA) == (asking.answer.action, asking.answer.who)
+
+
+def test_a_modal_sent_after_somebody_else_answered_says_who(world: Stage) -> None:
+    """Beside the field, without markup, and the modal stays open."""
+    asking = world.ask()
+    asking.click(ADA, APPROVE)
+    view = world.socket.modal()
+    asking.click(BOB, REFUSE)
+    until(lambda: asking.answer is not None, "Bob has answered")
+
+    sent = world.socket.submit(ADA, view, "it is fine")
+
+    assert sent.answer is not None
+    said = sent.answer["errors"]["reason"]
+    assert f"It is answered already: {BOB} refused the launch" in said
+    assert "<" not in said
+    assert asking.answer is not None
+    assert BOB == asking.answer.who
+
+
+def test_an_envelope_that_comes_twice_is_done_once(world: Stage) -> None:
+    """Slack delivers again what it holds for lost; it is acknowledged, and nothing else."""
+    asking = world.ask()
+    envelope = asking.click(ADA, REFUSE)
+    asking.whispered(1)
+    envelope.acknowledged.clear()
+
+    world.socket.again(envelope)
+
+    world.socket.command(EVE, "help")  # answered after it, so that nothing more can come
+    world.socket.answered(2)
+    assert 2 == len(world.slack.responses)
+    assert 1 == len([text for text in asking.said_below() if "refused the launch" in text])
+
+
+def test_a_run_that_has_ended_takes_no_answer(world: Stage) -> None:
+    """Somebody cancelled it in Prefect."""
+    asking = world.ask()
+    set_state(asking.question.flow_run_id, "CANCELLED")
+
+    asking.click(ADA, REFUSE)
+
+    assert "The run has ended" in asking.whispered()
+    assert None is asking.answer
+
+
+def test_a_run_of_another_gate_file_takes_no_answer(world: Stage) -> None:
+    """A question in an allowed store does not make a run of something else an allowed one."""
+    other = paused_run(world.folder / "other.toml", KEY)
+    asking = world.ask()
+    question = replace(asking.question, flow_run_id=other)
+    keep_question(world.store, question)
+
+    value = value_of(KEY, other, question.gate_id)
+    world.socket.click(ADA, asking.message, REFUSE, value)
+
+    assert "of another gate file" in asking.whispered()
+    assert (None, "PAUSED") == (asking.answer, state_of(other))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("no JSON", "none of Prelaunch's"),
+        ('{"flow_run_id": "x", "gate_id": 1, "key": "y"}', "none of Prelaunch's"),
+        ('{"flow_run_id": "x", "gate_id": "../../etc", "key": "passwd"}', "cannot be read now"),
+        ('{"flow_run_id": "x", "gate_id": "test-1", "key": "gate-1"}', "asks this question"),
+        (
+            '{"flow_run_id": "x", "gate_id": "test-20261122-070000-0001", "key": "gate-1-abcdef"}',
+            "another one",
+        ),
+    ],
+)
+def test_a_forged_button_is_held_against_the_store(world: Stage, value: str, said: str) -> None:
+    """The value of a button is never believed."""
+    asking = world.ask()
+
+    world.socket.click(ADA, asking.message, REFUSE, value)
+
+    assert said in asking.whispered()
+    assert (None, "PAUSED") == (asking.answer, asking.state)
+
+
+def test_a_store_that_cannot_be_read_takes_no_answer(world: Stage) -> None:
+    """What could not be recorded does not count, and the click hears it."""
+    asking = world.ask()
+    world.store.put(question_key(asking.question.gate_id, KEY), b"{")
+
+    asking.click(ADA, REFUSE)
+
+    assert "cannot be read now, so nothing was recorded" in asking.whispered()
+    assert "PAUSED" == asking.state
+
+
+def test_what_takes_longer_than_slack_waits_is_said_afterwards(
+    world: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The acknowledgement does not wait; the modal is closed, and one person hears why nothing came of it."""
+    asking = world.ask()
+    asking.click(ADA, APPROVE)
+    view = world.socket.modal()
+    slow, before = threading.Event(), Answering.submitted
+    monkeypatch.setattr(socket_events, "SUBMISSION_S", 0.05)
+    monkeypatch.setattr(
+        Answering, "submitted", lambda self, payload: (slow.wait(20), before(self, payload))[1]
+    )
+
+    sent = world.socket.submit(EVE, view, "let me in")
+    slow.set()
+
+    until(lambda: bool(world.slack.ephemerals), "Eve is told")
+    assert None is sent.answer
+    assert (EVE, asking.message.channel) == tuple(world.slack.ephemerals[0][k] for k in ("user", "channel"))
+    assert "You may not answer" in world.slack.ephemerals[0]["text"]
+
+
+def test_slack_that_opens_no_modal_is_said_and_nothing_is_recorded(world: Stage) -> None:
+    """The click is to be made again."""
+    asking = world.ask()
+    world.slack.fail(Failure.SERVER_ERROR, times=5, method="views.open")
+
+    asking.click(ADA, APPROVE)
+
+    assert "Click again" in asking.whispered()
+    assert None is asking.answer
+
+
+def test_a_message_that_cannot_be_updated_does_not_hold_the_answer(world: Stage) -> None:
+    """Slack's failure is logged; the run goes on."""
+    asking = world.ask()
+    world.slack.scopes.remove("chat:write")
+
+    asking.click(ADA, REFUSE)
+
+    asking.resumed()
+    assert asking.answer is not None
+
+
+def value_of(key: str, run: str, gate_id: str) -> str:
+    """The value of a button that a person still sees, though the message has lost it."""
+    return json.dumps({"flow_run_id": run, "gate_id": gate_id, "key": key})

@@ -1,0 +1,190 @@
+"""/prelaunch: over real HTTP and a real WebSocket, with a real Prefect server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.documents.report import dump_plain
+from checks.model import Report
+from tasks.orchestration.server.server import EmbeddedServer
+from tasks.render.findings import verdict_json
+from tasks.slackbot.prefect_client import PrefectError, Runs
+from tasks.store.layout import record_key, verdict_key
+from tasks.store.records import keep, of, record_of
+from tests.fakes.slack.blockkit import faults
+from tests.sample_reports import healthy, verdict_of, wrong_sums
+from tests.tasks.slackbot.stage import ADA, EVE, Stage, deployed, runs_of, stage
+
+GO, NO_GO = "test-20261122-060000-0001", "test-20261122-050000-0002"
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefect_backend: EmbeddedServer,
+    request: pytest.FixtureRequest,
+) -> Iterator[Stage]:
+    """A workspace, a gate file and a list, whose deployment bears the test's name, and the process that serves them."""
+    name = f"p5-{abs(hash(request.node.name)) % 10**8}"
+    with stage(tmp_path, monkeypatch, deployment=name, **getattr(request, "param", {})) as made, made.app():
+        yield made
+
+
+def told(world: Stage, user: str, text: str, channel: str = "C1") -> str:
+    """What one person reads after they typed it."""
+    count = len(world.slack.responses)
+    world.socket.command(user, text, channel)
+    body = world.socket.answered(count + 1)[-1]
+    assert ("ephemeral", []) == (body["response_type"], faults(body["blocks"]))
+    return json.dumps(body["blocks"], ensure_ascii=False).replace("\u2060", "")
+
+
+def kept(world: Stage, gate_id: str, report: Report) -> None:
+    """A verdict of before, as a gate keeps it."""
+    verdict = verdict_of(report)
+    world.store.put(verdict_key(gate_id), dump_plain(verdict_json(verdict)))
+    keep(world.store, record_of(gate_id, report, of(verdict), "key", 1e9, "test", "test"))
+
+
+def name_of(world: Stage) -> str:
+    """The deployment's name."""
+    return world.config.read_text().partition('deployment = "gate/')[2].partition('"')[0]
+
+
+def test_a_gate_is_started_once_however_often_the_command_is_delivered(world: Stage) -> None:
+    """The run bears who asked; the answer says why they did."""
+    made = deployed(name_of(world), {"request": {"gate_file": str(world.file)}})
+
+    sent = world.socket.command(ADA, "gate p5 after the <!channel> repair")
+    world.socket.answered(1)
+    payload = {**sent.payload, "response_url": world.slack.response_url()}
+    world.socket.deliver("slash_commands", payload)  # another envelope, the same command
+
+    first, second = (json.dumps(body["blocks"]) for body in world.socket.answered(2))
+    (run,) = runs_of(made)
+    assert "Started `p5`" in first and str(run.id) in first
+    assert str(run.id) in second
+    assert "after the &lt;!channel&gt; repair" in first.replace("\\u2060", "")
+    assert {"prelaunch", "by slack", f"by {ADA}"} <= set(run.tags)
+
+
+def test_who_is_not_on_the_list_starts_nothing(world: Stage) -> None:
+    """They hear who may."""
+    made = deployed(name_of(world), {"request": {"gate_file": str(world.file)}})
+
+    said = told(world, EVE, "gate p5")
+
+    assert f"You may not start `p5`: <@{ADA}> may" in said
+    assert [] == runs_of(made)
+
+
+@pytest.mark.parametrize("world", [{"only": "C0GATES"}], indirect=True)
+def test_a_gate_may_be_bound_to_one_channel(world: Stage) -> None:
+    """Elsewhere nothing is started."""
+    made = deployed(name_of(world), {"request": {"gate_file": str(world.file)}})
+
+    assert "in <#C0GATES> alone" in told(world, ADA, "gate p5", channel="C1")
+    assert "Started" in told(world, ADA, "gate p5", channel="C0GATES")
+    assert 1 == len(runs_of(made))
+
+
+def test_a_deployment_of_another_gate_file_is_not_started(world: Stage) -> None:
+    """The list names a file, and the file is what decides who may answer."""
+    made = deployed(name_of(world), {"request": {"gate_file": str(world.folder / "other.toml")}})
+
+    assert "is for" in told(world, ADA, "gate p5")
+    assert [] == runs_of(made)
+
+
+def test_a_deployment_that_names_no_gate_file_gets_the_lists(world: Stage) -> None:
+    """One deployment may serve every gate file."""
+    made = deployed(name_of(world), {"request": {"wait": "verdict"}})
+
+    assert "Started" in told(world, ADA, "gate p5")
+    (run,) = runs_of(made)
+    assert {"gate_file": str(world.file), "wait": "verdict"} == run.parameters["request"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gate p5", "has no deployment"),
+        ("gate p6", "`p6` is not on the list. Did you mean `p5`?"),
+        ("gate", "Which gate? There is `p5`."),
+        ("statsu", "`statsu` is nothing that I know. Did you mean `status`?"),
+        ("", "/prelaunch gate NAME"),
+        ("help", "/prelaunch why"),
+        ("why", "No refusal of p5 is kept"),
+        ("why nothing", "`nothing` is not on the list"),
+        ("why test-20261122-000000-ffff", "No gate of this app has kept"),
+        ("status p7", "`p7` is not on the list"),
+        ("`<!here>` <@U1>", "`'&lt;!here&gt;'` is nothing that I know"),
+    ],
+)
+def test_what_cannot_be_done_is_said(world: Stage, text: str, said: str) -> None:
+    """With the nearest name, and help."""
+    assert said in told(world, ADA, text)
+
+
+def test_status_shows_what_waits_and_the_last_verdict(world: Stage) -> None:
+    """Runs of the list's gates alone."""
+    kept(world, NO_GO, wrong_sums(healthy()))
+    kept(world, GO, healthy())
+    world.ask()
+
+    said = told(world, EVE, "status")
+
+    assert "*p5* on cluster test" in said
+    assert "waits for an answer" in said
+    assert f"last verdict: GO 2001-09-09T01:46:40Z (`{GO}`)" in said
+
+
+@pytest.mark.parametrize("asked", ["why", "why p5", f"why {NO_GO}"])
+def test_why_says_the_refusal_the_findings_and_the_remedies(world: Stage, asked: str) -> None:
+    """The newest verdict that was no go, or the one that was asked for."""
+    kept(world, NO_GO, wrong_sums(healthy()))
+    kept(world, GO, healthy())
+
+    said = told(world, EVE, asked)
+
+    assert "NO-GO test" in said and "node-1/rank-3" in said
+    assert "wrong_elements" in said and NO_GO in said and "Observed" in said
+
+
+def test_a_verdict_of_another_version_is_told_from_its_record(world: Stage) -> None:
+    """What can be read is said, and that there is more."""
+    kept(world, NO_GO, wrong_sums(healthy()))
+    world.store.put(verdict_key(NO_GO), b'{"level": "FAIL"}')
+
+    said = told(world, EVE, "why")
+
+    assert "NO-GO test: FAIL node-1/rank-3" in said and "Another version" in said
+
+
+def test_a_record_that_cannot_be_read_is_said(world: Stage) -> None:
+    """Nothing is passed over in silence."""
+    world.store.put(record_key(GO), b"{")
+
+    assert "cannot be read" in told(world, ADA, "why")
+    assert "cannot be read" in told(world, ADA, "status")
+
+
+def test_a_server_that_does_not_answer_is_said(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdicts are shown all the same; they are in the store."""
+
+    def gone(*_: Any) -> Any:
+        raise PrefectError("Prefect's server does not answer (ConnectError).")
+
+    monkeypatch.setattr(Runs, "going", gone)
+    kept(world, GO, healthy())
+
+    said = told(world, ADA, "status")
+
+    assert "Runs are not shown: Prefect's server does not answer" in said
+    assert "last verdict: GO" in said

@@ -1,0 +1,69 @@
+"""deployments/slack.toml: what is wrong with it is said as for a gate file, before anybody is asked anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.gate_file.read import GateFileError
+from tasks.slackbot.config import read_config
+from tests.flows.gates import write_gate
+
+GATE = '[gates.p5]\ndeployment = "gate/p5"\ngate_file = "gate.toml"\n'
+
+
+def test_the_shipped_list_can_be_read() -> None:
+    """And lets nobody start anything."""
+    config = read_config(Path("deployments/slack.toml"))
+
+    assert [("local", "gate/local", ())] == [
+        (gate.name, gate.table.deployment, gate.table.users) for gate in config.gates
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GATE + "chanel = 'C1'", "gates.p5.chanel: unknown key. Did you mean 'channel'?"),
+        ("ap_token = 'env:X'\n" + GATE, "ap_token: unknown key. Did you mean 'app_token'?"),
+        (GATE + 'users = ["ada"]', "gates.p5.users.0: 'ada' is not of the form"),
+        ('[gates.p5]\ngate_file = "gate.toml"', "gates.p5.deployment: missing key"),
+        (
+            '[gates.p5]\ndeployment = "p5"\ngate_file = "gate.toml"',
+            "gates.p5.deployment: 'p5' is not of the form",
+        ),
+        (GATE.replace("gate.toml", "no.toml"), "no.toml: cannot be read"),
+        (GATE + GATE.replace("p5]", "p6]"), "gates.p6.gate_file: is that of p5 as well"),
+        ("", "gates: missing key"),
+        ("[gates]", "gates: must not be empty"),
+        ("gates = 1", "gates: expected a table"),
+        ("[", "is not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_key(tmp_path: Path, text: str, said: str) -> None:
+    """File, key, and the nearest valid word."""
+    write_gate(tmp_path)
+    path = tmp_path / "slack.toml"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(GateFileError) as raised:
+        read_config(path)
+
+    assert said in str(raised.value)
+    assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("key", ["app_token", "bot_token"])
+@pytest.mark.parametrize("value", ["xoxb-0123456789-secret", "x" * 300])
+def test_a_token_in_the_file_is_refused_and_not_repeated(tmp_path: Path, key: str, value: str) -> None:
+    """It belongs into the environment or a block."""
+    write_gate(tmp_path)
+    path = tmp_path / "slack.toml"
+    path.write_text(f'{key} = "{value}"\n{GATE}', encoding="utf-8")
+
+    with pytest.raises(GateFileError) as raised:
+        read_config(path)
+
+    assert "Never write a secret itself into this file" in str(raised.value)
+    assert value[:20] not in str(raised.value)

@@ -1,0 +1,222 @@
+"""The process as a whole: connections that come and go, answers that wait, and an end that leaves nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.model import SCHEMA_VERSION
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
+from tasks.notifiers.slack.messages import REFUSE
+from tasks.orchestration.server.server import EmbeddedServer
+from tasks.slackbot import handover, process
+from tasks.slackbot.answer_check import Named, find
+from tasks.slackbot.config import read_config
+from tasks.slackbot.prefect_client import Runs, Unreachable
+from tasks.slackbot.process import NotServed, Plain, Process
+from tasks.store.layout import HANDING_OVER
+from tests.fakes.slack.server import Failure
+from tests.tasks.slackbot.stage import ADA, Stage, set_state, stage, until
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
+) -> Iterator[Stage]:
+    """A workspace and a gate file; the test starts the process itself."""
+    monkeypatch.setattr(handover, "EVERY_S", 0.05)
+    monkeypatch.setattr(process, "PING_S", 0.2)
+    with stage(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def threads() -> set[str]:
+    """Threads of the process under test; those of the stand-in answer within its `with`."""
+    names = {thread.name for thread in threading.enumerate()}
+    return {name for name in names if name.startswith(("slack-", "ThreadPoolExecutor", "Thread-"))}
+
+
+def test_nothing_is_left_of_it(world: Stage) -> None:
+    """No thread and no connection, and it ends at once."""
+    before = threads()
+
+    with world.app():
+        world.socket.command(ADA, "help")
+        world.socket.answered(1)
+
+    world.socket.wait_gone()
+    until(lambda: not {name for name in threads() - before if "handle" not in name}, "no thread is left")
+
+
+def test_slack_may_ask_for_a_new_connection_at_any_time(world: Stage) -> None:
+    """A click before, and one after, are both answered."""
+    with world.app():
+        asking = world.ask()
+        world.socket.command(ADA, "help")
+        world.socket.refresh()
+
+        asking.click(ADA, REFUSE)
+
+        asking.resumed()
+        assert 2 == len(world.socket.answered(2))
+        assert 2 == world.socket.hellos
+
+
+def test_a_connection_that_breaks_is_made_anew(world: Stage) -> None:
+    """Nobody has to restart anything."""
+    with world.app():
+        world.socket.drop()
+        world.socket.wait_connected(2)
+
+        world.socket.command(ADA, "help")
+
+        assert 1 == len(world.socket.answered(1))
+
+
+def test_slack_that_is_down_for_a_while_is_asked_again(world: Stage) -> None:
+    """The socket comes back by itself once Slack does."""
+    with world.app():
+        world.socket.down = True
+        world.socket.drop()
+        world.socket.wait_gone()
+        world.socket.down = False
+
+        world.socket.wait_connected(2)
+
+
+def test_an_answer_waits_for_a_server_that_is_down(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is recorded at once, and handed over when the server is back."""
+    down = threading.Event()
+    before = Runs.run
+
+    def run(self: Runs, flow_run_id: str) -> Any:
+        if down.is_set():
+            raise Unreachable("Prefect's server does not answer (ConnectError).")
+        return before(self, flow_run_id)
+
+    monkeypatch.setattr(Runs, "run", run)
+    with world.app():
+        asking = world.ask()
+        down.set()
+        asking.click(ADA, REFUSE)
+        assert "Recorded" in asking.whispered()
+        assert asking.answer is not None
+        assert (ApprovalAction.BLOCK, "PAUSED") == (asking.answer.action, asking.state)
+
+        down.clear()
+
+        asking.resumed()
+
+
+def test_an_answer_survives_a_restart(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier process could not hand over, the next one does."""
+    with world.app(), monkeypatch.context() as patch:
+        asking = world.ask()
+
+        def gone(*_: Any) -> Any:
+            raise Unreachable("Prefect's server does not answer (ConnectError).")
+
+        patch.setattr(handover, "hand_over", gone)
+        asking.click(ADA, REFUSE)
+        assert "Recorded" in asking.whispered()
+    assert "PAUSED" == asking.state
+    assert 1 == len(world.store.list(HANDING_OVER))
+
+    with world.app():
+        asking.resumed()
+        until(lambda: not world.store.list(HANDING_OVER), "nothing is left to hand over")
+
+
+def test_an_answer_to_a_run_that_ended_meanwhile_is_given_up(world: Stage) -> None:
+    """Nobody waits for it; it stays in the store."""
+    asking = world.ask()
+    asked = asking.question
+    gates = read_config(world.config).gates
+    found = find(gates, Named(asked.flow_run_id, asked.gate_id, asked.key))
+    handover.note(found)
+    answer = ApprovalAnswer(
+        SCHEMA_VERSION,
+        asked.gate_id,
+        asked.key,
+        ApprovalAction.BLOCK,
+        ADA,
+        AnswerChannel.SLACK,
+        True,
+        "",
+        asked.asked_at,
+    )
+    keep_answer(world.store, answer)
+    set_state(asked.flow_run_id, "CANCELLED")
+
+    with world.app():
+        until(lambda: not world.store.list(HANDING_OVER), "it is given up")
+
+    assert (answer, "CANCELLED") == (asking.answer, asking.state)
+
+
+@pytest.mark.parametrize(
+    ("method", "failure"),
+    [("auth.test", Failure.SERVER_ERROR), ("apps.connections.open", Failure.RESET)],
+)
+def test_slack_that_is_down_at_the_start_is_said(world: Stage, method: str, failure: Failure) -> None:
+    """And no thread is left of the attempt."""
+    before = threads()
+    world.slack.fail(failure, times=20, method=method)
+
+    with pytest.raises(NotServed) as raised, world.app():
+        pass
+
+    assert "Slack" in str(raised.value) and not raised.value.rejected
+    until(lambda: not {name for name in threads() - before if "handle" not in name}, "no thread is left")
+
+
+def test_a_socket_that_says_nothing_is_no_connection(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a hello nobody would ever be answered."""
+    monkeypatch.setattr(process, "HELLO_S", 0.3)
+    world.socket.silent = True
+
+    with pytest.raises(NotServed, match="Slack opened no socket"), world.app():
+        pass
+
+
+@pytest.mark.parametrize("which", ["SLACK_APP_TOKEN", "SLACK_BOT_TOKEN"])
+def test_a_token_that_slack_refuses_is_named_by_its_place(
+    world: Stage, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Never by its value; it is the configuration that is wrong."""
+    monkeypatch.setenv(which, "xoxb-wrong-and-secret")
+
+    with pytest.raises(NotServed) as raised, world.app():
+        pass
+
+    assert raised.value.rejected
+    assert f"env:{which}" in str(raised.value) and "xoxb-wrong" not in str(raised.value)
+
+
+def test_a_token_that_is_not_there_is_named_by_its_place(
+    world: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody is asked anything."""
+    monkeypatch.delenv("SLACK_APP_TOKEN")
+
+    with pytest.raises(NotServed, match="SLACK_APP_TOKEN is not set") as raised:
+        Process(read_config(world.config)).__enter__()
+
+    assert raised.value.rejected
+    assert [] == world.slack.calls
+
+
+def test_the_log_holds_no_token_and_no_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a library writes."""
+    monkeypatch.setenv("SOME_TOKEN", "swordfish-swordfish")
+    said = "open wss://x/link/?ticket=abc-def&app_id=A1 with xapp-1-A1-22-deadbeef xoxb-1234567890-abc swordfish-swordfish"
+    record = logging.LogRecord("prelaunch.slack", logging.INFO, "", 0, said, None, None)
+
+    shown = Plain().format(record)
+
+    assert not [word for word in ("abc-def", "deadbeef", "1234567890", "swordfish") if word in shown]

@@ -1,0 +1,73 @@
+"""A store that does not answer holds nobody, and is waited for once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.store.base import StoreUnreachable
+from tasks.store.call_timeout import HUNG_S, PatientStore
+from tasks.store.folder import FolderStore
+
+
+class Fifo(FolderStore):
+    """A folder whose values are read through a FIFO: who opens it waits for a writer, as for a dead file server."""
+
+    def get(self, key: str) -> bytes | None:
+        with open(self.root / "fifo", "rb") as file:
+            return file.read()
+
+
+@pytest.fixture
+def hung(tmp_path: Path) -> Fifo:
+    """A store whose `get` hangs until somebody writes into the FIFO."""
+    os.mkfifo(tmp_path / "fifo")
+    return Fifo(tmp_path)
+
+
+def test_a_store_that_answers_is_itself(tmp_path: Path) -> None:
+    """Whatever it returns or raises passes."""
+    store = PatientStore(FolderStore(tmp_path))
+    store.put("a/b", b"1")
+
+    assert (b"1", None, True, ("a/b",)) == (
+        store.get("a/b"),
+        store.get("a/c"),
+        store.replace_if("a/b", b"1", b"2"),
+        store.list("a"),
+    )
+    store.delete("a/b")
+    assert store.put_if_absent("a/b", b"3") and store.delete_if("a/b", b"3")
+    store.probe()
+
+
+def test_one_that_hangs_is_waited_for_once_and_then_again_when_it_answers(hung: Fifo) -> None:
+    """The wait is paid by the first call; the others fail at once, until the first one ended after all."""
+    store, waited = PatientStore(hung, limit_s=0.5), list[float]()
+    for _ in range(3):
+        begun = time.monotonic()
+        with pytest.raises(StoreUnreachable, match="a/b was not read within"):
+            store.get("a/b")
+        waited.append(time.monotonic() - begun)
+    end = time.monotonic() + 10
+    while store._patience_s() == HUNG_S and time.monotonic() < end:
+        with contextlib.suppress(OSError):  # nobody has it open to read at this moment
+            os.close(os.open(hung.root / "fifo", os.O_WRONLY | os.O_NONBLOCK))
+        time.sleep(0.01)
+
+    assert waited[0] >= 0.5 > max(waited[1:])
+    assert 0.5 == store._patience_s()
+
+
+def test_a_verdict_that_is_due_shortens_the_wait(hung: Fifo) -> None:
+    """What is left until then, and never less than a moment."""
+    store = PatientStore(hung)
+    store.answer_by = time.monotonic() + 30
+
+    assert 29 < store._patience_s() <= 30
+    store.answer_by = time.monotonic() - 5
+    assert 1.0 == store._patience_s()
