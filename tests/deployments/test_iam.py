@@ -201,7 +201,7 @@ def test_what_the_store_calls_is_granted() -> None:
 
 def test_what_the_agent_calls_is_granted() -> None:
     """To the execution role."""
-    called = actions_of(list((ROOT / "container/agent").glob("*.py")), by_default="s3")
+    called = actions_of(list((ROOT / "container/agent").rglob("*.py")), by_default="s3")
 
     assert (set(), True) == (called - _granted("execution-role.json"), bool(called))
 

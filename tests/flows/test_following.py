@@ -74,7 +74,7 @@ def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
     """An id of another server is a clear error."""
     nobody = UUID(int=7)
 
-    with pytest.raises(NoSuchRun, match="knows no flow run"):
+    with pytest.raises(NoSuchRun, match="has no flow run"):
         asyncio.run(follow.follow(nobody, lambda progress: None, 5.0))
 
 
@@ -89,7 +89,7 @@ def test_a_report_that_was_changed_is_not_shown(tmp_path: Path) -> None:
     found, why = kept_report(said)
 
     assert found is None
-    assert "another one than was judged" in why
+    assert "it is not the report that was judged" in why
 
 
 def _written(folder: Path) -> tuple[RunStatus, dict[str, Any]]:
@@ -160,7 +160,7 @@ def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> No
 
     assert before.announced is not None and before.announced.code == 0
     assert (after.state, after.announced) == ("Rejected", None)
-    assert "a go, which is not how it ended" in after.why
+    assert "a go, but the run did not end so" in after.why
 
 
 def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def test_a_job_that_stays_pending_is_ended(
     _, outcome = gate_it(fake_gate(tmp_path))
 
     assert (5, True) == (outcome.code, engine.idle), outcome.reason
-    assert "did not run within" in outcome.reason
+    assert "did not start within" in outcome.reason
 
 
 def test_checks_that_cannot_be_ended_are_judged_and_paged(
@@ -54,7 +54,7 @@ def test_checks_that_cannot_be_ended_are_judged_and_paged(
 
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     assert (3, True) == (outcome.code, outcome.judged is not None), outcome.reason
-    assert "MACHINES MAY STILL BE PAID FOR" in page and "By hand: stop it" in page
+    assert "MACHINES MAY STILL BE BILLED" in page and "By hand: stop it" in page
 
 
 def test_capacity_is_waited_for_no_longer_than_was_said(tmp_path: Path, engine: Engine) -> None:

@@ -115,7 +115,7 @@ def test_a_release_that_fails_is_paged(tmp_path: Path, engine: Engine) -> None:
 
     _, outcome = gate_it(fake_gate(tmp_path))
 
-    assert "MACHINES MAY STILL BE PAID FOR" in page(tmp_path, outcome)
+    assert "MACHINES MAY STILL BE BILLED" in page(tmp_path, outcome)
     assert "Release it by hand" in page(tmp_path, outcome)
 
 

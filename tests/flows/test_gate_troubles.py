@@ -74,7 +74,7 @@ def test_a_job_that_never_ran_found_no_machines() -> None:
     waiting = JobStatus(JobState.PENDING, "Insufficient capacity error, retrying!", "", {})
 
     with pytest.raises(NoCapacity, match="retrying"):
-        require_reports(JobEnd("j", waiting, "it did not run within 60 s and has been ended"))
+        require_reports(JobEnd("j", waiting, "it did not start within 60 s and was ended"))
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_an_instance_replaced_inside_of_the_pool_is_checked_again_in_place(
         _, train = names(outcome)
 
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
-        assert any("checking again in place" in line for lines in cloud.log(train).values() for line in lines)
+        assert any("these are not the machines that passed" in line for lines in cloud.log(train).values() for line in lines)
         assert "confirmed" not in str(kept(path, outcome, "outcome.json")["placement"]["proof"])
 
 
@@ -325,6 +325,8 @@ def _there(jobs: dict[str, dict[str, Any]], phase: str) -> bool:
     train = next((job for name, job in jobs.items() if "-train-" in name), None)
     if phase == "train":
         return train is not None and train["SecondaryStatus"] == "Training"
+    if phase == "ending":
+        return check is not None and check["TrainingJobStatus"] in ("Stopping", "Stopped")
     if phase == "pool":
         return check is not None and check["TrainingJobStatus"] == "Completed"
     return check is not None and check["SecondaryStatus"] == phase

@@ -108,8 +108,8 @@ def test_what_is_not_there_is_rejected(command: Command) -> None:
 
     assert [2, 2, 2] == [done.returncode for done in known]
     assert "has no deployment 'gate/nobody'" in known[0].stderr
-    assert "knows no flow run" in known[1].stderr
-    assert "is no flow run" in known[2].stderr
+    assert "has no flow run" in known[1].stderr
+    assert "is not a flow run" in known[2].stderr
 
 
 @pytest.mark.long
