@@ -170,7 +170,7 @@ def _former_checks() -> Mapping[str, Mapping[str, Check]]:
     table: Mapping[str, Mapping[str, str]] = json.loads(FORMER_PATHS.read_bytes())
     own = {check.name: check for check in CATALOG}
     return {
-        f"checks.{module}": {attribute: own[name] for attribute, name in names.items()}
+        f"checks.{module}": {attribute: own[name] for attribute, name in names.items() if name in own}
         for module, names in table.items()
     }
 

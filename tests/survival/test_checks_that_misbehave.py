@@ -42,7 +42,7 @@ def test_a_check_that_returns_nan(ended: Ended) -> None:
 
 def test_a_check_that_exits_with_zero_and_no_result(ended: Ended) -> None:
     """An exit code is no measurement."""
-    assert "exit code 0 and no result" in reason(ended, "sabotage.exits")
+    assert "exit code 0 and left no result" in reason(ended, "sabotage.exits")
 
 
 def test_a_check_that_prints_a_gigabyte(ended: Ended) -> None:

@@ -146,7 +146,7 @@ def test_a_store_that_stops_makes_nobody_look_silent(ended: Mapping[str, Ended])
     one = ended["storeless"]
 
     assert (failed(one), one.missing) == (set(), ())
-    assert all("without notes between ranks" in row["evidence"] for row in one.rows.values())
+    assert all("the ranks could not exchange notes" in row["evidence"] for row in one.rows.values())
 
 
 def test_who_could_not_agree_on_the_rounds_accuses_nobody_of_having_left(ended: Mapping[str, Ended]) -> None:
@@ -155,7 +155,7 @@ def test_who_could_not_agree_on_the_rounds_accuses_nobody_of_having_left(ended: 
     said = {why for row in one.rows.values() for why in row["failures"]} - {"ok"}
 
     assert len({row["rounds"] for row in one.rows.values()}) > 1
-    assert said and all(why.startswith("not run: without the store") for why in said)
+    assert said and all(why.startswith("not run: the store is lost") for why in said)
 
 
 def test_above_the_number_of_nodes_there_are_matchings_first(ended: Mapping[str, Ended]) -> None:
