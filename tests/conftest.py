@@ -6,9 +6,6 @@ import functools
 import os
 import shutil
 import signal
-import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.architecture import leftovers
-from tests.architecture.corpus_count import pytest_terminal_summary as pytest_terminal_summary
+from tests.architecture.leftovers import pytest_sessionfinish as pytest_sessionfinish
+from tests.architecture.summary import pytest_terminal_summary as pytest_terminal_summary
 from tests.world import at_world as at_world
 from tests.world import new_world as new_world
 from tests.world import world as world
@@ -42,7 +40,6 @@ PACKAGES = {
     "unshare": "util-linux",
 }
 SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
-END_BY_THEMSELVES_S = 3.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,8 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # A job in a script's background starts so, and would hand it to every program that a test interrupts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("PRELAUNCH_GATES", "")  # gate files of tests lie anywhere: a form takes their paths
-    if not hasattr(config, "workerinput"):
-        os.environ[leftovers.MARK] = uuid.uuid4().hex
+    leftovers.pytest_configure(config)
 
 
 # Their tests share what a module-wide fixture made, or build on each other: one worker runs the whole file.
@@ -119,14 +115,3 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"not installed: {', '.join(missing)}. Remedy: apt-get install {' '.join(missing)}")
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root. Remedy: run the tests as root")
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """Fail the session that leaves a process running, by the name of the test that started it."""
-    yield
-    if hasattr(session.config, "workerinput"):
-        return
-    for left in leftovers.settle(os.environ[leftovers.MARK], END_BY_THEMSELVES_S):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        print(f"\nLEFT BEHIND {left}", file=sys.stderr)

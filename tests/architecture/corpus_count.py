@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.worlds import table
-
 CASE, MUTATIONS = "corpus", "mutations"
 
 
@@ -35,16 +33,3 @@ def counted(reports: Iterable[pytest.TestReport]) -> str:
         f"{wrongly} passed wrongly; {mutated:,} mutated recordings: {mutated - wrong - excused:,} refused, "
         f"{excused} passed that lost nothing but lines without evidence, {wrong} passed wrongly"
     )
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print it, and the table of the healthy worlds."""
-    ran = [
-        report
-        for outcome in ("passed", "failed")
-        for report in terminalreporter.stats.get(outcome, [])
-        if isinstance(report, pytest.TestReport) and report.when == "call"
-    ]
-    for line in (counted(ran), *table.printed(ran)):
-        if line:
-            terminalreporter.write_line(line)

@@ -8,11 +8,40 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 MARK = "PYTEST_SESSION_MARK"
+END_BY_THEMSELVES_S = 3.0
+# None of pytest's own: the second run of what failed is no answer to it (.ci/tests).
+LEFT_BEHIND = 20
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Mark the processes of this session, which xdist's workers hand on."""
+    if not hasattr(config, "workerinput"):
+        os.environ[MARK] = uuid.uuid4().hex
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fail the session that leaves a process running, by the name of the test that started it.
+
+    A session that broke off keeps the status that says so.
+    """
+    yield
+    if hasattr(session.config, "workerinput"):
+        return
+    for left in settle(os.environ[MARK], END_BY_THEMSELVES_S):
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = LEFT_BEHIND
+        print(f"\nLEFT BEHIND {left}", file=sys.stderr)
 
 
 @dataclass(frozen=True)

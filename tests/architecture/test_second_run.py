@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.leftovers import LEFT_BEHIND
+
 TESTS = Path(__file__).resolve().parents[2] / ".ci" / "tests"
 FLAKY = "import pathlib\np = pathlib.Path('seen')\ndef test_it():\n    seen = p.exists()\n    p.touch()\n    assert seen\n"
 BROKEN = "def test_it():\n    assert False\n"
 CUT = "def test_later():\n    raise KeyboardInterrupt\n"
+LEFT = "import subprocess\ndef test_later():\n    subprocess.Popen(('sleep', '60'), start_new_session=True)\n"
+SIX = "import pytest\n@pytest.mark.parametrize('n', range(6))\ndef test_it(n):\n    assert False\n"
 
 
 @pytest.mark.parametrize(
@@ -23,8 +27,20 @@ CUT = "def test_later():\n    raise KeyboardInterrupt\n"
         (FLAKY, CUT, "", 2),
         (FLAKY, BROKEN, "-x", 1),
         ("", "", "", 5),
+        (FLAKY, LEFT, "", LEFT_BEHIND),
+        ("", LEFT + CUT, "", 2),
+        (SIX, "", "", 1),
     ],
-    ids=["passes alone", "fails twice", "broke off", "cut short by hand", "nothing ran"],
+    ids=[
+        "passes alone",
+        "fails twice",
+        "broke off",
+        "cut short by hand",
+        "nothing ran",
+        "left a process",
+        "broke off and left a process",
+        "six failed",
+    ],
 )
 def test_only_what_ran_can_pass(tmp_path: Path, first: str, later: str, by_hand: str, status: int) -> None:
     """The exit status of a group."""
@@ -32,7 +48,9 @@ def test_only_what_ran_can_pass(tmp_path: Path, first: str, later: str, by_hand:
     (tmp_path / "test_1_first.py").write_text(first)
     (tmp_path / "test_2_later.py").write_text(later)
     environment = {**os.environ, "PYTEST": by_hand, "PYTHONDONTWRITEBYTECODE": "1"}
-    argv = (str(TESTS), sys.executable, "-p", "no:randomly", *by_hand.split())
+    environment |= {"PYTHONPATH": str(TESTS.parents[1]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    argv = (str(TESTS), sys.executable, "-p", "tests.architecture.leftovers", *by_hand.split())
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
 
     assert status == done.returncode, done.stdout
+    assert ("needed a second try" in done.stderr) == (status == 0)

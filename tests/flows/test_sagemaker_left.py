@@ -49,7 +49,9 @@ def test_a_sigterm_and_the_interrupts_after_it_leave_nothing(tmp_path: Path, acc
         with command(path) as process:
             reach(cloud, "Training")
             process.send_signal(signal.SIGTERM)
-            reach(cloud, "ending")  # two signals that arrive at once are handled in the order of their numbers
+            reach(
+                cloud, "ending"
+            )  # two signals that arrive at once are handled in the order of their numbers
             for _ in range(2):
                 process.send_signal(signal.SIGINT)
                 cloud.jobs()

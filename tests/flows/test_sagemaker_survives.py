@@ -198,7 +198,11 @@ def test_an_instance_replaced_inside_of_the_pool_is_checked_again_in_place(
         _, train = names(outcome)
 
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
-        assert any("these are not the machines that passed" in line for lines in cloud.log(train).values() for line in lines)
+        assert any(
+            "these are not the machines that passed" in line
+            for lines in cloud.log(train).values()
+            for line in lines
+        )
         assert "confirmed" not in str(kept(path, outcome, "outcome.json")["placement"]["proof"])
 
 

@@ -27,7 +27,8 @@ def test_what_was_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> 
     assert {"kernel.xid", "kernel.hardware"}.isdisjoint(reasons)  # their share of the time was kept
     assert (3, {Cause.EVIDENCE}) == (ended.exit_code, {f.cause for f in ended.fails()})
     assert any(
-        (f.check, f.subject) == ("sabotage.hangs", "node-0") and "the run's deadline of 8 s passed" in f.message
+        (f.check, f.subject) == ("sabotage.hangs", "node-0")
+        and "the run's deadline of 8 s passed" in f.message
         for f in ended.fails()
     )
     assert ended.seconds < 8 + 5 + 5  # the last for the start of the shepherd and of Python
