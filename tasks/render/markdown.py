@@ -98,7 +98,7 @@ def _evidence(groups: tuple[Group, ...], verdict: Verdict, beside: Beside) -> li
         if lines := typed(item, verdict, beside.place):
             parts.append(fenced("\n".join(lines)))
         if item.source:
-            parts.append(f"The line is from: {escape(item.source)}.")
+            parts.append(f"Source of the threshold: {escape(item.source)}.")
         if item.evidence:
             subject, text = item.evidence[0]
             cut = " (its beginning, the rest is in the report)" if len(text) > EVIDENCE else ""
@@ -187,7 +187,7 @@ def _nodes(report: Report, verdict: Verdict) -> str:
         )
         for line in lines[:NODES]
     ]
-    text = _table(("Verdict", "Node", "Rank", "Findings"), rows)
+    text = _table(("Verdict", "Node", "Node index", "Findings"), rows)
     return (
         f"{text}\n\n{len(lines) - NODES} more nodes, none worse, are in the report."
         if len(lines) > NODES

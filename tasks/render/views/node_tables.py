@@ -89,7 +89,7 @@ IDENTITY = ("host", "driver", "kernel", "boot_id", "gpu_uuids")
 
 
 def node_rows(report: Report | None, verdict: Verdict) -> list[dict[str, object]]:
-    """Rows of verdict, node, rank, first finding, findings and the machine's identity: no key is ever absent.
+    """Rows of verdict, node, node index, first finding, findings and the machine's identity: no key is ever absent.
 
     A node that never reported has a row too. A report that cannot be read makes one row, about the cluster.
     """
@@ -121,7 +121,7 @@ def _row(
     return {
         "verdict": verdict,
         "node": one_line(node, 120),
-        "rank": "" if rank is None else rank,
+        "node index": "" if rank is None else rank,
         "first finding": finding,
         "findings": findings,
         **cells,

@@ -20,12 +20,13 @@ def _with(*rows: tuple[str, str, float, float]) -> Report:
     return replace(healthy(1), observations=tuple(made))
 
 
-def test_the_sentence_names_the_slowest_node_and_what_was_saved() -> None:
+def test_the_sentence_names_the_slowest_node_and_how_long_its_checks_took() -> None:
     """Two checks side by side save the shorter one's time."""
     report = _with(("a.b", "node-0", 0.0, 4.0), ("c.d", "node-0", 1.0, 2.0), ("a.b", "node-1", 0.0, 1.0))
 
     assert schedule_text(report) == (
-        "node-0 was busy with checks for 4.0 s; one after another they would have taken 6.0 s (2.0 s saved)"
+        "Duration: the checks took 4.0 s on the node that took longest (node-0); "
+        "one after another they would have taken 6.0 s"
     )
 
 
