@@ -276,7 +276,8 @@ class Finding:
     """One thing that is wrong or unknown, with what it rests on and what to do.
 
     `source` says who set the line that it crossed; "" where nothing was compared. `kind` is None for all that no code
-    has to tell from others. `metric` is that of the rule whose line was crossed; "" for all else.
+    has to tell from others. `metric` is that of the rule whose line was crossed; "" for all else. `elements` are the labels
+    ("GPU 5 (0000:b9:00.0)") of those elements of the metric that crossed it; () where the metric is no list.
     """
 
     level: Level
@@ -290,6 +291,7 @@ class Finding:
     source: str = ""
     kind: FindingKind | None = None
     metric: str = ""
+    elements: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

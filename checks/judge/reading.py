@@ -6,7 +6,6 @@ What could not be judged is named in `left_out`, and where nothing at all could 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -37,8 +36,6 @@ from checks.version import ENGINE
 SUBJECT = "input"
 ITSELF = "explain"
 NOTHING = Coverage(Count(0, 0), Count(0, 0), Count(0, 0), Count(0, 1))
-# Of a long list a finding names the first eight elements, and how many more there are.
-_MORE = re.compile(r" and \d+ more(?:, it must be |$)")
 GET_IT_AGAIN = (
     "Give the whole output of the tool. With --instance-type, Prelaunch knows what it must contain."
 )
@@ -115,15 +112,15 @@ def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: Asked) -> Iter
             continue
         row = Observation(part.check, SUBJECT, Outcome.MEASURED, 0.0, part.metrics)
         for finding in apply.apply(part.check, replace(line, rules=(rule,)), (row,), 1, known):
-            yield replace(finding, subject=SUBJECT, evidence=clip(_lines(part, rule, finding.message))[0])
+            yield replace(finding, subject=SUBJECT, evidence=clip(_lines(part, rule, finding.elements))[0])
     yield from _holes(part, known.absent | {rule.metric for rule in line.rules})
 
 
-def _lines(part: Part, rule: Rule, message: str) -> str:
+def _lines(part: Part, rule: Rule, elements: Sequence[str]) -> str:
     """The lines that a finding rests on: of an array that has a line an element, those of the elements it names."""
     said = part.lines.get(rule.metric, "") or part.evidence
     value, each, lines = part.metrics[rule.metric], part.metrics.get(rule.each), said.splitlines()
-    if not isinstance(value, tuple) or len(lines) != len(value) or _MORE.search(message):
+    if not isinstance(value, tuple) or len(lines) != len(value):
         return said
     labels = (
         each if isinstance(each, tuple) and len(each) == len(value) else [f"[{n}]" for n in range(len(value))]
@@ -131,7 +128,7 @@ def _lines(part: Part, rule: Rule, message: str) -> str:
     named = [
         text
         for text, label in zip(lines, labels, strict=True)
-        if re.search(rf"{re.escape(str(label))}(?!\w)", message)
+        if str(label) in elements
     ]
     return "\n".join(named) or said
 

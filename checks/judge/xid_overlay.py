@@ -226,7 +226,9 @@ def _worded(finding: Finding, told: Sequence[IncidentRow], generation: str) -> F
     )
     if meant[0].need in KEPT:
         return worded
-    return replace(worded, remedy=_remedy(meant), action=meant[0].action)
+    action = meant[0].action
+    gpus = dict.fromkeys(one.gpu for one in meant if one.action is action)
+    return replace(worded, remedy=_remedy(meant), action=action, elements=tuple(gpus))
 
 
 def _odd(one: IncidentRow, generation: str) -> str:

@@ -119,7 +119,7 @@ def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:
         for command in commands(
             Finding(
                 item.level, item.cause, item.check, subject, item.message,
-                evidence.get(subject, ""), item.remedy, item.action,
+                evidence.get(subject, ""), item.remedy, item.action, elements=item.elements,
             ),
             verdict,
             place,

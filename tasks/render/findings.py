@@ -46,6 +46,7 @@ class Group:
     action: Action = Action.NONE
     source: str = ""
     kind: FindingKind | None = None
+    elements: tuple[str, ...] = ()
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -97,6 +98,7 @@ def _alike(f: Finding) -> tuple[str, ...]:
         f.action.value,
         f.source,
         f.kind or "",
+        *f.elements,
     )
 
 
@@ -158,7 +160,7 @@ def _group(members: Sequence[Finding]) -> Group:
     evidence = tuple((member.subject, member.evidence) for member in members if member.evidence)
     return Group(
         first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence,
-        action=first.action, source=first.source, kind=first.kind,
+        action=first.action, source=first.source, kind=first.kind, elements=first.elements,
     )  # fmt: skip
 
 

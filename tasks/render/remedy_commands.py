@@ -56,10 +56,8 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         (Action.RESET_GPU, Action.REBOOT, Action.REPLACE, Action.INSPECT, Action.CONTACT), (_RELEASE,)
     ),
 }
-# A GPU that a finding is about, with its number as NVML counts: "GPU 3: ...", "GPU 5 (0000:b9:00.0) is ...".
-_GPU = re.compile(r"\bGPU (\d{1,2})(?: \([^()]*\))?(?=:| is )")
-# Where a finding says what each of several GPUs calls for (checks.probes.kernel.xid_rows).
-_CALLS, _FOR_RESET = " calls for ", " calls for a reset of the GPU"
+# The label of a GPU in a report, with its number as NVML counts: "GPU 3", "GPU 5 (0000:b9:00.0)".
+_GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...
     blamed = finding.cause in (Cause.HARDWARE, Cause.APPLICATION) and finding.level is not Level.PASS
     if not blamed or node == CLUSTER or LINK in node or verdict.suspect_policy:
         return ()
-    gpus = ",".join(_to_reset(finding.message))
+    gpus = ",".join(_numbers(finding.elements))
     values = {
         "node": shlex.quote(node),
         "reason": shlex.quote(f"prelaunch: {finding.check}"),
@@ -93,8 +91,7 @@ def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...
     return tuple(row.format_map(values) for row in rows if not any(name in row for name in lacking))
 
 
-def _to_reset(message: str) -> tuple[str, ...]:
-    """The numbers of the GPUs that the finding is about; evidence lists those that are well, too."""
-    parts = message.split("; ") if _CALLS in message else [message]
-    meant = [part for part in parts if _CALLS not in message or _FOR_RESET in part]
-    return tuple(dict.fromkeys(found[1] for part in meant for found in _GPU.finditer(part)))
+def _numbers(elements: tuple[str, ...]) -> tuple[str, ...]:
+    """The numbers of those elements that are GPUs; evidence lists GPUs that are well, too."""
+    found = map(_GPU.fullmatch, elements)
+    return tuple(dict.fromkeys(one[1] for one in found if one))

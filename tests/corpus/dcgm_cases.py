@@ -108,23 +108,23 @@ DIAG = [
     _healthy("dcgm 3.3", diagnosed("diag_33_r2.json")),
     _healthy("dcgm 3.1", diagnosed("diag_31_r2.json")),
     _healthy("dcgm 2.4", diagnosed("diag_24_r2.json")),
-    _faulty("dcgm 4 memory", diagnosed("diag_4_r2_memory_fail.json", FAILED), "GPU 5 is memory: error 4"),
-    _faulty("dcgm 4 exit code 0 all the same", diagnosed("diag_4_r2_memory_fail.json"), "GPU 5 is memory"),
-    _faulty("dcgm 4 nvlink down", diagnosed("diag_4_r2_nvlink.json", FAILED), "GPU 3 is pcie: error 14"),
+    _faulty("dcgm 4 memory", diagnosed("diag_4_r2_memory_fail.json", FAILED), "GPU 5: memory: error 4"),
+    _faulty("dcgm 4 exit code 0 all the same", diagnosed("diag_4_r2_memory_fail.json"), "GPU 5: memory"),
+    _faulty("dcgm 4 nvlink down", diagnosed("diag_4_r2_nvlink.json", FAILED), "GPU 3: pcie: error 14"),
     _faulty("dcgm 4 seven GPUs", diagnosed("diag_4_r2_seven_gpus.json"), "gpus_missing is 1"),
     _faulty(
         "dcgm 3.3 row remap",
         diagnosed("diag_33_r2_row_remap.json", FAILED),
-        "GPU 2 is Page Retirement/Row Remap",
+        "GPU 2: Page Retirement/Row Remap",
     ),
-    _faulty("dcgm 3.1 memory", diagnosed("diag_31_r2_memory_fail.json", FAILED), "GPU 7 is memory: error 52"),
+    _faulty("dcgm 3.1 memory", diagnosed("diag_31_r2_memory_fail.json", FAILED), "GPU 7: memory: error 52"),
     _faulty(
-        "dcgm 2.4 upper case FAIL", diagnosed("diag_24_r2_pcie_fail.json", FAILED), "GPU 1 is pcie: error 45"
+        "dcgm 2.4 upper case FAIL", diagnosed("diag_24_r2_pcie_fail.json", FAILED), "GPU 1: pcie: error 45"
     ),
     _faulty(
         "persistence mode off warns",
         diagnosed("diag_4_r1_persistence.json", FAILED, 1),
-        "GPU 0 is software: error 29",
+        "GPU 0: software: error 29",
         CONFIGURATION,
         WARN,
     ),
@@ -157,15 +157,15 @@ DIAG = [
 HEALTH = [
     _healthy("nothing wrong", watched("health_ok.json"), "dcgm.health"),
     _healthy("GPUs at their power limit", watched("health_power.json"), "dcgm.health"),
-    _faulty("nvlink", watched("health_nvlink.json"), "GPU 2 is NVLINK system", check="dcgm.health"),
+    _faulty("nvlink", watched("health_nvlink.json"), "GPU 2: NVLINK system", check="dcgm.health"),
     _faulty(
         "seven GPUs",
         watched("health_ok.json", discovery="discovery_seven.txt"),
         "gpus_missing is 1",
         check="dcgm.health",
     ),
-    _faulty("driver", watched("health_driver.json"), "GPU 0 is Driver", CONFIGURATION, check="dcgm.health"),
-    _faulty("thermal", watched("health_thermal.json"), "GPU 6 is Thermal", level=WARN, check="dcgm.health"),
+    _faulty("driver", watched("health_driver.json"), "GPU 0: Driver", CONFIGURATION, check="dcgm.health"),
+    _faulty("thermal", watched("health_thermal.json"), "GPU 6: Thermal", level=WARN, check="dcgm.health"),
     _unmeasurable(
         "nobody watches memory", watched("health_ok.json", "watches_no_memory.json"), "dcgm.health"
     ),

@@ -177,12 +177,12 @@ CASES: list[Case] = [
         ECC,
         "repairable",
         counted(lambda r: tree(r, counts={(3, "mem_ecc_repairable_uncorrected"): "1"})),
-        "device 3 is 1 repairable",
+        "device 3: 1 repairable",
         level=Level.WARN,
     ),
     *(
         faulty(
-            ECC, f"kernel: {kind}", counted(said=[HW_ERR.format(kind=kind, device=6)]), f"device 6 is {kind}"
+            ECC, f"kernel: {kind}", counted(said=[HW_ERR.format(kind=kind, device=6)]), f"device 6: {kind}"
         )
         for kind in (
             "SRAM_UNCORRECTABLE_ERROR",

@@ -254,7 +254,7 @@ OUTPUTS = (
     Defect(
         "its own report: `Fail - GPU: 1`, and an exit code that is not 0",
         TRAIN, "ready for training, PASS",
-        reported(second_opinion.recorded("g5_hidden_failure.json"), "g5.12xlarge"), NO_GO, "GPU 1 is targeted_power",
+        reported(second_opinion.recorded("g5_hidden_failure.json"), "g5.12xlarge"), NO_GO, "GPU 1: targeted_power",
     ),
     Defect(
         "its own report: all_reduce raised, in a flag that nobody reads",

@@ -199,12 +199,13 @@ def _moved(check: str, outside: Sequence[_Outside]) -> Iterator[Finding]:
         subject = CLUSTER if len(nodes) > 1 else next(iter(nodes))
         where = f", on {slow} of {len(nodes)} nodes" if len(nodes) > 1 else ""
         said = f"{_said(shared, CLUSTER)}{where}: worse than in the reports that the band was learned from"
-        yield Finding(Level.WARN, Cause.CONFIGURATION, check, subject, said, "", CHANGED)
+        metric = shared[0].band.metric
+        yield Finding(Level.WARN, Cause.CONFIGURATION, check, subject, said, "", CHANGED, metric=metric)
     alone = [one for one in outside if not one.everywhere]
     for subject in dict.fromkeys(subject for one in alone for subject in one.values):
         mine = [one for one in alone if subject in one.values]
         said = f"{_said(mine, subject)}, while most other nodes are within it"
-        yield Finding(Level.WARN, Cause.HARDWARE, check, subject, said, "", LOOK)
+        yield Finding(Level.WARN, Cause.HARDWARE, check, subject, said, "", LOOK, metric=mine[0].band.metric)
 
 
 def _said(outside: Sequence[_Outside], subject: str) -> str:

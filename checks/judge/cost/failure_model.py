@@ -27,7 +27,6 @@ CORRUPTING = frozenset(
     }
 )  # fmt: skip
 _RATE = re.compile(r"[a-z0-9_]*(_gbps|_gbit_s|flops|_iops|_per_s|_per_s_per_cpu|latency_us|_ratio|_share)")
-_WORD = re.compile(r"[a-z][a-z0-9_]+")
 
 
 @dataclass(frozen=True)
@@ -80,22 +79,15 @@ def fault_of(finding: Finding) -> Fault:
     family = family_of(finding.check)
     if family is None:
         return Fault.UNKNOWN
-    metric = _metric(finding.message)
-    if metric in CORRUPTING:
+    if finding.metric in CORRUPTING:
         return Fault.CORRUPTION
-    return Fault.SLOW if _RATE.fullmatch(metric) else family.fault
+    return Fault.SLOW if _RATE.fullmatch(finding.metric) else family.fault
 
 
 def family_of(check: str) -> Family | None:
     """The family with the longest start; None for a check that is not of this program."""
     fitting = [family for family in FAMILIES if check.startswith(family.start)]
     return max(fitting, key=lambda family: len(family.start), default=None)
-
-
-def _metric(message: str) -> str:
-    """The first word of the message that is written as a metric is: with an underscore, or a corrupting one."""
-    words = _WORD.findall(message)
-    return next((word for word in words if "_" in word or word in CORRUPTING), "")
 
 
 def job_mttf_hours(nodes: int, per_1000_node_days: float) -> float:

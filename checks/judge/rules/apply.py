@@ -15,6 +15,8 @@ from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level,
 from checks.policy import RELATIVE, CheckPolicy, Over, Rule
 from checks.value_types import version_of
 
+# So many elements a finding names in its field, however long the list is.
+ELEMENTS = 256
 # What a finding calls for where its rule does not say.
 ACTIONS = {
     Cause.HARDWARE: Action.INSPECT,
@@ -150,7 +152,14 @@ def _uniform(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) 
         if odd:
             named = ", ".join(f"{label_of(rule, row, index)} is {show(value[index])}" for index in odd[:8])
             said = f"{rule.metric} differs within the node: {named}; the other {len(value) - len(odd)} are {show(usual)}"
-            yield Finding(Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy)
+            yield Finding(
+                Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
+                elements=_labels(rule, row, odd),
+            )  # fmt: skip
+
+
+def _labels(rule: Rule, row: Observation, places: Sequence[int]) -> tuple[str, ...]:
+    return tuple(label_of(rule, row, place) for place in places[:ELEMENTS])
 
 
 def _facts(
@@ -171,8 +180,9 @@ def _facts(
             if cell.value < expected * (1 - rule.tolerance):
                 said = f"{cell.label} is {cell.value:.6g}, but the instance type has {expected}"
                 yield Finding(
-                    Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy
-                )
+                    Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
+                    elements=(cell.element,) if cell.element else (),
+                )  # fmt: skip
             elif cell.value > expected * (1 + rule.tolerance):
                 said = f"{cell.label} is {cell.value:.6g}, but the instance table has {expected}"
                 remedy = "Correct the declared instance type, or the instance table."
@@ -199,14 +209,18 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
             if type(item) is type(rule.equals) and item != rule.equals
         ]
         if odd:
-            where = ", ".join(f"{label_of(rule, row, index)} is {show(item)}" for index, item in odd[:8])
+            is_fault = rule.equals == ""  # a list of faults: its elements are sentences, and need no wanted value
+            word = ":" if is_fault else " is"
+            where = ", ".join(f"{label_of(rule, row, index)}{word} {show(item)}" for index, item in odd[:8])
             more = f" and {len(odd) - 8} more" if len(odd) > 8 else ""
-            seen = f": {where}{more}" if isinstance(value, tuple) else f" is {show(value)}"
-            wanted = (
-                f", it must be {rule.equals!r}" if rule.equals != "" else ""
-            )  # a list of faults needs no word
+            seen = f": {where}{more}" if isinstance(value, tuple) else f"{word} {show(value)}"
+            wanted = "" if is_fault else f", it must be {rule.equals!r}"
             said = f"{rule.metric}{seen}{wanted}"
-            yield Finding(Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy)
+            elements = _labels(rule, row, [index for index, _ in odd]) if isinstance(value, tuple) else ()
+            yield Finding(
+                Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
+                elements=elements,
+            )  # fmt: skip
 
 
 def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:

@@ -186,6 +186,11 @@ def _label(rule: Rule, mark: _Mark) -> str:
     return next((cell.label for cell in cells if cell.index == mark.index), mark.question.label)
 
 
+def _elements(rule: Rule, mark: _Mark) -> tuple[str, ...]:
+    cells = () if mark.question.label else cells_of(rule, mark.row)[0]
+    return tuple(cell.element for cell in cells if cell.index == mark.index and cell.element)
+
+
 def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, str]:
     """The level, and which line is crossed. Somebody's fail line is not shifted by ours, and leaves no room to warn."""
     if expected.is_limit:
@@ -226,7 +231,10 @@ def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[s
             said = _said(rule, worst)
             if len(group) > 1:
                 said = f"all {len(group)} are affected, {worst.subject} most: {said}"
-            made = Finding(worst.level, cause, check, subject, said, worst.row.evidence, rule.remedy)
+            made = Finding(
+                worst.level, cause, check, subject, said, worst.row.evidence, rule.remedy,
+                elements=_elements(rule, worst),
+            )  # fmt: skip
             yield made if above else replace(made, source=str(worst.expected.provenance))
 
 

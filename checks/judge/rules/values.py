@@ -18,13 +18,14 @@ from checks.policy import Over, Rule
 
 @dataclass(frozen=True)
 class Cell:
-    """One number: whose it is, its label ("busbw_gbps[2]"), and which element of its array."""
+    """One number: whose it is, its label ("busbw_gbps[2]"), which element of its array, and that element's own label ("[2]")."""
 
     subject: str
     label: str
     value: float
     evidence: str
     index: int = 0
+    element: str = ""
 
 
 def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], str]:
@@ -36,11 +37,10 @@ def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], str]:
     items = value if isinstance(value, tuple) else (value,)
     cells, fault = [], "" if items else f"{metric} is an empty list"
     for index, item in enumerate(items):
-        label = f"{metric}[{index}]" if isinstance(value, tuple) else metric
-        if isinstance(value, tuple) and rule.each:
-            label = f"{label_of(rule, row, index)}: {metric}"
+        element = label_of(rule, row, index) if isinstance(value, tuple) else ""
+        label = f"{element}: {metric}" if element and rule.each else f"{metric}{element}"
         if isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) < 1e300:
-            cells.append(Cell(row.subject, label, float(item), row.evidence, index))
+            cells.append(Cell(row.subject, label, float(item), row.evidence, index, element))
         else:
             fault = f"{label} is {item!r:.40}, not a number that can be compared"
     return cells, fault
@@ -122,7 +122,10 @@ def held(check: str, rule: Rule, cell: Cell, unit: float, suffix: str) -> Iterat
         if line is not None:
             side = "below" if line == low and value < line else "above"
             said = f"{cell.label} is {value:.4g}{suffix}, {side} the threshold {line:.4g}"
-            yield Finding(level, rule.cause, check, cell.subject, said, cell.evidence, rule.remedy)
+            elements = (cell.element,) if cell.element else ()
+            yield Finding(
+                level, rule.cause, check, cell.subject, said, cell.evidence, rule.remedy, elements=elements
+            )
             return
 
 

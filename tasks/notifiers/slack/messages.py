@@ -87,13 +87,10 @@ _CONFIRM = {
 }
 
 LINE = 300
-# As the rules say it: "errors: GPU 3 (0000:b9:00.0) is 4, it must be 0", and "GPU 3: a sentence".
-_METRIC = re.compile(r"(?P<metric>\w+): GPU (?P<gpu>\d{1,2})(?: \([^()]*\))? is (?P<value>.+)")
-_GPU = re.compile(r"GPU (?P<gpu>\d{1,2})(?: \([^()]*\))?: (?P<said>.+)")
 
 
 def first_line(page: Page) -> str:
-    """Such as "NO-GO p5-prod: node ip-10-0-3-7, GPU 5: DCGM memory test failed (dcgm.diag)".
+    """Such as "NO-GO p5-prod: node ip-10-0-3-7: hardware_failures: GPU 5: memory: error 44 (dcgm.diag)".
 
     The finding that the title names is put for people. A title that names none stays, without the coverage, which stands below.
     """
@@ -114,15 +111,8 @@ def subject_in_words(where: str) -> str:
 
 
 def _said(item: Item) -> str:
-    who, said = subject_in_words(item.where), item.message
-    of_metric, of_gpu = _METRIC.fullmatch(said), _GPU.fullmatch(said)
-    if of_metric and "GPU " not in of_metric["value"]:
-        value = of_metric["value"]
-        words = value if re.match(r"[A-Za-z]+ ", value) else f"{of_metric['metric']} is {value}"
-        who, said = f"{who}, GPU {of_metric['gpu']}", words
-    elif of_gpu and "GPU " not in of_gpu["said"]:
-        who, said = f"{who}, GPU {of_gpu['gpu']}", of_gpu["said"]
-    return f"{who}: {said}" if item.check == "report" else f"{who}: {said} ({item.check})"
+    said = f"{subject_in_words(item.where)}: {item.message}"
+    return said if item.check == "report" else f"{said} ({item.check})"
 
 
 ITEMS_SHOWN = 3

@@ -129,6 +129,7 @@ def test_every_action_has_its_remedy() -> None:
     assert found.action is Action.RESET_GPU
     assert 0 < found.remedy.index("gpu-reset -i 0000:53:00.0") < found.remedy.index("dcgmi diag")
     assert "0000:b9" not in found.remedy
+    assert found.elements == ("GPU at 0000:53:00.0",)  # that is what its action is for
 
 
 def test_a_code_that_this_gpu_does_not_report_is_odd() -> None:

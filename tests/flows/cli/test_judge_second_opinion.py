@@ -112,7 +112,7 @@ def test_the_failure_that_a_published_sample_hides_is_found(run: Run) -> None:
 
     assert (1, "PASS") == (ended.code, document["cluster_summary"]["overall_status"])
     assert ("FAIL", "HARDWARE", "node_0") == (worst["level"], worst["cause"], worst["subject"])
-    assert worst["message"].startswith("hardware_failures: GPU 1 is targeted_power")
+    assert worst["message"].startswith("hardware_failures: GPU 1: targeted_power")
     assert "| Fail - GPU: 1" in worst["evidence"]
     assert ["node_0"] == ended.document["condemned"]
 

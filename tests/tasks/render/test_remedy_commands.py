@@ -21,9 +21,10 @@ def _finding(
     subject: str = "node-1",
     action: Action = Action.REPLACE,
     cause: Cause = Cause.HARDWARE,
-    message: str = "GPU 3: remap_failed is 1",
+    elements: tuple[str, ...] = ("GPU 3 (0000:b9:00.0)",),
 ) -> Finding:
-    return Finding(Level.FAIL, cause, "gpu.row_remap", subject, message, "", "", action)
+    message = "GPU 7: what a sentence names is reset by nobody"
+    return Finding(Level.FAIL, cause, "gpu.row_remap", subject, message, "", "", action, elements=elements)
 
 
 @pytest.mark.parametrize(
@@ -90,26 +91,22 @@ def test_while_the_image_is_suspect_no_node_is_taken_out() -> None:
 
 def test_a_gpu_that_nobody_named_is_not_reset() -> None:
     """The command would reset GPU 0, or all of them."""
-    finding = _finding(action=Action.RESET_GPU, message="remap_pending is 1")
+    finding = _finding(action=Action.RESET_GPU, elements=())
     assert () == commands(finding, _verdict(finding), Place("local"))
 
 
 @pytest.mark.parametrize(
-    ("message", "gpus"),
+    ("elements", "gpus"),
     [
-        ("remap_pending: GPU 3 (0000:b9:00.0) is 1, GPU 5 (0000:ca:00.0) is 1, it must be 0", "3,5"),
-        ("GPU 5: hbm_gbps is 1, the GPU 3 of its node has 2", "5"),
-        (
-            "GPU 6 (0000:c0:00.0): Xid 48 (DBE) x2 calls for a reset of the GPU (no row remapping was seen: reset the GPU); "
-            "GPU 2 (0000:b9:00.0): Xid 74 (NVLINK_ERROR) calls for an inspection",
-            "6",
-        ),
+        (("GPU 3 (0000:b9:00.0)", "GPU 5 (0000:ca:00.0)"), "3,5"),
+        (("GPU 5", "the node", "GPU 5"), "5"),
+        (("GPU 12 (0000:b9:00.0)", "GPU at 0000:ca:00.0", "[3]"), "12"),
     ],
 )
-def test_exactly_the_gpus_that_call_for_it_are_reset(message: str, gpus: str) -> None:
-    """All of them, and none that is only mentioned, here or in the evidence."""
+def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], gpus: str) -> None:
+    """All of the finding's elements that are GPUs, and none that is only mentioned in its message or its evidence."""
     finding = replace(
-        _finding(action=Action.RESET_GPU, message=message), evidence="GPU 0: well\nGPU 3: remap pending"
+        _finding(action=Action.RESET_GPU, elements=elements), evidence="GPU 0: well\nGPU 3: remap pending"
     )
     assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(finding, _verdict(finding), Place("local"))
 
@@ -117,7 +114,7 @@ def test_exactly_the_gpus_that_call_for_it_are_reset(message: str, gpus: str) ->
 def test_evidence_names_no_gpu_to_reset() -> None:
     """It lists every GPU of the node; the first is as a rule a healthy one."""
     finding = replace(
-        _finding(action=Action.RESET_GPU, message="[3]: remap_pending is 1"), evidence="GPU 0: well"
+        _finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well"
     )
     assert () == commands(finding, _verdict(finding), Place("local"))
 

@@ -86,6 +86,22 @@ def test_equals_names_the_elements() -> None:
     [finding] = _found(Rule("m", "s", equals=0, each="gpus"), (0, 3, 1), Known())
 
     assert finding.message == "m: GPU 1 is 3, GPU 2 is 1, it must be 0"
+    assert finding.elements == ("GPU 1", "GPU 2")
+
+
+def test_a_fault_in_words_stands_behind_its_element() -> None:
+    """ "GPU 1 is memory: error 44" is no sentence."""
+    [finding] = _found(Rule("m", "s", equals="", each="gpus"), ("", "memory: error 44", ""), Known())
+
+    assert finding.message == "m: GPU 1: memory: error 44"
+    assert finding.elements == ("GPU 1",)
+
+
+def test_a_threshold_names_its_element() -> None:
+    """For whoever has to know which GPU it is without reading the sentence."""
+    [finding] = _found(Rule("m", "s", fail_above=2, each="gpus"), (0, 3, 1), Known())
+
+    assert finding.elements == ("GPU 1",)
 
 
 def test_only_a_documented_absence_is_no_gap() -> None:

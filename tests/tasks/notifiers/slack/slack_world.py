@@ -15,7 +15,7 @@ ITEM = Item(
     "HARDWARE",
     "ip-10-0-3-7",
     "dcgm.diag",
-    "hardware: GPU 5 is Memory test failed",
+    "hardware: GPU 5: Memory test failed",
     "Replace the node.",
     ("scontrol update nodename=ip-10-0-3-7 state=drain reason='prelaunch: dcgm.diag'",),
     "Memory: Fail\nGPU 5: error in 0x7f",
@@ -23,7 +23,7 @@ ITEM = Item(
 REFUSED = Page(
     "p5-1",
     "p5-cluster",
-    "NO-GO p5-prod: ip-10-0-3-7: dcgm.diag: hardware: GPU 5 is Memory test failed; observed 4 of 4 nodes",
+    "NO-GO p5-prod: ip-10-0-3-7: dcgm.diag: hardware: GPU 5: Memory test failed; observed 4 of 4 nodes",
     "all of it in words",
     "s3://bucket/gates/p5-1/report.html",
     gate="p5-prod",

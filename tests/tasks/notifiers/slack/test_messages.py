@@ -201,9 +201,8 @@ def test_text_for_markup_is_escaped() -> None:
 @pytest.mark.parametrize(
     ("where", "check", "message", "said"),
     [
-        ("n", "dcgm.diag", "hardware: GPU 5 is Memory test failed", "node n, GPU 5: Memory test failed (dcgm.diag)"),
-        ("n", "gpu.links", "down: GPU 3 (0000:b9:00.0) is 4, it must be 0", "node n, GPU 3: down is 4, it must be 0 (gpu.links)"),
-        ("n", "gpu.xid", "GPU 2 (0000:b9:00.0): Xid 79", "node n, GPU 2: Xid 79 (gpu.xid)"),
+        ("n", "dcgm.diag", "hardware: GPU 5: Memory test failed", "node n: hardware: GPU 5: Memory test failed (dcgm.diag)"),
+        ("n", "gpu.xid", "GPU 2 (0000:b9:00.0): Xid 79", "node n: GPU 2 (0000:b9:00.0): Xid 79 (gpu.xid)"),
         ("n", "a.b", "errors: GPU 1 is 4, GPU 2 is 5", "node n: errors: GPU 1 is 4, GPU 2 is 5 (a.b)"),
         ("n/rank-3", "a.b", "wrong_elements is 12", "node n, rank 3: wrong_elements is 12 (a.b)"),
         ("n", "report", "nothing was heard of it", "node n: nothing was heard of it"),
@@ -212,7 +211,7 @@ def test_text_for_markup_is_escaped() -> None:
     ],
 )  # fmt: skip
 def test_the_culprit_is_named_for_people(where: str, check: str, message: str, said: str) -> None:
-    """Node, rank and GPU in words."""
+    """Node and rank in words; then the finding's own sentence."""
     one = replace(ITEM, where=where, check=check, message=message)
     page = replace(REFUSED, title="in any words", items=(one,))
 

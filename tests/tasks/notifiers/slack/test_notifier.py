@@ -22,7 +22,7 @@ from tests.tasks.notifiers.slack.slack_world import (
     desk_at,
 )
 
-HEAD = "NO-GO p5-prod: node ip-10-0-3-7, GPU 5: Memory test failed (dcgm.diag)"
+HEAD = "NO-GO p5-prod: node ip-10-0-3-7: hardware: GPU 5: Memory test failed (dcgm.diag)"
 
 
 @pytest.fixture
