@@ -6,7 +6,7 @@ What could not be judged is named in `left_out`, and where nothing at all could 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from checks.documents.report import clip, digest, dump_plain
@@ -125,11 +125,7 @@ def _lines(part: Part, rule: Rule, elements: Sequence[str]) -> str:
     labels = (
         each if isinstance(each, tuple) and len(each) == len(value) else [f"[{n}]" for n in range(len(value))]
     )
-    named = [
-        text
-        for text, label in zip(lines, labels, strict=True)
-        if str(label) in elements
-    ]
+    named = [text for text, label in zip(lines, labels, strict=True) if str(label) in elements]
     return "\n".join(named) or said
 
 

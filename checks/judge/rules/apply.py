@@ -209,7 +209,9 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
             if type(item) is type(rule.equals) and item != rule.equals
         ]
         if odd:
-            is_fault = rule.equals == ""  # a list of faults: its elements are sentences, and need no wanted value
+            is_fault = (
+                rule.equals == ""
+            )  # a list of faults: its elements are sentences, and need no wanted value
             word = ":" if is_fault else " is"
             where = ", ".join(f"{label_of(rule, row, index)}{word} {show(item)}" for index, item in odd[:8])
             more = f" and {len(odd) - 8} more" if len(odd) > 8 else ""

@@ -113,9 +113,7 @@ def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], 
 
 def test_evidence_names_no_gpu_to_reset() -> None:
     """It lists every GPU of the node; the first is as a rule a healthy one."""
-    finding = replace(
-        _finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well"
-    )
+    finding = replace(_finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well")
     assert () == commands(finding, _verdict(finding), Place("local"))
 
 

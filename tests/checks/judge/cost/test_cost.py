@@ -95,7 +95,8 @@ def test_a_crash_by_hand() -> None:
 def test_slow_findings_do_not_add_up() -> None:
     """A synchronous job waits for the slowest alone: 72 h x 256 GPUs x 10 to 45 %."""
     slow = [
-        _finding("compute.gemm", "gflops is 0.7 times the median", f"node-{n}/rank-{n}", metric="gflops") for n in range(3)
+        _finding("compute.gemm", "gflops is 0.7 times the median", f"node-{n}/rank-{n}", metric="gflops")
+        for n in range(3)
     ]
 
     assert _cost(*slow).launching == _cost(slow[0]).launching == Span(1843.2, 8294.4)
