@@ -117,6 +117,7 @@ class Page:
     blame, () where nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
     b"" where none could be drawn, and then `no_picture` says why ("" where none was wanted). `said` is what became of
     earlier attempts to tell somebody. `answered` says who decided what, and why (None where nobody was asked).
+    `measured_s` is when its report was measured, in Unix seconds (0 without a report).
     `lead` is the one finding that the title names, for notifiers that put it for people (None where it names none, or several).
     """
 
@@ -141,6 +142,7 @@ class Page:
     said: tuple[str, ...] = ()
     answered: AnswerLine | None = None
     lead: Lead | None = None
+    measured_s: float = 0.0
 
 
 @dataclass(frozen=True)

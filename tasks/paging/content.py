@@ -18,6 +18,7 @@ from tasks.render.context import Beside, typed
 from tasks.render.findings import Group, gathered, remedy_of
 from tasks.render.headline import coverage_text, explanation, headline, named, opening
 from tasks.render.views.nodes import places
+from tasks.store.history import moment
 from tasks.store.layout import html_key, logs_folder
 from tasks.text.inert import browsable, clean, one_line
 from tasks.text.redact import redact
@@ -263,6 +264,7 @@ def _judged(page: Page, judged: JudgedReport, before: str | None) -> Page:
         culprits=culprits_of(verdict) if page.kind in BLAMING else (),
         items=items,
         lead=lead_of(verdict, page.gate, before, items) if before is not None else None,
+        measured_s=moment(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
         costs=tuple(one_line(line, 600) for line in judged.beside.said),

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from tasks.text.inert import clean, one_line
 
@@ -91,8 +92,17 @@ def link(text: str, url: str) -> str:
 
 
 def opens(url: str) -> bool:
-    """Whether a browser opens it."""
-    return url.startswith(("http://", "https://"))
+    """Whether every reader's browser opens it."""
+    return url.startswith(("http://", "https://")) and not is_local(url)
+
+
+def is_local(url: str) -> bool:
+    """Whether only the machine that wrote the message can open it."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def mention(ids: Sequence[str]) -> str:

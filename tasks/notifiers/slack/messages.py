@@ -28,6 +28,7 @@ from tasks.notifiers.slack.blocks import (
     escape,
     fit,
     header,
+    is_local,
     link,
     marked,
     mention,
@@ -47,13 +48,18 @@ BLOCK_ID = "prelaunch_question"
 def question_blocks(gate_id: str, asked: Asked) -> list[Block]:
     """The deadline and the ways to answer; buttons only where somebody may press them."""
     what = "*Override this FAIL?*" if asked.override else "*Launch in spite of these warnings?*"
-    in_prefect = link("in Prefect", asked.url) if asked.url else ""
     ways = ["with the buttons below"] if asked.by_slack else []
-    ways += [f"{in_prefect} (the run's menu, Resume)"] if in_prefect else []
+    ways += [_in_prefect(asked.url)] if asked.url else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
     said = marked(f"{what} {how} {when(asked.deadline)}. No answer by then is a refusal.")
     said["block_id"] = BLOCK_ID
     return [said, _buttons(gate_id, asked)] if asked.by_slack else [said]
+
+
+def _in_prefect(url: str) -> str:
+    if opens(url):
+        return f"{link('in Prefect', url)} (the run's menu, Resume)"
+    return f"in Prefect (the run's menu, Resume; {escape(url)} {ELSEWHERE})"
 
 
 def without_question(blocks: Sequence[Block]) -> list[Block]:
@@ -127,6 +133,8 @@ DOING = {
     "adopt": "taking over",
     "question": "waiting for an answer about",
 }
+# Behind a link to a server on the machine that wrote the message.
+ELSEWHERE = "opens only on the machine that runs this server"
 CUT = "This message is cut at Slack's limits. All of it is in the report."
 
 
@@ -159,7 +167,8 @@ def page_message(page: Page) -> Message:
     line = first_line(page)
     blocks = [header(line)]
     blocks += [plain(one_line(page.title, 600))] if len(line) > HEADER else []
-    blocks.append(small(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}"))
+    about = escape(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}")
+    blocks.append(small_marked(f"{about}, measured {when(page.measured_s)}" if page.measured_s else about))
     blocks += [plain(str(page.answered))] if page.answered else []
     blocks += _facts(page)
     for item in page.items[:ITEMS_SHOWN]:
@@ -260,14 +269,18 @@ def _report(page: Page) -> tuple[Link, ...]:
 
 
 def _links(links: Sequence[Link]) -> list[Block]:
-    """What a browser opens as links; the rest as text."""
+    """What every reader's browser opens as links; the rest as text."""
     found = [(one.text, browsable(one.url)) for one in links]
     shown, left = "", 0
     for text, url in ((text, url) for text, url in found if opens(url)):
         wider = f"{shown}  |  {link(text, url)}" if shown else link(text, url)
         shown, left = (wider, left) if len(wider) < CONTEXT - 100 else (shown, left + 1)
     shown += f"  |  and {_plural(left, 'more link')} in the report" if left else ""
-    others = "\n".join(f"{text}: {url}" for text, url in found if url and not opens(url))
+    others = "\n".join(
+        f"{text}: {url}{f' ({ELSEWHERE})' if is_local(url) else ''}"
+        for text, url in found
+        if url and not opens(url)
+    )
     return [*([small_marked(shown)] if shown else []), *([small(others)] if others else [])]
 
 

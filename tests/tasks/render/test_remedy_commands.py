@@ -130,6 +130,20 @@ def test_a_hostile_node_name_is_quoted() -> None:
     assert "nodename='node; rm -rf ~'" in said
 
 
+@pytest.mark.parametrize(
+    ("program", "engine"), [("scontrol", "slurm"), ("srun", "slurm"), ("aws sagemaker", "sagemaker")]
+)
+def test_no_engine_is_told_the_commands_of_another(program: str, engine: str) -> None:
+    """Where there is no Slurm there is no scontrol."""
+    said = {
+        name
+        for name, rows in COMMANDS.items()
+        if any(program in line for row in rows.values() for line in row)
+    }
+
+    assert {engine} == said
+
+
 def test_every_command_can_be_filled_in() -> None:
     """No row names a value that does not exist."""
     for launcher, rows in COMMANDS.items():

@@ -17,7 +17,9 @@ ITEM = Item(
     "dcgm.diag",
     "hardware: GPU 5: Memory test failed",
     "Replace the node.",
-    ("scontrol update nodename=ip-10-0-3-7 state=drain reason='prelaunch: dcgm.diag'",),
+    (
+        "aws sagemaker update-training-job --training-job-name p5-1-check-1 --resource-config KeepAlivePeriodInSeconds=0",
+    ),
     "Memory: Fail\nGPU 5: error in 0x7f",
 )
 REFUSED = Page(
@@ -36,6 +38,7 @@ REFUSED = Page(
         Link("logs", "s3://bucket/gates/p5-1/logs"),
     ),
     lead=Lead("NO-GO p5-prod", ITEM),
+    measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
     REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=Kind.GO, items=(), costs=(), culprits=(), lead=None

@@ -168,7 +168,7 @@ def test_hostile_text_is_inert() -> None:
     page = replace(
         REFUSED, title=f"NO-GO {HOSTILE}: {HOSTILE}", items=(hostile,), gate=HOSTILE, cluster=HOSTILE, costs=(HOSTILE,),
         facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answered=AnswerLine(HOSTILE), no_picture=HOSTILE,
-        lead=Lead(HOSTILE, hostile),
+        lead=Lead(HOSTILE, hostile), measured_s=0.0,
     )  # fmt: skip
 
     for message in _all(page):
@@ -218,6 +218,22 @@ def test_the_culprit_is_named_for_people(where: str, check: str, message: str, s
     assert (
         first_line(replace(page, lead=Lead("NO-GO p5", one, 2))) == f"NO-GO p5: {said} (and 2 more findings)"
     )
+
+
+def test_the_message_says_when_the_machines_were_measured() -> None:
+    """In each reader's own time zone; a page without a report has no such time."""
+    assert "<!date^1789999000^" in str(page_message(REFUSED).blocks)
+    assert "measured" not in str(page_message(replace(REFUSED, measured_s=0.0)).blocks[:2])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:4200", "localhost:4200", "[::1]:4200"])
+def test_a_link_to_this_machine_says_where_it_opens(host: str) -> None:
+    """For everybody else it is dead."""
+    page = replace(REFUSED, links=(Link("run in Prefect", f"http://{host}/runs/1"),))
+    said = str(page_message(page).blocks)
+
+    assert f"<http://{host}" not in said
+    assert f"http://{host}/runs/1 (opens only on the machine that runs this server)" in said
 
 
 def test_a_title_of_its_own_stays() -> None:

@@ -57,9 +57,9 @@ def test_a_refusal_is_the_messages_last_word(slack: SlackServer, desk: Desk) -> 
     assert (message.text, message.shown.splitlines()[0]) == (HEAD, HEAD)
     for said in (
         "Replace the node.",
-        "scontrol update nodename=ip-10-0-3-7 state=drain reason='prelaunch: dcgm.diag'",
+        "aws sagemaker update-training-job --training-job-name p5-1-check-1 --resource-config KeepAlivePeriodInSeconds=0",
         "waiting for a replacement costs 3 node-hours",
-        "<http://127.0.0.1:4200/runs/flow-run/1|run in Prefect>",
+        "run in Prefect: http://127.0.0.1:4200/runs/flow-run/1 (opens only on the machine that runs this server)",
         "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html|report>",
     ):
         assert said in message.shown
@@ -166,7 +166,7 @@ def test_nobody_may_answer_in_slack(slack: SlackServer, desk: Desk) -> None:
     desk.notifier.send(replace(QUESTION, question=replace(ASKED, by_slack=False)))
 
     assert slack.only().actions == {}
-    assert "|in Prefect> (the run's menu, Resume)" in slack.only().shown
+    assert "in Prefect (the run's menu, Resume; http://127.0.0.1:4200/" in slack.only().shown
 
 
 def test_an_open_question_is_not_overwritten(slack: SlackServer, desk: Desk) -> None:
