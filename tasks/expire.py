@@ -16,7 +16,7 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
 from tasks.gate.lease.renewal import LeaseRenewal
-from tasks.gate.outcome import Ending, Outcome
+from tasks.gate.outcome import Ending, Outcome, without_training
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, expired_answer, read_question
 from tasks.gate.session import Session, cancel_jobs
 from tasks.gate_file.read import GateFileError
@@ -24,7 +24,7 @@ from tasks.gate_file.request import GateRequest
 from tasks.judge import report_verdict as judge_again
 from tasks.orchestration.run_state import run_is_final
 from tasks.page import send_notification
-from tasks.publish import PublishedReport
+from tasks.publish import PublishedReport, store_pages
 from tasks.store.layout import html_key, outcome_key, report_key, request_key
 
 LOG = logging.getLogger("prelaunch")
@@ -69,7 +69,9 @@ def close_expired_gate(setting: GateContext, lease: Lease, why: str = ENDED) -> 
         return
     own = _own(setting, lease)
     session = Session(own, LeaseRenewal(own.store, HeldLease(lease, b"")))
-    outcome = _outcome(session, lease.asking, why)
+    outcome = without_training(_outcome(session, lease.asking, why), launches=True)
+    if outcome.judged is not None and outcome.judged.beside.training:
+        store_pages(session, outcome.judged)
     send_notification(session, outcome)
     setting.store.put(outcome_key(lease.gate_id), dump_plain(outcome_summary(outcome)))
 

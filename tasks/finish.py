@@ -18,7 +18,7 @@ from tasks import judge
 from tasks.approve import needs_approval
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, refusal_decision
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, refusal_decision, without_training
 from tasks.gate.progress import Progress, report_end, report_progress
 from tasks.gate.question import AnswerChannel, ApprovalAnswer
 from tasks.gate.session import Session
@@ -30,7 +30,7 @@ from tasks.orchestration.events import emit_end
 from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, note_good_end, notify_outcome
 from tasks.paging.content import title_of
-from tasks.publish import PublishedReport
+from tasks.publish import PublishedReport, publish_refusal
 from tasks.render.headline import headline
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
@@ -190,6 +190,9 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     """Release what is kept, page whoever has to hear, keep the outcome, tell the command line, and name the state."""
     if outcome.report is None:  # what was published has been told
         report_progress(Progress("verdict", outcome.reason))
+    outcome = without_training(outcome, session.launches and not session.trained)
+    if outcome.judged is not None and outcome.judged.beside.training and outcome.html is not None:
+        await publish_refusal(session, outcome.judged)
     await run_to_end(session.release)
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
@@ -269,6 +272,8 @@ def _outcome(
     reason: str,
 ) -> Outcome:
     report, html = (published.report, published.html) if published is not None else (None, None)
+    if judged is not None and published is not None and published.past is not None:
+        judged = dataclasses.replace(judged, beside=dataclasses.replace(judged.beside, past=published.past))
     return Outcome(
         session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
     )

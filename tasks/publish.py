@@ -76,11 +76,12 @@ def index_record(session: Session, record: Record) -> None:
 
 @dataclass(frozen=True)
 class PublishedReport:
-    """Where people find them; `picture` is "" where there is none."""
+    """Where people find them; `picture` is "" where there is none. `past` is what the page shows of earlier gates."""
 
     report: str
     html: str
     picture: str = ""
+    past: Past | None = None
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,7 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
     report, verdict, published = judged.report, judged.verdict, kept.published
     said = headline(verdict, name)
-    first, _, rest = markdown(report, verdict, name, kept.beside).partition("\n")
-    # Prefect shows the description above it, and a heading in letters that leave no room for more.
-    page = f"**{first.removeprefix('# ')}**\n{rest}"
-    await artifacts.show_markdown(f"gate-verdict-{cluster}", page, said)
+    await _show_verdict(session, judged, kept.beside)
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
     if rows := bandwidth_table(report, kept.beside):
@@ -128,6 +126,41 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     return published
 
 
+async def publish_refusal(session: Session, judged: JudgedReport) -> None:
+    """The pages of a verdict that was published, once more, with what became of the training. A failure is logged."""
+    shown = await run_to_end(store_pages, session, judged)
+    await _show_verdict(session, judged, shown)
+
+
+async def _show_verdict(session: Session, judged: JudgedReport, shown: Beside) -> None:
+    gate = session.setting.gate
+    first, _, rest = markdown(judged.report, judged.verdict, gate.name, shown).partition("\n")
+    # Prefect shows the description above it, and a heading in letters that leave no room for more.
+    page = f"**{first.removeprefix('# ')}**\n{rest}"
+    said = headline(judged.verdict, gate.name)
+    await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
+
+
+def store_pages(session: Session, judged: JudgedReport) -> Beside:
+    """The HTML page and the summary in the store again; returns what stands beside the verdict. A failure is logged."""
+    shown = judged.beside
+    if shown.past is None:
+        shown = replace(shown, past=_past(session, judged))
+    try:
+        _put_pages(session, judged, shown)
+    except StoreError as error:
+        LOG.warning("the page does not say that the training was not started: %s", error)
+    return shown
+
+
+def _put_pages(session: Session, judged: JudgedReport, shown: Beside) -> None:
+    kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
+    page = html(judged.report, judged.verdict, name, shown)
+    kept.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
+    summary = markdown(judged.report, judged.verdict, name, shown)
+    kept.put(summary_key(gate_id), summary.encode("utf-8", "backslashreplace"))
+
+
 def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     """Report, verdict, record, HTML, summary and picture under gates/<gate id>/, a row in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
@@ -138,14 +171,13 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     )  # what follows is for people, and takes its time
     record = keep_record(session, judged)
     shown = replace(judged.beside, past=_past(session, judged))
-    page = html(judged.report, judged.verdict, name, shown)
-    kept.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
-    summary = markdown(judged.report, judged.verdict, name, shown)
-    kept.put(summary_key(gate_id), summary.encode("utf-8", "backslashreplace"))
+    _put_pages(session, judged, shown)
     png = _picture(judged, name, shown)
     drawn = _kept_picture(session, png)
     index_record(session, record)
-    places = PublishedReport(kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn)
+    places = PublishedReport(
+        kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn, shown.past
+    )
     return StoredReport(places, shown, png)
 
 

@@ -5,7 +5,7 @@ An outcome as a JSON document: what `prelaunch gate --format json` prints, and w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
 from checks.documents.decode import DecodeError
@@ -107,6 +107,19 @@ class Outcome:
             return Exit.GO
         unknown = self.decision is Decision.CANNOT_TELL or self.decision is None
         return Exit.CANNOT_TELL if unknown else Exit.NO_GO
+
+
+NOT_STARTED = "Training was not started."
+REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
+
+
+def without_training(outcome: Outcome, launches: bool) -> Outcome:
+    """The outcome, whose pages say that the training was not started where a gate that was to start it (`launches`) did not."""
+    refused = outcome.decision in REFUSALS and outcome.training is None
+    if outcome.judged is None or not launches or not refused:
+        return outcome
+    shown = replace(outcome.judged.beside, training=NOT_STARTED)
+    return replace(outcome, judged=replace(outcome.judged, beside=shown))
 
 
 def refusal_decision(answer: Answer) -> Decision:

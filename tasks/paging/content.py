@@ -258,7 +258,8 @@ def _judged(page: Page, judged: JudgedReport, before: str | None) -> Page:
     verdict = judged.verdict
     groups = gathered(verdict.findings)
     items = items_of(verdict, judged.beside)
-    facts = ((MEANING, explanation(verdict)), ("coverage", coverage_text(verdict.coverage)))
+    meaning = " ".join(filter(None, (explanation(verdict), judged.beside.training)))
+    facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)))
     return replace(
         page,
         culprits=culprits_of(verdict) if page.kind in BLAMING else (),

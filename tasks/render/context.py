@@ -77,6 +77,7 @@ COMMAND = 1000
 class Beside:
     """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
 
+    `training` says that the training was not started; "" where it was, where none was to be, and while nobody knows.
     `past` is None where nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
 
@@ -87,6 +88,7 @@ class Beside:
     expected: Expectations = NOTHING_EXPECTED
     past: Past | None = None
     shown: tuple[Shown, ...] = ()
+    training: str = ""
 
 
 NOTHING_BESIDE = Beside()

@@ -91,6 +91,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, beside: Beside) 
         "word": answer_word(verdict),
         "tone": _TONES[verdict.answer],
         "explanation": explanation(verdict),
+        "training": beside.training,
         "coverage": coverage_text(verdict.coverage),
         "counts": _counts(verdict),
         "cards": _cards(verdict, beside),

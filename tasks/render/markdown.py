@@ -32,6 +32,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, beside: Beside 
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
     groups = gathered(verdict.findings)
     parts = [f"# {escape(headline(verdict, name))}", escape(explanation(verdict))]
+    parts += [f"**{escape(beside.training)}**"] if beside.training else []
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in beside.said]
     if groups:

@@ -53,7 +53,7 @@ def terminal(
     )  # fmt: skip
     console.print(Text(headline(verdict, name), style=_ANSWERS[verdict.answer]), soft_wrap=True)
     console.print(Text(explanation(verdict)))
-    for line in beside.said:
+    for line in (beside.training, *beside.said) if beside.training else beside.said:
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:

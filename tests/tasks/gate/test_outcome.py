@@ -1,0 +1,59 @@
+"""What became of the training, on every page of a verdict: said of a gate that refused, and of no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.gate.outcome import (
+    NOT_STARTED,
+    Decision,
+    Ending,
+    JudgedReport,
+    Outcome,
+    Training,
+    without_training,
+)
+from tasks.launchers.base import JobState
+from tasks.render.context import Beside
+from tasks.render.html import html
+from tasks.render.markdown import markdown
+from tasks.render.terminal import terminal
+from tests.sample_reports import healthy, verdict_of, wrong_sums
+
+REPORT = wrong_sums(healthy(6, 2), "node-1/rank-3")
+JUDGED = JudgedReport(REPORT, verdict_of(REPORT))
+RAN = Training("g-1-train-1", JobState.FAILED)
+
+
+def said(decision: Decision | None, launches: bool = True, training: Training | None = None) -> str:
+    """The sentence on the outcome's pages."""
+    made = Outcome("g-1", Ending.VERDICT, decision, JUDGED, training, "why it ended")
+    judged = without_training(made, launches).judged
+    return judged.beside.training if judged else ""
+
+
+@pytest.mark.parametrize("decision", list(Decision))
+def test_a_gate_that_refused_says_that_no_training_was_started(decision: Decision) -> None:
+    """By its decision; one that launched, passed or observed says nothing."""
+    launched = decision in (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED)
+
+    assert said(decision) == ("" if launched else NOT_STARTED)
+
+
+def test_where_there_is_no_training_nothing_is_said_of_it() -> None:
+    """Checks alone were asked for."""
+    assert said(Decision.REFUSED, launches=False) == ""
+
+
+def test_a_training_that_was_started_is_not_denied() -> None:
+    """Its own nodes refused it after their checks."""
+    assert said(Decision.REFUSED, training=RAN) == ""
+
+
+@pytest.mark.parametrize("training", ["", NOT_STARTED])
+def test_every_page_says_it(training: str) -> None:
+    """HTML, Markdown and terminal, once each."""
+    shown = Beside(training=training)
+    pages = [render(REPORT, JUDGED.verdict, "local", beside=shown) for render in (html, markdown, terminal)]
+
+    assert [1 if training else 0] * 3 == [page.count(NOT_STARTED) for page in pages]
