@@ -12,6 +12,7 @@ from pathlib import Path
 from checks.bundle import Bundle
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Access
+from checks.process.environment import for_checks, for_training
 from checks.roster import Member, Roster
 from container.agent.hosts import address
 from container.agent.hosts.roll_call import Roll
@@ -111,11 +112,10 @@ def environment(
     The checks are told where the key of their exchange lies; a command without checks is not.
     """
     bare = scene.settings.verb is Verb.EXEC
-    paths = (str(PACKAGES), *inherited.get("PYTHONPATH", "").split(os.pathsep))
+    engine = {key: value for key, value in inherited.items() if key not in (SHOWN, secret_key.VARIABLE)}
+    with_code = for_checks(engine, str(PACKAGES), {})
     return {
-        # Ranks that share a host must not each take all of its cores, as with torchrun.
-        **({"OMP_NUM_THREADS": "1"} if bare else {}),
-        **{key: value for key, value in inherited.items() if key not in (SHOWN, secret_key.VARIABLE)},
+        **(for_training(with_code) if bare else with_code),
         **({} if bare else {secret_key.VARIABLE: str(scene.key_path.absolute())}),
         **({SHOWN: pool_token} if pool_token else {}),
         "PRELAUNCH_ROSTER": str(scene.scratch / "roster.json"),
@@ -124,5 +124,4 @@ def environment(
         **({WORKING: os.getcwd()} if scene.settings.verb is Verb.GATE else {}),
         "PRELAUNCH_ATTEMPT": token,
         "PRELAUNCH_SCRATCH": str(scene.scratch / "scratch"),
-        "PYTHONPATH": os.pathsep.join(path for path in dict.fromkeys(paths) if path),
     }

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checks.exit_codes import Exit
-from container.agent import agent_run, sagemaker, settings
+from checks.process.environment import for_checks
+from container.agent import agent_run, check_command, sagemaker, settings
 from container.agent.files import inputs
 from container.agent.machine import cuda_compat
 from container.agent.settings import Settings, SettingsError, Verb
@@ -22,7 +23,8 @@ def main(argv: Sequence[str]) -> int:
     """Run the checks, or the checks and then a command; returns the exit code. A report is left in any case."""
     if argv and argv[0] == "checks":
         _compatible()
-        os.execv(sys.executable, (sys.executable, "-m", "checks", *argv[1:]))
+        environment = for_checks(os.environ, str(check_command.PACKAGES), {})
+        os.execve(sys.executable, (sys.executable, "-m", "checks", *argv[1:]), environment)
     arguments = _parser().parse_args(argv)
     signals = Signals()
     signals.install()

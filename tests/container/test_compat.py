@@ -89,7 +89,7 @@ def test_the_agent_sources_it_before_anything_else(
         return 0
 
     monkeypatch.setattr(cuda_compat, "SCRIPT", script(tmp_path, "export LD_LIBRARY_PATH=/compat\n"))
-    monkeypatch.setattr(os, "execv", note)
+    monkeypatch.setattr(os, "execve", note)
     monkeypatch.setattr(agent_run, "live", note)
     monkeypatch.setattr(cli, "read", lambda _: None)
     monkeypatch.setattr(Signals, "install", lambda _: None)

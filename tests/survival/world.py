@@ -16,7 +16,7 @@ from checks.merge import merge
 from checks.model import Answer, Cause, Declared, Finding, Level, Profile, Report, Verdict
 from checks.policy import CheckPolicy, Policy
 from tasks.gate_file.references import read_policy
-from tasks.launchers.base import JobSpec, JobStatus, Launcher
+from tasks.launchers.base import JobSpec, JobStatus, Launcher, Work
 from tasks.launchers.registry import launcher_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +121,7 @@ def run(
         max_runtime_s=world.max_runtime_s,
         files={"bundle.json": bundles.dump(made), **(files or {})},
         environment={"PYTHONPATH": str(ROOT / "tests" / "sabotage"), **world.environment},
+        work=Work.CHECK if command is RUN else Work.GATE,
     )
     try:
         runs_on.submit(runs_on.plan(job))

@@ -24,6 +24,7 @@ from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
+from checks.process.environment import for_training
 from checks.process.stderr import say
 from checks.process.tree import become_subreaper
 from checks.runner.barrier import Board
@@ -32,7 +33,6 @@ from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.journal import JournalError, now, write_whole
 from checks.runner.node_run import end_left, open_responder, run_beside
-from checks.runner.rank_stage import interface_environment
 from checks.runner.station import Station
 
 LINGER_S = 5.0
@@ -83,7 +83,7 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
     """Say so in out/<attempt>/started/<node> and become the command, which finds no key. Raises OSError.
 
     {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in. {key_fd} is a descriptor from which a
-    command of ours that speaks between nodes reads a key of its own.
+    command of ours that speaks between nodes reads a key of its own; it gives the training the training's environment.
     """
     roster, declared = station.roster, station.bundle.declared
     values = {
@@ -94,16 +94,17 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
         "master_port": str(roster.rendezvous_port),
         "python": sys.executable,
     }
-    if any(KEY_FD in word for word in command):
+    ours = any(KEY_FD in word for word in command)
+    if ours:
         values["key_fd"] = str(_handed_over(station.mpi_key))
     argv = [_fill(word, values) for word in command]
     environment = {
-        **os.environ,
-        **interface_environment(roster.interface),
+        **(os.environ if ours else for_training(os.environ)),
+        **({"PRELAUNCH_INTERFACE": roster.interface} if roster.interface else {}),
         **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
     }
-    working = environment.pop("PRELAUNCH_WORKING_FOLDER", "")
     environment.pop(secret_key.VARIABLE, None)
+    working = os.environ.get("PRELAUNCH_WORKING_FOLDER", "")
     secret_key.remove(station.key_path)
     write_whole(out / attempt / "started" / station.node, b"")
     if working:  # the agent runs the checks elsewhere

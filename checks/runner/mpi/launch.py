@@ -25,6 +25,7 @@ from pathlib import Path
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, Responder, ask
 from checks.exit_codes import Exit
+from checks.process.environment import for_training
 from checks.process.stderr import say
 from checks.process.tree import become_subreaper, end_children, leashed
 from checks.runner.mpi import ssh_keys
@@ -141,9 +142,9 @@ def mpirun(place: Place, words: Sequence[str], config: Path | None) -> tuple[str
 
 
 def environment(place: Place) -> dict[str, str]:
-    """This host's own, with the rendezvous where PyTorch looks for it."""
+    """What the engine gave this host, with the rendezvous where PyTorch looks for it."""
     rendezvous = {"MASTER_ADDR": place.first.address, "MASTER_PORT": str(place.roster.rendezvous_port)}
-    return {**rendezvous, **os.environ}
+    return {**rendezvous, **for_training(os.environ)}
 
 
 def _linger(place: Place, board: Responder) -> None:

@@ -86,6 +86,7 @@ class JobFolder:
         self.path = path
         self.out = path / "out"
         self.nodes = path / "nodes"
+        self.code = path / "code"
         self.roster = path / "roster.json"
         self.hosts = path / "hosts"
         self.shepherd_log = path / "shepherd.log"

@@ -14,10 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from checks.process.environment import CODE, for_checks
 from checks.process.tree import die_with_parent
 from checks.roster import Member, Roster
 from tasks.launchers.local.job_folder import LOG, JobFolder, NodeCommand, Submission, write_whole
 
+# All nodes are on one machine: the checks' ranks must not each take all of its cores.
+CHECK_DEFAULTS = {"OMP_NUM_THREADS": "1"}
 WITHHELD = "PRELAUNCH_WITHHELD"  # JSON: the values that job.json must not hold
 FOREIGN = ("PRELAUNCH_", "PREFECT_", "MASTER_", "TORCHELASTIC_", "ROLE_")
 FOREIGN_NAMES = (
@@ -46,11 +49,14 @@ def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
 def node_environment(
     own: Mapping[str, str], node: NodeCommand, withheld: Mapping[str, str], attempt: str
 ) -> dict[str, str]:
-    """The shepherd's own environment, then the job's, then what names the node and this attempt."""
+    """The submitter's environment, then the job's, then what names the node and this attempt, and what its checks need."""
     job = {**node.environment, **withheld, "PRELAUNCH_ATTEMPT": attempt}
-    paths = [*job.get("PYTHONPATH", "").split(":"), *own.get("PYTHONPATH", "").split(":")]
-    path = ":".join(dict.fromkeys(filter(None, paths)))
-    return {"OMP_NUM_THREADS": "1", **cleaned(own), **job, "PYTHONPATH": path}
+    code = job.pop(CODE, "")
+    engine = {**cleaned(own), **job}
+    paths = [path for path in (job.get("PYTHONPATH"), own.get("PYTHONPATH")) if path]
+    if paths:
+        engine["PYTHONPATH"] = ":".join(dict.fromkeys(paths))
+    return for_checks(engine, code, CHECK_DEFAULTS) if code else engine
 
 
 def write_roster(folder: JobFolder, submission: Submission, addresses: Sequence[str]) -> None:

@@ -12,15 +12,16 @@ from typing import Annotated
 
 from checks.documents.decode import Range, Text, nearest
 from checks.exchange import secret_key
-from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request
+from checks.process.environment import CODE
+from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request, Work
 
-PACKAGES = str(
-    Path(__file__).parents[3]
-)  # the folder that holds `checks`, so that `-m checks` works anywhere
+# A script by itself, which needs nothing of this package: the nodes' interpreter may be another one.
+ENTER = str(Path(__file__).with_name("enter_namespace.py"))
 JOB_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 RESERVED = (
     "job.json",
+    "code",
     "roster.json",
     "shepherd.json",
     "state.json",
@@ -105,17 +106,16 @@ def make_plan(job: JobSpec, folder: Path, options: LocalOptions) -> Plan:
 
 
 def _enter(python: str, namespace: str, node: str, folder: Path) -> tuple[str, ...]:
-    return (python, "-m", "tasks.launchers.local.enter_namespace", namespace, node, str(folder / "hosts"))
+    return (python, "-I", ENTER, namespace, node, str(folder / "hosts"))
 
 
 def _environment(job: JobSpec, node: str, folder: Path) -> dict[str, str]:
-    paths = [PACKAGES, *filter(None, [job.environment.get("PYTHONPATH")])]
     ours = {
         "PRELAUNCH_NODE": node,
         "PRELAUNCH_ROSTER": str(folder / "roster.json"),
         "PRELAUNCH_ATTEMPT": "{attempt}",
         secret_key.VARIABLE: str(folder / "nodes" / node / secret_key.FILE),
-        "PYTHONPATH": ":".join(paths),
+        **({} if job.work is Work.COMMAND else {CODE: str(folder / "code")}),
     }
     return dict(sorted({**job.environment, **ours}.items()))
 

@@ -24,9 +24,17 @@ from tasks.launchers.local import network
 from tasks.launchers.local.job_folder import JobFolder, Keepers, NodeCommand, Progress, Submission, boot_id
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.nodes import WITHHELD
-from tasks.launchers.local.plan import PACKAGES, SECRET, LocalOptions, network_name
+from tasks.launchers.local.plan import SECRET, LocalOptions, network_name
 from tasks.launchers.local.shepherd import BUSY
 
+PACKAGES = Path(__file__).parents[3]
+# Without PYTHONPATH, which the nodes would inherit.
+RUN_MODULE = """\
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+SHEPHERD = ("-P", "-S", "-c", RUN_MODULE, str(PACKAGES), "tasks.launchers.local.shepherd")
 START_S = 20.0
 START_POLL_S = 0.005
 START_MARGIN_S = 5.0  # the nodes' own clocks begin when Python has started
@@ -39,6 +47,8 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
         made = JobFolder(staging)
         made.out.mkdir(parents=True)
         made.life_lock.touch()
+        made.code.mkdir()
+        (made.code / "checks").symlink_to(PACKAGES / "checks")
         key = secret_key.make()
         for request in plan.processes:
             (made.nodes / request.node).mkdir(parents=True)
@@ -71,11 +81,10 @@ def start(plan: Plan, folder: JobFolder, *, remove: bool) -> None:
 
 
 def _spawn(folder: JobFolder, withheld: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    paths = [PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": ":".join(paths), WITHHELD: json.dumps(withheld)}
+    environment = {**os.environ, WITHHELD: json.dumps(withheld)}
     with open(folder.shepherd_log, "ab") as log:
         return subprocess.Popen(
-            (sys.executable, "-P", "-S", "-m", "tasks.launchers.local.shepherd", str(folder.path)),
+            (sys.executable, *SHEPHERD, str(folder.path)),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -9,6 +9,7 @@ The commands need nothing but Python on the nodes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import uuid
@@ -136,7 +137,7 @@ def every_node_runs_and_reports(bench: Bench) -> None:
         assert isinstance(roster, dict)
         assert {member["name"] for member in roster["members"]} == set(said)
         assert (node["attempt"], node["contract"], node["bundle"]) == (status.attempt, "kept", {"hello": 1})
-        assert node["foreign"] == [] and node["omp"]
+        assert node["foreign"] == [] and node["omp"] == os.environ.get("OMP_NUM_THREADS")
 
 
 def logs_are_kept_by_node(bench: Bench) -> None:

@@ -41,13 +41,12 @@ with tarfile.open(sys.argv[1]) as archive:
 print(folder)
 ' "$archive") || refuse "the checks could not be unpacked from $archive: see the log, and the free space of /tmp."
 
-PYTHONPATH=$code${PYTHONPATH:+:$PYTHONPATH}
-export PYTHONPATH
 # -m would look into the working folder first, and an image may have a checks/ of its own there. It is kept: it is the
-# training's.
+# training's, and so is PYTHONPATH.
 exec "$python" -u -c '
 import sys
 sys.path.remove("") if "" in sys.path else None
+sys.path.insert(0, sys.argv.pop(1))
 import runpy
 runpy.run_module("container.agent", run_name="__main__", alter_sys=True)
-' "$@"
+' "$code" "$@"

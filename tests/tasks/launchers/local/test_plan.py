@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import JobSpec, LaunchRejected
+from tasks.launchers.base import JobSpec, LaunchRejected, Work
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
-from tasks.launchers.local.plan import PACKAGES
+from tasks.launchers.local.start_stop import PACKAGES
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden"
 UPDATE = "UPDATE_GOLDEN"  # set it to write the golden files anew, then read the difference
@@ -34,6 +34,7 @@ JOB = JobSpec(
     max_runtime_s=600.0,
     files={"bundle.json": b"{}"},
     environment={"GLOO_LOG_LEVEL": "info", "PYTHONPATH": "/srv/site-checks"},
+    work=Work.CHECK,
 )
 ROOT = Path("/srv/prelaunch")
 
@@ -52,7 +53,7 @@ def test_the_plan_is_what_the_golden_file_says(network: LocalNetwork) -> None:
     """Every argv, environment and folder."""
     launcher = LocalLauncher(ROOT, LocalOptions(network, python="/opt/python"))
     requests = [asdict(request) for request in launcher.plan(JOB).processes]
-    text = json.dumps(requests, indent=2).replace(PACKAGES, "{packages}") + "\n"
+    text = json.dumps(requests, indent=2).replace(str(PACKAGES), "{packages}") + "\n"
 
     assert text == golden(f"plan_local_{network.value}.json", text)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from checks.exchange import secret_key
-from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected
+from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected, Work
 from tasks.launchers.local import start_stop
 from tasks.launchers.local.job_folder import JobFolder
 from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
@@ -178,11 +178,14 @@ def test_a_nodes_environment_is_cleaned(launcher: LocalLauncher, monkeypatch: py
         "foreign = [name for name, value in os.environ.items() if value == 'foreign']\n"
         "print(foreign, os.environ['OMP_NUM_THREADS'], os.environ['PYTHONPATH'])"
     )
-    launcher.submit(launcher.plan(job(code, PYTHONPATH="/from/the/job")))
+    checking = replace(job(code, PYTHONPATH="/from/the/job"), work=Work.CHECK)
+    launcher.submit(launcher.plan(checking))
     state = until_final(launcher)
+    folder = launcher.root / "jobs" / "start-1" / "code"
 
     assert state is JobState.SUCCEEDED
-    assert launcher.logs("start-1", "node-0") == f"[] 3 {ROOT}:/from/the/job:/from/the/submitter\n"
+    assert launcher.logs("start-1", "node-0") == f"[] 3 {folder}:/from/the/job:/from/the/submitter\n"
+    assert ["checks"] == [path.name for path in folder.iterdir()]
 
 
 def test_a_root_that_is_a_file_is_a_launch_error(tmp_path: Path) -> None:

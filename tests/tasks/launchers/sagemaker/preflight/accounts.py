@@ -53,7 +53,7 @@ class Account:
 
 def clients() -> Clients:
     """As the launcher makes them, with less patience."""
-    return Clients(REGION, Limits(connect_s=2, read_s=5), attempts=1)
+    return Clients(REGION, Limits(connect_s=5, read_s=60), attempts=1)
 
 
 def furnished(made: Clients) -> Account:

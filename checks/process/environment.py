@@ -1,0 +1,49 @@
+"""What the checks add to the environment that the engine gave a node, and what the training gets back: the engine's own.
+
+The training finds the engine's environment, variable for variable, and of Prelaunch's variables only those that
+docs/gate-file.md lists: a folder on PYTHONPATH would put Prelaunch's packages before the training's own, and a setting for the
+checks, such as one thread a rank, would slow it down.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+# The folder with the package `checks`, which stands first on PYTHONPATH while the checks run.
+CODE = "PRELAUNCH_CODE"
+# The names of the variables that the engine did not set, and that the checks need; separated by commas.
+ADDED = "PRELAUNCH_ADDED"
+# They serve the checks alone: what a pool's token or a key is, and where the checks work.
+WITHHELD = (
+    "PRELAUNCH_EXCHANGE_KEY",
+    "PRELAUNCH_POOL_TOKEN",
+    "PRELAUNCH_SCRATCH",
+    "PRELAUNCH_WORKING_FOLDER",
+)
+
+
+def for_checks(engine: Mapping[str, str], code: str, defaults: Mapping[str, str]) -> dict[str, str]:
+    """The engine's environment with `code` first on PYTHONPATH and with those of `defaults` that it lacks."""
+    path = engine.get("PYTHONPATH")
+    if path is None:
+        path = code
+    elif path.split(os.pathsep)[0] != code:
+        path = f"{code}{os.pathsep}{path}"
+    lacking = {name: value for name, value in defaults.items() if name not in engine}
+    added = {ADDED: ",".join(sorted(lacking))} if lacking else {}
+    return {**engine, **lacking, **added, "PYTHONPATH": path, CODE: code}
+
+
+def for_training(checks: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the checks without what `for_checks` added, and without the variables of the checks alone."""
+    added = checks.get(ADDED, "").split(",")
+    left = {name: value for name, value in checks.items() if name not in (*added, *WITHHELD, ADDED, CODE)}
+    code, path = checks.get(CODE, ""), checks.get("PYTHONPATH", "")
+    first, separator, rest = path.partition(os.pathsep)
+    if code and first == code:
+        if separator:
+            left["PYTHONPATH"] = rest
+        else:
+            del left["PYTHONPATH"]
+    return left

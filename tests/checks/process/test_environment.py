@@ -1,0 +1,54 @@
+"""The training gets back the environment that the engine gave."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.process.environment import for_checks, for_training
+
+NAMES = st.sampled_from(["PYTHONPATH", "OMP_NUM_THREADS", "NCCL_DEBUG", "HOME", "LD_LIBRARY_PATH"])
+VALUES = st.sampled_from(["", "1", "/code", "/code:/mine", "/mine", "/mine:/code", ":", "/mine:"])
+
+
+@given(
+    st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES.filter(lambda name: name != "PYTHONPATH"), VALUES)
+)
+def test_what_the_checks_add_is_taken_away_again(engine: dict[str, str], defaults: dict[str, str]) -> None:
+    """Variable for variable, whatever the engine set. A path that begins with the folder already is the image's own."""
+    path = engine.get("PYTHONPATH", "")
+    expected = dict(engine)
+    if path.split(":")[0] == "/code":
+        expected = {**engine, "PYTHONPATH": path[6:]} if ":" in path else {**engine}
+        if ":" not in path:
+            del expected["PYTHONPATH"]
+
+    assert expected == for_training(for_checks(engine, "/code", defaults))
+
+
+def test_the_checks_find_their_code_first() -> None:
+    """Before the engine's own path, and with the defaults that the engine did not set."""
+    made = for_checks({"PYTHONPATH": "/mine", "A": "engine"}, "/code", {"A": "ours", "B": "ours"})
+
+    assert made == {
+        "PYTHONPATH": "/code:/mine",
+        "PRELAUNCH_CODE": "/code",
+        "PRELAUNCH_ADDED": "B",
+        "A": "engine",
+        "B": "ours",
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PRELAUNCH_EXCHANGE_KEY", "PRELAUNCH_POOL_TOKEN", "PRELAUNCH_SCRATCH", "PRELAUNCH_WORKING_FOLDER"],
+)
+def test_what_serves_the_checks_alone_stays_with_them(name: str) -> None:
+    """The training gets neither a pool's token nor a key."""
+    assert {"A": "1"} == for_training({"A": "1", name: "secret"})
+
+
+def test_a_path_that_somebody_changed_meanwhile_stays_as_it_is() -> None:
+    """Only what was added is taken away."""
+    assert {"PYTHONPATH": "/x:/code"} == for_training({"PYTHONPATH": "/x:/code", "PRELAUNCH_CODE": "/code"})
