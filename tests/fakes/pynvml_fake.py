@@ -17,6 +17,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,6 +142,13 @@ def _needs(feature: str, value: Any) -> Any:
     return value if _model().get(feature) else {"error": 3}
 
 
+def __getattr__(name: str) -> Callable[..., Any]:
+    """A call that this file does not know: not supported, but for the dials ("nvmlDeviceGetFanSpeed_v2:0")."""
+    if not name.startswith("nvmlDeviceGet"):
+        raise AttributeError(name)
+    return lambda gpu, *more: _said(gpu, ":".join((name, *map(str, more))), {"error": 3})
+
+
 def nvmlDeviceGetUUID(gpu: int) -> Any:
     return _said(gpu, "nvmlDeviceGetUUID", uuid_of(gpu))
 
@@ -189,12 +197,8 @@ def nvmlShutdown() -> None:
     _open = False
 
 
-def nvmlSystemGetDriverVersion() -> Any:
-    return _said("node", "nvmlSystemGetDriverVersion", "580.105.08")
-
-
-def nvmlSystemGetCudaDriverVersion_v2() -> Any:
-    return _said("node", "nvmlSystemGetCudaDriverVersion_v2", 13000)
+nvmlSystemGetDriverVersion = partial(_said, "node", "nvmlSystemGetDriverVersion", "580.105.08")
+nvmlSystemGetCudaDriverVersion_v2 = partial(_said, "node", "nvmlSystemGetCudaDriverVersion_v2", 13000)
 
 
 def nvmlDeviceGetCount() -> Any:
@@ -320,9 +324,8 @@ def nvmlDeviceGetRemappedRows(gpu: int) -> Any:
 
 def nvmlDeviceGetRowRemapperHistogram(gpu: int) -> Any:
     banks = {"max": 2560, "high": 0, "partial": 0, "low": 0, "none": 0}
-    return SimpleNamespace(
-        **{**banks, **_said(gpu, "nvmlDeviceGetRowRemapperHistogram", _needs("remap", {"max": 2560}))}
-    )
+    found = _said(gpu, "nvmlDeviceGetRowRemapperHistogram", _needs("remap", {"max": 2560}))
+    return SimpleNamespace(**{**banks, **found})
 
 
 def nvmlDeviceGetRetiredPages(gpu: int, cause: int) -> Any:
@@ -347,11 +350,8 @@ def nvmlDeviceGetNvLinkErrorCounter(gpu: int, link: int, counter: int) -> Any:
 
 
 def nvmlDeviceGetGpuFabricInfoV(gpu: int, info: Any) -> int:
-    _said(
-        gpu,
-        f"nvmlDeviceGetGpuFabricInfoV:{3 if isinstance(info._obj, c_nvmlGpuFabricInfo_v3_t) else 2}",
-        None,
-    )
+    version = 3 if isinstance(info._obj, c_nvmlGpuFabricInfo_v3_t) else 2
+    _said(gpu, f"nvmlDeviceGetGpuFabricInfoV:{version}", None)
     return _fill(gpu, info._obj)
 
 

@@ -11,7 +11,7 @@ One way for every check of a node's GPUs: look through NVML, and say what each d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -20,7 +20,7 @@ from checks import image_requirements
 from checks.check import CheckError, Context, Measurement, Skipped
 from checks.model import Skip, Value
 from checks.probes.gpu import fabric_health, fields
-from checks.probes.gpu.fields import NotPlausible
+from checks.probes.gpu.fields import NotPlausible, Reader
 from checks.probes.gpu.record import Gpu, Number, account, columns, padded, pci_id, sound
 
 LIBRARY_NOT_FOUND = 12
@@ -72,32 +72,45 @@ def session() -> Iterator[Any]:
             nvml.nvmlShutdown()
 
 
-def look(nvml: ModuleType | Any, names: Iterable[str]) -> tuple[Gpu, ...]:
-    """A record of each GPU that NVML lists, with the fields asked for. Raises NvmlError where it lists none."""
+def look(
+    nvml: ModuleType | Any, names: Iterable[str], own: Mapping[str, Reader] = READERS
+) -> tuple[Gpu, ...]:
+    """A record of each GPU that NVML lists, with the fields asked for, each read by `own` or the shared readers.
+
+    Raises NvmlError where it lists none.
+    """
     wanted = tuple(names)
     count = nvml.nvmlDeviceGetCount()
     if not isinstance(count, int) or count < 1:
         raise NvmlError("NVML lists no GPU")
-    return tuple(look_at(nvml, index, wanted) for index in range(count))
+    return tuple(look_at(nvml, index, wanted, own) for index in range(count))
 
 
-def look_at(nvml: ModuleType | Any, index: int, names: Iterable[str]) -> Gpu:
+def look_at(
+    nvml: ModuleType | Any, index: int, names: Iterable[str], own: Mapping[str, Reader] = READERS
+) -> Gpu:
     """One GPU's record; of one that does not answer, every field is unread."""
     wanted = tuple(names)
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
     except nvml.NVMLError as error:
         return Gpu(index, "", {}, dict.fromkeys(wanted, said(error)))
-    return of_handle(nvml, handle, index, wanted)
+    return of_handle(nvml, handle, index, wanted, own)
 
 
-def of_handle(nvml: ModuleType | Any, handle: object, index: int, names: Iterable[str]) -> Gpu:
+def of_handle(
+    nvml: ModuleType | Any,
+    handle: object,
+    index: int,
+    names: Iterable[str],
+    own: Mapping[str, Reader] = READERS,
+) -> Gpu:
     """The record of the GPU with this handle."""
     values: dict[str, Number | str] = {}
     unread: dict[str, str] = {}
     for name in dict.fromkeys((*WHO, *names)):
         try:
-            value = sound(READERS[name](nvml, handle))
+            value = sound((own.get(name) or READERS[name])(nvml, handle))
         except nvml.NVMLError as error:
             unread[name] = said(error)
         except (
@@ -129,16 +142,21 @@ Derive = Callable[[Sequence[Gpu]], dict[str, Value]]
 
 
 def measured(
-    context: Context, names: Sequence[str], read: Sequence[str] = (), derive: Derive | None = None
+    context: Context,
+    names: Sequence[str],
+    read: Sequence[str] = (),
+    derive: Derive | None = None,
+    own: Mapping[str, Reader] = READERS,
 ) -> Measurement | Skipped:
-    """The fields `names` of each GPU as metrics; `derive` adds metrics made from these and from `read`.
+    """The fields `names` of each GPU as metrics; `derive` adds metrics made from these and from `read`. `own` are readers
+    of fields that no other check reads.
 
     A declared GPU that NVML does not list is None throughout. Raises NvmlError.
     """
     fields = (*names, *read)
     try:
         with session() as module:
-            found = look(module, fields)
+            found = look(module, fields, own)
     except NvmlMissing as error:
         return Skipped(Skip.TOOL_MISSING, str(error))
     gpus = padded(found, context.declared.gpus_per_node)
