@@ -1,8 +1,9 @@
 """No code decides by what a message says: kinds, results and actions are fields, and sentences are free.
 
 Looked for are tests of the text of `message`, `reason` and `words`, of findings, observations and endings, in the product's
-tree: string methods, `in`, `==` and regular expressions. What goes through another name is not seen:
-tests/checks/judge/test_wording.py says every sentence otherwise, and compares verdicts.
+tree: string methods, `in`, `==` and regular expressions. What goes through another name is not seen, so whoever makes or shows
+findings has no regular expressions at all but those that are listed. tests/checks/judge/test_wording.py says every sentence
+otherwise, and compares verdicts.
 """
 
 from __future__ import annotations
@@ -84,6 +85,38 @@ def test_no_code_tests_what_a_sentence_says() -> None:
     found = Counter(place.rpartition(":")[0] for place in places("checks", "tasks", "flows", "container"))
 
     assert KNOWN == dict(found)
+
+
+# Who makes or shows findings, and what each regular expression there is for.
+SHOWS = ("checks/judge", "tasks/render", "tasks/notifiers", "tasks/paging")
+EXPRESSIONS = {
+    "checks/judge/cost/failure_model.py": "the unit in the name of a metric",
+    "checks/judge/culprits/silent_ranks.py": "what torch, gloo and NCCL say in a rank that waits",
+    "checks/judge/rules/expected_questions.py": "the label of a measured point",
+    "checks/judge/xid_overlay.py": "the PCI address in the label of a GPU",
+    "tasks/notifiers/apprise.py": "the address of a service",
+    "tasks/notifiers/slack/blocks.py": "Slack's marks, which are made inert",
+    "tasks/notifiers/slack/client.py": "the codes of Slack's errors",
+    "tasks/notifiers/slack/messages.py": "the id of a Slack user",
+    "tasks/render/findings.py": "the words of several findings become those of one",
+    "tasks/render/markdown.py": "Markdown's marks, which are made inert",
+    "tasks/render/picture/colours.py": "the colours of the style sheet",
+    "tasks/render/picture/panels.py": "where a title may be broken into lines",
+    "tasks/render/remedy_commands.py": "the number in the label of a GPU",
+}
+
+
+def test_whoever_shows_findings_searches_no_text() -> None:
+    """A new regular expression there is a field that is missing, or has to be listed with what it is for."""
+    files = (path for folder in SHOWS for path in sorted((ROOT / folder).rglob("*.py")))
+    found = {
+        str(path.relative_to(ROOT))
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)
+    }
+
+    assert set(EXPRESSIONS) == found
 
 
 @pytest.mark.parametrize(
