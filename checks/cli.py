@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
         import traceback
 
-        place = sys.modules.get("checks.runner.station")  # who raises its error has imported it
-        if place is not None and isinstance(error, place.PlaceError):
+        station = sys.modules.get("checks.runner.station")  # who raises its error has imported it
+        if station is not None and isinstance(error, station.PlaceError):
             say(f"checks: {error}")
             return Exit.REJECTED
         say(f"checks: an error of the checks themselves, so they cannot tell:\n{traceback.format_exc()}")
@@ -196,7 +196,7 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 
 def _gate(arguments: argparse.Namespace) -> int:
-    from checks.exchange.secret_key import NoKey, require_removable
+    from checks.exchange.secret_key import KeyUnavailable, require_removable
     from checks.runner.in_job import gate
     from checks.runner.in_job.hold import Refusal
     from checks.runner.station import PlaceError
@@ -208,9 +208,11 @@ def _gate(arguments: argparse.Namespace) -> int:
     station, token = _station(arguments), attempt()
     try:
         require_removable(station.key_path)
-    except NoKey as error:
+    except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
-    terms = gate.Terms(arguments.confirm, arguments.pooled, 0.0 if arguments.observe else arguments.ask_s)
+    terms = gate.GateOptions(
+        arguments.confirm, arguments.pooled, 0.0 if arguments.observe else arguments.ask_s
+    )
     try:
         answer = gate.gate(station, token, arguments.out, terms)
     except Interrupted as signalled:
@@ -225,7 +227,7 @@ def _gate(arguments: argparse.Namespace) -> int:
         if not arguments.observe:
             return answer.code
         say("checks gate: observe mode, the command starts all the same")
-        answer = gate.Go(None)
+        answer = gate.LaunchPermit(None)
     try:
         gate.start(station, token, arguments.out, command, answer)
     except OSError as error:
@@ -234,15 +236,15 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 
 def _station(arguments: argparse.Namespace) -> Station:
-    from checks.runner import station as place
+    from checks.runner.station import PlaceError, open_station
 
     roster, node = os.environ.get("PRELAUNCH_ROSTER"), os.environ.get("PRELAUNCH_NODE")
     if not roster or not node:
-        raise place.PlaceError(
+        raise PlaceError(
             "PRELAUNCH_ROSTER and PRELAUNCH_NODE must say where this node is. The launcher sets them."
         )
     scratch = Path(os.environ.get("PRELAUNCH_SCRATCH") or f"scratch-{node}").resolve()
-    return place.open_station(arguments.bundle.resolve(), Path(roster), node, scratch)
+    return open_station(arguments.bundle.resolve(), Path(roster), node, scratch)
 
 
 def attempt() -> str:

@@ -29,7 +29,7 @@ from tasks.gate.question import (
 from tasks.gate.session import Session
 from tasks.gate_file.model import Mode
 from tasks.judge import report_verdict as judge_again
-from tasks.notifiers.base import Asked
+from tasks.notifiers.base import PendingQuestion
 from tasks.orchestration.events import emit_answer, emit_question
 from tasks.page import notify_question
 from tasks.publish import PublishedReport
@@ -137,7 +137,7 @@ def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Qu
     if asking is None or asking.key != key:
         run = question.flow_run_id
         by_slack = bool(question.approvers or question.overriders)
-        asked = Asked(run, key, question.deadline, question.override, run_url(run), by_slack)
+        asked = PendingQuestion(run, key, question.deadline, question.override, run_url(run), by_slack)
         notify_question(session, judged, asked, _line(question))
         emit_question(session, judged, asked)
         if can_resume_elsewhere(session):

@@ -30,14 +30,14 @@ from checks.model import Report
 from checks.runner.deadline import ANSWER_S, limited
 from tasks.gate.blocking_calls import run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.job_failures import ending_text, keep_state_history, require_reports, state_history
 from tasks.gate.jobs import JobEnd
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
-from tasks.gate.troubles import ending_text, keep_state_history, require_reports, state_history
 from tasks.launchers.base import Delays, JobState, JobStatus, Launcher, LaunchError
 from tasks.orchestration.artifacts import ProgressArtifact
-from tasks.reports import fetched
-from tasks.reports.fetched import NodeReports, ReportCounts
+from tasks.reports import node_reports
+from tasks.reports.node_reports import NodeReports, ReportCounts
 from tasks.store.base import StoreError
 from tasks.store.layout import evidence_key, log_key
 from tasks.text.inert import one_line
@@ -138,10 +138,10 @@ def poll_action(
             await run_within(_patience_s(clock), fetch_output, session, job)
         except TimeoutError as error:
             report_progress(Progress("checks", f"the output of {job} cannot be fetched: {error}"))
-        files = fetched.read_files(session.folder / job, status.attempt)
-        seen = fetched.count_observations(bundle, files, decoded)
+        files = node_reports.read_files(session.folder / job, status.attempt)
+        seen = node_reports.count_observations(bundle, files, decoded)
         clock.see(status.state, bool(files), time.monotonic())
-        clock.complete = fetched.all_complete(bundle, files, decoded)
+        clock.complete = node_reports.all_complete(bundle, files, decoded)
         session.answer_by = clock.answer_by
         waits = f"{status.state.value} {status.detail}".strip()
         said = (
@@ -306,11 +306,11 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
     _keep(lambda: keep_logs(session, watched.job, nodes_to_log(bundle, watched.status)), "the logs", limit_s)
     _keep(lambda: keep_state_history(session, watched.job, watched.status), "the engine's messages", limit_s)
-    files = fetched.read_files(folder, watched.status.attempt)
+    files = node_reports.read_files(folder, watched.status.attempt)
     if not files and not problems:
         require_reports(watched)
     report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
-    if not fetched.all_complete(bundle, files, watched.decoded):
+    if not node_reports.all_complete(bundle, files, watched.decoded):
         problems += _last_words(bundle, files, watched, session)
     return dataclasses.replace(report, collection=(*report.collection, *problems))
 
@@ -346,7 +346,7 @@ def _last_words(
         )
     if said := "; ".join(state_history(status)):
         yield one_line(f"states of {watched.job}, reported by the engine: {said}", STORY_CHARACTERS)
-    for node in fetched.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]:
+    for node in node_reports.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]:
         code = status.exit_codes.get(node)
         ended = f"its command ended with exit code {code}" if code is not None else "its command did not end"
         tail = one_line(_tail(session, watched.job, node)[-400:], 400)

@@ -70,7 +70,7 @@ def close_expired_gate(setting: GateContext, lease: Lease, why: str = ENDED) -> 
     own = _own(setting, lease)
     session = Session(own, LeaseRenewal(own.store, HeldLease(lease, b"")))
     outcome = without_training(_outcome(session, lease.asking, why), launches=True)
-    if outcome.judged is not None and outcome.judged.beside.training:
+    if outcome.judged is not None and outcome.judged.context.training:
         store_pages(session, outcome.judged)
     send_notification(session, outcome)
     setting.store.put(outcome_key(lease.gate_id), dump_plain(outcome_summary(outcome)))

@@ -191,9 +191,9 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     if outcome.report is None:  # what was published has been told
         report_progress(Progress("verdict", outcome.reason))
     outcome = without_training(outcome, session.launches and not session.trained)
-    if outcome.judged is not None and outcome.judged.beside.training and outcome.html is not None:
+    if outcome.judged is not None and outcome.judged.context.training and outcome.html is not None:
         await publish_refusal(session, outcome.judged)
-    await run_to_end(session.release)
+    await run_to_end(session.release_machines)
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
     heard = needs_notification(outcome) or bool(session.unreleased)
@@ -273,7 +273,7 @@ def _outcome(
 ) -> Outcome:
     report, html = (published.report, published.html) if published is not None else (None, None)
     if judged is not None and published is not None and published.past is not None:
-        judged = dataclasses.replace(judged, beside=dataclasses.replace(judged.beside, past=published.past))
+        judged = dataclasses.replace(judged, context=dataclasses.replace(judged.context, past=published.past))
     return Outcome(
         session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
     )

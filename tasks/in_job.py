@@ -19,7 +19,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.documents import answer as asked
+from checks.documents.answer import AnswerWord, dump_answer
 from checks.documents.decode import DecodeError
 from checks.documents.report import dump, dump_plain
 from checks.model import Answer, Report
@@ -47,7 +47,7 @@ from tasks.launch import LaunchResult, TrainingStart, record_confirmations, trai
 from tasks.launchers.base import JobState, JobStatus
 from tasks.orchestration.artifacts import ProgressArtifact
 from tasks.render.findings import verdict_json
-from tasks.reports import fetched
+from tasks.reports import node_reports
 from tasks.store import records
 from tasks.store.layout import attempt_report_key, attempt_verdict_key, disagreement_key
 from tasks.store.records import KeptVerdict
@@ -99,7 +99,7 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
     session.proof.clear()
     meter = ProgressArtifact(session.setting.gate.cluster.name)
     clock = check_deadline(session, GATED_MARGIN_S)
-    decoded = fetched.NodeReports()
+    decoded = node_reports.NodeReports()
     look, whole_s = poll_action(session, job, meter, clock, decoded), run_limit_s(session)
     # Without a network its nodes may say nothing before the job's end, and decide by themselves all the same.
     watched = await follow_job(session, job, whole_s, look, lambda status: bool(starts.next(status)))
@@ -180,14 +180,14 @@ def run_limit_s(session: Session) -> float:
 
 
 def _reported(
-    session: Session, job: str, starts: JobStarts, decoded: fetched.NodeReports
+    session: Session, job: str, starts: JobStarts, decoded: node_reports.NodeReports
 ) -> Callable[[JobStatus], bool]:
     bundle = session.setting.bundle(session.gate_id)
 
     def enough(status: JobStatus) -> bool:
         token = starts.next(status)
-        files = fetched.read_files(session.folder / job, token)
-        return bool(token) and (token != status.attempt or fetched.all_complete(bundle, files, decoded))
+        files = node_reports.read_files(session.folder / job, token)
+        return bool(token) and (token != status.attempt or node_reports.all_complete(bundle, files, decoded))
 
     return enough
 
@@ -261,11 +261,11 @@ async def hand_answer_to_nodes(
     if not holds or not minutes or session.setting.gate.policy.mode is Mode.OBSERVE:
         return None
     answer = await ask_for_approval(session, judged, minutes)
-    word = asked.Word.LAUNCH if answer is not None and answer.launches else asked.Word.REFUSE
+    word = AnswerWord.LAUNCH if answer is not None and answer.launches else AnswerWord.REFUSE
     by = answer.who if answer is not None else "nobody"
     why = answer.note or answer.reason if answer is not None else f"nobody answered in {minutes} minutes"
     attempt = judged.report.attempt
-    data = asked.make(session.gate_id, attempt, word, by, why, iso_time(time.time()))
+    data = dump_answer(session.gate_id, attempt, word, by, why, iso_time(time.time()))
     await run_to_end(session.setting.launcher.answer, job, attempt, data)
     report_progress(Progress("checks", f"{word.value}: sent to the nodes, answered by {by}"))
     return answer

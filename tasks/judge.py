@@ -29,7 +29,7 @@ from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate_file.cost_terms import cost_of
 from tasks.launchers.base import Placement
-from tasks.render.context import beside
+from tasks.render.context import verdict_context
 from tasks.store.layout import pass_key, report_key
 
 NOWHERE = (
@@ -54,8 +54,8 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     # Only a pool is kept after the checks, so only there is something to let go.
     kept = session.checking if setting.launcher.placement is Placement.POOLED else ""
     launcher = setting.gate.cluster.launcher
-    shown = beside(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
-    return JudgedReport(report, verdict, beside=shown)
+    shown = verdict_context(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
+    return JudgedReport(report, verdict, context=shown)
 
 
 # Clocks of nodes and flow may differ a little; a PASS from further ahead is none.

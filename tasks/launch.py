@@ -30,6 +30,7 @@ from tasks.collect import (
 )
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.job_failures import keep_state_history, never_ran, require_machines
 from tasks.gate.jobs import JobEnd, train_job
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate.outcome import JudgedReport, Training
@@ -37,11 +38,10 @@ from tasks.gate.predecessor import find_jobs
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
-from tasks.gate.troubles import keep_state_history, never_ran, require_machines
 from tasks.gate_file.cost_terms import price_for
 from tasks.judge import proven_pass, report_verdict
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
-from tasks.reports import fetched
+from tasks.reports import node_reports
 from tasks.store.layout import logs_folder
 from tasks.text.inert import one_line
 
@@ -109,7 +109,7 @@ class PoolProof:
             said = "the machines were still kept while the training ran"
             self.session.proof.append(f"not the pool's machines ({said}): the nodes check again in place")
             self.settled = True
-            self.session.release()
+            self.session.release_machines()
 
     def _settle(self, proof: str) -> None:
         self.session.proof.append(proof)
@@ -124,7 +124,7 @@ def pool_waits(session: Session) -> bool:
     if since_s is None:
         return False
     if keeps_s is not None and since_s > keeps_s:
-        session.release()
+        session.release_machines()
         return False
     return _asked(session, check).keeping in (Keeping.READY, Keeping.COMING)
 
@@ -350,7 +350,7 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
 
 def _rechecked(session: Session, folder: Path, attempt: str) -> JudgedReport | None:
     """The verdict on what nodes wrote in the training job: only machines that differ write any."""
-    files = {} if session.in_job else fetched.read_files(folder, attempt)
+    files = {} if session.in_job else node_reports.read_files(folder, attempt)
     if not files:
         return None
     bundle = session.setting.bundle(session.gate_id)

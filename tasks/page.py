@@ -29,8 +29,8 @@ from tasks.gate.links import run_links, run_url
 from tasks.gate.outcome import Decision, JudgedReport, Outcome
 from tasks.gate.session import Session
 from tasks.gate_file.people import Notify
-from tasks.notifiers.base import Asked, Audience, Kind, Link, Page, Severity
-from tasks.notifiers.deliver import Told, deliver, settle
+from tasks.notifiers.base import Audience, Kind, Link, Notification, PendingQuestion, Severity
+from tasks.notifiers.deliver import DeliveryResult, deliver, settle
 from tasks.paging.content import (
     audience_of,
     finish_page,
@@ -50,13 +50,13 @@ LOG = logging.getLogger("prelaunch")
 
 
 @task(cache_policy=NO_CACHE, task_run_name="page about {outcome.gate_id}")
-async def notify_outcome(session: Session, outcome: Outcome) -> Told:
+async def notify_outcome(session: Session, outcome: Outcome) -> DeliveryResult:
     """Call somebody by the first way that works; returns what became of it."""
     return await run_to_end(send_notification, session, outcome)
 
 
 @task(cache_policy=NO_CACHE, task_run_name="note the end of {outcome.gate_id}")
-async def note_good_end(session: Session, outcome: Outcome) -> Told:
+async def note_good_end(session: Session, outcome: Outcome) -> DeliveryResult:
     """A good end: messages are brought up to date, incidents resolved, and nobody is called."""
     return await run_to_end(_note, session, outcome)
 
@@ -77,7 +77,7 @@ def needs_notification(outcome: Outcome) -> bool:
     return outcome.code is not Exit.GO or outcome.decision is Decision.OVERRIDDEN
 
 
-def send_notification(session: Session, outcome: Outcome) -> Told:
+def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
     """The page, through the gate's ways in their order.
 
     One about an override goes to both sides, as does a refusal that leaves machines to be paid for. After a go only those
@@ -87,14 +87,18 @@ def send_notification(session: Session, outcome: Outcome) -> Told:
     if made.kind is Kind.GO and session.unreleased:
         before = settle(*_receivers(session), made)
         told = deliver(*_receivers(session), unreleased_page(made, tuple(session.unreleased)))
-        return replace(told, told=(*before.told, *told.told), failed=(*before.failed, *told.failed))
+        return replace(
+            told, delivered=(*before.delivered, *told.delivered), failed=(*before.failed, *told.failed)
+        )
     made = _with_picture(session, outcome, made)
     loud = made.kind is Kind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not made.audience]
     return deliver(*_receivers(session), made, *also)
 
 
-def notify_question(session: Session, judged: JudgedReport, asked: Asked, said: str) -> Page:
+def notify_question(
+    session: Session, judged: JudgedReport, asked: PendingQuestion, said: str
+) -> Notification:
     """Ask for an answer, before the run waits for it; returns the page."""
     try:
         made = question_of(session, judged, asked, said, run_links(session))
@@ -104,7 +108,7 @@ def notify_question(session: Session, judged: JudgedReport, asked: Asked, said: 
     return made
 
 
-def _note(session: Session, outcome: Outcome) -> Told:
+def _note(session: Session, outcome: Outcome) -> DeliveryResult:
     return settle(*_receivers(session), _made(session, outcome))
 
 
@@ -113,7 +117,7 @@ def _receivers(session: Session) -> tuple[Notify, Store]:
     return session.setting.gate.notify, session.setting.store
 
 
-def _made(session: Session, outcome: Outcome) -> Page:
+def _made(session: Session, outcome: Outcome) -> Notification:
     """The page about an end, in fewer words where something of it cannot be said."""
     try:
         return page_of(session, outcome, run_links(session))
@@ -124,21 +128,21 @@ def _made(session: Session, outcome: Outcome) -> Page:
         return replace(bare, kind=kind, audience=audience, severity=severity)
 
 
-def _with_picture(session: Session, outcome: Outcome, made: Page) -> Page:
+def _with_picture(session: Session, outcome: Outcome, made: Notification) -> Notification:
     try:
         return add_picture(session, outcome, made)
     except Exception as error:  # noqa: BLE001 - a page without its picture says the same
         return replace(made, no_picture=f"the picture could not be drawn ({type(error).__name__})")
 
 
-def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Page:
+def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:
     gate = session.setting.gate
     why = redact(
         f"the rest of this notification could not be made: {type(error).__name__}: {error}", os.environ
     )
     LOG.error("%s", why)
     text = f"{why}. The store has the report and the verdict, if there are any.\nGate: {gate_id}"
-    return Page(
+    return Notification(
         gate_id, gate.cluster.name, redact(title, os.environ), text, "",
         gate=gate.name, audience=Audience.OWNER, severity=Severity.ERROR,
     )  # fmt: skip
@@ -165,7 +169,7 @@ def notify_run(
         return None
     url = run_url(flow_run_id)
     gate = setting.gate
-    page = Page(
+    page = Notification(
         gate_id or f"{gate.name}-run-{flow_run_id[:8]}",
         gate.cluster.name,
         f"gate {gate.name}: {said}",

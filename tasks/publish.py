@@ -30,9 +30,9 @@ from tasks.gate.outcome import JudgedReport, Outcome
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.launchers.base import LaunchError
-from tasks.notifiers.base import Page
+from tasks.notifiers.base import Notification
 from tasks.orchestration import artifacts
-from tasks.render.context import Beside, Past
+from tasks.render.context import Past, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html
@@ -89,7 +89,7 @@ class StoredReport:
     """What was kept, and what is shown of it."""
 
     published: PublishedReport
-    beside: Beside
+    context: VerdictContext
     png: bytes = b""
 
 
@@ -107,16 +107,16 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
     report, verdict, published = judged.report, judged.verdict, kept.published
     said = headline(verdict, name)
-    await _show_verdict(session, judged, kept.beside)
+    await _show_verdict(session, judged, kept.context)
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
-    if rows := bandwidth_table(report, kept.beside):
+    if rows := bandwidth_table(report, kept.context):
         about = f"Bus bandwidth and its expected value, {session.gate_id}"
         await artifacts.show_table(f"gate-bandwidth-{cluster}", rows, about)
     if rows := pair_rows(report, verdict):
         about = f"Bandwidth between hosts, {session.gate_id}"
         await artifacts.show_table(f"gate-pairs-{cluster}", rows, about)
-    if rows := suspect_table(kept.beside):
+    if rows := suspect_table(kept.context):
         about = f"Pair tests and suspects, {session.gate_id}"
         await artifacts.show_table(f"gate-suspects-{cluster}", rows, about)
     if kept.png:
@@ -132,7 +132,7 @@ async def publish_refusal(session: Session, judged: JudgedReport) -> None:
     await _show_verdict(session, judged, shown)
 
 
-async def _show_verdict(session: Session, judged: JudgedReport, shown: Beside) -> None:
+async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
     gate = session.setting.gate
     first, _, rest = markdown(judged.report, judged.verdict, gate.name, shown).partition("\n")
     # Prefect shows the description above it, and a heading in letters that leave no room for more.
@@ -141,9 +141,9 @@ async def _show_verdict(session: Session, judged: JudgedReport, shown: Beside) -
     await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
 
 
-def store_pages(session: Session, judged: JudgedReport) -> Beside:
+def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     """The HTML page and the summary in the store again; returns what stands beside the verdict. A failure is logged."""
-    shown = judged.beside
+    shown = judged.context
     if shown.past is None:
         shown = replace(shown, past=_past(session, judged))
     try:
@@ -153,7 +153,7 @@ def store_pages(session: Session, judged: JudgedReport) -> Beside:
     return shown
 
 
-def _put_pages(session: Session, judged: JudgedReport, shown: Beside) -> None:
+def _put_pages(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     page = html(judged.report, judged.verdict, name, shown)
     kept.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
@@ -170,7 +170,7 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
         Progress("verdict", headline(judged.verdict, name))
     )  # what follows is for people, and takes its time
     record = keep_record(session, judged)
-    shown = replace(judged.beside, past=_past(session, judged))
+    shown = replace(judged.context, past=_past(session, judged))
     _put_pages(session, judged, shown)
     png = _picture(judged, name, shown)
     drawn = _kept_picture(session, png)
@@ -212,7 +212,7 @@ def _past(session: Session, judged: JudgedReport) -> Past:
         )
 
 
-def _picture(judged: JudgedReport, name: str, shown: Beside) -> bytes:
+def _picture(judged: JudgedReport, name: str, shown: VerdictContext) -> bytes:
     try:
         return picture(judged.report, judged.verdict, name, shown)
     except PictureUnavailable as error:
@@ -250,13 +250,13 @@ def _hand_out(session: Session, judged: JudgedReport) -> None:
         LOG.info("the report is also at %s", where)
 
 
-def add_picture(session: Session, outcome: Outcome, page: Page) -> Page:
+def add_picture(session: Session, outcome: Outcome, page: Notification) -> Notification:
     """The page with its picture, where some way to tell people can show one."""
     notify, judged = session.setting.gate.notify, outcome.judged
     if judged is None or not {"slack", "apprise"} & set(notify.ways):
         return page
     try:
-        drawn = picture(judged.report, judged.verdict, session.setting.gate.name, judged.beside)
+        drawn = picture(judged.report, judged.verdict, session.setting.gate.name, judged.context)
     except PictureUnavailable as error:
         return replace(page, no_picture=str(error))
     return replace(page, picture=drawn)

@@ -21,7 +21,7 @@ ANSWER_BYTES = 1 << 16
 POLL_S = 0.5
 
 
-class Word(Enum):
+class AnswerWord(Enum):
     """What the person said."""
 
     LAUNCH = "launch"
@@ -29,39 +29,39 @@ class Word(Enum):
 
 
 @dataclass(frozen=True)
-class Answered:
+class GateAnswer:
     """Who said what, and why, to which attempt. `by` and `why` are for people; `at` is ISO 8601."""
 
     schema_version: Version
     gate_id: str
     attempt: str
-    word: Word
+    word: AnswerWord
     by: Annotated[str, Text(r"(?s).*", 500)]
     why: Annotated[str, Text(r"(?s).*", 2000)]
     at: str
 
 
-def make(gate_id: str, attempt: str, word: Word, by: str, why: str, at: str) -> bytes:
+def dump_answer(gate_id: str, attempt: str, word: AnswerWord, by: str, why: str, at: str) -> bytes:
     """The file's bytes."""
-    return dump_plain(Answered(SCHEMA_VERSION, gate_id, attempt, word, by[:500], why[:2000], at))
+    return dump_plain(GateAnswer(SCHEMA_VERSION, gate_id, attempt, word, by[:500], why[:2000], at))
 
 
-def load(data: bytes, gate_id: str, attempt: str) -> Answered:
+def load_answer(data: bytes, gate_id: str, attempt: str) -> GateAnswer:
     """The answer, if it is to this attempt. Raises DecodeError for one that is not, or is garbled."""
-    found = decode(Answered, parse_json(data, ANSWER_BYTES))
+    found = decode(GateAnswer, parse_json(data, ANSWER_BYTES))
     if (found.gate_id, found.attempt) != (gate_id, attempt):
         raise DecodeError(f"it is to attempt {found.attempt!r:.80} of gate {found.gate_id!r:.80}")
     return found
 
 
-def wait(
+def wait_for_answer(
     folder: Path,
     gate_id: str,
     attempt: str,
     seconds: float,
     say: Callable[[str], None],
     hopeless: Callable[[], bool] = lambda: False,
-) -> Answered | None:
+) -> GateAnswer | None:
     """The answer in folder/<attempt>, waited for; None where none came in time, or waiting became `hopeless`.
 
     A garbled one is said, and waited on.
@@ -69,7 +69,7 @@ def wait(
     path, deadline, said = folder / attempt / ANSWER, time.monotonic() + seconds, ""
     while True:
         try:
-            return load(path.read_bytes(), gate_id, attempt)
+            return load_answer(path.read_bytes(), gate_id, attempt)
         except FileNotFoundError:
             pass
         except (OSError, DecodeError) as error:

@@ -21,7 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from checks.exchange.authentication import NONCE_BYTES, OPENING_BYTES, Forged, Session, greeting, open_opening
+from checks.exchange.authentication import (
+    NONCE_BYTES,
+    OPENING_BYTES,
+    AuthenticationError,
+    Session,
+    greeting,
+    open_opening,
+)
 
 # Judgement. A node opens a handful of connections at a time, and up to 240 nodes of a local job share 127.0.0.1. A process
 # of a busy host may wait seconds for a CPU between connecting and proving the key.
@@ -160,7 +167,7 @@ class Port:
     def _admit(self, stranger: _Stranger) -> None:
         try:
             session = open_opening(self._key, stranger.nonce, bytes(stranger.said))
-        except Forged:
+        except AuthenticationError:
             return self._cut(stranger)
         if not self._peers.enter(stranger.address):
             return self._cut(stranger)

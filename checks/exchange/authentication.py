@@ -9,7 +9,7 @@ A MAC is HMAC-SHA256 (RFC 2104) over direction, number, op, length, both nonces 
 for each connection, so that no message of another one is taken; direction and number keep messages of one connection
 apart. The opening is proven before a byte of the request is read.
 
-Forged      the message is not signed with this gate's key
+AuthenticationError      the message is not signed with this gate's key
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LENGTH_BYTES = _LENGTH.size
 OPENING_BYTES = _OPENING.size + MAC_BYTES
 
 
-class Forged(Exception):
+class AuthenticationError(Exception):
     """A message that does not prove the key, or is none."""
 
 
@@ -72,7 +72,7 @@ class Session:
         return data + self._mac(Direction.REQUEST, 0, self.length, data)
 
     def open_request(self, message: bytes) -> bytes:
-        """The request in the caller's `length` bytes and MAC. Raises Forged."""
+        """The request in the caller's `length` bytes and MAC. Raises AuthenticationError."""
         return self._proven(Direction.REQUEST, 0, self.length, message)
 
     def answer(self, number: int, data: bytes) -> bytes:
@@ -80,13 +80,13 @@ class Session:
         return _LENGTH.pack(len(data)) + data + self._mac(Direction.ANSWER, number, len(data), data)
 
     def open_answer(self, number: int, message: bytes) -> bytes:
-        """The answer in the bytes that follow its length. Raises Forged."""
+        """The answer in the bytes that follow its length. Raises AuthenticationError."""
         return self._proven(Direction.ANSWER, number, len(message) - MAC_BYTES, message)
 
     def _proven(self, direction: Direction, number: int, length: int, message: bytes) -> bytes:
         data, mac = message[:length], message[length:]
         if len(data) != length or not hmac.compare_digest(mac, self._mac(direction, number, length, data)):
-            raise Forged("the message is not signed with this gate's key")
+            raise AuthenticationError("the message is not signed with this gate's key")
         return data
 
     def _mac(self, direction: Direction, number: int, length: int, data: bytes) -> bytes:
@@ -104,28 +104,28 @@ def greeting(nonce: bytes) -> bytes:
 
 
 def nonce_of(message: bytes) -> bytes:
-    """The nonce in a responder's greeting. Raises Forged for what is none."""
+    """The nonce in a responder's greeting. Raises AuthenticationError for what is none."""
     if len(message) != GREETING_BYTES or not message.startswith(MARK):
-        raise Forged("the greeting is not one of this version")
+        raise AuthenticationError("the greeting is not one of this version")
     return message[len(MARK) :]
 
 
 def open_opening(key: bytes, nonce: bytes, message: bytes) -> Session:
-    """The session that a caller opens on the connection which got this nonce. Raises Forged."""
+    """The session that a caller opens on the connection which got this nonce. Raises AuthenticationError."""
     if len(message) != OPENING_BYTES:
-        raise Forged("the opening message is truncated")
+        raise AuthenticationError("the opening message is truncated")
     caller_nonce, op, length = _OPENING.unpack_from(message)
     if op not in Op.__members__.values():
-        raise Forged("the opening message has an unknown operation")
+        raise AuthenticationError("the opening message has an unknown operation")
     session = Session(key, nonce, caller_nonce, Op(op), length)
     if not hmac.compare_digest(message, session.opening()):
-        raise Forged("the opening message is not signed with this gate's key")
+        raise AuthenticationError("the opening message is not signed with this gate's key")
     return session
 
 
 def length_of(data: bytes) -> int:
-    """The length in front of an answer. Raises Forged where it is cut."""
+    """The length in front of an answer. Raises AuthenticationError where it is cut."""
     if len(data) != LENGTH_BYTES:
-        raise Forged("the answer is truncated")
+        raise AuthenticationError("the answer is truncated")
     found: int = _LENGTH.unpack(data)[0]
     return found

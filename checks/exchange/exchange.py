@@ -31,7 +31,7 @@ from checks.exchange.authentication import (
     LENGTH_BYTES,
     MAC_BYTES,
     NONCE_BYTES,
-    Forged,
+    AuthenticationError,
     Op,
     Session,
     length_of,
@@ -132,7 +132,9 @@ class Responder:
         return False
 
     def _serve(self, link: socket.socket, session: Session) -> None:
-        with suppress(OSError, Forged, ValueError):  # a peer that went away is that peer's finding, not ours
+        with suppress(
+            OSError, AuthenticationError, ValueError
+        ):  # a peer that went away is that peer's finding, not ours
             served = _Served(self, link, session)
             served.run()
 
@@ -145,7 +147,7 @@ class _Served:
         self._answers = 0
 
     def run(self) -> None:
-        """Answer. Raises OSError, Forged, ValueError."""
+        """Answer. Raises OSError, AuthenticationError, ValueError."""
         if self.session.length > MESSAGE_BYTES:
             return
         message = _read(self.link, self.session.length + MAC_BYTES, time.monotonic() + MESSAGE_S)
@@ -220,7 +222,7 @@ def connection(
                 yield _Line(link, file, session, member.name, timeout_s)
     except OSError as error:
         raise ExchangeError(_words(error), isinstance(error, ConnectionRefusedError)) from error
-    except Forged as error:
+    except AuthenticationError as error:
         raise ExchangeError(f"the peer that answers is not a node of this gate: {error}") from error
 
 
@@ -281,13 +283,13 @@ def _read(link: socket.socket, count: int, until: float) -> bytes:
 
 
 def _table(data: bytes) -> dict[str, object]:
-    """The JSON object in proven bytes. Raises Forged: whoever has the key speaks this version."""
+    """The JSON object in proven bytes. Raises AuthenticationError: whoever has the key speaks this version."""
     try:
         value = json.loads(data)
     except ValueError as error:
-        raise Forged("its message is not JSON") from error
+        raise AuthenticationError("its message is not JSON") from error
     if not isinstance(value, dict):
-        raise Forged("its message is not a JSON object")
+        raise AuthenticationError("its message is not a JSON object")
     return value
 
 

@@ -1,6 +1,6 @@
 """The secret of one gate's exchange between its nodes: where it lies, and the keys that are derived from it.
 
-NoKey      there is no secret, or none that can be used, or it cannot be removed; the message has the remedy
+KeyUnavailable      there is no secret, or none that can be used, or it cannot be removed; the message has the remedy
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORM = re.compile(rb"[0-9a-f]{64}\s*")
 BY_HAND = "python3 -c 'import secrets; print(secrets.token_hex(32))' > exchange.key"
 
 
-class NoKey(Exception):
+class KeyUnavailable(Exception):
     """The secret of the exchange cannot be used. The message says where it was looked for, and the remedy."""
 
 
@@ -63,9 +63,11 @@ def make() -> bytes:
 
 
 def parse(data: bytes, place: str) -> Secret:
-    """The secret in a key file's content. Raises NoKey, which never repeats the content."""
+    """The secret in a key file's content. Raises KeyUnavailable, which never repeats the content."""
     if not FORM.fullmatch(data):
-        raise NoKey(f"{place} is not a key of 64 hexadecimal digits. Make one key for all nodes: {BY_HAND}")
+        raise KeyUnavailable(
+            f"{place} is not a key of 64 hexadecimal digits. Make one key for all nodes: {BY_HAND}"
+        )
     return Secret(bytes.fromhex(data.decode().strip()))
 
 
@@ -75,14 +77,14 @@ def file_of(bundle: Path) -> Path:
 
 
 def load(path: Path, nodes: int) -> Secret:
-    """The secret in a file. One node speaks with nobody, so a random one will do. Raises NoKey."""
+    """The secret in a file. One node speaks with nobody, so a random one will do. Raises KeyUnavailable."""
     if nodes == 1:
         return Secret(secrets.token_bytes(SECRET_BYTES))
     try:
         with open(path, "rb") as file:
             return parse(file.read(FILE_BYTES), str(path))
     except OSError as error:
-        raise NoKey(
+        raise KeyUnavailable(
             f"the key with which {nodes} nodes communicate cannot be read: {path}: {error.strerror}. A launcher provides it. "
             f"Without a launcher, copy the same key to every node, beside the bundle or to the path in {VARIABLE}: "
             f"{BY_HAND}"
@@ -90,9 +92,9 @@ def load(path: Path, nodes: int) -> Secret:
 
 
 def require_removable(path: Path) -> None:
-    """Raise NoKey where `remove` would fail: better known before the checks than after them."""
+    """Raise KeyUnavailable where `remove` would fail: better known before the checks than after them."""
     if path.exists() and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise NoKey(
+        raise KeyUnavailable(
             f"{path} could not be removed before the command starts: {path.parent} cannot be written. Mount it writable, "
             f"or copy the key elsewhere and set its path in {VARIABLE}."
         )

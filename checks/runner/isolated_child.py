@@ -12,8 +12,8 @@ from checks.documents.report import dump_plain
 from checks.policy import CheckPolicy
 from checks.process.tree import die_with_parent
 from checks.runner import repeated_measurement, watchers
-from checks.runner import station as place
 from checks.runner.journal import write_whole
+from checks.runner.station import before_path, open_station, watch_path
 
 
 def main(argv: list[str]) -> int:
@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     die_with_parent()
     how, argv = (argv[0], argv[1:]) if argv[0] in ("--before", "--watch") else ("", argv)
     name, path, bundle, roster, node, scratch, result, timeout_s = argv
-    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), path)
+    station = open_station(Path(bundle), Path(roster), node, Path(scratch), path)
     [found] = station.checks
     if found.name != name:
         raise SystemExit(f"{path} is {found.name}, not {name}")
@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
         seen = found.before(replace(station.context(found), timeout_s=float(timeout_s)))
         write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
     else:
-        before = _before(place.before_path(Path(scratch), name))
-        watched = watchers.watched(place.watch_path(Path(scratch), name)) if found.watch else None
+        before = _before(before_path(Path(scratch), name))
+        watched = watchers.watched(watch_path(Path(scratch), name)) if found.watch else None
         context = station.context(found, before=before, watched=watched)
         context = replace(context, timeout_s=float(timeout_s))
         line = station.bundle.policy.checks.get(name, CheckPolicy())

@@ -106,7 +106,7 @@ class Journal:
         return data
 
 
-class Keeper:
+class JournalWriter:
     """Adds observations to the journal once each. A full disk is said, and tried again at the next write."""
 
     def __init__(self, journal: Journal, tick: Tick | None = None) -> None:

@@ -31,11 +31,11 @@ from checks.process.tree import KILL_S, become_subreaper, end_children
 from checks.runner import rank_stage, schedule
 from checks.runner.barrier import Board
 from checks.runner.deadline import ANSWER_S, LEAST_S, Given
-from checks.runner.journal import Journal, Keeper, Tick, now
+from checks.runner.journal import Journal, JournalWriter, Tick, now
 from checks.runner.station import PEER_CHECKS, Station, before_path, uplink
 from checks.runner.watchers import Watches
 
-RankStage = Callable[[Station, Keeper, str], str]
+RankStage = Callable[[Station, JournalWriter, str], str]
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
 
 
@@ -77,7 +77,7 @@ def run_beside(
     """The same, with a responder that the caller keeps open, and another way to run the ranks."""
     journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
     journal.write()
-    keep, watches = Keeper(journal, tick), Watches(station)
+    keep, watches = JournalWriter(journal, tick), Watches(station)
     with marked(attempt):
         keep(left_out(station))
         try:
@@ -103,7 +103,7 @@ def open_responder(station: Station) -> Responder:
 
 
 def _run_stages(
-    station: Station, keep: Keeper, responder: Responder, stage: RankStage, watches: Watches
+    station: Station, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watches
 ) -> None:
     checks = [check for check in station.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
@@ -145,7 +145,7 @@ def _run_stages(
 
 def _side_by_side(
     station: Station,
-    keep: Keeper,
+    keep: JournalWriter,
     checks: Sequence[Check],
     run: Callable[[Check], Observation],
     closing: bool = False,
@@ -282,7 +282,7 @@ def _subjects(station: Station, check: Check) -> list[str]:
     return [rank_subject(station.node, first + local) for local in range(per_node)]
 
 
-def _not_reached(station: Station, keep: Keeper, why: str) -> list[Observation]:
+def _not_reached(station: Station, keep: JournalWriter, why: str) -> list[Observation]:
     """What no rank came to, where the reason is known and lies with none of them."""
     missing = (row for row in _skip_ranks(station, why) if (row.check, row.subject) not in keep.rows)
     said, kind = f"not reached: {why}", ErrorKind.NOT_REACHED

@@ -29,9 +29,8 @@ from checks.probes.pairs.rendezvous import Board
 from checks.process.observe import errored
 from checks.process.tree import die_with_parent
 from checks.runner import repeated_measurement, schedule
-from checks.runner import station as place
 from checks.runner.deadline import LEAST_S, Given
-from checks.runner.station import Station
+from checks.runner.station import Station, open_station
 
 IMPORT_S = 120.0
 GROUP_SHARE = 0.6
@@ -243,7 +242,7 @@ def main(argv: list[str]) -> int:
     # themselves within the group's timeout, and the node runner has the last word.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     bundle, roster, node, scratch, begun = argv
-    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))
+    station = open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))
     rank = rank_place(station.bundle.declared.gpus_per_node)
     file = RankFile(Path(scratch) / "ranks" / f"rank-{rank.rank}.jsonl")
     session = Session(station, rank, file)

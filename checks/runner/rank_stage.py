@@ -21,7 +21,7 @@ from checks.process.isolate import Output, piped
 from checks.process.observe import errored
 from checks.process.tree import KILL_S, end_tree, leashed, start_ticks
 from checks.runner.deadline import Given
-from checks.runner.journal import Keeper
+from checks.runner.journal import JournalWriter
 from checks.runner.station import Station
 
 OVERDUE_S = 3.0
@@ -99,7 +99,7 @@ def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def run_stage(station: Station, keep: Keeper, why_not: str) -> str:
+def run_stage(station: Station, keep: JournalWriter, why_not: str) -> str:
     """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
 
     Returns why it had to end them, or "". At the node's deadline `keep` gets what was given up as well.
@@ -145,7 +145,7 @@ def _watch(
     station: Station,
     child: subprocess.Popen[bytes],
     folder: Path,
-    keep: Keeper,
+    keep: JournalWriter,
 ) -> str:
     ranks = _ranks(station)
     begun, kept, ended_at = time.monotonic(), 0, 0.0

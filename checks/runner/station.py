@@ -17,7 +17,7 @@ from checks.check import CatalogError, Check, Context, RankPlace, imported
 from checks.culprit.topology import COMMA, SWITCHES, Topology, by_address
 from checks.documents.decode import DecodeError, decode, parse_json
 from checks.exchange import secret_key
-from checks.exchange.secret_key import Access, NoKey, Service
+from checks.exchange.secret_key import Access, KeyUnavailable, Service
 from checks.facts.builtin import builtin
 from checks.facts.profile_options import options
 from checks.model import Planned
@@ -139,7 +139,7 @@ def open_station(
     key_path = secret_key.file_of(bundle_path)
     try:
         secret = secret_key.load(key_path, len(names))
-    except NoKey as error:
+    except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
     scratch.mkdir(parents=True, exist_ok=True)
     made = Station(

@@ -31,11 +31,10 @@ from checks.merge import merge
 from checks.model import Declared, Profile
 from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process, rank_stage
-from checks.runner import station as place
 from checks.runner.barrier import Board
-from checks.runner.journal import Keeper, now, write_whole
+from checks.runner.journal import JournalWriter, now, write_whole
 from checks.runner.single_node import declare, host_name, read_policy, require_writable, show
-from checks.runner.station import PlaceError, Station
+from checks.runner.station import PlaceError, Station, open_station
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -121,7 +120,7 @@ def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) 
         files[secret_key.FILE] = store.get("prelaunch/key")
     for name, data in files.items():
         write_whole(folder / name, data)
-    return place.open_station(
+    return open_station(
         folder / "bundle.json", folder / "roster.json", members[node_rank].name, folder / "scratch"
     )
 
@@ -156,7 +155,7 @@ def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path 
     return code
 
 
-def _ranks_here(store: Store, station: Station, keep: Keeper, why_not: str) -> str:
+def _ranks_here(store: Store, station: Station, keep: JournalWriter, why_not: str) -> str:
     """This process is local rank 0: its checks run in a thread while this one reads all ranks' files."""
     store.set(f"prelaunch/go/{station.node_rank}", why_not or "ok")
     if why_not:

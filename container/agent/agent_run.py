@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checks.documents import answer
+from checks.documents.answer import ANSWER, ASKING
 from checks.documents.report import dump_plain
 from checks.exchange.exchange import ExchangeError
 from checks.exchange.secret_key import Service
@@ -197,8 +197,8 @@ def _open_desk(scene: Scene, own_address: str) -> Desk:
 def _forget(folder: Path, node: str, first: bool) -> None:
     """A launcher may give a container that starts again the token of its life before: what that one left proves nothing."""
     own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
-    own += [folder / kind / node for kind in ("started", "failure", answer.ASKING)]
-    for stale in (*own, folder / NAME, folder / answer.ANSWER) if first else own:
+    own += [folder / kind / node for kind in ("started", "failure", ASKING)]
+    for stale in (*own, folder / NAME, folder / ANSWER) if first else own:
         _remove(stale)
 
 

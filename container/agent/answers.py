@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from checks.documents import answer
+from checks.documents.answer import ANSWER, ANSWER_BYTES, ASKING, load_answer
 from checks.documents.decode import DecodeError
 from checks.runner.journal import write_whole
 from container.agent.files import inputs
@@ -21,7 +21,7 @@ class Answers:
     def __init__(self, source: str, gate_id: str, folder: Path, node: str) -> None:
         self._place = f"{source.rstrip('/')}/{folder.name}.json"
         self._gate_id, self._folder = gate_id, folder
-        self._asking, self._started = folder / answer.ASKING / node, folder / "started" / node
+        self._asking, self._started = folder / ASKING / node, folder / "started" / node
         self._closing = threading.Event()
         self._said = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -46,9 +46,9 @@ class Answers:
 
     def _brought(self) -> bool:
         try:
-            data = inputs.fetch(self._place, answer.ANSWER_BYTES)
-            answer.load(data, self._gate_id, self._folder.name)
-            write_whole(self._folder / answer.ANSWER, data)
+            data = inputs.fetch(self._place, ANSWER_BYTES)
+            load_answer(data, self._gate_id, self._folder.name)
+            write_whole(self._folder / ANSWER, data)
         except inputs.Missing:
             return False
         except (inputs.FetchError, DecodeError, OSError) as error:

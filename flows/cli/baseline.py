@@ -11,7 +11,7 @@ from checks.exit_codes import Exit
 from checks.judge.baseline.learn import LEAST_VALUES
 from checks.judge.baseline.model import Baseline, digest_of
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
-from flows.cli.rejected import rejected
+from flows.cli.rejection import report_rejection
 from tasks.reports.baseline import cases_of, learn_from_cases, read_baseline, require_free, write_baseline
 from tasks.reports.command_line import OutputError
 from tasks.reports.listings import baseline_text
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return int(arguments.run_action(arguments))
     except (InputError, OutputError) as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
 
 
 def _learn(arguments: argparse.Namespace) -> int:

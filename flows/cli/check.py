@@ -23,8 +23,8 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from flows.cli.rejected import rejected
-from tasks.render.context import beside
+from flows.cli.rejection import report_rejection
+from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code
 from tasks.reports.local_check import check_node, undeclared_error
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             (named, str(arguments.policy)) if named else default_policy_of(arguments.instance_type)
         )
     except (InputError, OutputError) as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     write_stderr(f"policy: {chosen}")
     keep = partial(_keep, arguments.out)
     profile = Profile(arguments.profile)
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (JournalError, PlaceError) as error:
         return _unfinished(arguments.format, str(error))
     name = report.nodes[0].name if report.nodes else arguments.instance_type
-    shown = beside(report, policy, verdict, "local", facts=builtin())
+    shown = verdict_context(report, policy, verdict, "local", facts=builtin())
     write_stdout(text_of(report, verdict, name, arguments.format, shown))
     try:
         write_files(arguments, report, verdict, name, shown)

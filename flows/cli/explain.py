@@ -25,7 +25,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from flows.cli.rejected import rejected
+from flows.cli.rejection import report_rejection
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code, worst_code
@@ -33,7 +33,7 @@ from tasks.reports.explain import Explanation, explain_input, explanation_text, 
 from tasks.reports.read import InputError, declared_of, policy_of
 
 if TYPE_CHECKING:
-    from tasks.render.context import Beside
+    from tasks.render.context import VerdictContext
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             return compare.run(arguments, policy, asked)
     except (InputError, OutputError) as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     kind = Kind(arguments.kind) if arguments.kind else None
     results: list[Explanation | InputError] = []
     for file in arguments.files:
@@ -141,13 +141,13 @@ def _declared(arguments: argparse.Namespace) -> Asked:
 
 def _show(arguments: argparse.Namespace, results: list[Explanation | InputError]) -> int:
     if len(results) == 1 and isinstance(results[0], InputError):
-        return rejected(arguments.format, results[0])
+        return report_rejection(arguments.format, results[0])
     good = [result for result in results if isinstance(result, Explanation)]
     try:
         if len(results) == 1:
             _write_files(arguments, good[0])
     except OutputError as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     if arguments.format == "json":
         rows = [_row(file, result) for file, result in zip(arguments.files, results, strict=True)]
         alone = isinstance(results[0], Explanation) and len(results) == 1
@@ -175,7 +175,7 @@ def _page(result: Explanation, form: str) -> str:
         held = [f"Judged by the policy: {', '.join(result.held)}"] if result.held else []
         rest = [f"Not judged: {line}" for line in not_judged(result.left_out)]
         said = "\n".join(f"- {escape(line, 2000)}" for line in (f"Input: {result.title}", *held, *rest))
-        return f"{text_of(None, result.verdict, result.name, form, _beside(result))}\n{said}\n"
+        return f"{text_of(None, result.verdict, result.name, form, _context(result))}\n{said}\n"
     return explanation_text(
         result.verdict,
         result.name,
@@ -191,16 +191,16 @@ def _page(result: Explanation, form: str) -> str:
 def _write_files(arguments: argparse.Namespace, result: Explanation) -> None:
     if arguments.junit is not None:
         write_file(arguments.junit, _page(result, "junit"))
-    beside = argparse.Namespace(junit=None, summary=arguments.summary, html=arguments.html)
-    write_files(beside, result.report, result.verdict, result.name, _beside(result))
+    pages = argparse.Namespace(junit=None, summary=arguments.summary, html=arguments.html)
+    write_files(pages, result.report, result.verdict, result.name, _context(result))
 
 
-def _beside(result: Explanation) -> Beside | None:
+def _context(result: Explanation) -> VerdictContext | None:
     """The matrices, for pages; None where there is none."""
-    from tasks.render.context import Beside
+    from tasks.render.context import VerdictContext
     from tasks.render.views.suspects import of_told
 
-    return Beside(shown=of_told(result.told)) if result.told else None
+    return VerdictContext(shown=of_told(result.told)) if result.told else None
 
 
 def _with_passes(result: Explanation) -> Verdict:
@@ -267,6 +267,6 @@ def _row(file: str, result: Explanation | InputError) -> dict[str, object]:
 
 
 def _require_one_page(arguments: argparse.Namespace) -> None:
-    beside = (arguments.junit, arguments.summary, arguments.html)
-    if len(arguments.files) > 1 and (arguments.format == "junit" or any(beside)):
+    pages = (arguments.junit, arguments.summary, arguments.html)
+    if len(arguments.files) > 1 and (arguments.format == "junit" or any(pages)):
         raise InputError(arguments.files[1], "a page shows one input. Explain the inputs one by one.")

@@ -15,7 +15,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Over, Policy, Rule
 from flows.cli.output import json_text, write_stdout
-from flows.cli.rejected import rejected
+from flows.cli.rejection import report_rejection
 from tasks.gate_file.references import PolicyError, default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
 from tasks.reports.read import InputError
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         instance = _instance(arguments.type)
         policy = _policy(arguments.type, arguments.policy)
     except InputError as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     known = instance_facts(arguments.type, builtin())
     if arguments.format == "json":
         write_stdout(json_text(_document(arguments.type, instance, known, policy)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checks.exit_codes import Exit
-from flows.cli.gateout import interrupted, nothing_judged, show
+from flows.cli.gate_output import interrupted, nothing_judged, show
 from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.plan import add_gate_arguments, plans_of, reject
 from tasks.gate.context import GateContext, open_gate_context, share_gate_context

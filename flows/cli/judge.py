@@ -16,7 +16,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from flows.cli.rejected import rejected
+from flows.cli.rejection import report_rejection
 from tasks.gate_file.cost_terms import TermsError, command_line_terms, cost_json
 from tasks.render.findings import verdict_json
 from tasks.reports.baseline import read_baseline
@@ -85,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
         stated = stated_declaration(arguments.instance_type, arguments.nodes)
         terms = command_line_terms(arguments.hours, arguments.usd_per_node_hour)
     except TermsError as error:
-        return rejected(arguments.format, InputError(error.file, error.message, error.key))
+        return report_rejection(arguments.format, InputError(error.file, error.message, error.key))
     except (InputError, OutputError) as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
@@ -99,13 +99,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError]) -> int:
     if len(results) == 1 and isinstance(results[0], InputError):
-        return rejected(arguments.format, results[0])
+        return report_rejection(arguments.format, results[0])
     good = [result for result in results if isinstance(result, JudgedFile)]
     try:
         if len(results) == 1:
-            write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].beside)
+            write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)
     except OutputError as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     if arguments.format == "json" and len(results) > 1:
         write_stdout(
             json_text(
@@ -125,13 +125,13 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
 def _page(result: JudgedFile, form: str) -> str:
     if form == "json":
         return json_text(_document(result))
-    return text_of(result.report, result.verdict, result.name, form, result.beside)
+    return text_of(result.report, result.verdict, result.name, form, result.context)
 
 
 def _document(result: JudgedFile) -> dict[str, object]:
     """The verdict; of another tool's report with that tool's own word beside it."""
     own = opinion_document(result.opinion) if result.opinion else {}
-    return {**verdict_json(result.verdict), **own, "cost": cost_json(result.beside.cost)}
+    return {**verdict_json(result.verdict), **own, "cost": cost_json(result.context.cost)}
 
 
 def _row(file: str, result: JudgedFile | InputError) -> dict[str, object]:
@@ -142,6 +142,6 @@ def _row(file: str, result: JudgedFile | InputError) -> dict[str, object]:
 
 
 def _require_one_page(arguments: argparse.Namespace) -> None:
-    beside = (arguments.junit, arguments.summary, arguments.html)
-    if len(arguments.reports) > 1 and (arguments.format == "junit" or any(beside)):
+    pages = (arguments.junit, arguments.summary, arguments.html)
+    if len(arguments.reports) > 1 and (arguments.format == "junit" or any(pages)):
         raise InputError(arguments.reports[1], "a page shows one report. Judge the reports one by one.")

@@ -19,7 +19,7 @@ from tasks.render.findings import verdict_json
 from tasks.reports.command_line import OutputError, write_file
 
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
-    from tasks.render.context import Beside
+    from tasks.render.context import VerdictContext
 
 # What stands in a page until there is a verdict: whoever is killed leaves it behind.
 UNENDED = "the gate has not finished, or was killed"
@@ -55,24 +55,24 @@ def require_writable(arguments: argparse.Namespace) -> None:
 
 
 def text_of(
-    report: Report | None, verdict: Verdict, name: str, form: str, beside: Beside | None = None
+    report: Report | None, verdict: Verdict, name: str, form: str, context: VerdictContext | None = None
 ) -> str:
     """The verdict in one of FORMATS; for "text" wide and coloured as stdout is."""
     if form == "json":
         return json_text(verdict_json(verdict))
-    from tasks.render.context import NOTHING_BESIDE
+    from tasks.render.context import NO_CONTEXT
 
     if form == "markdown":
         from tasks.render.markdown import markdown
 
-        return markdown(report, verdict, name, beside or NOTHING_BESIDE)
+        return markdown(report, verdict, name, context or NO_CONTEXT)
     if form == "junit":
         from tasks.render.junit import junit
 
         return junit(report, verdict, name)
     from tasks.render.terminal import terminal
 
-    return terminal(report, verdict, name, stdout_width(), stdout_colour(), beside or NOTHING_BESIDE)
+    return terminal(report, verdict, name, stdout_width(), stdout_colour(), context or NO_CONTEXT)
 
 
 def write_files(
@@ -80,18 +80,18 @@ def write_files(
     report: Report | None,
     verdict: Verdict,
     name: str,
-    beside: Beside | None = None,
+    context: VerdictContext | None = None,
 ) -> None:
     """Write what --junit, --summary and --html ask for. Raises OutputError."""
     if arguments.junit is not None:
         write_file(arguments.junit, text_of(report, verdict, name, "junit"))
     if arguments.summary is not None:
-        write_file(arguments.summary, text_of(report, verdict, name, "markdown", beside))
+        write_file(arguments.summary, text_of(report, verdict, name, "markdown", context))
     if arguments.html is not None:
-        from tasks.render.context import NOTHING_BESIDE
+        from tasks.render.context import NO_CONTEXT
         from tasks.render.html import html
 
-        write_file(arguments.html, html(report, verdict, name, beside or NOTHING_BESIDE))
+        write_file(arguments.html, html(report, verdict, name, context or NO_CONTEXT))
 
 
 def write_unjudged(arguments: argparse.Namespace, name: str, reason: str) -> None:

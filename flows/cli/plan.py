@@ -16,7 +16,15 @@ from tasks.gate.jobs import answer_wait_s, planned_jobs
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
-from tasks.launchers.base import ApiCall, LaunchError, LaunchRejected, Line, Look, Plan, Request
+from tasks.launchers.base import (
+    ApiCall,
+    LaunchError,
+    LaunchRejected,
+    Plan,
+    PreflightCheck,
+    PreflightResult,
+    Request,
+)
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
 
@@ -55,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
         setting = open_gate_context(request)
         plans = plans_of(setting, request.advanced.ask_minutes)
-        unlooked = tuple(dict.fromkeys(line for plan in plans for line in plan.unlooked))
-        lines = unlooked if arguments.offline else setting.launcher.preflight(plans)
+        unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
+        lines = unverified if arguments.offline else setting.launcher.preflight(plans)
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
@@ -81,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ]
             )
         )
-    return int(Exit.REJECTED if any(line.look is Look.WRONG for line in lines) else Exit.GO)
+    return int(Exit.REJECTED if any(line.result is PreflightResult.WRONG for line in lines) else Exit.GO)
 
 
 def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
@@ -135,5 +143,5 @@ def _told(setting: GateContext) -> str:
     return "".join(lines)
 
 
-def _line(line: Line) -> str:
-    return f"# {line.look.value:6} {line.told}\n"
+def _line(line: PreflightCheck) -> str:
+    return f"# {line.result.value:6} {line.text}\n"

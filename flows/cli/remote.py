@@ -87,28 +87,28 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
             write_stdout(f"NOT JUDGED {gate}: {one_line(str(document.get('reason')))}\n")
         return
     from tasks.orchestration.follow import kept_report
-    from tasks.render.context import Beside
+    from tasks.render.context import VerdictContext
 
     report, missing = kept_report(said)
-    beside = Beside(said=said.beside)
+    context = VerdictContext(said=said.lines)
     if missing:
         write_stderr(f"prelaunch: {missing}")
     if said.left_out:
         write_stderr(f"prelaunch: {said.left_out} more findings are only in the store")
     if arguments.format != "json":
-        write_stdout(text_of(report, said.verdict, said.gate, arguments.format, beside))
+        write_stdout(text_of(report, said.verdict, said.gate, arguments.format, context))
     if arguments.format == "text":
         write_stdout("".join(f"{line}\n" for line in _after(document)))
-    _write_files(arguments, said, report, beside)
+    _write_files(arguments, said, report, context)
 
 
 def _write_files(
-    arguments: argparse.Namespace, said: RunStatus, report: Report | None, beside: object
+    arguments: argparse.Namespace, said: RunStatus, report: Report | None, context: object
 ) -> None:
     """The gate's own pages where its store can be read; else what can be made of the verdict alone."""
     from flows.cli.output import write_files
     from tasks.orchestration.follow import kept_text
-    from tasks.render.context import NOTHING_BESIDE, Beside
+    from tasks.render.context import NO_CONTEXT, VerdictContext
     from tasks.store.layout import html_key, summary_key
 
     assert said.verdict is not None  # noqa: S101 - the caller has looked
@@ -119,7 +119,7 @@ def _write_files(
         if text is not None:
             write_file(path, text)
             setattr(left, name, None)
-    shown = beside if isinstance(beside, Beside) else NOTHING_BESIDE
+    shown = context if isinstance(context, VerdictContext) else NO_CONTEXT
     write_files(left, report, said.verdict, said.gate, shown)
 
 

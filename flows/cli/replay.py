@@ -9,7 +9,7 @@ from pathlib import Path
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejected import rejected
+from flows.cli.rejection import report_rejection
 from tasks.reports.baseline import read_baseline
 from tasks.reports.read import InputError, policy_of
 from tasks.reports.replay import ReplayResult, ReplayTotals, gate_markdown, gate_row, gate_text, replay
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         kept = open_named_store(arguments.store, os.environ)
         require_gates(kept)
     except InputError as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
     total, rows = ReplayTotals(), list[dict[str, object]]()
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def failed(form: str, error: StoreError) -> int:
     """The store failed: 2 where there is no such bucket, else a service's error."""
-    code = rejected(form, InputError("store", str(error)))
+    code = report_rejection(form, InputError("store", str(error)))
     return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
-from flows.cli.rejected import rejected
+from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
 from tasks.reports.listings import listed_text, pruned_text
 from tasks.reports.read import InputError
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         require_gates(kept)
         return int(arguments.run_action(arguments, kept))
     except InputError as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
     except IndexFailed as error:

@@ -9,7 +9,7 @@ from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import trend
 from checks.model import ANSWER_WORDS, Answer
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejected import rejected
+from flows.cli.rejection import report_rejection
 from tasks.render.trend_text import trend_document, trend_markdown, trend_text
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError, policy_of
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             write_file(arguments.html, trend_page(made))
     except (InputError, OutputError) as error:
-        return rejected(arguments.format, error)
+        return report_rejection(arguments.format, error)
     text = _text(made, arguments.format)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + len(dated)} files could not be read"

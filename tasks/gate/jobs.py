@@ -15,7 +15,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate_file.model import Mode
 from tasks.launchers.base import JobSpec, JobStatus, Placement, Work
-from tasks.reports.fetched import NodeReports
+from tasks.reports.node_reports import NodeReports
 
 CHECK_COMMAND = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
 GATE_COMMAND = ("{python}", "-m", "checks", "gate", "--bundle", "{job}/bundle.json", "--out", "{out}")

@@ -18,7 +18,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate_file.cost_terms import cost_json
 from tasks.launchers.base import JobState, Placement
-from tasks.render.context import NOTHING_BESIDE, Beside
+from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, report_key
@@ -56,7 +56,7 @@ class JudgedReport:
     report: Report
     verdict: Verdict
     reused: str = ""
-    beside: Beside = NOTHING_BESIDE
+    context: VerdictContext = NO_CONTEXT
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def without_training(outcome: Outcome, launches: bool) -> Outcome:
     refused = outcome.decision in REFUSALS and outcome.training is None
     if outcome.judged is None or not launches or not refused:
         return outcome
-    shown = replace(outcome.judged.beside, training=NOT_STARTED)
-    return replace(outcome, judged=replace(outcome.judged, beside=shown))
+    shown = replace(outcome.judged.context, training=NOT_STARTED)
+    return replace(outcome, judged=replace(outcome.judged, context=shown))
 
 
 def refusal_decision(answer: Answer) -> Decision:
@@ -163,7 +163,7 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
         html=outcome.html,
         gate_id=outcome.gate_id,
         reason=outcome.reason,
-        cost=judged.beside.cost if judged else None,
+        cost=judged.context.cost if judged else None,
         placement=outcome.placement,
         approval=outcome.answer,
     )

@@ -174,7 +174,7 @@ class Session:
         self.let_go(job)
         return self.keeper.next_training()
 
-    def release(self) -> None:
+    def release_machines(self) -> None:
         """Let the machines go that are kept for a training which does not come. What may still be kept is said."""
         for job in tuple(self._kept):
             try:
@@ -204,7 +204,7 @@ class Session:
             if self._ours():
                 for job in self._jobs:
                     self._cancel(job)
-                self.release()
+                self.release_machines()
             if len(self.unreleased) > told:
                 notify_unreleased(self.setting, self.gate_id, tuple(self.unreleased[told:]))
         finally:

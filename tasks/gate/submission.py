@@ -11,7 +11,14 @@ from checks.documents.report import dump_plain
 from tasks.gate.jobs import planned_jobs
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
-from tasks.launchers.base import EngineUnavailable, JobHandle, JobSpec, LaunchRejected, Line, Look
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobHandle,
+    JobSpec,
+    LaunchRejected,
+    PreflightCheck,
+    PreflightResult,
+)
 from tasks.store.base import StoreError
 from tasks.store.layout import preflight_key
 
@@ -43,17 +50,17 @@ def run_preflight(session: Session) -> None:
     lines = launcher.preflight(tuple(launcher.plan(job) for job in planned_jobs(session.setting)))
     session.looked = True
     for line in lines:
-        if line.look is Look.UNSEEN:
-            LOG.warning("preflight could not check %s", line.told)
+        if line.result is PreflightResult.UNSEEN:
+            LOG.warning("preflight could not check %s", line.text)
             report_progress(Progress("preflight", f"preflight could not check {line.what}: {line.said}"))
     _keep(session, lines)
-    wrong = [line for line in lines if line.look is Look.WRONG]
+    wrong = [line for line in lines if line.result is PreflightResult.WRONG]
     if wrong:
-        said = "; ".join(line.told.rstrip(".") for line in wrong)
+        said = "; ".join(line.text.rstrip(".") for line in wrong)
         raise PreflightFailed(f"nothing was started: {said}.")
 
 
-def _keep(session: Session, lines: tuple[Line, ...]) -> None:
+def _keep(session: Session, lines: tuple[PreflightCheck, ...]) -> None:
     if not lines:
         return
     try:

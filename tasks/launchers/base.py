@@ -107,25 +107,25 @@ class Hold:
     by: str = ""
 
 
-class Look(Enum):
-    """What came of looking before the first dollar."""
+class PreflightResult(Enum):
+    """The result of one preflight check."""
 
     OK = "ok"
     WRONG = "wrong"
-    UNSEEN = "unseen"  # it could not be looked at, most often for want of a permission
+    UNSEEN = "unseen"  # it could not be checked, most often because a permission is missing
 
 
 @dataclass(frozen=True)
-class Line:
-    """One thing that was looked at before anything was started: "ok", wrong and how to mend it, or not seen."""
+class PreflightCheck:
+    """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong."""
 
     what: str
-    look: Look
+    result: PreflightResult
     said: str
     remedy: str = ""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """One line for people."""
         return (
             f"{self.what}: {self.said.rstrip('.')}. {self.remedy}"
@@ -196,14 +196,14 @@ class ApiCall:
 class Plan:
     """What `submit` would start. Pure: the same JobSpec gives the same Plan.
 
-    `uploads` are what is written before: address -> bytes. `unlooked` are what nobody knows of this plan before somebody
-    looks, each with what may come of it.
+    `uploads` are what is written before: address -> bytes. `unverified` are what only preflight can find out about this
+    plan, each with the possible consequence.
     """
 
     job: JobSpec
     requests: tuple[Request | ApiCall, ...]
     uploads: Mapping[str, bytes] = field(default_factory=dict)
-    unlooked: tuple[Line, ...] = ()
+    unverified: tuple[PreflightCheck, ...] = ()
 
     @property
     def processes(self) -> tuple[Request, ...]:
@@ -306,7 +306,7 @@ class Launcher(Protocol):
         """
         ...
 
-    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         """What can be seen to be wrong before anything is started or paid for. Raises nothing; starts nothing."""
         ...
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tasks.gate_file.people import AppriseTable
-from tasks.notifiers.base import Audience, Means, NotifyError, Page, Severity, Status
+from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, Severity, Status
 from tasks.notifiers.log import body_text, clipped
 from tasks.text.redact import REMOVED, redact
 
@@ -45,10 +45,10 @@ class AppriseNotifier:
 
     name = "apprise"
 
-    def __init__(self, table: AppriseTable, means: Means, total_s: float = TOTAL_S) -> None:
+    def __init__(self, table: AppriseTable, means: NotifierAccess, total_s: float = TOTAL_S) -> None:
         self.table, self.means, self.total_s = table, means, total_s
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """Each URL in turn; those that failed are named, and those that did not."""
         until = time.monotonic() + self.total_s
         addresses = [
@@ -66,7 +66,7 @@ class AppriseNotifier:
             raise NotifyError(f"{'; '.join(failed)}.{rest} Try each URL with apprise's own command.")
         return ", ".join(sent)
 
-    def settle(self, page: Page) -> str:
+    def settle(self, page: Notification) -> str:
         """What was sent cannot be brought up to date."""
         return ""
 
@@ -91,7 +91,7 @@ class AppriseNotifier:
         ]
 
 
-def _send(address: Address, page: Page) -> str:
+def _send(address: Address, page: Notification) -> str:
     """Why it failed, "" for done; without any part of the URL."""
     with _overheard() as heard:
         try:
@@ -104,7 +104,7 @@ def _send(address: Address, page: Page) -> str:
     return hidden(clipped(said.rstrip("."), 400), address.url)
 
 
-def _notify(url: str, page: Page) -> bool:
+def _notify(url: str, page: Notification) -> bool:
     from apprise import Apprise, NotifyFormat
 
     asset = _asset()
@@ -141,7 +141,7 @@ def _asset() -> AppriseAsset:
     )  # fmt: skip
 
 
-def _picture(page: Page, service: NotifyBase, asset: AppriseAsset) -> AppriseAttachment | None:
+def _picture(page: Notification, service: NotifyBase, asset: AppriseAsset) -> AppriseAttachment | None:
     if not page.picture or not service.attachment_support:
         return None
     from apprise import AppriseAttachment

@@ -71,7 +71,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PendingQuestion:
     """A question that waits: `deadline` in Unix seconds; `override` where the verdict is a FAIL; `url` is the run's page.
 
     `by_slack`: whether the gate file names somebody who may answer in Slack.
@@ -86,7 +86,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Lead:
+class TitleFinding:
     """The finding that a title names: `opening` stands before it ("NO-GO p5-prod"), and `more` other findings exist."""
 
     opening: str
@@ -110,7 +110,7 @@ class AnswerLine:
 
 
 @dataclass(frozen=True)
-class Page:
+class Notification:
     """What somebody has to know. `title` is one line, `text` all of it in plain words; nothing here is a secret.
 
     `gate` is the gate file's name, `url` the report ("" for none). `culprits` are the nodes (or "cluster") that are to
@@ -136,12 +136,12 @@ class Page:
     facts: tuple[tuple[str, str], ...] = ()
     costs: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
-    question: Asked | None = None
+    question: PendingQuestion | None = None
     picture: bytes = field(default=b"", repr=False)
     no_picture: str = ""
     said: tuple[str, ...] = ()
     answered: AnswerLine | None = None
-    lead: Lead | None = None
+    lead: TitleFinding | None = None
     measured_s: float = 0.0
 
 
@@ -173,7 +173,7 @@ def _no_replace(key: str, old: bytes | None, new: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Means:
+class NotifierAccess:
     """What a notifier may use. `read`, `write` and `replace` are the store (raise NotifyError); `secret` resolves a reference of the
     gate file ("env:NAME", "block:secret/NAME"; raises NotifyError that names the reference, never the value).
 
@@ -192,11 +192,11 @@ class Notifier(Protocol):
 
     name: str
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """Call somebody; returns where it went, for people. The same page again is no second call."""
         ...
 
-    def settle(self, page: Page) -> str:
+    def settle(self, page: Notification) -> str:
         """Take note of an end without calling anybody: bring a message up to date, resolve what a go resolves.
 
         Returns what was done, "" for nothing.

@@ -16,7 +16,7 @@ from functools import partial
 from checks.documents.report import dump_plain
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify
-from tasks.notifiers.base import Audience, Kind, Means, Notifier, NotifyError, Page, Severity
+from tasks.notifiers.base import Audience, Kind, Notification, Notifier, NotifierAccess, NotifyError, Severity
 from tasks.notifiers.log import page_text
 from tasks.notifiers.registry import guarded, named_for, notifier_for, send_first, ways_for
 from tasks.notifiers.secret_refs import secret
@@ -30,30 +30,30 @@ LIMIT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Told:
+class DeliveryResult:
     """What became of a page: `where` the calls went ("" for nowhere), and lines for people: done, and failed."""
 
     where: str = ""
-    told: tuple[str, ...] = ()
+    delivered: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
 
-def deliver(notify: Notify, store: Store, page: Page, *also: Audience) -> Told:
+def deliver(notify: Notify, store: Store, page: Notification, *also: Audience) -> DeliveryResult:
     """Call somebody by the first way that works, each audience by itself, and bring the other ways up to date."""
     return _safely(store, page, partial(_deliver, notify, store, page, (page.audience, *also)))
 
 
-def settle(notify: Notify, store: Store, page: Page) -> Told:
+def settle(notify: Notify, store: Store, page: Notification) -> DeliveryResult:
     """A good end: nobody is called, messages are brought up to date, incidents resolved."""
     return _safely(store, page, lambda: _settled(notify, means_of(store), page, {"log"}))
 
 
-def means_of(store: Store) -> Means:
+def means_of(store: Store) -> NotifierAccess:
     """What the notifiers of a gate may use: its store, and the secrets that its file refers to, each asked for once."""
     return means_on(store, secret)
 
 
-def means_on(store: Store, secret: Callable[[str], str]) -> Means:
+def means_on(store: Store, secret: Callable[[str], str]) -> NotifierAccess:
     """The same for a store alone; `secret` resolves references (NotifyError)."""
     found = dict[str, str]()
 
@@ -84,7 +84,7 @@ def means_on(store: Store, secret: Callable[[str], str]) -> Means:
             found[reference] = secret(reference)
         return found[reference]
 
-    return Means(keep, read, write, resolved, change)
+    return NotifierAccess(keep, read, write, resolved, change)
 
 
 def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[str, ...]) -> str:
@@ -99,14 +99,16 @@ def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[st
         f"Gate: {gate_id} ({file})",
     ]  # fmt: skip
     text = redact("\n".join(lines), os.environ)
-    page = Page(
+    page = Notification(
         f"{gate_id}-machines", gate.cluster.name, title, text, "",
         gate=gate.name, kind=Kind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR,
     )  # fmt: skip
     return deliver(gate.notify, store, page).where
 
 
-def _deliver(notify: Notify, store: Store, page: Page, audiences: tuple[Audience, ...]) -> Told:
+def _deliver(
+    notify: Notify, store: Store, page: Notification, audiences: tuple[Audience, ...]
+) -> DeliveryResult:
     means = means_of(store)
     where, told, failed, done = "", list[str](), dict[str, str](), set[str]()
     for audience in dict.fromkeys(audiences):
@@ -121,10 +123,10 @@ def _deliver(notify: Notify, store: Store, page: Page, audiences: tuple[Audience
     if "log" not in done:
         failed |= _logged(means, replace(page, said=_lines(failed)), shown=_is_named(notify, audiences))
     others = _settled(notify, means, page, {*done, "log"})
-    return Told(where, (*told, *others.told), (*_lines(failed), *others.failed))
+    return DeliveryResult(where, (*told, *others.delivered), (*_lines(failed), *others.failed))
 
 
-def _logged(means: Means, page: Page, shown: bool) -> dict[str, str]:
+def _logged(means: NotifierAccess, page: Notification, shown: bool) -> dict[str, str]:
     """The page is kept whoever was called, and on stderr where the gate file names the log. Why it is not kept."""
     if shown:
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
@@ -140,7 +142,7 @@ def _is_named(notify: Notify, audiences: tuple[Audience, ...]) -> bool:
     return any("log" in named_for(notify, audience) for audience in audiences)
 
 
-def _settled(notify: Notify, means: Means, page: Page, done: set[str]) -> Told:
+def _settled(notify: Notify, means: NotifierAccess, page: Notification, done: set[str]) -> DeliveryResult:
     """What the ways did that were not used for the call itself."""
     said, failed = [], []
     for way in (way for way in notify.ways if way not in done):
@@ -151,27 +153,27 @@ def _settled(notify: Notify, means: Means, page: Page, done: set[str]) -> Told:
             failed.append(f"{way}: not brought up to date: {error}")
         else:
             said += [f"{way}: {what}"] if what else []
-    return Told("", tuple(said), tuple(failed))
+    return DeliveryResult("", tuple(said), tuple(failed))
 
 
-def _settle(notifier: Notifier, page: Page) -> str:
+def _settle(notifier: Notifier, page: Notification) -> str:
     return notifier.settle(page)
 
 
-def _safely(store: Store, page: Page, act: Callable[[], Told]) -> Told:
+def _safely(store: Store, page: Notification, act: Callable[[], DeliveryResult]) -> DeliveryResult:
     try:
         made = act()
     except Exception as error:  # noqa: BLE001 - whatever it is, the gate ends as it would have; this is said and kept
-        made = Told(failed=(f"{type(error).__name__}: {error}",))
-    told = Told(made.where, _clear(made.told), _clear(made.failed))
+        made = DeliveryResult(failed=(f"{type(error).__name__}: {error}",))
+    told = DeliveryResult(made.where, _clear(made.delivered), _clear(made.failed))
     for failure in told.failed:
         LOG.error("somebody was not told of %s: %s", page.gate_id, failure)
     _keep(store, page, told)
     return told
 
 
-def _keep(store: Store, page: Page, told: Told) -> None:
-    record = {"kind": page.kind, "title": page.title, "told": told.told, "failed": told.failed}
+def _keep(store: Store, page: Notification, told: DeliveryResult) -> None:
+    record = {"kind": page.kind, "title": page.title, "told": told.delivered, "failed": told.failed}
     try:
         store.put(notification_key(page.gate_id, page.kind), dump_plain(record))
     except Exception as error:  # noqa: BLE001 - the record of a page is no reason to lose a verdict

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from checks.documents.decode import DecodeError, decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
-from tasks.notifiers.base import Means, NotifyError
+from tasks.notifiers.base import NotifierAccess, NotifyError
 from tasks.store.layout import incidents_key
 
 FILE_BYTES = 1 << 20
@@ -41,22 +41,22 @@ class Incidents:
     open: Open
 
 
-def opened(means: Means, cluster: str) -> Open:
+def opened(means: NotifierAccess, cluster: str) -> Open:
     """What is open, as far as the store says. Raises NotifyError."""
     return _read(means.read(incidents_key(cluster)), cluster)
 
 
-def remember(means: Means, cluster: str, incident: Incident) -> None:
+def remember(means: NotifierAccess, cluster: str, incident: Incident) -> None:
     """Note one before it is opened; one that is noted stays as it is. Raises NotifyError."""
     _change(means, cluster, lambda found: found if _among(incident, found) else (*found, incident))
 
 
-def forget(means: Means, cluster: str, incident: Incident) -> None:
+def forget(means: NotifierAccess, cluster: str, incident: Incident) -> None:
     """Strike out one that was resolved. Raises NotifyError."""
     _change(means, cluster, lambda found: tuple(one for one in found if not _same(one, incident)))
 
 
-def _change(means: Means, cluster: str, edit: Callable[[Open], Open]) -> None:
+def _change(means: NotifierAccess, cluster: str, edit: Callable[[Open], Open]) -> None:
     key = incidents_key(cluster)
     for _ in range(TRIES):
         data = means.read(key)

@@ -9,21 +9,21 @@ import contextlib
 import sys
 from typing import TextIO
 
-from tasks.notifiers.base import Keep, Page, Status
+from tasks.notifiers.base import Keep, Notification, Status
 from tasks.store.layout import page_key
 
 
-def page_text(page: Page) -> str:
+def page_text(page: Notification) -> str:
     """Title, text, and what became of earlier attempts to tell somebody."""
     return f"{page.title}\n\n{body_text(page)}\n"
 
 
-def body_text(page: Page) -> str:
+def body_text(page: Notification) -> str:
     """The same without the title."""
     return "\n".join([page.text.rstrip("\n"), *said_lines(page)])
 
 
-def said_lines(page: Page) -> tuple[str, ...]:
+def said_lines(page: Notification) -> tuple[str, ...]:
     """A line for each way that failed before this one; empty where none did."""
     return ("", *(f"Could not be told by {line}" for line in page.said)) if page.said else ()
 
@@ -44,14 +44,14 @@ class LogNotifier:
     def __init__(self, keep: Keep, stream: TextIO | None = None) -> None:
         self.keep, self.stream = keep, stream
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """Both; a stream that nobody reads is no failure, a page that is not kept is."""
         stream = self.stream or sys.stderr
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=stream, flush=True)
         return self.keep(page_key(page.gate_id), page_text(page))
 
-    def settle(self, page: Page) -> str:
+    def settle(self, page: Notification) -> str:
         """Nothing to bring up to date."""
         return ""
 

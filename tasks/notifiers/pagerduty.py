@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 from tasks.gate_file.people import PagerDutyTable
-from tasks.notifiers.base import Audience, Item, Kind, Means, NotifyError, Page, Status
+from tasks.notifiers.base import Audience, Item, Kind, Notification, NotifierAccess, NotifyError, Status
 from tasks.notifiers.incidents import Incident, forget, opened, remember
 from tasks.notifiers.log import clipped
 from tasks.text.redact import REMOVED, redact
@@ -35,7 +35,7 @@ ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES)
 Event = Mapping[str, object]
 
 
-def trigger(page: Page, routing_key: str) -> Event:
+def trigger(page: Notification, routing_key: str) -> Event:
     """The event that opens an incident, or adds to the open one of its key."""
     items = [_item(item) for item in page.items]
     event = _event(page, routing_key, items)
@@ -50,7 +50,7 @@ def resolve(dedup_key: str, routing_key: str) -> Event:
     return {"routing_key": routing_key, "event_action": "resolve", "dedup_key": dedup_key}
 
 
-def dedup_key(page: Page) -> str:
+def dedup_key(page: Notification) -> str:
     """Which incident a page belongs to. Several culprits are one; too many names for a key are their digest."""
     opening = f"prelaunch/{page.cluster}"
     if page.kind in ALONE:
@@ -63,7 +63,7 @@ def dedup_key(page: Page) -> str:
     return f"{opening}/{len(culprits)}-nodes-{hashlib.sha256(','.join(culprits).encode()).hexdigest()[:32]}"
 
 
-def _event(page: Page, routing_key: str, items: list[dict[str, object]]) -> Event:
+def _event(page: Notification, routing_key: str, items: list[dict[str, object]]) -> Event:
     links = [
         {"href": link.url, "text": link.text}
         for link in page.links
@@ -91,7 +91,7 @@ def _event(page: Page, routing_key: str, items: list[dict[str, object]]) -> Even
     return {**event, "client_url": run[0]} if run else event
 
 
-def _details(page: Page, items: list[dict[str, object]]) -> dict[str, object]:
+def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, object]:
     left_out = len(page.items) - len(items) + page.more_items
     details: dict[str, object] = {key: clipped(value, FIELD) for key, value in page.facts}
     details |= {"findings": items} if items else {"said": clipped(page.text, FIELD)}
@@ -139,10 +139,10 @@ class PagerDutyNotifier:
 
     name = "pagerduty"
 
-    def __init__(self, table: PagerDutyTable, means: Means, patience: Patience = Patience()) -> None:
+    def __init__(self, table: PagerDutyTable, means: NotifierAccess, patience: Patience = Patience()) -> None:
         self.table, self.means, self.patience = table, means, patience
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """Open the incident; the page of an open one merges into it."""
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
@@ -157,7 +157,7 @@ class PagerDutyNotifier:
         self._post(trigger(page, routing_key), routing_key, until)
         return f"incident {made.dedup_key}{untold}"
 
-    def settle(self, page: Page) -> str:
+    def settle(self, page: Notification) -> str:
         """A go resolves what is open of its cluster, each by itself; no other end resolves anything."""
         if page.kind is not Kind.GO:
             return ""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from tasks.gate_file.people import Notify
-from tasks.notifiers.base import Audience, Means, Notifier, NotifyError, Page
+from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError
 from tasks.text.redact import redact
 
 R = TypeVar("R")
@@ -53,7 +53,7 @@ def _said(error: Exception) -> str:
 Make = Callable[[str], Notifier]
 
 
-def notifier_for(way: str, notify: Notify, means: Means) -> Notifier:
+def notifier_for(way: str, notify: Notify, means: NotifierAccess) -> Notifier:
     """The notifier of a gate file's tables. Nothing is asked of anybody yet. Raises NotifyError."""
     if way == "log":
         from tasks.notifiers.log import LogNotifier
@@ -85,7 +85,7 @@ def named_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
 
 
 def send_first(
-    ways: Sequence[str], make: Make, page: Page, limit_s: float
+    ways: Sequence[str], make: Make, page: Notification, limit_s: float
 ) -> tuple[str, str, dict[str, str]]:
     """Try one after the other. Returns whose and where the page went ("", "" for nowhere), and why which others failed.
 
@@ -101,5 +101,5 @@ def send_first(
     return "", "", failures
 
 
-def _send(make: Make, way: str, page: Page) -> str:
+def _send(make: Make, way: str, page: Notification) -> str:
     return make(way).send(page)

@@ -22,7 +22,7 @@ from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
-from tasks.notifiers.base import Asked, Kind
+from tasks.notifiers.base import Kind, PendingQuestion
 from tasks.paging.content import culprits_of, kind_of, title_of
 from tasks.text.inert import one_line
 from tasks.text.redact import redact
@@ -119,7 +119,7 @@ def emit_started(session: Session) -> None:
     emit_gate_event(Event.STARTED, _of(session), said)
 
 
-def emit_question(session: Session, judged: JudgedReport, asked: Asked) -> None:
+def emit_question(session: Session, judged: JudgedReport, asked: PendingQuestion) -> None:
     """A person is asked; the run waits."""
     said = {
         "key": asked.key,

@@ -56,7 +56,7 @@ async def publish_end(session: Session, outcome: Outcome) -> None:
     """How it ended."""
     said = outcome_json(outcome)
     left_out = _cut(said)
-    lines = list(outcome.judged.beside.said) if outcome.judged else []
+    lines = list(outcome.judged.context.said) if outcome.judged else []
     ended = {
         "phase": "ended",
         "exit_code": int(outcome.code),

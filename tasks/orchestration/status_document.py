@@ -34,7 +34,7 @@ class RunStatus:
     code: int | None
     document: Mapping[str, object] | None
     verdict: Verdict | None
-    beside: tuple[str, ...]
+    lines: tuple[str, ...]
     left_out: int
 
 
@@ -46,7 +46,7 @@ def read_status(data: object) -> RunStatus:
             raise StatusError("it is not a status of this version")
         texts = {key: decode(str, table.get(key), key) for key in ("gate_id", "gate", "cluster", "store")}
         if table.get("phase") == "running":
-            return RunStatus(**texts, code=None, document=None, verdict=None, beside=(), left_out=0)
+            return RunStatus(**texts, code=None, document=None, verdict=None, lines=(), left_out=0)
         return _ended(table, texts)
     except DecodeError as error:
         raise StatusError(str(error)) from error
@@ -67,9 +67,9 @@ def _ended(table: Mapping[str, object], texts: Mapping[str, str]) -> RunStatus:
     code = decode(int, table.get("exit_code"), "exit_code")
     verdict = _verdict(document.get("verdict"))
     _require_sense(code, document, verdict)
-    beside = decode(tuple[str, ...], table.get("beside"), "beside")
+    lines = decode(tuple[str, ...], table.get("beside"), "beside")
     left_out = decode(int, table.get("findings_left_out"), "findings_left_out")
-    return RunStatus(**texts, code=code, document=document, verdict=verdict, beside=beside, left_out=left_out)
+    return RunStatus(**texts, code=code, document=document, verdict=verdict, lines=lines, left_out=left_out)
 
 
 def _verdict(value: object) -> Verdict | None:

@@ -12,9 +12,19 @@ from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Level, Verdict
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome
 from tasks.gate.session import Session
-from tasks.notifiers.base import AnswerLine, Asked, Audience, Item, Kind, Lead, Link, Page, Severity
+from tasks.notifiers.base import (
+    AnswerLine,
+    Audience,
+    Item,
+    Kind,
+    Link,
+    Notification,
+    PendingQuestion,
+    Severity,
+    TitleFinding,
+)
 from tasks.notifiers.log import clipped
-from tasks.render.context import Beside, typed
+from tasks.render.context import VerdictContext, typed
 from tasks.render.findings import Group, gathered, remedy_of
 from tasks.render.headline import coverage_text, explanation, headline, named, opening
 from tasks.render.views.nodes import places
@@ -33,11 +43,11 @@ PAID = "MACHINES MAY STILL BE BILLED"
 BLAMING = (Kind.REFUSED, Kind.OBSERVED, Kind.OVERRIDDEN, Kind.QUESTION)
 
 
-def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Page:
+def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """The page about an end; `links` are more places to look at. Never a secret."""
     gate, judged = session.setting.gate, outcome.judged
     kind = kind_of(outcome)
-    base = Page(
+    base = Notification(
         outcome.gate_id,
         gate.cluster.name,
         title_of(outcome, gate.name),
@@ -62,11 +72,11 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
 
 
 def question_of(
-    session: Session, judged: JudgedReport, asked: Asked, said: str, links: tuple[Link, ...]
-) -> Page:
+    session: Session, judged: JudgedReport, asked: PendingQuestion, said: str, links: tuple[Link, ...]
+) -> Notification:
     """The page that asks for an answer; `said` is the one line that says by when and where."""
     gate = session.setting.gate
-    base = Page(
+    base = Notification(
         session.gate_id,
         gate.cluster.name,
         said,
@@ -82,7 +92,7 @@ def question_of(
     return finish_page(_judged(base, judged, ""), said)
 
 
-def unreleased_page(page: Page, said: tuple[str, ...]) -> Page:
+def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
     """After a go nothing is left to tell but that machines may run on: the owner's business, and no verdict."""
     title = f"{PAID}: {said[0]} (verdict of the gate: {page.title})"
     return replace(
@@ -96,7 +106,7 @@ def unreleased_page(page: Page, said: tuple[str, ...]) -> Page:
     )
 
 
-def finish_page(page: Page, reason: str) -> Page:
+def finish_page(page: Notification, reason: str) -> Notification:
     """The page with its plain text, and without secrets anywhere."""
     lines = [reason] if reason not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
@@ -137,7 +147,7 @@ def _item_hidden(item: Item) -> Item:
     )
 
 
-def _lead_hidden(lead: Lead) -> Lead:
+def _lead_hidden(lead: TitleFinding) -> TitleFinding:
     return replace(lead, opening=_hidden(lead.opening), item=_item_hidden(lead.item))
 
 
@@ -174,9 +184,9 @@ def _before_headline(outcome: Outcome) -> str | None:
     return ""
 
 
-def items_of(verdict: Verdict, beside: Beside) -> tuple[Item, ...]:
+def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
     """The findings that a page names, the worst first."""
-    return tuple(_item(group, verdict, beside) for group in gathered(verdict.findings)[:ITEMS])
+    return tuple(_item(group, verdict, context) for group in gathered(verdict.findings)[:ITEMS])
 
 
 def kind_of(outcome: Outcome) -> Kind:
@@ -253,12 +263,12 @@ def _answer_hidden(answer: AnswerLine) -> AnswerLine:
     return replace(answer, said=_hidden(answer.said), by=_hidden(answer.by))
 
 
-def _judged(page: Page, judged: JudgedReport, before: str | None) -> Page:
+def _judged(page: Notification, judged: JudgedReport, before: str | None) -> Notification:
     """`before` stands before the headline in the title; None where the title is another one."""
     verdict = judged.verdict
     groups = gathered(verdict.findings)
-    items = items_of(verdict, judged.beside)
-    meaning = " ".join(filter(None, (explanation(verdict), judged.beside.training)))
+    items = items_of(verdict, judged.context)
+    meaning = " ".join(filter(None, (explanation(verdict), judged.context.training)))
     facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)))
     return replace(
         page,
@@ -268,11 +278,11 @@ def _judged(page: Page, judged: JudgedReport, before: str | None) -> Page:
         measured_s=moment(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
-        costs=tuple(one_line(line, 600) for line in judged.beside.said),
+        costs=tuple(one_line(line, 600) for line in judged.context.said),
     )
 
 
-def lead_of(verdict: Verdict, name: str, before: str, items: tuple[Item, ...]) -> Lead | None:
+def lead_of(verdict: Verdict, name: str, before: str, items: tuple[Item, ...]) -> TitleFinding | None:
     """What a headline names, as one of the page's findings; None where it names none of them alone."""
     found = named(verdict)
     if found is None:
@@ -280,7 +290,7 @@ def lead_of(verdict: Verdict, name: str, before: str, items: tuple[Item, ...]) -
     first, more = found
     where, check = first.names, one_line(first.check, 80)
     item = next((one for one in items if (one.where, one.check) == (where, check)), None)
-    return Lead(f"{before}{opening(verdict, name)}", item, more) if item is not None else None
+    return TitleFinding(f"{before}{opening(verdict, name)}", item, more) if item is not None else None
 
 
 def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
@@ -293,7 +303,7 @@ def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
     return ((MEANING, said[kind]),) if kind in said else ()
 
 
-def _item(group: Group, verdict: Verdict, beside: Beside) -> Item:
+def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
     # A secret that a cut went through would not be known any more.
     evidence = clipped(_hidden(clean(group.evidence[0][1])), EVIDENCE) if group.evidence else ""
     return Item(
@@ -303,7 +313,7 @@ def _item(group: Group, verdict: Verdict, beside: Beside) -> Item:
         group.where,
         one_line(group.message, 600),
         one_line(remedy_of(group, verdict), 600),
-        typed(group, verdict, beside.place),
+        typed(group, verdict, context.place),
         evidence,
     )
 

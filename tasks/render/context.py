@@ -74,7 +74,7 @@ COMMAND = 1000
 
 
 @dataclass(frozen=True)
-class Beside:
+class VerdictContext:
     """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
 
     `training` says that the training was not started; "" where it was, where none was to be, and while nobody knows.
@@ -91,10 +91,10 @@ class Beside:
     training: str = ""
 
 
-NOTHING_BESIDE = Beside()
+NO_CONTEXT = VerdictContext()
 
 
-def beside(
+def verdict_context(
     report: Report,
     policy: Policy,
     verdict: Verdict,
@@ -103,13 +103,13 @@ def beside(
     said: tuple[str, ...] = (),
     cost: Cost | None = None,
     facts: Facts | None = None,
-) -> Beside:
+) -> VerdictContext:
     """For a report, and the policy and facts that it was judged by; without a launcher nothing is there to type."""
     place = Place(launcher, report.declared.instance_type, job)
     lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
     expected = expectations(report, policy, facts)
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
-    return Beside(place, ledger(report, policy, verdict), lines, cost, expected, shown=shown)
+    return VerdictContext(place, ledger(report, policy, verdict), lines, cost, expected, shown=shown)
 
 
 def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
-from tasks.render.context import COMMAND, NOTHING_BESIDE, Beside, typed
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, typed
 from tasks.render.findings import Group, gathered, remedy_of
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
@@ -61,7 +61,7 @@ class FindingCard:
     more_evidence: int
 
 
-def html(report: Report | None, verdict: Verdict, name: str, beside: Beside = NOTHING_BESIDE) -> str:
+def html(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """The whole page. `report` is None for one that could not be read."""
     import jinja2
 
@@ -79,10 +79,10 @@ def html(report: Report | None, verdict: Verdict, name: str, beside: Beside = NO
         sign=lambda answer: _SIGNS[answer],
     )
     template = environment.from_string((HERE / "report.html").read_text(encoding="utf-8"))
-    return template.render(style=style, policy=security(style), **_values(report, verdict, name, beside))
+    return template.render(style=style, policy=security(style), **_values(report, verdict, name, context))
 
 
-def _values(report: Report | None, verdict: Verdict, name: str, beside: Beside) -> dict[str, object]:
+def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:
     groups = gathered(verdict.findings)
     nodes, more_nodes = by_node(verdict)
     return {
@@ -91,35 +91,35 @@ def _values(report: Report | None, verdict: Verdict, name: str, beside: Beside) 
         "word": answer_word(verdict),
         "tone": _TONES[verdict.answer],
         "explanation": explanation(verdict),
-        "training": beside.training,
+        "training": context.training,
         "coverage": coverage_text(verdict.coverage),
         "counts": _counts(verdict),
-        "cards": _cards(verdict, beside),
-        "beside": [one_line(line, 600) for line in beside.said],
-        "ledger": [entry for entry in beside.ledger if not entry.skip],
-        "costs": _costs(beside.cost),
+        "cards": _cards(verdict, context),
+        "beside": [one_line(line, 600) for line in context.said],
+        "ledger": [entry for entry in context.ledger if not entry.skip],
+        "costs": _costs(context.cost),
         "more_findings": max(0, len(groups) - FINDINGS),
         "nodes": nodes,
         "more_nodes": more_nodes,
-        "past": beside.past,
-        "culprit": _culprit(beside),
+        "past": context.past,
+        "culprit": _culprit(context),
         "digests": verdict.digests,
         "report": report,
-        **({} if report is None else _of_report(report, verdict, beside)),
+        **({} if report is None else _of_report(report, verdict, context)),
     }
 
 
-def _culprit(beside: Beside) -> dict[str, object] | None:
+def _culprit(context: VerdictContext) -> dict[str, object] | None:
     """Who stands out among those who measured each other, or that nobody does."""
-    if not beside.shown:
+    if not context.shown:
         return None
-    suspects = suspect_rows(beside.shown)
+    suspects = suspect_rows(context.shown)
     return {
-        "said": said_of(beside.shown),
+        "said": said_of(context.shown),
         "suspects": suspects[:NAMED],
         "hidden": max(0, len(suspects) - NAMED),
-        "matrices": matrix_rows(beside.shown),
-        "views": views(beside.shown),
+        "matrices": matrix_rows(context.shown),
+        "views": views(context.shown),
     }
 
 
@@ -129,7 +129,7 @@ def _costs(made: Cost | None) -> dict[str, object] | None:
     return {"rows": cost_rows(made), "notes": cost_notes(made)}
 
 
-def _of_report(report: Report, verdict: Verdict, beside: Beside) -> dict[str, object]:
+def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dict[str, object]:
     checks = check_lines(report, verdict)
     measured = sweeps(report)
     shown = grid(report, verdict)
@@ -141,16 +141,16 @@ def _of_report(report: Report, verdict: Verdict, beside: Beside) -> dict[str, ob
         "left_out": left_out(checks),
         "timeline": timeline(report),
         "machines": machines(report, order),
-        "panels": panels(measured, beside.expected),
-        "bandwidth": bandwidth_rows(measured, beside.expected),
-        "expected": beside.expected,
-        "floors": floors_said(beside.expected),
+        "panels": panels(measured, context.expected),
+        "bandwidth": bandwidth_rows(measured, context.expected),
+        "expected": context.expected,
+        "floors": floors_said(context.expected),
         "held_from": size_text(held_from()),
         "pairs": pair_map(report, verdict),
     }
 
 
-def _cards(verdict: Verdict, beside: Beside) -> list[FindingCard]:
+def _cards(verdict: Verdict, context: VerdictContext) -> list[FindingCard]:
     made, room = [], EVIDENCE_BYTES
     for item in gathered(verdict.findings)[:FINDINGS]:
         fits = tuple(
@@ -158,12 +158,12 @@ def _cards(verdict: Verdict, beside: Beside) -> list[FindingCard]:
             for subject, text in item.evidence[: EVIDENCE if room > 0 else 0]
         )
         room -= sum(len(escape(text).encode()) for _, text in fits)
-        made.append(_card(item, verdict, beside, fits))
+        made.append(_card(item, verdict, context, fits))
     return made
 
 
 def _card(
-    item: Group, verdict: Verdict, beside: Beside, evidence: tuple[tuple[str, str], ...]
+    item: Group, verdict: Verdict, context: VerdictContext, evidence: tuple[tuple[str, str], ...]
 ) -> FindingCard:
     tones = {"NOTE": "pass", "WARN": "warn", "FAIL": "fail"}
     return FindingCard(
@@ -175,7 +175,7 @@ def _card(
         message=one_line(item.message, 600),
         remedy=one_line(remedy_of(item, verdict), 600),
         evidence=evidence,
-        typed=tuple(one_line(line, COMMAND) for line in typed(item, verdict, beside.place)),
+        typed=tuple(one_line(line, COMMAND) for line in typed(item, verdict, context.place)),
         source=one_line(item.source, 600),
         more_evidence=len(item.evidence) - len(evidence),
     )

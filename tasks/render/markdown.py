@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Report, Verdict
-from tasks.render.context import NOTHING_BESIDE, Beside, typed
+from tasks.render.context import NO_CONTEXT, VerdictContext, typed
 from tasks.render.findings import Group, gathered, remedy_of
 from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
@@ -28,22 +28,22 @@ _BEGINS = re.compile(
 _RUNS = re.compile(r"`+")
 
 
-def markdown(report: Report | None, verdict: Verdict, name: str, beside: Beside = NOTHING_BESIDE) -> str:
+def markdown(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
     groups = gathered(verdict.findings)
     parts = [f"# {escape(headline(verdict, name))}", escape(explanation(verdict))]
-    parts += [f"**{escape(beside.training)}**"] if beside.training else []
+    parts += [f"**{escape(context.training)}**"] if context.training else []
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
-    parts += [escape(line) for line in beside.said]
+    parts += [escape(line) for line in context.said]
     if groups:
-        parts += ["## Findings", _findings(groups), *_evidence(groups, verdict, beside)]
-    if beside.cost is not None and is_worth_showing(beside.cost):
-        parts += ["## Cost of launching anyway", _cost(beside.cost)]
-    parts += _culprit(beside)
+        parts += ["## Findings", _findings(groups), *_evidence(groups, verdict, context)]
+    if context.cost is not None and is_worth_showing(context.cost):
+        parts += ["## Cost of launching anyway", _cost(context.cost)]
+    parts += _culprit(context)
     if report is not None:
         parts += ["## Nodes", _nodes(report, verdict), "## Checks", _checks(report, verdict)]
-        parts += _bandwidth(report, beside)
-    parts += _past(beside)
+        parts += _bandwidth(report, context)
+    parts += _past(context)
     if report is not None:
         parts.append(
             escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
@@ -90,13 +90,13 @@ def _findings(groups: tuple[Group, ...]) -> str:
     )
 
 
-def _evidence(groups: tuple[Group, ...], verdict: Verdict, beside: Beside) -> list[str]:
+def _evidence(groups: tuple[Group, ...], verdict: Verdict, context: VerdictContext) -> list[str]:
     parts = []
     for item in groups[:FINDINGS]:
         remedy = remedy_of(item, verdict)
         if remedy:
             parts.append(f"**{escape(item.who)}, {escape(item.where)}**: {escape(remedy)}")
-        if lines := typed(item, verdict, beside.place):
+        if lines := typed(item, verdict, context.place):
             parts.append(fenced("\n".join(lines)))
         if item.source:
             parts.append(f"Source of the threshold: {escape(item.source)}.")
@@ -107,9 +107,9 @@ def _evidence(groups: tuple[Group, ...], verdict: Verdict, beside: Beside) -> li
     return list(dict.fromkeys(parts))
 
 
-def _bandwidth(report: Report, beside: Beside) -> list[str]:
+def _bandwidth(report: Report, context: VerdictContext) -> list[str]:
     """Each collective's largest size, and the size furthest below what is expected of it."""
-    rows = bandwidth_rows(sweeps(report), beside.expected)
+    rows = bandwidth_rows(sweeps(report), context.expected)
     if not rows:
         return []
     known = [row for row in rows if row.of_expected is not None]
@@ -127,16 +127,16 @@ def _bandwidth(report: Report, beside: Beside) -> list[str]:
         for row in shown
     ]
     head = ("Check", "Size", "Slowest rank, GB/s", "Median", "Expected", "Slowest of expected")
-    sources = dict.fromkeys(f"Expected of {c.check}: {c.source}" for c in beside.expected.curves)
-    said = [*beside.expected.unknown, *sources]
+    sources = dict.fromkeys(f"Expected of {c.check}: {c.source}" for c in context.expected.curves)
+    said = [*context.expected.unknown, *sources]
     return ["## Bandwidth", _table(head, cells), *(escape(line) for line in said)]
 
 
-def _culprit(beside: Beside) -> list[str]:
+def _culprit(context: VerdictContext) -> list[str]:
     """Suspects and what each matrix says; that nobody stands out is said too."""
-    if not beside.shown:
+    if not context.shown:
         return []
-    parts, suspects = ["## Suspects", f"{escape(said_of(beside.shown))}."], suspect_rows(beside.shown)
+    parts, suspects = ["## Suspects", f"{escape(said_of(context.shown))}."], suspect_rows(context.shown)
     if suspects:
         head = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")
         cells = [
@@ -156,15 +156,15 @@ def _culprit(beside: Beside) -> list[str]:
     columns = ("Check", "Matrix", "Answer", "Bad tests", "Usual", "Bad is", "Sensitivity", "Hiccups")
     rows = [
         (m.check, m.matrix, m.answer, m.bad, m.usual, m.line, m.sensitivity, m.hiccup)
-        for m in matrix_rows(beside.shown)
+        for m in matrix_rows(context.shown)
     ]
     return [*parts, _table(columns, rows)]
 
 
-def _past(beside: Beside) -> list[str]:
-    if beside.past is None:
+def _past(context: VerdictContext) -> list[str]:
+    if context.past is None:
         return []
-    past = beside.past
+    past = context.past
     strip = ", ".join(f"{gate.when} {ANSWER_WORDS[gate.answer]}" for gate in past.gates[-PAST:])
     worse = [f"Gets worse: {one.title}: {one.said} {one.spark}" for one in past.numbers if one.worse]
     said = [f"{past.said}: {strip}." if strip else "No earlier gate of this cluster is in the store."]

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import COMMAND, NOTHING_BESIDE, Beside, typed
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, typed
 from tasks.render.findings import Group, gathered, remedy_of
 from tasks.render.headline import explanation, headline
 from tasks.render.views.nodes import State, check_lines
@@ -40,7 +40,7 @@ def terminal(
     name: str,
     width: int = 100,
     colour: bool = False,
-    beside: Beside = NOTHING_BESIDE,
+    context: VerdictContext = NO_CONTEXT,
 ) -> str:
     """Text for a terminal `width` columns wide. The first line is the headline, whole, however long it is."""
     from rich.console import Console
@@ -53,11 +53,11 @@ def terminal(
     )  # fmt: skip
     console.print(Text(headline(verdict, name), style=_ANSWERS[verdict.answer]), soft_wrap=True)
     console.print(Text(explanation(verdict)))
-    for line in (beside.training, *beside.said) if beside.training else beside.said:
+    for line in (context.training, *context.said) if context.training else context.said:
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:
-        _show_findings(console, groups, verdict, width, beside)
+        _show_findings(console, groups, verdict, width, context)
     if report is not None:
         console.print()
         console.print(_checks(report, verdict, width))
@@ -73,7 +73,7 @@ def terminal(
 
 
 def _show_findings(
-    console: Console, groups: tuple[Group, ...], verdict: Verdict, width: int, beside: Beside
+    console: Console, groups: tuple[Group, ...], verdict: Verdict, width: int, context: VerdictContext
 ) -> None:
     from rich.padding import Padding
     from rich.text import Text
@@ -88,7 +88,7 @@ def _show_findings(
             head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
             console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, item, remedy_of(item, verdict), width, typed(item, verdict, beside.place))
+        _show_detail(console, item, remedy_of(item, verdict), width, typed(item, verdict, context.place))
     if len(groups) > len(shown):
         console.print(Text(f"{len(groups) - len(shown)} more findings: see --format json or --html."))
 

@@ -28,7 +28,7 @@ from checks.seed_report.detect import TABLES, recognised
 from checks.version import ENGINE
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
 from tasks.gate_file.references import SHIPPED, PolicyError, default_policy, document_kind, read_policy
-from tasks.render.context import NOTHING_BESIDE, Beside, beside
+from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.store.layout import REPORT_FILE
 from tasks.text.inert import one_line
 
@@ -129,7 +129,7 @@ class JudgedFile:
     report: Report | None
     verdict: Verdict
     policy: str = ""
-    beside: Beside = NOTHING_BESIDE
+    context: VerdictContext = NO_CONTEXT
     opinion: Opinion | None = None
 
 
@@ -170,7 +170,7 @@ def judge_data(
         )
     rules, chosen = (policy, "") if policy else default_policy_of(report.declared.instance_type)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
-    shown = beside(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
+    shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
     return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown)
 
 
@@ -194,7 +194,9 @@ def _another(
     report = opinion.report
     verdict = decide(report, rules, opinion.facts, baseline, report_digest=digest(data))
     cost = cost_of(report, verdict, terms)
-    shown = beside(report, rules, verdict, said=opinion_lines(opinion), cost=cost, facts=opinion.facts)
+    shown = verdict_context(
+        report, rules, verdict, said=opinion_lines(opinion), cost=cost, facts=opinion.facts
+    )
     return JudgedFile(file, headline_name(path, opinion.own), report, verdict, chosen, shown, opinion)
 
 

@@ -15,13 +15,12 @@ import sys
 import time
 from pathlib import Path
 
-from checks.documents import answer as asked
+from checks.documents.answer import ASKING, AnswerWord, wait_for_answer
 from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
 from checks.probes.host.system import identity_of_node
-from checks.runner import station as place
 from checks.runner.journal import now, write_whole
-from checks.runner.station import Station
+from checks.runner.station import Station, open_station
 from tests.checks.culprit.rows import row
 
 NO_GO, CANNOT_TELL = 1, 3
@@ -33,7 +32,7 @@ def main() -> int:
     attempt = out / os.environ["PRELAUNCH_ATTEMPT"]
     own = "FAKE_" + node.upper().translate(str.maketrans("-.", "__"))
     part = os.environ.get(own) or os.environ.get("FAKE", "healthy")
-    station = place.open_station(
+    station = open_station(
         Path(option("--bundle")),
         Path(os.environ["PRELAUNCH_ROSTER"]),
         node,
@@ -61,11 +60,11 @@ def gate(attempt: Path, node: str, part: str) -> int:
         write_whole(attempt / "failure" / node, b"no_go: it is played to be wrong\n")
         return NO_GO
     if part == "asks":
-        write_whole(attempt / asked.ASKING / node, b"ask: it is played to be unsure\n")
+        write_whole(attempt / ASKING / node, b"ask: it is played to be unsure\n")
         seconds = float(option("--ask-s"))
-        answer = asked.wait(attempt.parent, os.environ["FAKE_GATE"], attempt.name, seconds, print)
-        (attempt / asked.ASKING / node).unlink()
-        if answer is None or answer.word is not asked.Word.LAUNCH:
+        answer = wait_for_answer(attempt.parent, os.environ["FAKE_GATE"], attempt.name, seconds, print)
+        (attempt / ASKING / node).unlink()
+        if answer is None or answer.word is not AnswerWord.LAUNCH:
             write_whole(attempt / "failure" / node, f"refused: {answer}\n".encode())
             return NO_GO
     write_whole(attempt / "started" / node, b"")

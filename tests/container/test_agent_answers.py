@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents import answer as asked
-from checks.documents.answer import Word
+from checks.documents.answer import AnswerWord, dump_answer
 from tests.container.agents import GATE, Agent, Ended, fake_python, make_bundle, make_root, run
 
 FIRST = ("gate", "--ask-s", "30")
 
 
-def answer(attempt: str, word: Word = Word.LAUNCH) -> bytes:
+def answer(attempt: str, word: AnswerWord = AnswerWord.LAUNCH) -> bytes:
     """Ada's."""
-    return asked.make(GATE, attempt, word, "ada", "it is the clock", "now")
+    return dump_answer(GATE, attempt, word, "ada", "it is the clock", "now")
 
 
 class Store:
@@ -83,8 +82,10 @@ def attempt_of(agent: Agent) -> str:
     return agent.until("output/data/*/asking/*").parents[1].name
 
 
-@pytest.mark.parametrize(("word", "code", "trained"), [(Word.LAUNCH, 0, True), (Word.REFUSE, 1, False)])
-def test_an_answer_reaches_the_checks(tmp_path: Path, word: Word, code: int, trained: bool) -> None:
+@pytest.mark.parametrize(
+    ("word", "code", "trained"), [(AnswerWord.LAUNCH, 0, True), (AnswerWord.REFUSE, 1, False)]
+)
+def test_an_answer_reaches_the_checks(tmp_path: Path, word: AnswerWord, code: int, trained: bool) -> None:
     """From a folder here, from S3 below."""
     with holding(tmp_path, str(tmp_path / "answers")) as agent:
         attempt = attempt_of(agent)
@@ -115,7 +116,7 @@ def test_an_answer_to_another_attempt_is_said_and_not_brought(tmp_path: Path, st
         store.objects[key] = answer("an-earlier-start")
         while key not in "".join(store.asked):
             assert agent.process.poll() is None
-        store.objects[key] = answer(attempt, Word.REFUSE)
+        store.objects[key] = answer(attempt, AnswerWord.REFUSE)
         ended = agent.wait()
 
     assert (1, True) == (ended.code, "an-earlier-start" in ended.log)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks import bundle as bundles
-from checks.documents import answer as asked
+from checks.documents.answer import ANSWER, AnswerWord, GateAnswer, load_answer
 from checks.documents.decode import DecodeError
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
@@ -29,9 +29,9 @@ from tasks.launchers.base import (
     JobStatus,
     Keeping,
     LaunchError,
-    Line,
     Placement,
     Plan,
+    PreflightCheck,
     Trouble,
     Work,
 )
@@ -69,7 +69,7 @@ class Engine:
     refusals: list[LaunchError] = field(default_factory=list)
     train_refusals: list[LaunchError] = field(default_factory=list)
     train_endings: list[JobStatus] = field(default_factory=list)
-    lines: tuple[Line, ...] = ()
+    lines: tuple[PreflightCheck, ...] = ()
     silent: list[str] = field(default_factory=list)
     repairs: bool = False
     holds_release: bool = False
@@ -82,7 +82,7 @@ class Engine:
     last: dict[str, JobStatus] = field(default_factory=dict)
     kept: dict[str, Hold] = field(default_factory=dict)
     handed: dict[str, bytes] = field(default_factory=dict)
-    answers: list[asked.Answered] = field(default_factory=list)
+    answers: list[GateAnswer] = field(default_factory=list)
     steps: dict[str, Iterator[JobStatus]] = field(default_factory=dict)
 
     @property
@@ -139,7 +139,7 @@ class Engine:
             self._end(name, JobStatus(JobState.CANCELLED, "Stopped", self.last[name].attempt, {}))
         self.release(name)
 
-    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         self._called("preflight", plans[0].job.name)
         return self.lines
 
@@ -164,9 +164,9 @@ class Engine:
         self._called("answer", name)
         folder = self.root / name / attempt
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / asked.ANSWER).write_bytes(data)
+        (folder / ANSWER).write_bytes(data)
         gate_id = bundles.load(self.jobs[name].files["bundle.json"]).gate_id
-        self.answers.append(asked.load(data, gate_id, attempt))
+        self.answers.append(load_answer(data, gate_id, attempt))
 
     def hand_out(self, name: str, report: bytes) -> str:
         self._called("hand_out", name)
@@ -265,10 +265,10 @@ class Engine:
     def _word(self, job: JobSpec, token: str) -> Answer:
         gate_id = bundles.load(job.files["bundle.json"]).gate_id
         try:
-            found = asked.load((self.root / job.name / token / asked.ANSWER).read_bytes(), gate_id, token)
+            found = load_answer((self.root / job.name / token / ANSWER).read_bytes(), gate_id, token)
         except (OSError, DecodeError):
             return Answer.ASK
-        return Answer.GO if found.word is asked.Word.LAUNCH else Answer.NO_GO
+        return Answer.GO if found.word is AnswerWord.LAUNCH else Answer.NO_GO
 
     def _report(self, job: JobSpec, token: str, part: str) -> Answer:
         """What the nodes write, and the answer that they come to."""

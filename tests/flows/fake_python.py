@@ -64,7 +64,7 @@ def gate() -> None:
 
 def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
     """What a node of a gate does with everybody's reports: decide, hold where it must, become the command or end."""
-    from checks.documents import answer
+    from checks.documents.answer import AnswerWord, wait_for_answer
     from checks.documents.report import dump_plain
     from checks.facts.builtin import builtin
     from checks.judge.verdict import decide
@@ -81,8 +81,8 @@ def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
     (out / "verdicts" / f".{node}.tmp").rename(out / "verdicts" / f"{node}.json")
     go = verdict.answer is Answer.GO
     if verdict.answer is Answer.ASK and "--ask-s" in sys.argv:
-        found = answer.wait(out.parent, bundle.gate_id, attempt, float(option("--ask-s")), print)
-        go = found is not None and found.word is answer.Word.LAUNCH
+        found = wait_for_answer(out.parent, bundle.gate_id, attempt, float(option("--ask-s")), print)
+        go = found is not None and found.word is AnswerWord.LAUNCH
     kind = "started" if go else "failure"
     (out / kind).mkdir(exist_ok=True)
     (out / kind / node).write_text("" if go else f"{verdict.answer.value}: refused here\n")

@@ -22,9 +22,9 @@ from tasks.launchers.base import (
     JobState,
     Keeping,
     LaunchError,
-    Line,
-    Look,
     Placement,
+    PreflightCheck,
+    PreflightResult,
 )
 from tests.flows.driving import gate_it, open_session, play, request_of
 from tests.flows.fake_engine import Engine
@@ -160,7 +160,7 @@ def test_what_is_wrong_is_rejected_where_a_pass_is_reused_too(tmp_path: Path, en
     path = fake_gate(tmp_path, policy="reuse_pass_minutes = 60")
     assert 0 == gate_it(path)[1].code
     jobs = list(engine.jobs)
-    engine.lines = (Line("quota", Look.WRONG, "it is 0.", "Ask for 4."),)
+    engine.lines = (PreflightCheck("quota", PreflightResult.WRONG, "it is 0.", "Ask for 4."),)
 
     state, outcome = gate_it(path)
 

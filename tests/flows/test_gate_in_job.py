@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checks.documents.answer import Word
+from checks.documents.answer import AnswerWord
 from checks.model import Answer
 from tasks.gate.outcome import Decision, Outcome
 from tasks.in_job import JobStarts
@@ -123,10 +123,10 @@ def test_observe_mode_stops_nothing(tmp_path: Path, engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     ("action", "decision", "word"),
-    [("launch-anyway", Decision.LAUNCHED, Word.LAUNCH), ("block", Decision.REFUSED, Word.REFUSE)],
+    [("launch-anyway", Decision.LAUNCHED, AnswerWord.LAUNCH), ("block", Decision.REFUSED, AnswerWord.REFUSE)],
 )
 def test_a_person_s_word_reaches_the_nodes(
-    tmp_path: Path, engine: Engine, action: str, decision: Decision, word: Word
+    tmp_path: Path, engine: Engine, action: str, decision: Decision, word: AnswerWord
 ) -> None:
     """They hold at their gate until it comes."""
     engine.parts = ["warn"]

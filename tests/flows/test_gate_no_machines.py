@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from checks.model import Answer
-from flows.cli.gateout import show
+from flows.cli.gate_output import show
 from tasks.gate.outcome import Decision, Outcome
 from tasks.gate.progress import LISTENER, Progress
 from tasks.launchers.base import (

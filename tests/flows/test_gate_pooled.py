@@ -16,7 +16,7 @@ from tasks.gate.session import end_run
 from tasks.gate.submission import submit_job
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
-from tasks.launchers.base import Keeping, Line, Look, NoCapacity
+from tasks.launchers.base import Keeping, NoCapacity, PreflightCheck, PreflightResult
 from tests.flows.driving import gate_it, open_session, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -224,8 +224,10 @@ def test_capacity_that_comes_late_is_waited_for(tmp_path: Path, engine: Engine) 
 def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Path, engine: Engine) -> None:
     """Nothing was started; what could not be seen is kept."""
     engine.lines = (
-        Line("quota", Look.WRONG, "ml.p5.48xlarge for training warm pool usage is 0.", "Ask for 4."),
-        Line("role", Look.UNSEEN, "iam:GetRole was denied."),
+        PreflightCheck(
+            "quota", PreflightResult.WRONG, "ml.p5.48xlarge for training warm pool usage is 0.", "Ask for 4."
+        ),
+        PreflightCheck("role", PreflightResult.UNSEEN, "iam:GetRole was denied."),
     )
 
     state, outcome = gate_it(fake_gate(tmp_path))

@@ -119,7 +119,7 @@ def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
     def kept_on(self: Session) -> None:
         self.unreleased[:] = ["the machines of g-1 may still be kept: throttled"]
 
-    monkeypatch.setattr(Session, "release", kept_on)
+    monkeypatch.setattr(Session, "release_machines", kept_on)
     monkeypatch.setenv("PD", pagerduty.service())
     monkeypatch.setenv("PD_OWNER", owner := pagerduty.service())
     _, outcome = gate_it(told_gate(tmp_path, pagerduty))

@@ -13,8 +13,7 @@ import pytest
 
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
-from checks.documents import answer as asked
-from checks.documents.answer import Word
+from checks.documents.answer import ASKING, AnswerWord, dump_answer
 from checks.model import SCHEMA_VERSION
 from checks.policy import OnWarn, Policy, Rule
 from checks.probes.host.system import POOL_TOKEN, identity_of_node
@@ -43,7 +42,7 @@ class Unsure(World):
         return dataclasses.replace(made, on_warn=OnWarn.ASK, checks={**made.checks, "system.resources": line})
 
 
-def answering(word: Word) -> Callable[[Launcher, str], None]:
+def answering(word: AnswerWord) -> Callable[[Launcher, str], None]:
     """Answer as soon as every host holds."""
 
     def answer(launcher: Launcher, name: str) -> None:
@@ -51,10 +50,10 @@ def answering(word: Word) -> Callable[[Launcher, str], None]:
         while time.monotonic() < deadline and not (status := launcher.state(name)).state.final:
             with tempfile.TemporaryDirectory() as folder:
                 launcher.fetch(name, Path(folder))
-                holding = {path.name for path in Path(folder).rglob(f"{asked.ASKING}/*")}
+                holding = {path.name for path in Path(folder).rglob(f"{ASKING}/*")}
             if set(NAMES) == holding:
                 gate_id = name.removesuffix("-check-1")
-                data = asked.make(gate_id, status.attempt, word, "ada", "it is known", "now")
+                data = dump_answer(gate_id, status.attempt, word, "ada", "it is known", "now")
                 launcher.answer(name, status.attempt, data)
                 return
             time.sleep(0.1)
@@ -151,9 +150,14 @@ def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("word", "started", "code"),
-    [(Word.LAUNCH, set(NAMES), 0), pytest.param(Word.REFUSE, set[str](), 1, marks=pytest.mark.long)],
+    [
+        (AnswerWord.LAUNCH, set(NAMES), 0),
+        pytest.param(AnswerWord.REFUSE, set[str](), 1, marks=pytest.mark.long),
+    ],
 )
-def test_hosts_hold_until_a_person_answered(tmp_path: Path, word: Word, started: set[str], code: int) -> None:
+def test_hosts_hold_until_a_person_answered(
+    tmp_path: Path, word: AnswerWord, started: set[str], code: int
+) -> None:
     """All go on, and their pass says on whose word; or none, and the reason says who and why."""
     command = (*GATE, "--ask-s", "60", "--", *TRAIN)
     ended = run(Unsure(2, 1), tmp_path, answering(word), command=command)
@@ -180,7 +184,7 @@ def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
 
     def end(launcher: Launcher, name: str) -> None:
         deadline = time.monotonic() + 90
-        while time.monotonic() < deadline and not list(tmp_path.rglob(f"{asked.ASKING}/node-0")):
+        while time.monotonic() < deadline and not list(tmp_path.rglob(f"{ASKING}/node-0")):
             time.sleep(0.1)
         begun = time.monotonic()
         launcher.cancel(name)

@@ -25,8 +25,7 @@ from checks.documents.report import dump_plain
 from checks.model import Observation, Scope
 from checks.process.observe import errored
 from checks.runner import isolated_child, node_run, rank_process, rank_stage, schedule
-from checks.runner import station as place
-from checks.runner.station import Station
+from checks.runner.station import Station, before_path, open_station
 from checks.runner.watchers import Watches
 from container.agent.machine import dcgm_host_engine
 
@@ -37,7 +36,7 @@ OLDER_S = 60.0
 def main(argv: list[str]) -> int:
     """Until the input ends."""
     bundle, roster, node, scratch = argv
-    station = place.open_station(Path(bundle), Path(roster), node, Path(scratch))
+    station = open_station(Path(bundle), Path(roster), node, Path(scratch))
     responder = node_run.open_responder(station)
     dcgm_host_engine.ensure(station.bundle.declared.gpus_per_node)
     out = os.fdopen(os.dup(1), "w")
@@ -50,9 +49,7 @@ def main(argv: list[str]) -> int:
         asked = json.loads(line)
         os.environ.update(asked.get("environment", {}))
         # The deadline counts from here: a container is asked many times.
-        station = place.open_station(
-            Path(bundle), Path(roster), node, Path(scratch), begun_at=time.monotonic()
-        )
+        station = open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=time.monotonic())
         rows = _ranks(station, asked) if asked["do"] == "ranks" else _checks(station, argv, asked, watches)
         for name in asked.get("environment", {}):
             os.environ.pop(name)
@@ -75,7 +72,7 @@ def _checks(
 
     def run(check: Check) -> Observation:
         if first:
-            path = place.before_path(station.scratch, check.name)
+            path = before_path(station.scratch, check.name)
             path.unlink(missing_ok=True)
             _forked(
                 lambda: isolated_child.main(

@@ -43,7 +43,7 @@ WRITE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Terms:
+class GateOptions:
     """`confirm` is the pass of the machines that need no second check, `pooled` takes them under any name.
 
     Where the policy asks a person the hosts hold `ask_s`; 0 refuses at once.
@@ -55,13 +55,13 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Go:
+class LaunchPermit:
     """The command may start; `pass_path` names the machines it was allowed on, None in observe mode."""
 
     pass_path: Path | None
 
 
-def gate(station: Station, attempt: str, out: Path, terms: Terms) -> Go | Refusal:
+def gate(station: Station, attempt: str, out: Path, terms: GateOptions) -> LaunchPermit | Refusal:
     """Hold this host until every host holds the pass, or refuse."""
     become_subreaper()
     responder = open_responder(station)
@@ -79,7 +79,7 @@ def gate(station: Station, attempt: str, out: Path, terms: Terms) -> Go | Refusa
         become_subreaper(adopt=False)  # the command reaps for itself
 
 
-def start(station: Station, attempt: str, out: Path, command: Sequence[str], go: Go) -> None:
+def start(station: Station, attempt: str, out: Path, command: Sequence[str], go: LaunchPermit) -> None:
     """Say so in out/<attempt>/started/<node> and become the command, which finds no key. Raises OSError.
 
     {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in. {key_fd} is a descriptor from which a
@@ -220,7 +220,7 @@ def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path
     return path
 
 
-def _leave_together(station: Station, responder: Responder, pass_path: Path) -> Go | Refusal:
+def _leave_together(station: Station, responder: Responder, pass_path: Path) -> LaunchPermit | Refusal:
     """Exchange pass tokens: equal ones of every host, then a word that they were seen, or nobody starts."""
     board = Board(station, responder)
     token = digest(pass_path.read_bytes())
@@ -244,7 +244,7 @@ def _leave_together(station: Station, responder: Responder, pass_path: Path) -> 
             return Refusal(
                 Exit.CANNOT_TELL, f"cannot_tell: {member.name}: it did not confirm every pass token in time"
             )
-    return Go(pass_path)
+    return LaunchPermit(pass_path)
 
 
 def _handed_over(key: bytes) -> int:

@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.documents import answer as asked
-from checks.documents.answer import Answered, Word
+from checks.documents.answer import ASKING, AnswerWord, GateAnswer, load_answer, wait_for_answer
 from checks.documents.decode import DecodeError
 from checks.documents.report import dump_plain
 from checks.exchange.authentication import Op
@@ -40,7 +39,7 @@ GONE_AFTER = 3
 
 def hold(
     station: Station, attempt: str, out: Path, board: Board, ask_s: float, question: str
-) -> Answered | Refusal:
+) -> GateAnswer | Refusal:
     """A person's leave to launch, of which every host has seen an answer itself. Raises OSError."""
     why = board.agree("asking", "")
     if why:
@@ -49,7 +48,7 @@ def hold(
             f"cannot_tell: the approval was not requested, because not all hosts are waiting: {why}",
         )
     found = _wait(station, attempt, out, board, ask_s, question)
-    if isinstance(found, Answered) and found.word is Word.REFUSE:
+    if isinstance(found, GateAnswer) and found.word is AnswerWord.REFUSE:
         found = _refused(found, question)
     if isinstance(found, Refusal):
         board.agree("answered", found.reason)
@@ -59,13 +58,13 @@ def hold(
 
 def _wait(
     station: Station, attempt: str, out: Path, board: Board, ask_s: float, question: str
-) -> Answered | Refusal:
+) -> GateAnswer | Refusal:
     """The answer that this host sees, or why it waits no more. out/<attempt>/asking/<node> is there meanwhile."""
-    asking, peers = out / attempt / asked.ASKING / station.node, _Peers(station, board)
+    asking, peers = out / attempt / ASKING / station.node, _Peers(station, board)
     say(f"{station.node} waits {ask_s:g} s for an approval: {question}")
     try:
         write_whole(asking, question.encode("utf-8", "replace") + b"\n")
-        found = asked.wait(out, station.bundle.gate_id, attempt, ask_s, say, peers.gone)
+        found = wait_for_answer(out, station.bundle.gate_id, attempt, ask_s, say, peers.gone)
     finally:
         asking.unlink(missing_ok=True)
     if found is not None:
@@ -75,7 +74,9 @@ def _wait(
     return Refusal(Exit.NO_GO, f"no approval was given within {ask_s:g} s: {question}")
 
 
-def _agreed(station: Station, attempt: str, board: Board, own: Answered, question: str) -> Answered | Refusal:
+def _agreed(
+    station: Station, attempt: str, board: Board, own: GateAnswer, question: str
+) -> GateAnswer | Refusal:
     """The first host's answer, once every host saw one. An answer that is given twice may differ in its time."""
     deadline = time.monotonic() + station.bundle.network_s
     if station.node_rank == 0:
@@ -86,13 +87,13 @@ def _agreed(station: Station, attempt: str, board: Board, own: Answered, questio
         said = f"the hosts did not see the same answer: {why or 'the first host lost it'}"
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
     try:
-        first = asked.load(text.encode(), station.bundle.gate_id, attempt)
+        first = load_answer(text.encode(), station.bundle.gate_id, attempt)
     except DecodeError as error:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: the first host's answer cannot be read: {error}")
-    return first if first.word is Word.LAUNCH else _refused(first, question)
+    return first if first.word is AnswerWord.LAUNCH else _refused(first, question)
 
 
-def _refused(answer: Answered, question: str) -> Refusal:
+def _refused(answer: GateAnswer, question: str) -> Refusal:
     return Refusal(Exit.NO_GO, f"refused by {answer.by}: {answer.why} ({question})")
 
 

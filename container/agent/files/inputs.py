@@ -55,7 +55,7 @@ def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Pa
         data = fetch(place, secret_key.FILE_BYTES)
         secret_key.write(scratch / secret_key.FILE, data)
         return secret_key.parse(data, place), scratch / secret_key.FILE
-    except secret_key.NoKey as error:
+    except secret_key.KeyUnavailable as error:
         raise FetchError(str(error)) from error
 
 

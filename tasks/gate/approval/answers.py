@@ -93,7 +93,7 @@ def question_text(question: Question, judged: JudgedReport, form_may_override: b
                 "This form cannot override a FAIL here: it knows no users. An overrider can, in Slack. To choose "
                 "launch-anyway here ends the run as refused.",
             ]
-    page = markdown(judged.report, judged.verdict, question.gate, judged.beside)
+    page = markdown(judged.report, judged.verdict, question.gate, judged.context)
     return "\n".join(
         [*lines, "", page.partition("\n")[2]]
     )  # its heading is said already, and huge in a dialog

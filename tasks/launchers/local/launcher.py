@@ -23,9 +23,9 @@ from tasks.launchers.base import (
     Keeping,
     LaunchError,
     LaunchRejected,
-    Line,
     Placement,
     Plan,
+    PreflightCheck,
 )
 from tasks.launchers.local import network, start_stop
 from tasks.launchers.local.fetch import copy_whole_files
@@ -145,7 +145,7 @@ class LocalLauncher:
         if left:
             raise LaunchError(f"{name}: {left}. End them by hand.")
 
-    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         return ()
 
     def hold(self, name: str) -> Hold:

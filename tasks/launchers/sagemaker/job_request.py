@@ -270,5 +270,5 @@ def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[
     if said := objections(body):
         raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(said)}")
     checked = image.checked_in(job, image.image_of(body))
-    unlooked = tuple(image.unlabelled(one, "nobody looked inside") for one in checked)
-    return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unlooked)
+    unverified = tuple(image.unlabelled(one, "nobody looked inside") for one in checked)
+    return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unverified)

@@ -16,9 +16,9 @@ from tasks.launchers.base import (
     JobStatus,
     LaunchError,
     LaunchRejected,
-    Line,
     Placement,
     Plan,
+    PreflightCheck,
 )
 from tasks.launchers.sagemaker import job_states, warm_pool
 from tasks.launchers.sagemaker import submit as ending
@@ -108,7 +108,7 @@ class SageMakerLauncher:
         if JOB_NAME.fullmatch(name):
             self._remove_key(name)
 
-    def preflight(self, plans: tuple[Plan, ...]) -> tuple[Line, ...]:
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         from tasks.launchers.sagemaker.preflight import look
 
         return look(plans, self.options, Clients(self.options.region))

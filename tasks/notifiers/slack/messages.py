@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.model import CLUSTER, LINK
-from tasks.notifiers.base import AnswerLine, Asked, Item, Kind, Link, Page, Status
+from tasks.notifiers.base import AnswerLine, Item, Kind, Link, Notification, PendingQuestion, Status
 from tasks.notifiers.slack.blocks import (
     CONTEXT,
     FALLBACK,
@@ -45,7 +45,7 @@ ACTIONS = (APPROVE, REFUSE, RECHECK)
 BLOCK_ID = "prelaunch_question"
 
 
-def question_blocks(gate_id: str, asked: Asked) -> list[Block]:
+def question_blocks(gate_id: str, asked: PendingQuestion) -> list[Block]:
     """The deadline and the ways to answer; buttons only where somebody may press them."""
     what = "*Override this FAIL?*" if asked.override else "*Launch in spite of these warnings?*"
     ways = ["with the buttons below"] if asked.by_slack else []
@@ -67,7 +67,7 @@ def without_question(blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if not str(block.get("block_id", "")).startswith(BLOCK_ID)]
 
 
-def _buttons(gate_id: str, asked: Asked) -> Block:
+def _buttons(gate_id: str, asked: PendingQuestion) -> Block:
     value = {"flow_run_id": asked.flow_run_id, "gate_id": gate_id, "key": asked.key}
     approve = _button(APPROVE, "OVERRIDE: launch anyway" if asked.override else "Launch anyway", value)
     if asked.override:
@@ -95,7 +95,7 @@ _CONFIRM = {
 LINE = 300
 
 
-def first_line(page: Page) -> str:
+def first_line(page: Notification) -> str:
     """Such as "NO-GO p5-prod: node ip-10-0-3-7: hardware_failures: GPU 5: memory: error 44 (dcgm.diag)".
 
     The finding that the title names is put for people. A title that names none stays, without the coverage, which stands below.
@@ -162,7 +162,7 @@ def status_message(status: Status) -> Message:
     return Message(escape(line, FALLBACK), blocks)
 
 
-def page_message(page: Page) -> Message:
+def page_message(page: Notification) -> Message:
     """The run's message in its final state, or with its question."""
     line = first_line(page)
     blocks = [header(line)]
@@ -182,7 +182,7 @@ def page_message(page: Page) -> Message:
     return Message(escape(line, FALLBACK), fit([*blocks, *tail], CUT, len(tail)), _long(page))
 
 
-def call_message(page: Page, ids: Sequence[str]) -> Message:
+def call_message(page: Notification, ids: Sequence[str]) -> Message:
     """The reply that calls people: who, the first line, and what to do first."""
     line = first_line(page)
     called = f"{mention(ids)} " if ids else ""
@@ -195,7 +195,7 @@ def call_message(page: Page, ids: Sequence[str]) -> Message:
     return Message(called + escape(line, FALLBACK), blocks)
 
 
-def diagnoses(page: Page) -> tuple[Message, ...]:
+def diagnoses(page: Notification) -> tuple[Message, ...]:
     """The thread: every finding with evidence, remedy and commands; then the costs, the facts and the links."""
     parts = [_finding(item, evidence=True) for item in page.items]
     end: list[Block] = [plain("\n".join(page.costs))] if page.costs else []
@@ -247,13 +247,13 @@ def _finding(item: Item, evidence: bool = False) -> list[Block]:
     return blocks
 
 
-def _facts(page: Page) -> list[Block]:
+def _facts(page: Notification) -> list[Block]:
     meaning = [value for key, value in page.facts if key == "what it means"]
     others = [f"{key}: {value}" for key, value in page.facts if key != "what it means" and value]
     return [*(plain(value) for value in meaning), *([small("\n".join(others))] if others else [])]
 
 
-def _tail(page: Page) -> list[Block]:
+def _tail(page: Notification) -> list[Block]:
     """What stays however long the message is."""
     blocks = [small(f"Could not be told otherwise: {'; '.join(page.said)}")] if page.said else []
     if page.no_picture:
@@ -264,7 +264,7 @@ def _tail(page: Page) -> list[Block]:
     return [*blocks, *(question_blocks(page.gate_id, page.question) if page.question else ())]
 
 
-def _report(page: Page) -> tuple[Link, ...]:
+def _report(page: Notification) -> tuple[Link, ...]:
     return (Link("report", page.url),) if page.url else ()
 
 
@@ -284,7 +284,7 @@ def _links(links: Sequence[Link]) -> list[Block]:
     return [*([small_marked(shown)] if shown else []), *([small(others)] if others else [])]
 
 
-def _long(page: Page) -> str:
+def _long(page: Notification) -> str:
     return entities(cut(clean(f"{page.title}\n{page.text}"), TEXT))[: TEXT + 400]
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from tasks.gate_file.people import SlackTable
-from tasks.notifiers.base import AnswerLine, Audience, Kind, Means, NotifyError, Page, Status
+from tasks.notifiers.base import AnswerLine, Audience, Kind, Notification, NotifierAccess, NotifyError, Status
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import (
     answer_message,
@@ -34,14 +34,14 @@ class SlackNotifier:
 
     name = "slack"
 
-    def __init__(self, table: SlackTable, means: Means) -> None:
+    def __init__(self, table: SlackTable, means: NotifierAccess) -> None:
         self._table, self._means = table, means
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """The final state, or the question, in place, and a reply that calls; returns the message's address."""
         return self._tell(page, calls=True)
 
-    def settle(self, page: Page) -> str:
+    def settle(self, page: Notification) -> str:
         """The same, and nobody is called."""
         return f"brought up to date: {self._tell(page, calls=False)}"
 
@@ -63,7 +63,7 @@ class SlackNotifier:
             if run.record.state is State.ASKING:
                 run.answer(answer)
 
-    def _tell(self, page: Page, calls: bool) -> str:
+    def _tell(self, page: Notification, calls: bool) -> str:
         channel, ids = self._audience(page)
         with self._turn(page.gate_id, SEND_S) as web:
             run = self._run(web, page, channel)
@@ -75,14 +75,14 @@ class SlackNotifier:
             _thread(run, channel, page)
             return "; but ".join((run.place(channel), *run.problems))
 
-    def _audience(self, page: Page) -> tuple[str, tuple[str, ...]]:
+    def _audience(self, page: Notification) -> tuple[str, tuple[str, ...]]:
         """Where and whom."""
         table = self._table
         if page.audience is Audience.OWNER and page.kind is not Kind.GO:
             return table.owner_channel or table.channel, table.owner_mention
         return table.channel, table.mention
 
-    def _run(self, web: SlackWeb, page: Page, channel: str) -> SlackRun:
+    def _run(self, web: SlackWeb, page: Notification, channel: str) -> SlackRun:
         """The run's messages; those of the run that the page stands beside, where it has one in this channel."""
         if page.gate_id.endswith(BESIDE):
             run = SlackRun(web, self._means, page.gate_id.removesuffix(BESIDE))
@@ -90,7 +90,7 @@ class SlackNotifier:
                 return run
         return SlackRun(web, self._means, page.gate_id)
 
-    def _bring(self, run: SlackRun, channel: str, page: Page) -> None:
+    def _bring(self, run: SlackRun, channel: str, page: Notification) -> None:
         """Every message of the run says what the page says; the one that asks is in `channel`. Raises NotifyError."""
         asked = run.record.asked or channel
         if page.question is None:
@@ -131,7 +131,7 @@ class SlackNotifier:
             turn.release()
 
 
-def _thread(run: SlackRun, channel: str, page: Page) -> None:
+def _thread(run: SlackRun, channel: str, page: Notification) -> None:
     """Diagnostics and the picture; what does not get there is said, and the page has been sent all the same."""
     name = _name(page)
     for number, message in enumerate(diagnoses(page)):
@@ -156,7 +156,7 @@ def _try(run: SlackRun, said: str, effect: Callable[[], None]) -> bool:
     return True
 
 
-def _name(page: Page) -> str:
+def _name(page: Notification) -> str:
     """Equal for the same page."""
     about = page.question.key if page.question else page.title
     return digest_of(f"{page.kind}\n{page.audience}\n{about}")

@@ -17,7 +17,7 @@ from typing import Any
 from checks.documents.decode import DecodeError, decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
-from tasks.notifiers.base import AnswerLine, Means, NotifyError
+from tasks.notifiers.base import AnswerLine, NotifierAccess, NotifyError
 from tasks.notifiers.slack.client import FORM_ERRORS, SlackRefused, SlackWeb
 from tasks.notifiers.slack.messages import Message, answer_message, without_question
 from tasks.store.layout import slack_key
@@ -64,7 +64,7 @@ class Record:
         return replace(self, messages={**self.messages, name: posted})
 
 
-def read_record(means: Means, gate_id: str) -> tuple[Record, bytes | None]:
+def read_record(means: NotifierAccess, gate_id: str) -> tuple[Record, bytes | None]:
     """What is kept, and its bytes; an empty record where nothing is, or what cannot be read. Raises NotifyError."""
     data = means.read(slack_key(gate_id))
     if data is None:
@@ -75,14 +75,14 @@ def read_record(means: Means, gate_id: str) -> tuple[Record, bytes | None]:
         return Record(), data  # a message more is better than a page less
 
 
-def keep_record(means: Means, gate_id: str, record: Record) -> bytes:
+def keep_record(means: NotifierAccess, gate_id: str, record: Record) -> bytes:
     """Keep it; returns its bytes. Raises NotifyError."""
     data = dump_plain(record)
     means.write(slack_key(gate_id), data)
     return data
 
 
-def change_record(means: Means, gate_id: str, old: bytes | None, record: Record) -> bytes | None:
+def change_record(means: NotifierAccess, gate_id: str, old: bytes | None, record: Record) -> bytes | None:
     """Keep it if nobody else wrote since; returns its bytes, None where somebody did. Raises NotifyError."""
     data = dump_plain(record)
     return data if means.replace(slack_key(gate_id), old, data) else None
@@ -98,7 +98,7 @@ GONE = ("message_not_found", "cant_update_message", "edit_window_closed", "chann
 class SlackRun:
     """The messages of one gate run. `problems` is what went wrong on the way without ending it."""
 
-    def __init__(self, web: SlackWeb, means: Means, gate_id: str) -> None:
+    def __init__(self, web: SlackWeb, means: NotifierAccess, gate_id: str) -> None:
         self._web, self._means, self._gate_id = web, means, gate_id
         self.record, self._data = read_record(means, gate_id)
         self.problems: list[str] = []

@@ -6,7 +6,7 @@ Drawn without a browser and without the network; the same bytes for the same inp
 from __future__ import annotations
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import NOTHING_BESIDE, Beside
+from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
 from tasks.render.picture.canvas import PictureUnavailable, Sheet
 from tasks.render.picture.colours import light
@@ -22,14 +22,16 @@ LINES = 4
 _TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
 
 
-def picture(report: Report | None, verdict: Verdict, name: str, beside: Beside = NOTHING_BESIDE) -> bytes:
+def picture(
+    report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT
+) -> bytes:
     """A PNG of 1200 x 900 pixels. Raises PictureUnavailable, and nothing else."""
     try:
         sheet = Sheet(WIDTH, HEIGHT)
         below = _banner(sheet, verdict, name)
         below = _coverage(sheet, verdict, below)
         if report is not None:
-            _panels(sheet, report, verdict, beside, below)
+            _panels(sheet, report, verdict, context, below)
             _footer(sheet, report)
         return sheet.png()
     except PictureUnavailable:
@@ -80,12 +82,12 @@ def _coverage(sheet: Sheet, verdict: Verdict, y: float) -> float:
     return y + 92
 
 
-def _panels(sheet: Sheet, report: Report, verdict: Verdict, beside: Beside, y: float) -> None:
+def _panels(sheet: Sheet, report: Report, verdict: Verdict, context: VerdictContext, y: float) -> None:
     """Node x check at the left; at the right what was measured between machines, where anything was."""
     height = HEIGHT - y - 44
     half = (WIDTH - 2 * EDGE - GAP) / 2
     right = Area(EDGE + half + GAP, y, half, height)
-    decoded, suspects = first_map(beside.shown), suspect_rows(beside.shown)
+    decoded, suspects = first_map(context.shown), suspect_rows(context.shown)
     pairs = decoded if decoded is not None and suspects else pair_map(report, verdict) or decoded
     measured = [sweep for sweep in sweeps(report) if len(sweep.samples) > 1]
     about_pairs = any(
@@ -95,7 +97,7 @@ def _panels(sheet: Sheet, report: Report, verdict: Verdict, beside: Beside, y: f
     if pairs is not None and (about_pairs or not measured):
         draw_heat(sheet, right, pairs, suspects if pairs is decoded else ())
     elif measured:
-        rows = bandwidth_rows(measured, beside.expected)
+        rows = bandwidth_rows(measured, context.expected)
         draw_curve(sheet, right, measured, rows, tuple(finding.check for finding in verdict.findings))
     drawn = pairs is not None or bool(measured)
     draw_grid(sheet, Area(EDGE, y, half if drawn else WIDTH - 2 * EDGE, height), grid(report, verdict))

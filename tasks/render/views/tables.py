@@ -6,7 +6,7 @@ The worst comes first, since such tables do not sort; no key is ever absent.
 from __future__ import annotations
 
 from checks.model import ANSWER_WORDS, CLUSTER, Answer, Finding, Level, Report, Verdict
-from tasks.render.context import Beside
+from tasks.render.context import VerdictContext
 from tasks.render.findings import Group, gathered, remedy_of
 from tasks.render.headline import coverage_text, explanation
 from tasks.render.views.bandwidth import Row, bandwidth_rows, sweeps
@@ -45,11 +45,11 @@ def finding_rows(verdict: Verdict) -> Table:
     ]
 
 
-def bandwidth_table(report: Report | None, beside: Beside) -> Table:
+def bandwidth_table(report: Report | None, context: VerdictContext) -> Table:
     """One row a collective and size, each collective's largest size first; empty where none was measured."""
     if report is None:
         return []
-    rows = bandwidth_rows(sweeps(report), beside.expected)
+    rows = bandwidth_rows(sweeps(report), context.expected)
     return [_bandwidth(row) for row in sorted(rows, key=lambda row: (row.check, -row.sample.size_bytes))]
 
 
@@ -63,7 +63,7 @@ def pair_rows(report: Report | None, verdict: Verdict) -> Table:
     return [_pair(matrix, a, b) for a, b in pairs]
 
 
-def suspect_table(beside: Beside) -> Table:
+def suspect_table(context: VerdictContext) -> Table:
     """One row a suspect, the likeliest first; of a matrix that names nobody one that says so. Empty without a matrix."""
     rows: Table = [
         {
@@ -75,7 +75,7 @@ def suspect_table(beside: Beside) -> Table:
             "matrix": s.matrix,
             "next likeliest": s.next_likeliest,
         }
-        for s in suspect_rows(beside.shown)
+        for s in suspect_rows(context.shown)
     ]
     named = {row["matrix"] for row in rows}
     return rows + [
@@ -88,7 +88,7 @@ def suspect_table(beside: Beside) -> Table:
             "matrix": f"{m.check}, {m.matrix}",
             "next likeliest": "",
         }
-        for m in matrix_rows(beside.shown)
+        for m in matrix_rows(context.shown)
         if m.matrix not in named
     ]
 

@@ -28,7 +28,7 @@ from checks.runner.in_job import gate; from checks.exchange import secret_key as
 from checks.runner.station import open_station
 folder = Path(sys.argv[1])
 station = open_station(folder / "bundle.json", folder / "roster.json", "node-0", folder / "node-0")
-gate.start(station, "attempt", folder / "out", sys.argv[2:], gate.Go(None))
+gate.start(station, "attempt", folder / "out", sys.argv[2:], gate.LaunchPermit(None))
 """
 SAYS = (
     "import json, os, sys; fd = sys.argv[1]; "
@@ -156,7 +156,7 @@ def test_a_key_that_could_not_be_removed_is_refused_before_the_checks(
     secret_key.write(path, secret_key.make())
     secret_key.require_removable(path)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(secret_key.NoKey, match="Mount it writable"):
+    with pytest.raises(secret_key.KeyUnavailable, match="Mount it writable"):
         secret_key.require_removable(path)
 
 
@@ -184,7 +184,7 @@ def test_what_is_no_key_is_refused_without_being_repeated(tmp_path: Path, conten
     """A message goes into logs."""
     path = tmp_path / secret_key.FILE
     path.write_bytes(content)
-    with pytest.raises(secret_key.NoKey) as raised:
+    with pytest.raises(secret_key.KeyUnavailable) as raised:
         secret_key.load(path, 2)
 
     assert "not a key of 64 hexadecimal digits" in str(raised.value)

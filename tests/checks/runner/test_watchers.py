@@ -24,9 +24,8 @@ from checks.policy import OnWarn, Policy
 from checks.process.tree import alive, start_ticks
 from checks.roster import Member, Roster
 from checks.runner import node_run
-from checks.runner import station as place
-from checks.runner.journal import Journal, Keeper
-from checks.runner.station import Station, watch_path
+from checks.runner.journal import Journal, JournalWriter
+from checks.runner.station import Station, open_station, watch_path
 from checks.runner.watchers import Watches, watched
 from tests.checks import watch_checks
 
@@ -41,7 +40,7 @@ def station(folder: Path, *checks: Check) -> Station:
     roster = Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")
     (folder / "bundle.json").write_bytes(bundles.dump(made))
     (folder / "roster.json").write_bytes(dump_plain(roster))
-    found = place.open_station(folder / "bundle.json", folder / "roster.json", "node-0", folder / "scratch")
+    found = open_station(folder / "bundle.json", folder / "roster.json", "node-0", folder / "scratch")
     plan = tuple(Planned(check.name, check.scope, check.metrics) for check in checks)
     return replace(found, checks=checks, plan=plan)
 
@@ -63,7 +62,7 @@ def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, 
     alone = station(folder, *checks)
     kept: dict[str, Observation] = {}
     journal = Journal(folder / "node-0.json", node_run.first_report(alone, "one"))
-    keep = Keeper(journal, lambda row: kept.update({row.check: row}))
+    keep = JournalWriter(journal, lambda row: kept.update({row.check: row}))
     watches = Watches(alone)
     opened = node_run._look_before
 

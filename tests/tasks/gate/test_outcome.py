@@ -14,7 +14,7 @@ from tasks.gate.outcome import (
     without_training,
 )
 from tasks.launchers.base import JobState
-from tasks.render.context import Beside
+from tasks.render.context import VerdictContext
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
@@ -29,7 +29,7 @@ def said(decision: Decision | None, launches: bool = True, training: Training | 
     """The sentence on the outcome's pages."""
     made = Outcome("g-1", Ending.VERDICT, decision, JUDGED, training, "why it ended")
     judged = without_training(made, launches).judged
-    return judged.beside.training if judged else ""
+    return judged.context.training if judged else ""
 
 
 @pytest.mark.parametrize("decision", list(Decision))
@@ -53,7 +53,7 @@ def test_a_training_that_was_started_is_not_denied() -> None:
 @pytest.mark.parametrize("training", ["", NOT_STARTED])
 def test_every_page_says_it(training: str) -> None:
     """HTML, Markdown and terminal, once each."""
-    shown = Beside(training=training)
-    pages = [render(REPORT, JUDGED.verdict, "local", beside=shown) for render in (html, markdown, terminal)]
+    shown = VerdictContext(training=training)
+    pages = [render(REPORT, JUDGED.verdict, "local", context=shown) for render in (html, markdown, terminal)]
 
     assert [1 if training else 0] * 3 == [page.count(NOT_STARTED) for page in pages]

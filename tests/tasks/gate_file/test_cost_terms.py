@@ -25,7 +25,7 @@ from tasks.gate_file.cost_terms import (
 )
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
-from tasks.render.context import Beside
+from tasks.render.context import VerdictContext
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.views.cost import _number, cost_line, cost_notes, cost_rows, is_worth_showing
@@ -158,7 +158,10 @@ def test_terms_that_cannot_be_used_are_refused(tmp_path: Path, training: str, co
 def test_pages_show_the_cost_and_nothing_where_nothing_is_lost() -> None:
     """Markdown and HTML, the greatest loss first."""
     made = _cost(CostTerms(hours=72))
-    shown, clean = Beside(cost=made), Beside(cost=cost_of(P5, verdict_of(healthy()), CostTerms(hours=72)))
+    shown, clean = (
+        VerdictContext(cost=made),
+        VerdictContext(cost=cost_of(P5, verdict_of(healthy()), CostTerms(hours=72))),
+    )
 
     assert "FAIL hardware: gpu.ecc" == cost_rows(made)[0].what
     for page in (markdown, html):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.request import GateRequest
-from tasks.notifiers.base import Item, Kind, Means, Page
+from tasks.notifiers.base import Item, Kind, Notification, NotifierAccess
 from tasks.notifiers.deliver import means_of
 from tests.flows.gates import write_gate
 
@@ -30,12 +30,12 @@ def setting_of(folder: Path, notify: str = "") -> GateContext:
     return open_gate_context(GateRequest(gate_file=str(path)))
 
 
-def means_in(folder: Path) -> Means:
+def means_in(folder: Path) -> NotifierAccess:
     """What the notifiers of a gate in this folder may use."""
     return means_of(setting_of(folder).store)
 
 
-def page(kind: Kind = Kind.REFUSED, **more: Any) -> Page:
+def page(kind: Kind = Kind.REFUSED, **more: Any) -> Notification:
     """A refusal for node-1 by gate g-1 of cluster p5."""
     told: dict[str, Any] = {
         "gate": "p5-prod",
@@ -47,6 +47,6 @@ def page(kind: Kind = Kind.REFUSED, **more: Any) -> Page:
     } | more
     gate_id = told.pop("gate_id", "g-1")
     title = told.pop("title", "NO-GO p5-prod: node-1/gpu-5: gpu.memory: uncorrectable errors: 3")
-    return Page(
+    return Notification(
         gate_id, "p5", title, told.pop("text", "All of it."), told.pop("url", "https://x.test/r.html"), **told
     )

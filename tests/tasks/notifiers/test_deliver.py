@@ -12,8 +12,8 @@ import pytest
 
 from tasks.gate.context import GateContext
 from tasks.notifiers import deliver as delivering
-from tasks.notifiers.base import Audience, Kind, Page
-from tasks.notifiers.deliver import Told, still_paid
+from tasks.notifiers.base import Audience, Kind, Notification
+from tasks.notifiers.deliver import DeliveryResult, still_paid
 from tasks.notifiers.pagerduty import PagerDutyNotifier
 from tasks.store.base import StoreFull
 from tests.fakes.mail import Webhook, webhook
@@ -64,12 +64,12 @@ owner_urls = ["env:HOOK_OWNER"]
         return (self.folder / "store" / "pages" / f"{name}.txt").read_text()
 
 
-def deliver(setting: GateContext, said: Page, *also: Audience) -> Told:
+def deliver(setting: GateContext, said: Notification, *also: Audience) -> DeliveryResult:
     """Deliver a page as this gate does."""
     return delivering.deliver(setting.gate.notify, setting.store, said, *also)
 
 
-def settle(setting: GateContext, said: Page) -> Told:
+def settle(setting: GateContext, said: Notification) -> DeliveryResult:
     """Settle a page as this gate does."""
     return delivering.settle(setting.gate.notify, setting.store, said)
 
@@ -85,7 +85,9 @@ def test_the_first_way_that_works_is_the_call(town: Town, capfd: pytest.CaptureF
     """The others are not called; the page is kept all the same, and stderr is left alone."""
     told = deliver(town.setting(), page())
 
-    assert Told("incident prelaunch/p5/node-1", ("pagerduty: incident prelaunch/p5/node-1",)) == told
+    assert (
+        DeliveryResult("incident prelaunch/p5/node-1", ("pagerduty: incident prelaunch/p5/node-1",)) == told
+    )
     assert (1, []) == (len(town.pagerduty.open(town.key)), town.hook.posted)
     assert town.kept().startswith("NO-GO p5-prod: node-1/gpu-5") and "PAGE" not in capfd.readouterr().err
 
@@ -124,7 +126,10 @@ def test_each_side_is_called_in_its_own_order(town: Town) -> None:
     told = deliver(town.setting(), page(Kind.OVERRIDDEN, culprits=("node-1",)), Audience.OWNER)
 
     assert ["/owner"] == [path for path, _ in town.hook.posted]
-    assert ("pagerduty: incident prelaunch/p5/overridden/g-1", "apprise: env:HOOK_OWNER (json)") == told.told
+    assert (
+        "pagerduty: incident prelaunch/p5/overridden/g-1",
+        "apprise: env:HOOK_OWNER (json)",
+    ) == told.delivered
 
 
 def test_what_the_owner_has_to_do_does_not_call_the_hardware(town: Town) -> None:
@@ -162,7 +167,7 @@ def test_a_way_that_hangs_is_left_behind(town: Town, verb: str) -> None:
 def test_a_defect_of_a_way_is_a_failure_like_another(town: Town, verb: str) -> None:
     """Nothing is raised."""
 
-    def broken(self: PagerDutyNotifier, page: Page) -> str:
+    def broken(self: PagerDutyNotifier, page: Notification) -> str:
         raise KeyError("no such thing")
 
     town.patch.setattr(PagerDutyNotifier, verb, broken)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tasks.gate_file.people import Notify, PagerDutyTable
-from tasks.notifiers.base import Audience, Means, Notifier, NotifyError, Page, Status
+from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError, Status
 from tasks.notifiers.log import LogNotifier, clipped
 from tasks.notifiers.registry import guarded, notifier_for, send_first, ways_for
 from tasks.text.redact import redact, remember_secret
 from tests.tasks.notifiers.means import means_in
 
-PAGE = Page("g-1", "c", "NO-GO c: node-1", "text", "/report.html")
+PAGE = Notification("g-1", "c", "NO-GO c: node-1", "text", "/report.html")
 SECRET = "sw0rdf1sh-of-the-test"
 
 
@@ -28,11 +28,11 @@ class Broken:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error or NotifyError("no answer")
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """Never sends."""
         raise self.error
 
-    def settle(self, page: Page) -> str:
+    def settle(self, page: Notification) -> str:
         """Never settles."""
         raise self.error
 
@@ -48,9 +48,9 @@ class Works(Broken):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sent: list[Page] = []
+        self.sent: list[Notification] = []
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """Sends."""
         self.sent.append(page)
         return "there"
@@ -132,7 +132,7 @@ def test_the_registry_knows_the_ways_of_the_gate_file(tmp_path: Path, way: str) 
 
 def test_a_way_without_its_table_is_an_error() -> None:
     """It says what to add."""
-    unused = Means(lambda key, text: key, lambda key: None, lambda key, data: None, str)
+    unused = NotifierAccess(lambda key, text: key, lambda key: None, lambda key, data: None, str)
     with pytest.raises(NotifyError, match=r"Add \[notify\.pagerduty\]"):
         notifier_for("pagerduty", Notify(), unused)
 

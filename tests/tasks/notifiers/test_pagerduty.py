@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from tasks.gate_file.people import PagerDutyTable
-from tasks.notifiers.base import Asked, Audience, Kind, Link, Means, NotifyError, Page, Severity
+from tasks.notifiers.base import (
+    Audience,
+    Kind,
+    Link,
+    Notification,
+    NotifierAccess,
+    NotifyError,
+    PendingQuestion,
+    Severity,
+)
 from tasks.notifiers.incidents import Incident, opened, remember
 from tasks.notifiers.pagerduty import EVENT_BYTES, PagerDutyNotifier, Patience, dedup_key
 from tests.fakes.pagerduty import Failure, PagerDuty, pagerduty_server
@@ -33,13 +42,13 @@ class Bench:
         self.table = PagerDutyTable(
             routing_key="env:PD_HARDWARE", owner_routing_key="env:PD_OWNERS", url=pagerduty.url
         )
-        self.means: Means = means_in(folder)
+        self.means: NotifierAccess = means_in(folder)
 
     def notifier(self, patience: Patience = QUICK) -> PagerDutyNotifier:
         """A new one, as every page gets."""
         return PagerDutyNotifier(self.table, self.means, patience)
 
-    def send(self, told: Page, patience: Patience = QUICK) -> str:
+    def send(self, told: Notification, patience: Patience = QUICK) -> str:
         """One page."""
         return self.notifier(patience).send(told)
 
@@ -138,7 +147,7 @@ def test_machines_that_are_paid_for_are_no_verdicts_to_resolve(bench: Bench) -> 
 
 def test_a_question_and_an_override_call_by_themselves(bench: Bench) -> None:
     """They must not drown in an incident that somebody has acknowledged."""
-    asked = Asked("run", "gate-1-x", 0.0, True, "")
+    asked = PendingQuestion("run", "gate-1-x", 0.0, True, "")
     bench.send(page())
     bench.send(page(Kind.QUESTION, culprits=("node-1",), question=asked))
     bench.send(page(Kind.OVERRIDDEN, culprits=("node-1",)))

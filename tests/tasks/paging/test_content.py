@@ -24,7 +24,7 @@ from tasks.paging.content import (
     title_of,
     training_of,
 )
-from tasks.render.context import NOTHING_BESIDE
+from tasks.render.context import NO_CONTEXT
 from tests.sample_reports import POLICY, healthy
 
 WHOLE = Coverage(Count(4, 4), Count(0, 0), Count(8, 8), Count(9, 9))
@@ -180,7 +180,7 @@ def test_a_secret_at_the_place_of_a_cut_is_gone_and_the_cut_is_said(monkeypatch:
     text = "x" * (content.EVIDENCE - len(cut) - 7) + "hunter2hunter2" + "y" * 99
     finding = Finding(Level.FAIL, Cause.HARDWARE, "gpu.memory", "node-0", "uncorrectable errors: 3", text)
     found = conclude([finding], WHOLE, POLICY, 4, DIGESTS, None)
-    (item,) = items_of(found, NOTHING_BESIDE)
+    (item,) = items_of(found, NO_CONTEXT)
 
     assert content.EVIDENCE >= len(item.evidence)
     assert "hunt" not in item.evidence and item.evidence.endswith(cut)

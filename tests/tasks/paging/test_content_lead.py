@@ -7,7 +7,7 @@ import pytest
 from checks.facts.builtin import builtin
 from checks.model import Report
 from tasks.paging.content import items_of, lead_of
-from tasks.render.context import beside
+from tasks.render.context import verdict_context
 from tasks.render.headline import headline
 from tests.sample_reports import POLICY, healthy, verdict_of, without_node, wrong_sums
 
@@ -23,7 +23,7 @@ from tests.sample_reports import POLICY, healthy, verdict_of, without_node, wron
 def test_the_lead_is_what_the_headline_names(report: Report, names: str) -> None:
     """Opening, subject, check and message, in this order, begin the headline; a headline without a subject has no lead."""
     verdict = verdict_of(report)
-    items = items_of(verdict, beside(report, POLICY, verdict, "local", facts=builtin()))
+    items = items_of(verdict, verdict_context(report, POLICY, verdict, "local", facts=builtin()))
 
     lead = lead_of(verdict, "p5", "observed only: ", items)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.gate.progress import Progress, report_progress
-from tasks.notifiers.base import AnswerLine, NotifyError, Page, Status
+from tasks.notifiers.base import AnswerLine, Notification, NotifyError, Status
 from tasks.paging.live import STOPPED, LiveMessages
 
 FIRST = Status("g-1", "c", "gate", "preflight", "", 0, 0, 0.0)
@@ -28,11 +28,11 @@ class Shown:
         self.go = threading.Event()
         self.go.set()
 
-    def send(self, page: Page) -> str:
+    def send(self, page: Notification) -> str:
         """Not asked here."""
         return ""
 
-    def settle(self, page: Page) -> str:
+    def settle(self, page: Notification) -> str:
         """Not asked here."""
         return ""
 

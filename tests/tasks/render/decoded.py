@@ -9,7 +9,7 @@ from dataclasses import replace
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Matrix, Part, Span, Tolerance
 from checks.model import Verdict
-from tasks.render.context import Beside
+from tasks.render.context import VerdictContext
 from tasks.render.views.suspects import Shown
 from tests.tasks.render.fleets import fleet, judged
 
@@ -67,7 +67,7 @@ def shown(matrix: Matrix, check: str = "nccl.pairs") -> Shown:
     return Shown(check, f"{matrix.what} {matrix.span.value}", matrix, decode(matrix, HELD))
 
 
-def with_shown(nodes: int, *matrices: Shown) -> tuple[Verdict, Beside]:
+def with_shown(nodes: int, *matrices: Shown) -> tuple[Verdict, VerdictContext]:
     """A fleet's verdict, and these matrices beside it."""
-    verdict, beside = judged(fleet(nodes, peers=False))
-    return verdict, replace(beside, shown=matrices)
+    verdict, context = judged(fleet(nodes, peers=False))
+    return verdict, replace(context, shown=matrices)

@@ -13,7 +13,7 @@ from checks.judge.rules.expected_values import expected_busbw, transport_of
 from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Skip, Value, Verdict, node_of
 from checks.policy import Policy
-from tasks.render.context import Beside, beside
+from tasks.render.context import VerdictContext, verdict_context
 from tests.catalogue_reports import catalogue_report, policy_of
 
 TYPE = "p5.48xlarge"
@@ -97,11 +97,11 @@ def unable(report: Report, check: str, node: str) -> Report:
 
 def judged(
     report: Report, policy: Policy | None = None, baseline: Baseline | None = None
-) -> tuple[Verdict, Beside]:
+) -> tuple[Verdict, VerdictContext]:
     """What the engine says, and what stands beside it."""
     rules = policy or policy_of(TYPE)
     verdict = decide(report, rules, builtin(), baseline)
-    return verdict, beside(report, rules, verdict, "slurm", "gate-p5-prod-check-1", facts=builtin())
+    return verdict, verdict_context(report, rules, verdict, "slurm", "gate-p5-prod-check-1", facts=builtin())
 
 
 def _with_curve(row: Observation, report: Report) -> Observation:

@@ -9,7 +9,7 @@ import pytest
 from checks.facts import withheld_kernel_log
 from checks.model import Report, Verdict
 from tasks.paging.content import items_of
-from tasks.render.context import NOTHING_BESIDE
+from tasks.render.context import NO_CONTEXT
 from tasks.render.headline import headline
 from tasks.render.html import html
 from tasks.render.junit import junit
@@ -26,7 +26,7 @@ PAGES: dict[str, Callable[[Report, Verdict], str]] = {
     "terminal": lambda report, verdict: terminal(report, verdict, "trn", 400),
     "markdown": lambda report, verdict: markdown(report, verdict, "trn"),
     "junit": lambda report, verdict: junit(report, verdict, "trn"),
-    "slack": lambda report, verdict: "\n".join(map(str, items_of(verdict, NOTHING_BESIDE))),
+    "slack": lambda report, verdict: "\n".join(map(str, items_of(verdict, NO_CONTEXT))),
     "prefect": lambda report, verdict: "\n".join(map(str, finding_rows(verdict))),
 }
 
@@ -39,7 +39,7 @@ def test_every_page_says_it_once(page: str) -> None:
 
 def test_the_web_page_says_it() -> None:
     """Among the findings, and in the list by node."""
-    assert SAID in html(REPORT, VERDICT, "trn", NOTHING_BESIDE)
+    assert SAID in html(REPORT, VERDICT, "trn", NO_CONTEXT)
 
 
 def test_the_first_line_counts_no_warning() -> None:

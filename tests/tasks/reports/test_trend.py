@@ -9,7 +9,7 @@ import pytest
 
 from checks.documents.report import digest, dump
 from checks.model import Answer, Report
-from tasks.render.context import NOTHING_BESIDE
+from tasks.render.context import NO_CONTEXT
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.reports.trend import TrendContext, past_of
@@ -67,7 +67,7 @@ def test_a_number_that_falls_is_named_first(store: Store, index: Index) -> None:
         keep(store, number, _slower(number))
     past = past_of(store, index, _this(5, _slower(5)))
     report = _slower(5)
-    shown = replace(NOTHING_BESIDE, past=past)
+    shown = replace(NO_CONTEXT, past=past)
 
     assert past.numbers[0].worse and "compute.gemm" in past.numbers[0].title
     assert (6, ()) == (past.reports, past.problems)
@@ -110,7 +110,7 @@ def test_a_store_that_does_not_answer_is_said_on_the_page(
 
     monkeypatch.setattr(records, "recorded", gone)
     past = past_of(store, index, _this(0, healthy()))
-    page = html(healthy(), verdict_of(healthy()), "local", replace(NOTHING_BESIDE, past=past))
+    page = html(healthy(), verdict_of(healthy()), "local", replace(NO_CONTEXT, past=past))
 
     assert ("Earlier gates could not be read: no answer",) == past.problems
     assert "Earlier gates could not be read: no answer" in page

@@ -16,7 +16,7 @@ from uuid import UUID
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import ApprovalAnswer, Question, keep_question, read_answer
 from tasks.gate_file.read import read_gate_file
-from tasks.notifiers.base import Asked, Kind, Page
+from tasks.notifiers.base import Kind, Notification, PendingQuestion
 from tasks.notifiers.deliver import means_on
 from tasks.notifiers.slack.messages import APPROVE
 from tasks.slackbot.config import read_config
@@ -83,10 +83,10 @@ class Stage:
         table = read_gate_file(self.file).notify.slack
         assert table is not None
         means = means_on(self.store, lambda reference: self.slack.token)
-        asked = Asked(
+        asked = PendingQuestion(
             question.flow_run_id, question.key, question.deadline, question.override, "", by_slack=True
         )
-        page = Page(
+        page = Notification(
             question.gate_id, "test", question.said, "", "", gate="test", kind=Kind.QUESTION, question=asked
         )
         SlackNotifier(table, means).send(page)

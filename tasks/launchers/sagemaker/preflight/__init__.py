@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.launchers.base import Line, Plan
+from tasks.launchers.base import Plan, PreflightCheck
 from tasks.launchers.sagemaker.model_trainer.driver_notes import warnings
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
@@ -37,7 +37,7 @@ PROBES = (
 )
 
 
-def look(plans: tuple[Plan, ...], options: SageMakerOptions, clients: Clients) -> tuple[Line, ...]:
+def look(plans: tuple[Plan, ...], options: SageMakerOptions, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line or more for each thing that the requests need, in 20 seconds at the most. Raises nothing; starts nothing.
 
     The one thing that it writes is an object of 16 bytes below the prefix, which it removes.

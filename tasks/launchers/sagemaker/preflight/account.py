@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from checks.documents.decode import nearest
-from tasks.launchers.base import Line
+from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.network import described
 from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, silent, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Asked, Fleet
@@ -21,7 +21,7 @@ from tasks.launchers.sagemaker.preflight.requirements import Asked, Fleet
 CREDENTIALS = "credentials"
 
 
-def credentials(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def credentials(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Valid, and of the account whose role the jobs run under: no role is passed from another account (IAM, PassRole)."""
     try:
         caller = ask(_sts(clients), "get_caller_identity")
@@ -90,7 +90,7 @@ class Wanted:
         return next(named, next(coded, None))
 
 
-def quotas(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def quotas(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each quota that the gate needs; what other jobs use of it now counts as well, and is not seen."""
     wanted = wanted_of(asked)
     found = _listed(clients, "list_service_quotas", wanted)
@@ -131,7 +131,7 @@ def _listed(clients: Clients, call: str, wanted: tuple[Wanted, ...]) -> list[Map
     raise Unseen("servicequotas:ListServiceQuotas", "", f"more than {MOST_PAGES} pages")
 
 
-def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Asked) -> Line:
+def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Asked) -> PreflightCheck:
     if found is None:
         return unseen(
             QUOTA, f"{wanted.name!r} is in no list of Service Quotas; {wanted.value}{wanted.unit} wanted"
@@ -158,13 +158,13 @@ TYPE, PLAN = "instance type", "training plan"
 ENDING = timedelta(minutes=30)
 
 
-def types(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def types(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each type: botocore's own list of those that train (TrainingInstanceType)."""
     known = tuple(clients.sagemaker.meta.service_model.shape_for("TrainingInstanceType").enum)
     return tuple(_type(fleet, known) for fleet in asked.fleets)
 
 
-def plan(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def plan(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Active or about to be, large enough, of these machines, in a zone of the subnets, and not about to end."""
     name = asked.plan.rpartition("/")[2]
     try:
@@ -231,7 +231,7 @@ def _machines(found: Mapping[str, Any], asked: Asked, zones: set[str]) -> Iterat
         )
 
 
-def _type(fleet: Fleet, known: tuple[str, ...]) -> Line:
+def _type(fleet: Fleet, known: tuple[str, ...]) -> PreflightCheck:
     if fleet.kind in known:
         return ok(TYPE, f"{fleet.nodes} x {fleet.kind}")
     near = nearest(fleet.kind, known)

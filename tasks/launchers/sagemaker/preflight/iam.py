@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tasks.launchers.base import Line
+from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight import image as ecr
 from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Asked, Role
@@ -53,12 +53,12 @@ TRUST, PASS, JOBS, INSIDE = "role", "role passable", "right to start jobs", "rol
 ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
 
 
-def trust(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def trust(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each role: it is there, and its trust policy names SageMaker."""
     return tuple(_trust(role, clients) for role in asked.roles)
 
 
-def passable(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def passable(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the caller may hand the roles to SageMaker (iam:PassRole)."""
     who = _principal(clients)
     arns = [role.arn for role in asked.roles]
@@ -72,7 +72,7 @@ def passable(asked: Asked, clients: Clients) -> tuple[Line, ...]:
     )
 
 
-def starts_jobs(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def starts_jobs(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the caller may create, watch and end jobs of these names, and let a pool go."""
     who = _principal(clients)
     wanted = _wanted(asked)
@@ -152,12 +152,12 @@ def _entry(key: str, kind: str, value: object) -> Entry:
     return {"ContextKeyName": key, "ContextKeyValues": texts, "ContextKeyType": kind}
 
 
-def inside(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def inside(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the execution roles may read the inputs, write reports and pull the images."""
     return tuple(_inside(role, asked, clients) for role in asked.roles)
 
 
-def _trust(role: Role, clients: Clients) -> Line:
+def _trust(role: Role, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.iam, "get_role", RoleName=role.name)["Role"]
     except Unseen as error:
@@ -176,7 +176,7 @@ def _trust(role: Role, clients: Clients) -> Line:
     return ok(TRUST, f"{role.name} is there, and {SERVICE} may assume it")
 
 
-def _inside(role: Role, asked: Asked, clients: Clients) -> Line:
+def _inside(role: Role, asked: Asked, clients: Clients) -> PreflightCheck:
     denied = [
         line
         for action, arn, context in _needed(asked)

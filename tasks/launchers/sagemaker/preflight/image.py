@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.launchers.base import Line
+from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Asked
 from tasks.launchers.sagemaker.request.image import LABEL, Checked, labelled, unlabelled
@@ -62,19 +62,19 @@ def parse(uri: str) -> Image | None:
     )
 
 
-def images(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def images(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image."""
     account = asked.roles[0].account if asked.roles else ""
     return tuple(_image(uri, account, asked.region, clients) for uri in asked.images)
 
 
-def tools(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def tools(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image in which checks run: what its label says of the tools that they need."""
     account = asked.roles[0].account if asked.roles else ""
     return tuple(_tools(one, account, asked.region, clients) for one in asked.checked)
 
 
-def _tools(checked: Checked, account: str, region: str, clients: Clients) -> Line:
+def _tools(checked: Checked, account: str, region: str, clients: Clients) -> PreflightCheck:
     image = parse(checked.image)
     if image is None or (image.account, image.region) != (account, region):
         return unlabelled(checked, f"nobody looked inside, it is not in ECR of {account} in {region}")
@@ -139,7 +139,7 @@ def _downloaded(url: str) -> bytes:
     return data
 
 
-def _image(uri: str, account: str, region: str, clients: Clients) -> Line:
+def _image(uri: str, account: str, region: str, clients: Clients) -> PreflightCheck:
     image = parse(uri)
     if image is None:
         return unseen(WHAT, f"{uri} is not in ECR, so nobody looked whether it is there")
@@ -155,7 +155,7 @@ def _image(uri: str, account: str, region: str, clients: Clients) -> Line:
         return _missing(uri, image, error)
 
 
-def _seen(uri: str, image: Image, clients: Clients) -> Line:
+def _seen(uri: str, image: Image, clients: Clients) -> PreflightCheck:
     answer = ask(
         clients.ecr,
         "describe_images",
@@ -169,7 +169,7 @@ def _seen(uri: str, image: Image, clients: Clients) -> Line:
     return ok(WHAT, f"{uri}: {shown}, {found.get('imageDigest', '')[:19]}")
 
 
-def _missing(uri: str, image: Image, error: Unseen) -> Line:
+def _missing(uri: str, image: Image, error: Unseen) -> PreflightCheck:
     if error.code == "RepositoryNotFoundException":
         create = f"aws ecr create-repository --repository-name {image.repository} --region {image.region}"
         return wrong(

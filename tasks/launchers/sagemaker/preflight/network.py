@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tasks.launchers.base import Line
+from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Asked, Network
 
@@ -23,12 +23,12 @@ WAYS_OUT = (
 )  # fmt: skip
 
 
-def subnets(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def subnets(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each VpcConfig: one subnet holds all machines, for SageMaker puts a job into one (observed)."""
     return tuple(_subnets(network, asked.efa, clients) for network in asked.networks)
 
 
-def ways(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def ways(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Each subnet reaches S3 by an endpoint or by a route out: without one no channel is read and no report written."""
     return tuple(line for network in asked.networks for line in _ways(network, asked.region, clients))
 
@@ -39,7 +39,7 @@ def described(network: Network, clients: Clients) -> list[Mapping[str, Any]]:
     return list(answer["Subnets"])
 
 
-def _subnets(network: Network, efa: bool, clients: Clients) -> Line:
+def _subnets(network: Network, efa: bool, clients: Clients) -> PreflightCheck:
     try:
         found = described(network, clients)
     except Unseen as error:
@@ -58,7 +58,7 @@ def _subnets(network: Network, efa: bool, clients: Clients) -> Line:
     return ok(SUBNETS, f"{vpcs[0]}: {shown}; {needed} wanted")
 
 
-def _ways(network: Network, region: str, clients: Clients) -> Iterable[Line]:
+def _ways(network: Network, region: str, clients: Clients) -> Iterable[PreflightCheck]:
     found = described(network, clients)
     vpc = found[0]["VpcId"]
     endpoints = _endpoints(vpc, region, clients)
@@ -73,7 +73,9 @@ def _ways(network: Network, region: str, clients: Clients) -> Iterable[Line]:
     return [_way(one, _table_of(one["SubnetId"], tables), gateways, region) for one in found]
 
 
-def _way(subnet: Mapping[str, Any], table: Mapping[str, Any] | None, gateways: set[str], region: str) -> Line:
+def _way(
+    subnet: Mapping[str, Any], table: Mapping[str, Any] | None, gateways: set[str], region: str
+) -> PreflightCheck:
     name, vpc = subnet["SubnetId"], subnet["VpcId"]
     if table is None:
         return unseen(WAY, f"{name}: EC2 shows no route table of it")
@@ -133,7 +135,7 @@ ALL = "-1"
 WAYS = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
 
 
-def groups(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def groups(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each VpcConfig; for EFA there has to be one (SageMaker, "Run training with EFA")."""
     if asked.efa and not asked.networks:
         kind = next(fleet.kind for fleet in asked.fleets)
@@ -159,7 +161,7 @@ def shut(groups_found: Iterable[Mapping[str, Any]], efa: bool) -> list[str]:
     ]
 
 
-def _groups(network: Network, asked: Asked, clients: Clients) -> Line:
+def _groups(network: Network, asked: Asked, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.ec2, "describe_security_groups", GroupIds=list(network.groups))["SecurityGroups"]
     except Unseen as error:

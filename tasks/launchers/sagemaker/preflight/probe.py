@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tasks.launchers.base import Line, Look
+from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.sagemaker import errors
 from tasks.launchers.sagemaker.errors import clean
 from tasks.launchers.sagemaker.preflight.requirements import Asked
@@ -64,7 +64,7 @@ class Unseen(Exception):
         """Whether the credentials themselves are missing or wrong."""
         return self.code in NO_LOGIN
 
-    def line(self, what: str) -> Line:
+    def line(self, what: str) -> PreflightCheck:
         """The same for people."""
         if self.denied:
             return unseen(
@@ -84,24 +84,24 @@ class Probe:
     """One thing to look at. `look` may raise: that is a line as well."""
 
     what: str
-    look: Callable[[Asked, Clients], tuple[Line, ...]]
+    look: Callable[[Asked, Clients], tuple[PreflightCheck, ...]]
     applies: Callable[[Asked], bool] = lambda _asked: True
     within_s: float = DEADLINE_S
 
 
-def ok(what: str, said: str) -> Line:
+def ok(what: str, said: str) -> PreflightCheck:
     """It was looked at, and is as it should be."""
-    return Line(what, Look.OK, said)
+    return PreflightCheck(what, PreflightResult.OK, said)
 
 
-def wrong(what: str, said: str, remedy: str) -> Line:
+def wrong(what: str, said: str, remedy: str) -> PreflightCheck:
     """It was looked at, and the gate would fail on it."""
-    return Line(what, Look.WRONG, said, remedy)
+    return PreflightCheck(what, PreflightResult.WRONG, said, remedy)
 
 
-def unseen(what: str, said: str, remedy: str = "") -> Line:
+def unseen(what: str, said: str, remedy: str = "") -> PreflightCheck:
     """It could not be looked at."""
-    return Line(what, Look.UNSEEN, said, remedy)
+    return PreflightCheck(what, PreflightResult.UNSEEN, said, remedy)
 
 
 def ask(client: Any, call: str, **arguments: Any) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ def action_of(client: Any, call: str) -> str:
     return f"{service}:{S3_ACTIONS.get(operation, operation) if service == 's3' else operation}"
 
 
-def look_at(probes: tuple[Probe, ...], asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def look_at(probes: tuple[Probe, ...], asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """The lines of all probes in their order, after the longest deadline at the latest. Raises nothing."""
     running = [_Running(probe, asked, clients) for probe in probes if probe.applies(asked)]
     for one in running:
@@ -154,7 +154,7 @@ class _Running(threading.Thread):
     def __init__(self, probe: Probe, asked: Asked, clients: Clients) -> None:
         super().__init__(name=f"preflight {probe.what}", daemon=True)
         self._probe, self._asked, self._clients = probe, asked, clients
-        self._found: tuple[Line, ...] | None = None
+        self._found: tuple[PreflightCheck, ...] | None = None
         self._end = time.monotonic() + probe.within_s
 
     def run(self) -> None:
@@ -166,7 +166,7 @@ class _Running(threading.Thread):
         except Exception as error:  # noqa: BLE001 - whatever a probe trips over, the others' lines are wanted
             self._found = (_tripped(what, error),)
 
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[PreflightCheck, ...]:
         self.join(max(0.0, self._end - time.monotonic()))
         late = f"AWS did not answer within {self._probe.within_s:g} s"
         remedy = (
@@ -175,7 +175,7 @@ class _Running(threading.Thread):
         return (unseen(self._probe.what, late, remedy),) if self._found is None else self._found
 
 
-def _tripped(what: str, error: Exception) -> Line:
+def _tripped(what: str, error: Exception) -> PreflightCheck:
     """No answer of AWS at all: boto3 made no client, or the answer is not what its documentation says."""
     from botocore.exceptions import BotoCoreError
 

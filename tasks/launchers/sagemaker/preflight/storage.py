@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 
-from tasks.launchers.base import Line
+from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Asked
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
@@ -22,7 +22,7 @@ POLICY = "deployments/iam/orchestrator-reports.json"
 NAMED_OTHERWISE = {None: "us-east-1", "": "us-east-1", "EU": "eu-west-1"}
 
 
-def prefix(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def prefix(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A small object is written below the prefix, read back, listed and removed."""
     key = f"{asked.prefix}/.prelaunch-probe-{secrets.token_hex(8)}".lstrip("/")
     data = secrets.token_bytes(16)
@@ -36,7 +36,7 @@ def prefix(asked: Asked, clients: Clients) -> tuple[Line, ...]:
         return (_unreadable(asked, error), *_left(asked, clients, key))
 
 
-def region(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def region(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A training job reads its channels and writes its output in its own region (CreateTrainingJob, S3DataSource)."""
     try:
         answer = ask(clients.s3, "get_bucket_location", Bucket=asked.bucket)
@@ -52,7 +52,7 @@ def region(asked: Asked, clients: Clients) -> tuple[Line, ...]:
     return (ok(REGION, f"bucket {asked.bucket} is in {found}"),)
 
 
-def _read_back(asked: Asked, clients: Clients, key: str, data: bytes) -> Line:
+def _read_back(asked: Asked, clients: Clients, key: str, data: bytes) -> PreflightCheck:
     answer = ask(clients.s3, "get_object", Bucket=asked.bucket, Key=key)
     if answer["Body"].read() != data:
         said = f"{asked.root}: what was written is not what is read"
@@ -67,7 +67,7 @@ def _read_back(asked: Asked, clients: Clients, key: str, data: bytes) -> Line:
     return ok(PREFIX, f"{asked.root}: written, read, listed")
 
 
-def _left(asked: Asked, clients: Clients, key: str) -> tuple[Line, ...]:
+def _left(asked: Asked, clients: Clients, key: str) -> tuple[PreflightCheck, ...]:
     try:
         ask(clients.s3, "delete_object", Bucket=asked.bucket, Key=key)
     except Unseen as error:
@@ -76,7 +76,7 @@ def _left(asked: Asked, clients: Clients, key: str) -> tuple[Line, ...]:
     return ()
 
 
-def _unwritable(asked: Asked, error: Unseen) -> Line:
+def _unwritable(asked: Asked, error: Unseen) -> PreflightCheck:
     if error.code == "NoSuchBucket":
         return _no_bucket(asked, PREFIX)
     if error.denied:
@@ -85,14 +85,14 @@ def _unwritable(asked: Asked, error: Unseen) -> Line:
     return error.line(PREFIX)
 
 
-def _unreadable(asked: Asked, error: Unseen) -> Line:
+def _unreadable(asked: Asked, error: Unseen) -> PreflightCheck:
     if error.denied:
         said = f"{asked.root} is written, but not read: {error.action} is not allowed"
         return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate: without it no report comes back.")
     return error.line(PREFIX)
 
 
-def _no_bucket(asked: Asked, what: str) -> Line:
+def _no_bucket(asked: Asked, what: str) -> PreflightCheck:
     make = f"aws s3 mb s3://{asked.bucket} --region {asked.region}"
     return wrong(what, f"there is no bucket {asked.bucket}", f"{make}, or correct prefix in the gate file.")
 
@@ -100,7 +100,7 @@ def _no_bucket(asked: Asked, what: str) -> Line:
 INPUT_CHANNEL = "input channel"
 
 
-def channels(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def channels(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each channel in S3 that is not the gate's to fill."""
     return tuple(_channel(name, url, clients) for name, url in sources(asked).items())
 
@@ -119,7 +119,7 @@ def _named(asked: Asked) -> Iterator[tuple[str, str]]:
                 yield str(row.get("ChannelName")), url
 
 
-def _channel(name: str, url: str, clients: Clients) -> Line:
+def _channel(name: str, url: str, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.s3, "list_objects_v2", Bucket=bucket_of(url), Prefix=key_of(url), MaxKeys=1)
     except Unseen as error:
@@ -136,12 +136,12 @@ def _channel(name: str, url: str, clients: Clients) -> Line:
 KMS_KEY = "KMS key"
 
 
-def keys(asked: Asked, clients: Clients) -> tuple[Line, ...]:
+def keys(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each key; whether the role may use it is not asked."""
     return tuple(_key(key, asked.region, clients) for key in asked.keys)
 
 
-def _key(key: str, region: str, clients: Clients) -> Line:
+def _key(key: str, region: str, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.kms, "describe_key", KeyId=key)["KeyMetadata"]
     except Unseen as error:

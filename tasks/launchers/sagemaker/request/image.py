@@ -15,7 +15,7 @@ from checks import image_requirements
 from checks.bundle import Bundle
 from checks.check import CatalogError
 from checks.documents.decode import DecodeError
-from tasks.launchers.base import JobSpec, Line, Look, Work
+from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 
 LABEL = "dev.prelaunch.image"
 WHAT = "tools in the image"
@@ -82,12 +82,12 @@ def together(found: Iterable[Checked]) -> tuple[Checked, ...]:
     return tuple(by_image.values())
 
 
-def unlabelled(checked: Checked, why: str) -> Line:
+def unlabelled(checked: Checked, why: str) -> PreflightCheck:
     """Nobody looked inside, with what the policy asks for and what comes of it."""
     return _unknown(checked, f"{checked.image}: {why}", checked.required, checked.optional)
 
 
-def labelled(checked: Checked, label: str) -> Line:
+def labelled(checked: Checked, label: str) -> PreflightCheck:
     """What the image's label says, against what the checks need."""
     held = set(label.split())
     required = {tool: names for tool, names in checked.required.items() if tool not in held}
@@ -95,10 +95,12 @@ def labelled(checked: Checked, label: str) -> Line:
     if required or optional:
         said = f"{checked.image}: its label {LABEL} does not name all that the checks need"
         return _unknown(checked, said, required, optional)
-    return Line(WHAT, Look.OK, f"{checked.image}: its label {LABEL} names all that the checks need")
+    return PreflightCheck(
+        WHAT, PreflightResult.OK, f"{checked.image}: its label {LABEL} names all that the checks need"
+    )
 
 
-def _unknown(checked: Checked, said: str, required: Tools, optional: Tools) -> Line:
+def _unknown(checked: Checked, said: str, required: Tools, optional: Tools) -> PreflightCheck:
     parts = [said]
     if checked.again:
         parts.append("checks run in it only where the training meets other machines than those that passed")
@@ -108,7 +110,7 @@ def _unknown(checked: Checked, said: str, required: Tools, optional: Tools) -> L
         )
     if optional:
         parts.append(f"what it lacks of these leaves out a check, and a WARN: {_listed(optional)}")
-    return Line(WHAT, Look.UNSEEN, "; ".join(parts), REMEDY)
+    return PreflightCheck(WHAT, PreflightResult.UNSEEN, "; ".join(parts), REMEDY)
 
 
 def _listed(tools: Tools) -> str:

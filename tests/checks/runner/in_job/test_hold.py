@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents import answer as asked
-from checks.documents.answer import Answered, Word
+from checks.documents.answer import ANSWER, ASKING, AnswerWord, GateAnswer, dump_answer, load_answer
 from checks.exit_codes import Exit
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.station import Station
@@ -23,19 +22,22 @@ Write = Callable[[int, bytes], None]
 
 
 def answer(
-    word: Word = Word.LAUNCH, why: str = "it is the clock", attempt: str = ATTEMPT, at: str = "now"
+    word: AnswerWord = AnswerWord.LAUNCH,
+    why: str = "it is the clock",
+    attempt: str = ATTEMPT,
+    at: str = "now",
 ) -> bytes:
     """What Ada says."""
-    return asked.make(GATE, attempt, word, "ada", why, at)
+    return dump_answer(GATE, attempt, word, "ada", why, at)
 
 
-def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> list[Answered | Refusal]:
+def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> list[GateAnswer | Refusal]:
     """What each of two nodes does once `says` ran, which writes answers to nodes that hold."""
-    ended: dict[int, Answered | Refusal] = {}
+    ended: dict[int, GateAnswer | Refusal] = {}
     outs = [folder / f"out-{index}" for index in (0, 1)]
 
     def write(index: int, data: bytes) -> None:
-        path = outs[index] / ATTEMPT / asked.ANSWER
+        path = outs[index] / ATTEMPT / ANSWER
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".tmp").write_bytes(data)
         path.with_suffix(".tmp").replace(path)
@@ -50,7 +52,7 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
         threads = [threading.Thread(target=run, args=(index,)) for index in (0, 1)]
         for thread in threads:
             thread.start()
-        asking = [out / ATTEMPT / asked.ASKING / f"node-{index}" for index, out in enumerate(outs)]
+        asking = [out / ATTEMPT / ASKING / f"node-{index}" for index, out in enumerate(outs)]
         deadline = time.monotonic() + 10
         while not all(path.exists() for path in asking) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -81,7 +83,7 @@ def test_all_go_on_by_one_answer(tmp_path: Path) -> None:
 
     found = held(tmp_path, say)
 
-    assert [asked.load(answer(), GATE, ATTEMPT)] * 2 == found
+    assert [load_answer(answer(), GATE, ATTEMPT)] * 2 == found
 
 
 def test_an_answer_that_is_given_twice_is_the_first_hosts(tmp_path: Path) -> None:
@@ -91,19 +93,19 @@ def test_an_answer_that_is_given_twice_is_the_first_hosts(tmp_path: Path) -> Non
         write(0, answer(at="earlier"))
         write(1, answer(at="later"))
 
-    assert [asked.load(answer(at="earlier"), GATE, ATTEMPT)] * 2 == held(tmp_path, say)
+    assert [load_answer(answer(at="earlier"), GATE, ATTEMPT)] * 2 == held(tmp_path, say)
 
 
 def test_a_refusal_names_who_and_why(tmp_path: Path) -> None:
     """One host is told; the other one learns it from the first."""
-    found = held(tmp_path, lambda write: write(0, answer(Word.REFUSE, "no spare node")), ask_s=60.0)
+    found = held(tmp_path, lambda write: write(0, answer(AnswerWord.REFUSE, "no spare node")), ask_s=60.0)
 
     assert [Refusal(Exit.NO_GO, f"refused by ada: no spare node ({QUESTION})")] * 2 == found
 
 
 def test_a_refusal_that_another_host_saw_reaches_the_first(tmp_path: Path) -> None:
     """A host that saw a no holds nobody up until the deadline."""
-    found = held(tmp_path, lambda write: write(1, answer(Word.REFUSE, "no spare node")), ask_s=60.0)
+    found = held(tmp_path, lambda write: write(1, answer(AnswerWord.REFUSE, "no spare node")), ask_s=60.0)
 
     assert [Refusal(Exit.NO_GO, f"refused by ada: no spare node ({QUESTION})")] * 2 == found
 
@@ -134,7 +136,7 @@ def test_yes_here_and_no_there_is_no(tmp_path: Path) -> None:
 
     def say(write: Write) -> None:
         write(0, answer())
-        write(1, answer(Word.REFUSE))
+        write(1, answer(AnswerWord.REFUSE))
 
     assert [True, True] == [isinstance(one, Refusal) for one in held(tmp_path, say)]
 
@@ -154,7 +156,7 @@ def test_a_host_that_did_not_come_to_hold_is_not_waited_for(tmp_path: Path) -> N
 def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
     """Its gate answers no more: a launch could not reach all."""
     first, second = stations(tmp_path, network_s=2.0)
-    ended: list[Answered | Refusal] = []
+    ended: list[GateAnswer | Refusal] = []
     with board(first) as one:
         holding = threading.Thread(
             target=lambda: ended.append(hold(first, ATTEMPT, tmp_path, one, 60.0, QUESTION))
@@ -172,9 +174,9 @@ def test_one_node_needs_nobody_else(tmp_path: Path) -> None:
     (station, _) = stations(tmp_path, network_s=0.5)
     with board(station) as one:
         (tmp_path / ATTEMPT).mkdir()
-        (tmp_path / ATTEMPT / asked.ANSWER).write_bytes(answer())
+        (tmp_path / ATTEMPT / ANSWER).write_bytes(answer())
         found = hold(
             alone(station), ATTEMPT, tmp_path, type(one)(alone(station), one.responder), 60.0, QUESTION
         )
 
-    assert asked.load(answer(), GATE, ATTEMPT) == found
+    assert load_answer(answer(), GATE, ATTEMPT) == found

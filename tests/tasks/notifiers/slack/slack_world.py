@@ -6,7 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tasks.gate_file.people import SlackTable
-from tasks.notifiers.base import Asked, Audience, Item, Kind, Lead, Link, Means, NotifyError, Page, Status
+from tasks.notifiers.base import (
+    Audience,
+    Item,
+    Kind,
+    Link,
+    Notification,
+    NotifierAccess,
+    NotifyError,
+    PendingQuestion,
+    Status,
+    TitleFinding,
+)
 from tasks.notifiers.slack.notifier import SlackNotifier
 from tests.fakes.slack.server import SlackServer
 
@@ -22,7 +33,7 @@ ITEM = Item(
     ),
     "Memory: Fail\nGPU 5: error in 0x7f",
 )
-REFUSED = Page(
+REFUSED = Notification(
     "p5-1",
     "p5-cluster",
     "NO-GO p5-prod: ip-10-0-3-7: dcgm.diag: hardware: GPU 5: Memory test failed; observed 4 of 4 nodes",
@@ -37,7 +48,7 @@ REFUSED = Page(
         Link("run in Prefect", "http://127.0.0.1:4200/runs/flow-run/1"),
         Link("logs", "s3://bucket/gates/p5-1/logs"),
     ),
-    lead=Lead("NO-GO p5-prod", ITEM),
+    lead=TitleFinding("NO-GO p5-prod", ITEM),
     measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
@@ -62,8 +73,8 @@ CANNOT_TELL = replace(
         ),
     ),
 )
-CANNOT_TELL = replace(CANNOT_TELL, lead=Lead("CANNOT TELL p5-prod", CANNOT_TELL.items[0]))
-ASKED = Asked("run-1", "gate-1-a", 1_790_000_000.0, False, "http://127.0.0.1:4200/runs/flow-run/1")
+CANNOT_TELL = replace(CANNOT_TELL, lead=TitleFinding("CANNOT TELL p5-prod", CANNOT_TELL.items[0]))
+ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, "http://127.0.0.1:4200/runs/flow-run/1")
 QUESTION = replace(
     REFUSED,
     title="ASK p5-prod: node-2: system.clock: synchronised is false; observed 4 of 4 nodes. Answer within 30 minutes",
@@ -83,7 +94,7 @@ QUESTION = replace(
         ),
     ),
 )
-QUESTION = replace(QUESTION, lead=Lead("ASK p5-prod", QUESTION.items[0]))
+QUESTION = replace(QUESTION, lead=TitleFinding("ASK p5-prod", QUESTION.items[0]))
 STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report", 14, 27, 80.0)
 
 
@@ -103,14 +114,16 @@ class Desk:
         return SlackNotifier(SlackTable(api_url=self.slack.url, **self.options), self.means)
 
     @property
-    def means(self) -> Means:
+    def means(self) -> NotifierAccess:
         """The store and the token."""
 
         def keep(key: str, text: str) -> str:
             self.put(key, text.encode())
             return key
 
-        return Means(keep, self.store.get, self.put, lambda reference: self.slack.token, self.replace)
+        return NotifierAccess(
+            keep, self.store.get, self.put, lambda reference: self.slack.token, self.replace
+        )
 
     def put(self, key: str, data: bytes) -> None:
         """Write, unless the store is broken."""

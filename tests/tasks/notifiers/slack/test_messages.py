@@ -15,7 +15,7 @@ import pytest
 
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
-from tasks.notifiers.base import AnswerLine, Item, Kind, Lead, Link, Page
+from tasks.notifiers.base import AnswerLine, Item, Kind, Link, Notification, TitleFinding
 from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
 from tasks.notifiers.slack.messages import (
     Message,
@@ -37,7 +37,7 @@ HOSTILE = (
 )
 
 
-def _all(page: Page) -> list[Message]:
+def _all(page: Notification) -> list[Message]:
     return [page_message(page), call_message(page, ("U123",)), *diagnoses(page)]
 
 
@@ -117,7 +117,7 @@ def item(number: int, **more: Any) -> Item:
         pytest.param(replace(REFUSED, answered=AnswerLine("a" * 9000), no_picture="n" * 9000), id="long words of people"),
     ],
 )  # fmt: skip
-def test_every_limit_is_kept(page: Page) -> None:
+def test_every_limit_is_kept(page: Notification) -> None:
     """50 blocks, 3,000 characters a section, 150 a header, and what Slack takes of a message in all."""
     for message in _all(page):
         assert faults(message.blocks) == []
@@ -168,7 +168,7 @@ def test_hostile_text_is_inert() -> None:
     page = replace(
         REFUSED, title=f"NO-GO {HOSTILE}: {HOSTILE}", items=(hostile,), gate=HOSTILE, cluster=HOSTILE, costs=(HOSTILE,),
         facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answered=AnswerLine(HOSTILE), no_picture=HOSTILE,
-        lead=Lead(HOSTILE, hostile), measured_s=0.0,
+        lead=TitleFinding(HOSTILE, hostile), measured_s=0.0,
     )  # fmt: skip
 
     for message in _all(page):
@@ -216,7 +216,8 @@ def test_the_culprit_is_named_for_people(where: str, check: str, message: str, s
     page = replace(REFUSED, title="in any words", items=(one,))
 
     assert (
-        first_line(replace(page, lead=Lead("NO-GO p5", one, 2))) == f"NO-GO p5: {said} (and 2 more findings)"
+        first_line(replace(page, lead=TitleFinding("NO-GO p5", one, 2)))
+        == f"NO-GO p5: {said} (and 2 more findings)"
     )
 
 

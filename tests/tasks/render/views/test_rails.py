@@ -11,7 +11,7 @@ from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Value, rank_subject
-from tasks.render.context import NOTHING_BESIDE, Beside, beside
+from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.picture.picture import picture
@@ -179,16 +179,16 @@ def test_without_a_matrix_nothing_is_said() -> None:
     """Neither of suspects nor that there are none."""
     verdict, _ = with_shown(8)
 
-    assert [] == suspect_table(NOTHING_BESIDE)
-    assert 'id="suspects"' not in html(None, verdict, "x", NOTHING_BESIDE)
-    assert "Suspects" not in markdown(None, verdict, "x", NOTHING_BESIDE)
+    assert [] == suspect_table(NO_CONTEXT)
+    assert 'id="suspects"' not in html(None, verdict, "x", NO_CONTEXT)
+    assert "Suspects" not in markdown(None, verdict, "x", NO_CONTEXT)
 
 
 def test_names_are_inert() -> None:
     """A matrix of another tool names its parts."""
     name = "<script>alert(1)</script>|[x](http://e.example)"
     parts = tuple(replace(part, name=name + part.name, node=name + part.node) for part in BAD.matrix.parts)
-    hostile = Beside(shown=(shown(replace(BAD.matrix, parts=parts)),))
+    hostile = VerdictContext(shown=(shown(replace(BAD.matrix, parts=parts)),))
     verdict, _ = with_shown(8)
 
     assert Kind.NODE is hostile.shown[0].decoded.suspects[0].kind
@@ -199,7 +199,7 @@ def test_names_are_inert() -> None:
 
 def test_every_row_of_the_table_has_every_key() -> None:
     """Prefect's table takes its columns from the first row."""
-    rows = suspect_table(Beside(shown=(BAD, GOOD, Shown("x", "y", GOOD.matrix, GOOD.decoded))))
+    rows = suspect_table(VerdictContext(shown=(BAD, GOOD, Shown("x", "y", GOOD.matrix, GOOD.decoded))))
 
     assert 1 == len({tuple(row) for row in rows})
 
@@ -213,7 +213,7 @@ def test_a_reports_own_tournament_is_shown() -> None:
     played = replace(report, observations=(*others, *rows))
     rules = policy_of(TYPE)
     verdict = decide(played, rules, builtin())
-    page = html(played, verdict, "x", beside(played, rules, verdict, facts=builtin()))
+    page = html(played, verdict, "x", verdict_context(played, rules, verdict, facts=builtin()))
 
     assert {"ip-10-0-0-12/rank-9"} == {f.subject for f in verdict.findings if f.check == "nccl.pairs"}
     assert '<span class="tag fail">rank</span>ip-10-0-0-12/rank-9' in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.model import Answer, Count, Level
-from tasks.render.context import NOTHING_BESIDE
+from tasks.render.context import NO_CONTEXT
 from tasks.render.html import html
 from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows
 from tests.sample_reports import healthy, verdict_of, with_metric, without_node, without_row, wrong_sums
@@ -50,7 +50,7 @@ def test_bandwidths_stand_beside_what_is_expected() -> None:
     first = next(row for row in rows if row["check"] == "nccl.all_reduce")
 
     assert ("1 GiB", "0.95") == (first["size"], first["slowest of expected"])
-    assert {"not known"} == {row["expected, GB/s"] for row in bandwidth_table(healthy(), NOTHING_BESIDE)}
+    assert {"not known"} == {row["expected, GB/s"] for row in bandwidth_table(healthy(), NO_CONTEXT)}
 
 
 def test_pairs_are_rows_with_the_named_ones_first() -> None:
@@ -75,13 +75,13 @@ def test_a_direction_without_a_measurement_is_before_the_slow_ones() -> None:
 def test_what_was_not_measured_has_no_table() -> None:
     """A report of one node, and one that cannot be read."""
     assert [] == pair_rows(healthy(1, 2), verdict_of(healthy(1, 2)))
-    assert ([], []) == (bandwidth_table(None, NOTHING_BESIDE), pair_rows(None, verdict_of(healthy())))
+    assert ([], []) == (bandwidth_table(None, NO_CONTEXT), pair_rows(None, verdict_of(healthy())))
 
 
 def test_every_row_has_every_key() -> None:
     """Prefect's table takes its columns from the first row."""
     report = cut_off(fleet(4), ["ip-10-0-0-13"], 0.3)
-    verdict, beside = judged(report)
+    verdict, context = judged(report)
 
-    for rows in (finding_rows(verdict), bandwidth_table(report, beside), pair_rows(report, verdict)):
+    for rows in (finding_rows(verdict), bandwidth_table(report, context), pair_rows(report, verdict)):
         assert 1 == len({tuple(row) for row in rows})

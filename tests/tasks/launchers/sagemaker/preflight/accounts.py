@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.stub import Stubber
 
-from tasks.launchers.base import JobSpec, Line, Look, Plan, Work
+from tasks.launchers.base import JobSpec, Plan, PreflightCheck, PreflightResult, Work
 from tasks.launchers.sagemaker.api import Clients, Limits
 from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
@@ -114,9 +114,9 @@ def answered(**services: list[tuple[str, Any]]) -> Any:
     return SimpleNamespace(**found)
 
 
-def looks(lines: tuple[Line, ...]) -> list[tuple[str, Look]]:
+def looks(lines: tuple[PreflightCheck, ...]) -> list[tuple[str, PreflightResult]]:
     """What was looked at, and what came of it."""
-    return [(line.what, line.look) for line in lines]
+    return [(line.what, line.result) for line in lines]
 
 
 def _add(stub: Stubber, call: str, answer: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.base import Look
+from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight import PROBES, look
 from tasks.launchers.sagemaker.preflight.account import credentials
 from tasks.launchers.sagemaker.preflight.iam import trust
@@ -34,6 +34,8 @@ from tests.tasks.launchers.sagemaker.preflight.accounts import (
     plans,
 )
 from tests.tasks.store import servers
+
+OK, WRONG, UNSEEN = PreflightResult
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +63,9 @@ def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
     lines = look(plans(chosen), chosen, account.clients)
 
     assert {"role passable", "right to start jobs", "role's own rights", "quota"} == {
-        line.what for line in lines if line.look is not Look.OK
+        line.what for line in lines if line.result is not OK
     }
-    assert [] == [line for line in lines if line.look is Look.WRONG]
+    assert [] == [line for line in lines if line.result is WRONG]
 
 
 def test_the_lines_come_in_the_order_of_the_probes(account: Account) -> None:
@@ -85,24 +87,24 @@ def test_a_role_of_another_account_is_wrong(account: Account) -> None:
     """Nobody passes a role out of its account."""
     found = credentials(asked(role_arn="arn:aws:iam::999999999999:role/prelaunch-execution"), account.clients)
 
-    assert [("credentials", Look.WRONG)] == looks(found)
+    assert [("credentials", WRONG)] == looks(found)
 
 
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
-        (f"{REGISTRY}/prelaunch:1", Look.OK),
-        (f"{REGISTRY}/prelaunch:2", Look.WRONG),
-        (f"{REGISTRY}/prelaunch", Look.WRONG),
-        (f"{REGISTRY}/prelaunch@sha256:{'b' * 64}", Look.WRONG),
-        (f"{REGISTRY}/other:1", Look.WRONG),
-        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.9", Look.UNSEEN),
-        ("123456789012.dkr.ecr.eu-west-1.amazonaws.com/prelaunch:1", Look.UNSEEN),
-        ("public.ecr.aws/prelaunch/prelaunch:1", Look.UNSEEN),
-        ("prelaunch:1", Look.UNSEEN),
+        (f"{REGISTRY}/prelaunch:1", OK),
+        (f"{REGISTRY}/prelaunch:2", WRONG),
+        (f"{REGISTRY}/prelaunch", WRONG),
+        (f"{REGISTRY}/prelaunch@sha256:{'b' * 64}", WRONG),
+        (f"{REGISTRY}/other:1", WRONG),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.9", UNSEEN),
+        ("123456789012.dkr.ecr.eu-west-1.amazonaws.com/prelaunch:1", UNSEEN),
+        ("public.ecr.aws/prelaunch/prelaunch:1", UNSEEN),
+        ("prelaunch:1", UNSEEN),
     ],
 )
-def test_an_image(account: Account, image: str, expected: Look) -> None:
+def test_an_image(account: Account, image: str, expected: PreflightResult) -> None:
     """It is there, it is missing, or nobody here can see it."""
     assert [("image", expected)] == looks(images(asked(image=image), account.clients))
 
@@ -112,7 +114,7 @@ def test_the_probe_object_is_removed(account: Account) -> None:
     found = prefix(asked(), account.clients)
     left = account.clients.s3.list_objects_v2(Bucket="ml-bucket", Prefix="gates/").get("Contents", [])
 
-    assert ([("S3 prefix", Look.OK)], []) == (looks(found), left)
+    assert ([("S3 prefix", OK)], []) == (looks(found), left)
 
 
 def test_a_missing_bucket_names_the_command_that_makes_it(account: Account) -> None:
@@ -121,7 +123,7 @@ def test_a_missing_bucket_names_the_command_that_makes_it(account: Account) -> N
 
     found = (*prefix(wanted, account.clients), *region(wanted, account.clients))
 
-    assert [("S3 prefix", Look.WRONG), ("S3 region", Look.WRONG)] == looks(found)
+    assert [("S3 prefix", WRONG), ("S3 region", WRONG)] == looks(found)
     assert ["aws s3 mb s3://nobodys-bucket --region us-east-1"] * 2 == [
         line.remedy.partition(",")[0] for line in found
     ]
@@ -133,9 +135,7 @@ def test_a_bucket_elsewhere_is_wrong(account: Account) -> None:
         Bucket="far-bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
     )
 
-    assert [("S3 region", Look.WRONG)] == looks(
-        region(asked(prefix="s3://far-bucket/gates"), account.clients)
-    )
+    assert [("S3 region", WRONG)] == looks(region(asked(prefix="s3://far-bucket/gates"), account.clients))
 
 
 def test_a_channel_of_the_trainings_own(account: Account) -> None:
@@ -155,7 +155,7 @@ def test_a_channel_of_the_trainings_own(account: Account) -> None:
 
     found = channels(dataclasses.replace(wanted, bodies=(body,)), account.clients)
 
-    assert [Look.OK, Look.WRONG, Look.WRONG] == [line.look for line in found]
+    assert [OK, WRONG, WRONG] == [line.result for line in found]
     assert {} == sources(wanted)
 
 
@@ -163,7 +163,10 @@ def test_a_role_that_is_not_there(account: Account) -> None:
     """Its name is told."""
     found = trust(asked(role_arn=ROLE + "-2"), account.clients)
 
-    assert ("there is no role prelaunch-execution-2", Look.WRONG) == (found[0].said, found[0].look)
+    assert ("there is no role prelaunch-execution-2", WRONG) == (
+        found[0].said,
+        found[0].result,
+    )
 
 
 def test_a_role_that_sagemaker_may_not_assume(account: Account) -> None:
@@ -178,7 +181,7 @@ def test_a_role_that_sagemaker_may_not_assume(account: Account) -> None:
 
     found = trust(asked(role_arn=ROLE.replace("prelaunch-execution", "for-ec2")), account.clients)
 
-    assert [("role", Look.WRONG)] == looks(found)
+    assert [("role", WRONG)] == looks(found)
     assert found[0].remedy.startswith("aws iam update-assume-role-policy --role-name for-ec2 ")
 
 
@@ -186,7 +189,7 @@ def test_a_group_closed_to_itself_is_wrong_for_efa(account: Account) -> None:
     """Egress to everywhere by CIDR, the default, does not help EFA: both commands are named."""
     found = groups(asked("p5.48xlarge", 4, **_vpc(account)), account.clients)
 
-    assert [("security groups", Look.WRONG)] == looks(found)
+    assert [("security groups", WRONG)] == looks(found)
     assert 2 == found[0].remedy.count("aws ec2 authorize-security-group-")
 
 
@@ -196,19 +199,19 @@ def test_the_commands_of_the_remedy_mend_it(account: Account) -> None:
     _open(account, made["GroupId"])
     wanted = asked("p5.48xlarge", 4, **_vpc(account, security_group_ids=(made["GroupId"],)))
 
-    assert [("security groups", Look.OK)] == looks(groups(wanted, account.clients))
+    assert [("security groups", OK)] == looks(groups(wanted, account.clients))
 
 
 def test_one_machine_talks_to_no_other(account: Account) -> None:
     """A closed group is as good as any."""
     found = groups(asked("p5.48xlarge", 1, **_vpc(account)), account.clients)
 
-    assert [("security groups", Look.OK)] == looks(found)
+    assert [("security groups", OK)] == looks(found)
 
 
 def test_efa_between_machines_wants_a_vpc(account: Account) -> None:
     """Without one there is no group that lets it through."""
-    assert [("security groups", Look.WRONG)] == looks(groups(asked("p5.48xlarge", 4), account.clients))
+    assert [("security groups", WRONG)] == looks(groups(asked("p5.48xlarge", 4), account.clients))
 
 
 def test_a_group_of_another_vpc_is_wrong(account: Account) -> None:
@@ -219,7 +222,7 @@ def test_a_group_of_another_vpc_is_wrong(account: Account) -> None:
 
     found = groups(asked(**_vpc(account, security_group_ids=(group,))), account.clients)
 
-    assert [("security groups", Look.WRONG)] == looks(found)
+    assert [("security groups", WRONG)] == looks(found)
 
 
 def test_names_that_are_not_there_are_wrong(account: Account) -> None:
@@ -235,7 +238,11 @@ def test_names_that_are_not_there_are_wrong(account: Account) -> None:
         *keys(wanted, account.clients),
     )
 
-    assert [("security groups", Look.WRONG), ("subnets", Look.WRONG), ("KMS key", Look.WRONG)] == looks(found)
+    assert [
+        ("security groups", WRONG),
+        ("subnets", WRONG),
+        ("KMS key", WRONG),
+    ] == looks(found)
 
 
 def test_a_subnet_that_is_too_small(account: Account) -> None:
@@ -245,11 +252,11 @@ def test_a_subnet_that_is_too_small(account: Account) -> None:
     chosen = _vpc(account, subnets=(small,))
 
     found = [
-        subnets(asked(kind, nodes, **chosen), account.clients)[0].look
+        subnets(asked(kind, nodes, **chosen), account.clients)[0].result
         for kind, nodes in (("m5.large", 5), ("m5.large", 6), ("p5.48xlarge", 2), ("p5.48xlarge", 3))
     ]
 
-    assert [Look.OK, Look.WRONG, Look.OK, Look.WRONG] == found
+    assert [OK, WRONG, OK, WRONG] == found
 
 
 def test_a_subnet_without_a_way_to_s3(account: Account) -> None:
@@ -265,7 +272,7 @@ def test_a_subnet_without_a_way_to_s3(account: Account) -> None:
 
     after = ways(wanted, account.clients)
 
-    assert [("way to S3", Look.WRONG), ("way to S3", Look.OK)] == looks((*before, *after))
+    assert [("way to S3", WRONG), ("way to S3", OK)] == looks((*before, *after))
     assert f"--route-table-ids {account.table}" in before[0].remedy
 
 
@@ -287,7 +294,7 @@ def test_an_internet_gateway_is_no_way_out(account: Account) -> None:
     ec2.create_route(**route, NatGatewayId=nat)
     after = ways(wanted, account.clients)
 
-    assert [("way to S3", Look.WRONG), ("way to S3", Look.OK)] == looks((*before, *after))
+    assert [("way to S3", WRONG), ("way to S3", OK)] == looks((*before, *after))
 
 
 def test_a_disabled_key_is_wrong(account: Account) -> None:
@@ -297,12 +304,12 @@ def test_a_disabled_key_is_wrong(account: Account) -> None:
 
     found = keys(asked(output_kms_key=key["Arn"]), account.clients)
 
-    assert ([("KMS key", Look.WRONG)], True) == (looks(found), "enable-key" in found[0].remedy)
+    assert ([("KMS key", WRONG)], True) == (looks(found), "enable-key" in found[0].remedy)
 
 
 def test_no_pool_has_our_key(account: Account) -> None:
     """moto keeps none."""
-    assert [("warm pool", Look.OK)] == looks(pools(asked(), account.clients))
+    assert [("warm pool", OK)] == looks(pools(asked(), account.clients))
 
 
 def test_aws_that_does_not_answer_ends_at_the_deadline(account: Account) -> None:
@@ -312,7 +319,7 @@ def test_aws_that_does_not_answer_ends_at_the_deadline(account: Account) -> None
 
     found = look_at((slow, Probe("credentials", credentials)), asked(), account.clients)
 
-    assert [("slow", Look.UNSEEN), ("credentials", Look.OK)] == looks(found)
+    assert [("slow", UNSEEN), ("credentials", OK)] == looks(found)
     assert time.monotonic() - began < 10
 
 
@@ -327,7 +334,7 @@ def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatc
         lines = look_at(quick, asked_of(plans(chosen), chosen), clients())
         taken_s = time.monotonic() - began
 
-    assert {"instance type"} >= {line.what for line in lines if line.look is not Look.UNSEEN}
+    assert {"instance type"} >= {line.what for line in lines if line.result is not UNSEEN}
     assert taken_s < 10
 
 
@@ -335,7 +342,7 @@ def test_a_probe_that_stumbles_is_a_line(account: Account) -> None:
     """Whatever it is."""
     found = look_at((Probe("odd", lambda _asked, _clients: (1 / 0,)),), asked(), account.clients)  # type: ignore[return-value, arg-type]
 
-    assert [("odd", Look.UNSEEN)] == looks(found)
+    assert [("odd", UNSEEN)] == looks(found)
 
 
 def test_no_endpoint_at_all_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,8 +352,8 @@ def test_no_endpoint_at_all_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None
     chosen = options(subnets=("subnet-0123456789abcdef0",), security_group_ids=("sg-0123456789abcdef0",))
     lines = look(plans(chosen), chosen, clients())
 
-    assert {"instance type"} == {line.what for line in lines if line.look is Look.OK}
-    assert [] == [line for line in lines if line.look is Look.WRONG]
+    assert {"instance type"} == {line.what for line in lines if line.result is OK}
+    assert [] == [line for line in lines if line.result is WRONG]
     assert [] == [line for line in lines if servers.SECRET in str(line)]
 
 
@@ -362,7 +369,7 @@ def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     lines = look(plans(chosen), chosen, clients())
 
-    assert ["credentials"] == [line.what for line in lines if line.look is Look.WRONG]
+    assert ["credentials"] == [line.what for line in lines if line.result is WRONG]
 
 
 def test_a_profile_that_is_not_there_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +379,7 @@ def test_a_profile_that_is_not_there_is_wrong(monkeypatch: pytest.MonkeyPatch) -
 
     lines = look_at(PROBES[:1], asked_of(plans(chosen), chosen), clients())
 
-    assert [("credentials", Look.WRONG)] == looks(lines)
+    assert [("credentials", WRONG)] == looks(lines)
 
 
 def test_every_call_is_asked_by_boto3s_name(account: Account) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.base import Look
+from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
 from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs
 from tasks.launchers.sagemaker.preflight.probe import Probe, Unseen, look_at
 from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, ROLE, answered, asked, looks
+
+OK, WRONG, UNSEEN = PreflightResult
 
 PLAN_ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-november"
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -72,7 +74,7 @@ def test_quotas_that_suffice_are_ok_over_several_pages() -> None:
         _page(_quota(POOL, 8), _quota(EVERY, 20), _quota(SIZE, 20), _quota(TIME, 432_000), token="3"),
     ]
 
-    assert [("quota", Look.OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=pages)))
+    assert [("quota", OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=pages)))
 
 
 def test_a_pool_quota_of_zero_means_no_pool() -> None:
@@ -81,7 +83,13 @@ def test_a_pool_quota_of_zero_means_no_pool() -> None:
 
     found = quotas(asked(**P5), answered(quotas=[_page(*rows)]))
 
-    assert [Look.OK, Look.WRONG, Look.OK, Look.OK, Look.OK] == [line.look for line in found]
+    assert [
+        OK,
+        WRONG,
+        OK,
+        OK,
+        OK,
+    ] == [line.result for line in found]
     assert "--quota-code L-0000AAAA --desired-value 4" in found[1].remedy
 
 
@@ -91,7 +99,13 @@ def test_the_default_counts_where_the_account_has_no_quota_of_its_own() -> None:
 
     found = quotas(asked(**P5), answered(quotas=[_page(_quota(POOL, 4)), defaults]))
 
-    assert [Look.WRONG, Look.OK, Look.UNSEEN, Look.UNSEEN, Look.UNSEEN] == [line.look for line in found]
+    assert [
+        WRONG,
+        OK,
+        UNSEEN,
+        UNSEEN,
+        UNSEEN,
+    ] == [line.result for line in found]
 
 
 def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> None:
@@ -107,8 +121,8 @@ def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> No
 
     found = quotas(wanted, answered(quotas=[_page(*rows)]))[-1]
 
-    assert (Look.WRONG, "Longest run time for a training job: 432000 s, 604800 s wanted") == (
-        found.look,
+    assert (WRONG, "Longest run time for a training job: 432000 s, 604800 s wanted") == (
+        found.result,
         found.said,
     )
     assert "--quota-code L-33A961FD --desired-value 604800" in found.remedy
@@ -128,7 +142,13 @@ def test_a_job_of_more_machines_than_the_account_allows_in_one_job_is_wrong() ->
 
     found = quotas(wanted, answered(quotas=[_page(*rows)]))
 
-    assert [Look.OK, Look.OK, Look.OK, Look.WRONG, Look.OK] == [line.look for line in found]
+    assert [
+        OK,
+        OK,
+        OK,
+        WRONG,
+        OK,
+    ] == [line.result for line in found]
     assert "Maximum number of instances per training job: 20, 32 wanted" == found[3].said
     assert "--quota-code L-622CFD70 --desired-value 32" in found[3].remedy
 
@@ -138,7 +158,7 @@ def test_a_quota_is_known_by_its_code_where_aws_gave_it_another_name() -> None:
     renamed = _quota("Instances per job", 20, "L-622CFD70"), _quota("Run time", 432_000, "L-33A961FD")
     rows = _quota(TRAINING, 4), _quota(POOL, 4), _quota(EVERY, 20), *renamed
 
-    assert [("quota", Look.OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=[_page(*rows)])))
+    assert [("quota", OK)] * 5 == looks(quotas(asked(**P5), answered(quotas=[_page(*rows)])))
 
 
 def test_a_limit_that_no_list_has_is_not_seen() -> None:
@@ -148,7 +168,13 @@ def test_a_limit_that_no_list_has_is_not_seen() -> None:
 
     found = quotas(asked(**P5), answered(quotas=[_page(*rows), defaults]))
 
-    assert [Look.OK, Look.OK, Look.OK, Look.OK, Look.UNSEEN] == [line.look for line in found]
+    assert [
+        OK,
+        OK,
+        OK,
+        OK,
+        UNSEEN,
+    ] == [line.result for line in found]
     assert TIME in found[-1].said
 
 
@@ -157,7 +183,7 @@ def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
     rows = _quota(TRAINING, 0), _quota(POOL, 4), _quota(EVERY, 20), *LIMITS
     wanted = asked(**P5, training_plan_arn=PLAN_ARN)
 
-    assert Look.UNSEEN is quotas(wanted, answered(quotas=[_page(*rows)]))[0].look
+    assert UNSEEN is quotas(wanted, answered(quotas=[_page(*rows)]))[0].result
 
 
 def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
@@ -168,7 +194,7 @@ def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
         answered(quotas=[("list_service_quotas", "AccessDeniedException")]),
     )
 
-    assert [("quota", Look.UNSEEN)] == looks(found)
+    assert [("quota", UNSEEN)] == looks(found)
     assert "not allowed to look: servicequotas:ListServiceQuotas" == found[0].said
     assert "deployments/iam/orchestrator-preflight.json" in found[0].remedy
 
@@ -176,7 +202,7 @@ def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidClientTokenId"])
 def test_credentials_that_aws_does_not_take(code: str) -> None:
     """Wrong, with what to do."""
-    assert [("credentials", Look.WRONG)] == looks(
+    assert [("credentials", WRONG)] == looks(
         credentials(asked(), answered(sts=[("get_caller_identity", code)]))
     )
 
@@ -185,14 +211,17 @@ def test_a_prefix_that_may_not_be_written_is_wrong() -> None:
     """No bundle would reach the nodes."""
     found = prefix(asked(), answered(s3=[("put_object", "AccessDenied")]))
 
-    assert ([("S3 prefix", Look.WRONG)], True) == (looks(found), "orchestrator-reports" in found[0].remedy)
+    assert ([("S3 prefix", WRONG)], True) == (
+        looks(found),
+        "orchestrator-reports" in found[0].remedy,
+    )
 
 
 def test_a_prefix_that_may_not_be_read_is_wrong() -> None:
     """No report would come back; the probe is removed all the same."""
     calls = [("put_object", {}), ("get_object", "AccessDenied"), ("delete_object", {})]
 
-    assert [("S3 prefix", Look.WRONG)] == looks(prefix(asked(), answered(s3=calls)))
+    assert [("S3 prefix", WRONG)] == looks(prefix(asked(), answered(s3=calls)))
 
 
 def test_a_probe_that_may_not_be_removed_is_named() -> None:
@@ -201,13 +230,13 @@ def test_a_probe_that_may_not_be_removed_is_named() -> None:
 
     found = prefix(asked(), answered(s3=calls))
 
-    assert [Look.WRONG, Look.UNSEEN] == [line.look for line in found]
+    assert [WRONG, UNSEEN] == [line.result for line in found]
     assert "s3://ml-bucket/gates/.prelaunch-probe-" in found[1].said
 
 
 def test_a_role_that_may_be_passed() -> None:
     """IAM's own simulation says so."""
-    assert [("role passable", Look.OK)] == looks(
+    assert [("role passable", OK)] == looks(
         passable(asked(), answered(sts=[CALLER], iam=[_decided("allowed")]))
     )
 
@@ -216,7 +245,10 @@ def test_a_role_that_may_not_be_passed() -> None:
     """The policy that grants it is named."""
     found = passable(asked(), answered(sts=[CALLER], iam=[_decided("implicitDeny")]))
 
-    assert ([("role passable", Look.WRONG)], True) == (looks(found), "orchestrator-jobs" in found[0].remedy)
+    assert ([("role passable", WRONG)], True) == (
+        looks(found),
+        "orchestrator-jobs" in found[0].remedy,
+    )
 
 
 def test_a_session_is_asked_for_by_its_role() -> None:
@@ -246,7 +278,7 @@ def test_jobs_that_may_not_be_started() -> None:
 
     found = starts_jobs(asked(), made)
 
-    assert ([("right to start jobs", Look.WRONG)], True) == (
+    assert ([("right to start jobs", WRONG)], True) == (
         looks(found),
         "orchestrator-pool" in found[0].remedy,
     )
@@ -268,7 +300,7 @@ def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
     denied = inside(asked(), answered(iam=[_decided("explicitDeny"), *[allowed] * 4]))
     fine = inside(asked(), answered(iam=[allowed] * 5))
 
-    assert [Look.UNSEEN, Look.WRONG, Look.OK] == [line.look for line in (*quiet, *denied, *fine)]
+    assert [UNSEEN, WRONG, OK] == [line.result for line in (*quiet, *denied, *fine)]
 
 
 def test_a_type_that_nobody_trains_on() -> None:
@@ -278,7 +310,7 @@ def test_a_type_that_nobody_trains_on() -> None:
 
     found = types(odd, answered(sagemaker=[]))
 
-    assert [("instance type", Look.WRONG)] == looks(found)
+    assert [("instance type", WRONG)] == looks(found)
 
 
 def test_a_plan_that_is_not_there() -> None:
@@ -286,7 +318,7 @@ def test_a_plan_that_is_not_there() -> None:
     wanted = asked("p5.48xlarge", 4, training_plan_arn=PLAN_ARN)
     made = answered(sagemaker=[("describe_training_plan", "ResourceNotFound")])
 
-    assert [("training plan", Look.WRONG)] == looks(plan(wanted, made))
+    assert [("training plan", WRONG)] == looks(plan(wanted, made))
 
 
 def _described(name: str, volume_gb: int = 100, role: str = ROLE) -> tuple[str, dict[str, Any]]:
@@ -330,13 +362,13 @@ def _listed(*names: str) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "volume_gb", "expected"),
     [
-        ("somebodys-job", 100, Look.WRONG),
-        ("somebodys-job", 101, Look.OK),
-        ("theirs-20261122-000000-abcd-check-1", 100, Look.WRONG),
-        ("ours-20261121-000000-abcd-check-1", 100, Look.OK),
+        ("somebodys-job", 100, WRONG),
+        ("somebodys-job", 101, OK),
+        ("theirs-20261122-000000-abcd-check-1", 100, WRONG),
+        ("ours-20261121-000000-abcd-check-1", 100, OK),
     ],
 )
-def test_a_pool_that_waits(name: str, volume_gb: int, expected: Look) -> None:
+def test_a_pool_that_waits(name: str, volume_gb: int, expected: PreflightResult) -> None:
     """With our key it is wrong, unless this gate itself left it behind."""
     made = answered(sagemaker=[_listed(name), _described(name, volume_gb)])
 

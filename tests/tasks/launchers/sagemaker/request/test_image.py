@@ -17,7 +17,7 @@ from checks import bundle as bundles
 from tasks.gate.context import open_gate_context
 from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import GateRequest
-from tasks.launchers.base import JobSpec, Line, Look, Plan
+from tasks.launchers.base import JobSpec, Plan, PreflightCheck, PreflightResult
 from tasks.launchers.sagemaker.preflight.image import tools
 from tasks.launchers.sagemaker.preflight.requirements import Asked, asked_of
 from tasks.launchers.sagemaker.request.image import LABEL, Checked, checked_in, labelled, unlabelled, wanted
@@ -86,7 +86,7 @@ def _got(manifest: str) -> tuple[str, Any]:
     return ("batch_get_image", {"images": [{"imageManifest": manifest}], "failures": []})
 
 
-def looked(calls: list[tuple[str, Any]], image: str = TRAINING) -> Line:
+def looked(calls: list[tuple[str, Any]], image: str = TRAINING) -> PreflightCheck:
     """The one line of a look at the image."""
     (line,) = tools(asked(image), answered(ecr=calls))
     return line
@@ -119,9 +119,12 @@ def test_a_check_that_the_gate_file_leaves_out_asks_for_nothing() -> None:
 
 def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> None:
     """In the job that checks and trains the image is the training's own."""
-    (line,) = planned("sagemaker-p5-injob")[0].unlooked
+    (line,) = planned("sagemaker-p5-injob")[0].unverified
 
-    assert (Look.UNSEEN, True) == (line.look, line.said.startswith(f"{TRAINING}: nobody looked inside; "))
+    assert (PreflightResult.UNSEEN, True) == (
+        line.result,
+        line.said.startswith(f"{TRAINING}: nobody looked inside; "),
+    )
     assert "the verdict CANNOT TELL: dcgmi (" in line.said and "dcgm.diag" in line.said
     assert "a WARN: all_reduce_perf (nccl.tests)" in line.said
     assert "FROM the prelaunch image" in line.remedy and "docs/sagemaker.md" in line.remedy
@@ -129,7 +132,7 @@ def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> No
 
 def test_in_a_pool_the_training_image_checks_only_other_machines() -> None:
     """The check image is the one that surely runs checks."""
-    first, second = (plan.unlooked[0].said for plan in planned("sagemaker-p5"))
+    first, second = (plan.unverified[0].said for plan in planned("sagemaker-p5"))
 
     assert (True, True) == (first.startswith(OURS), second.startswith(TRAINING))
     assert (False, True) == ("only where" in first, "only where the training meets other machines" in second)
@@ -149,8 +152,8 @@ def test_an_image_with_our_label_is_fine(layers: dict[str, bytes]) -> None:
     """It was built by our Dockerfile, or FROM what that built."""
     line = looked(pushed(layers, {LABEL: ALL, "maintainer": "me"}))
 
-    assert (Look.OK, f"{TRAINING}: its label {LABEL} names all that the checks need") == (
-        line.look,
+    assert (PreflightResult.OK, f"{TRAINING}: its label {LABEL} names all that the checks need") == (
+        line.result,
         line.said,
     )
 
@@ -159,7 +162,11 @@ def test_a_label_that_lacks_a_tool_names_it(layers: dict[str, bytes]) -> None:
     """And not what is there."""
     line = looked(pushed(layers, {LABEL: ALL.replace("dcgmi ", "")}))
 
-    assert (Look.UNSEEN, True, False) == (line.look, "dcgmi (" in line.said, "fi_info (" in line.said)
+    assert (PreflightResult.UNSEEN, True, False) == (
+        line.result,
+        "dcgmi (" in line.said,
+        "fi_info (" in line.said,
+    )
 
 
 @pytest.mark.parametrize("labels", [None, {}, {"maintainer": "me"}, {f"{LABEL}.version": ALL}])
@@ -169,7 +176,7 @@ def test_an_image_without_our_label_is_unseen(
     """It may have all of it; nobody knows."""
     line = looked(pushed(layers, labels))
 
-    assert (Look.UNSEEN, True) == (line.look, f"it has no label {LABEL}" in line.said)
+    assert (PreflightResult.UNSEEN, True) == (line.result, f"it has no label {LABEL}" in line.said)
     assert "dcgmi (" in line.said and line.remedy
 
 
@@ -181,8 +188,14 @@ def test_of_an_index_the_image_for_amd64_is_looked_at(layers: dict[str, bytes]) 
         {"digest": "sha256:" + "b" * 64, "platform": {"os": "linux", "architecture": "amd64"}},
     ]
 
-    assert Look.OK is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows})), *calls]).look
-    assert Look.UNSEEN is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows[:1]}))]).look
+    assert (
+        PreflightResult.OK
+        is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows})), *calls]).result
+    )
+    assert (
+        PreflightResult.UNSEEN
+        is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows[:1]}))]).result
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,13 +213,13 @@ def test_whatever_hinders_the_look_is_unseen_with_the_tools(calls: list[tuple[st
     """Never OK, and never an end of the preflight."""
     line = looked(calls)
 
-    assert (Look.UNSEEN, True) == (line.look, "dcgmi (" in line.said)
+    assert (PreflightResult.UNSEEN, True) == (line.result, "dcgmi (" in line.said)
 
 
 def test_a_configuration_with_another_digest_is_not_believed(layers: dict[str, bytes]) -> None:
     """What is cut, or from somebody else."""
-    assert Look.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=1)).look
-    assert Look.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=10_000)).look
+    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=1)).result
+    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=10_000)).result
 
 
 @pytest.mark.parametrize(
@@ -216,7 +229,10 @@ def test_an_image_elsewhere_is_unseen(image: str) -> None:
     """Nobody is asked."""
     line = looked([], image)
 
-    assert (Look.UNSEEN, True) == (line.look, "nobody looked inside, it is not in ECR of" in line.said)
+    assert (PreflightResult.UNSEEN, True) == (
+        line.result,
+        "nobody looked inside, it is not in ECR of" in line.said,
+    )
 
 
 def test_the_label_of_our_dockerfile_names_all_that_any_gpu_gate_needs() -> None:
@@ -229,7 +245,7 @@ def test_the_label_of_our_dockerfile_names_all_that_any_gpu_gate_needs() -> None
     found = [one for path in GATES.glob("sagemaker-[gp]*.toml") for plan in planned(path.stem)
              for one in checked_in(plan.job, TRAINING)]  # fmt: skip
 
-    assert {Look.OK} == {labelled(one, label).look for one in found}
+    assert {PreflightResult.OK} == {labelled(one, label).result for one in found}
     assert label.split() == sorted(label.split())
 
 

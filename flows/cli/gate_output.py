@@ -20,11 +20,11 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     elif judged is None:
         write_stdout(f"NOT JUDGED {name}: {one_line(outcome.reason)}\n")
     else:
-        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format, judged.beside))
+        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format, judged.context))
         if arguments.format == "text":
             write_stdout("".join(f"{line}\n" for line in _after(outcome)))
     if judged is not None:
-        write_files(arguments, judged.report, judged.verdict, name, judged.beside)
+        write_files(arguments, judged.report, judged.verdict, name, judged.context)
     else:
         write_unjudged(arguments, name, outcome.reason)
     if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY):

@@ -22,7 +22,7 @@ from tasks import collect
 from tasks.collect import CheckDeadline, merge_reports, poll_action
 from tasks.gate.jobs import JobEnd
 from tasks.launchers.base import Delays, JobState, JobStatus
-from tasks.reports.fetched import NodeReports
+from tasks.reports.node_reports import NodeReports
 
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
 BUNDLE = bundles.make(

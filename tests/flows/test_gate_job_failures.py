@@ -11,8 +11,8 @@ import pytest
 
 from checks.model import Cause
 from tasks.collect import JobTimes, poll_pause_s
+from tasks.gate.job_failures import never_ran, require_machines, require_reports
 from tasks.gate.jobs import JobEnd
-from tasks.gate.troubles import never_ran, require_machines, require_reports
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms
 from tasks.launch import pool_cost_now, pool_cost_so_far, pool_waits
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, NoCapacity, QuotaExceeded, Trouble
@@ -118,7 +118,7 @@ class Kept:
         self.keeper = SimpleNamespace(lease=SimpleNamespace(job=lambda stage: f"g-{stage}-1"))
         self.kept_s = lambda job: since_s
 
-    def release(self) -> None:
+    def release_machines(self) -> None:
         """Count it."""
         self.released += 1
 

@@ -8,7 +8,7 @@ from tasks.reports.command_line import OutputError
 from tasks.reports.read import InputError
 
 
-def rejected(form: str, error: InputError | OutputError) -> int:
+def report_rejection(form: str, error: InputError | OutputError) -> int:
     """Say it; returns 2."""
     path, near = (error.path, error.nearest) if isinstance(error, InputError) else (None, None)
     if form == "json":
