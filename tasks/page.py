@@ -87,9 +87,7 @@ def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
     if made.kind is Kind.GO and session.unreleased:
         before = settle(*_receivers(session), made)
         told = deliver(*_receivers(session), unreleased_page(made, tuple(session.unreleased)))
-        return replace(
-            told, delivered=(*before.delivered, *told.delivered), failed=(*before.failed, *told.failed)
-        )
+        return replace(told, told=(*before.told, *told.told), failed=(*before.failed, *told.failed))
     made = _with_picture(session, outcome, made)
     loud = made.kind is Kind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not made.audience]

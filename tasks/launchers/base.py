@@ -120,7 +120,7 @@ class PreflightCheck:
     """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong."""
 
     what: str
-    result: PreflightResult
+    look: PreflightResult
     said: str
     remedy: str = ""
 

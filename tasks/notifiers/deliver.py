@@ -34,7 +34,7 @@ class DeliveryResult:
     """What became of a page: `where` the calls went ("" for nowhere), and lines for people: done, and failed."""
 
     where: str = ""
-    delivered: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
 
@@ -123,7 +123,7 @@ def _deliver(
     if "log" not in done:
         failed |= _logged(means, replace(page, said=_lines(failed)), shown=_is_named(notify, audiences))
     others = _settled(notify, means, page, {*done, "log"})
-    return DeliveryResult(where, (*told, *others.delivered), (*_lines(failed), *others.failed))
+    return DeliveryResult(where, (*told, *others.told), (*_lines(failed), *others.failed))
 
 
 def _logged(means: NotifierAccess, page: Notification, shown: bool) -> dict[str, str]:
@@ -165,7 +165,7 @@ def _safely(store: Store, page: Notification, act: Callable[[], DeliveryResult])
         made = act()
     except Exception as error:  # noqa: BLE001 - whatever it is, the gate ends as it would have; this is said and kept
         made = DeliveryResult(failed=(f"{type(error).__name__}: {error}",))
-    told = DeliveryResult(made.where, _clear(made.delivered), _clear(made.failed))
+    told = DeliveryResult(made.where, _clear(made.told), _clear(made.failed))
     for failure in told.failed:
         LOG.error("somebody was not told of %s: %s", page.gate_id, failure)
     _keep(store, page, told)
@@ -173,7 +173,7 @@ def _safely(store: Store, page: Notification, act: Callable[[], DeliveryResult])
 
 
 def _keep(store: Store, page: Notification, told: DeliveryResult) -> None:
-    record = {"kind": page.kind, "title": page.title, "told": told.delivered, "failed": told.failed}
+    record = {"kind": page.kind, "title": page.title, "told": told.told, "failed": told.failed}
     try:
         store.put(notification_key(page.gate_id, page.kind), dump_plain(record))
     except Exception as error:  # noqa: BLE001 - the record of a page is no reason to lose a verdict

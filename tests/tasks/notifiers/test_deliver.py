@@ -129,7 +129,7 @@ def test_each_side_is_called_in_its_own_order(town: Town) -> None:
     assert (
         "pagerduty: incident prelaunch/p5/overridden/g-1",
         "apprise: env:HOOK_OWNER (json)",
-    ) == told.delivered
+    ) == told.told
 
 
 def test_what_the_owner_has_to_do_does_not_call_the_hardware(town: Town) -> None:

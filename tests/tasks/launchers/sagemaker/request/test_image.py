@@ -122,7 +122,7 @@ def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> No
     (line,) = planned("sagemaker-p5-injob")[0].unverified
 
     assert (PreflightResult.UNSEEN, True) == (
-        line.result,
+        line.look,
         line.said.startswith(f"{TRAINING}: nobody looked inside; "),
     )
     assert "the verdict CANNOT TELL: dcgmi (" in line.said and "dcgm.diag" in line.said
@@ -153,7 +153,7 @@ def test_an_image_with_our_label_is_fine(layers: dict[str, bytes]) -> None:
     line = looked(pushed(layers, {LABEL: ALL, "maintainer": "me"}))
 
     assert (PreflightResult.OK, f"{TRAINING}: its label {LABEL} names all that the checks need") == (
-        line.result,
+        line.look,
         line.said,
     )
 
@@ -163,7 +163,7 @@ def test_a_label_that_lacks_a_tool_names_it(layers: dict[str, bytes]) -> None:
     line = looked(pushed(layers, {LABEL: ALL.replace("dcgmi ", "")}))
 
     assert (PreflightResult.UNSEEN, True, False) == (
-        line.result,
+        line.look,
         "dcgmi (" in line.said,
         "fi_info (" in line.said,
     )
@@ -176,7 +176,7 @@ def test_an_image_without_our_label_is_unseen(
     """It may have all of it; nobody knows."""
     line = looked(pushed(layers, labels))
 
-    assert (PreflightResult.UNSEEN, True) == (line.result, f"it has no label {LABEL}" in line.said)
+    assert (PreflightResult.UNSEEN, True) == (line.look, f"it has no label {LABEL}" in line.said)
     assert "dcgmi (" in line.said and line.remedy
 
 
@@ -189,12 +189,10 @@ def test_of_an_index_the_image_for_amd64_is_looked_at(layers: dict[str, bytes]) 
     ]
 
     assert (
-        PreflightResult.OK
-        is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows})), *calls]).result
+        PreflightResult.OK is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows})), *calls]).look
     )
     assert (
-        PreflightResult.UNSEEN
-        is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows[:1]}))]).result
+        PreflightResult.UNSEEN is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows[:1]}))]).look
     )
 
 
@@ -213,13 +211,13 @@ def test_whatever_hinders_the_look_is_unseen_with_the_tools(calls: list[tuple[st
     """Never OK, and never an end of the preflight."""
     line = looked(calls)
 
-    assert (PreflightResult.UNSEEN, True) == (line.result, "dcgmi (" in line.said)
+    assert (PreflightResult.UNSEEN, True) == (line.look, "dcgmi (" in line.said)
 
 
 def test_a_configuration_with_another_digest_is_not_believed(layers: dict[str, bytes]) -> None:
     """What is cut, or from somebody else."""
-    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=1)).result
-    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=10_000)).result
+    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=1)).look
+    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=10_000)).look
 
 
 @pytest.mark.parametrize(
@@ -230,7 +228,7 @@ def test_an_image_elsewhere_is_unseen(image: str) -> None:
     line = looked([], image)
 
     assert (PreflightResult.UNSEEN, True) == (
-        line.result,
+        line.look,
         "nobody looked inside, it is not in ECR of" in line.said,
     )
 
@@ -245,7 +243,7 @@ def test_the_label_of_our_dockerfile_names_all_that_any_gpu_gate_needs() -> None
     found = [one for path in GATES.glob("sagemaker-[gp]*.toml") for plan in planned(path.stem)
              for one in checked_in(plan.job, TRAINING)]  # fmt: skip
 
-    assert {PreflightResult.OK} == {labelled(one, label).result for one in found}
+    assert {PreflightResult.OK} == {labelled(one, label).look for one in found}
     assert label.split() == sorted(label.split())
 
 
