@@ -86,12 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="prelaunch-agent", description=__doc__)
     parser.set_defaults(command=[], command_file=None)
     verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
-    verbs.add_parser("checks", help="`python -m checks` as it is: list, run, judge, gate", add_help=False)
+    verbs.add_parser("checks", help="run `python -m checks`: list, run, judge, gate", add_help=False)
     for name, said in (
-        ("train", "what SageMaker calls: the checks, then PRELAUNCH_COMMAND where there is one"),
-        ("check", "the checks alone; the exit code is the verdict's"),
-        ("gate", "the checks, and the command after -- once every host holds the pass"),
-        ("exec", "the command after -- on every host, without checks: the hosts agree, each knows who it is"),
+        ("train", "the entry point on SageMaker: run the checks, then PRELAUNCH_COMMAND if it is set"),
+        ("check", "run the checks only; the exit code is the exit code of the verdict"),
+        ("gate", "run the checks, and the command after -- if every host has the same PASS"),
+        ("exec", "run the command after -- on every host without checks, once all hosts are there"),
     ):
         _options(verbs.add_parser(name, help=said))
     _keep(verbs.choices["train"])
@@ -106,43 +106,49 @@ def _parser() -> argparse.ArgumentParser:
 def _options(parser: argparse.ArgumentParser) -> None:
     root = os.environ.get("PRELAUNCH_ROOT") or sagemaker.ROOT
     parser.add_argument(
-        "--root", default=root, help=f"the folder that SageMaker gives, default {sagemaker.ROOT}"
+        "--root", default=root, help=f"the folder that SageMaker provides (default {sagemaker.ROOT})"
     )
-    parser.add_argument("--bundle", help="the gate's bundle: a file or an s3:// URL (PRELAUNCH_BUNDLE)")
-    parser.add_argument("--out", help="folder of the reports, default ROOT/output/data (PRELAUNCH_OUT)")
-    parser.add_argument("--upload", help="a folder or an s3:// prefix to copy them to (PRELAUNCH_UPLOAD)")
+    parser.add_argument("--bundle", help="the bundle of the gate: a file or an s3:// URL (PRELAUNCH_BUNDLE)")
+    parser.add_argument("--out", help="the folder for the reports (default ROOT/output/data; PRELAUNCH_OUT)")
+    parser.add_argument(
+        "--upload", help="a folder or an s3:// prefix to copy the reports to (PRELAUNCH_UPLOAD)"
+    )
 
 
 def _keep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep",
         action="store_true",
-        help="leave a token on this machine, for a job that gets it from the warm pool (PRELAUNCH_KEEP)",
+        help="write a token to this machine, by which the next job of the warm pool recognises it (PRELAUNCH_KEEP)",
     )
 
 
 def _gate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--confirm", help="a pass: check only if these are not its machines (PRELAUNCH_CONFIRM)"
+        "--confirm",
+        help="the file of a pass: run the checks only if these are not the machines of the pass (PRELAUNCH_CONFIRM)",
     )
     parser.add_argument(
         "--pooled",
         action="store_true",
-        help="the pass's machines in any order, known by the token that --keep left (PRELAUNCH_POOLED)",
+        help="accept the machines of the pass in any order, recognised by the token that --keep wrote (PRELAUNCH_POOLED)",
     )
     parser.add_argument(
-        "--observe", action="store_true", help="start COMMAND whatever was seen (PRELAUNCH_OBSERVE)"
+        "--observe", action="store_true", help="start COMMAND whatever the verdict is (PRELAUNCH_OBSERVE)"
     )
     parser.add_argument(
-        "--ask-s", help="hold this long for a person's answer where the policy asks (PRELAUNCH_ASK_S)"
+        "--ask-s",
+        help="how many seconds to wait for an approval if the policy requires one (PRELAUNCH_ASK_S)",
     )
     parser.add_argument(
-        "--answers", help="the folder or s3:// prefix of that answer, <attempt>.json (PRELAUNCH_ANSWERS)"
+        "--answers",
+        help="the folder or s3:// prefix where the approval appears as <attempt>.json (PRELAUNCH_ANSWERS)",
     )
 
 
 def _command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--command-file", help="the command as a JSON list of words, instead (PRELAUNCH_COMMAND_FILE)"
+        "--command-file",
+        help="a file that holds the command as a JSON list of words (PRELAUNCH_COMMAND_FILE)",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")

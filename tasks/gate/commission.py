@@ -47,7 +47,7 @@ class CommissionRequest(BaseModel):
         ge=1,
         le=24 * 60,
         title="Checks may take (minutes)",
-        description="A cluster's checks are ended after this time, and it cannot be told. "
+        description="A cluster's checks are ended after this time, and its verdict is CANNOT TELL. "
         "If a gate file allows more time, that limit applies.",
         json_schema_extra=bounded_schema(2),
     )

@@ -171,7 +171,7 @@ def forecast_lines(made: Forecast) -> tuple[str, ...]:
     price = (
         "no price is known"
         if made.usd_per_node_hour is None
-        else f"{made.usd_per_node_hour:g} USD a node and hour"
+        else f"{made.usd_per_node_hour:g} USD per node and hour"
     )
     source = f" ({made.price_source})" if made.price_source else ""
     said = [
@@ -203,7 +203,7 @@ def _placement(one: PlacementCost) -> str:
     text = f"placement {one.placement.value}{chosen}, before the training: {about}"
     text += f", at most {_amount(one.at_most_node_hours, one.at_most_usd)}"
     if one.idle_at_most_node_hours:
-        rate = "" if one.idle_usd_per_minute is None else f", {one.idle_usd_per_minute:,.2f} USD a minute"
+        rate = "" if one.idle_usd_per_minute is None else f", {one.idle_usd_per_minute:,.2f} USD per minute"
         idle = _amount(one.idle_at_most_node_hours, one.idle_at_most_usd)
         text += f", of which idle machines at most {idle}{rate}"
     return f"{text}; {one.again}" if one.again else text

@@ -35,7 +35,9 @@ async def find_jobs(session: Session) -> PredecessorJobs:
             raise EngineUnavailable(
                 f"whether the jobs of {session.gate_id} run is not known after {launcher.silence_s:.0f} s: {silent.detail}"
             )
-        report_progress(Progress("adopt", f"asking again what is left of {session.gate_id}: {silent.detail}"))
+        report_progress(
+            Progress("adopt", f"asking again for the state of the jobs of {session.gate_id}: {silent.detail}")
+        )
         await asyncio.sleep(launcher.poll_s)
 
 

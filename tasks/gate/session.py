@@ -285,8 +285,8 @@ def open_session(
         return Session(setting, LeaseRenewal(setting.store, back), request.launch)
     if resumed:
         raise LeaseLost(
-            f"cluster {setting.gate.cluster.name}: this run waited for a person, and its question is over: the cluster "
-            "was let go, or another gate took it. Nothing was launched. Start a new run."
+            f"cluster {setting.gate.cluster.name}: this run waited for approval, and its question is closed: the "
+            "cluster's lock was released, or another gate took it. Nothing was launched. Start a new run."
         )
     held = leases.bind_run(
         setting.store, take_lease(setting, on_expired=on_expired, run_over=run_over), flow_run_id

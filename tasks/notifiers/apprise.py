@@ -56,13 +56,13 @@ class AppriseNotifier:
         ]
         sent, failed = [], []
         for address in addresses:
-            why = _send(address, page) if time.monotonic() < until else "no time was left for it"
+            why = _send(address, page) if time.monotonic() < until else "there was no time left to send it"
             if why:
                 failed.append(f"{address.said}: {why}")
             else:
                 sent.append(address.said)
         if failed:
-            rest = f" It did go to {', '.join(sent)}." if sent else ""
+            rest = f" It was delivered to {', '.join(sent)}." if sent else ""
             raise NotifyError(f"{'; '.join(failed)}.{rest} Try each URL with apprise's own command.")
         return ", ".join(sent)
 
@@ -76,7 +76,7 @@ class AppriseNotifier:
     def _references(self, audience: Audience) -> tuple[str, ...]:
         found = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
         if not found:
-            raise NotifyError("the gate's owner has no URLs. Say [notify.apprise] owner_urls.")
+            raise NotifyError("the gate's owner has no URLs. Set [notify.apprise] owner_urls.")
         return found
 
     def _found(self, reference: str) -> list[Address]:
@@ -100,7 +100,7 @@ def _send(address: Address, page: Notification) -> str:
             return hidden(f"{type(error).__name__}: {error}", address.url)
     if done:
         return ""
-    said = "; ".join(dict.fromkeys(heard)) or "the service did not take it"
+    said = "; ".join(dict.fromkeys(heard)) or "the service did not accept it"
     return hidden(clipped(said.rstrip("."), 400), address.url)
 
 
@@ -110,7 +110,7 @@ def _notify(url: str, page: Notification) -> bool:
     asset = _asset()
     service = Apprise.instantiate(url, asset=asset)
     if service is None:
-        raise NotifyError("this is no URL that Apprise knows")
+        raise NotifyError("Apprise does not know this kind of URL")
     if service.notify_format is NotifyFormat.HTML and "format=" not in url:
         # Apprise makes each space one that does not break: a mail of lines that no telephone wraps.
         service.notify_format = NotifyFormat.TEXT

@@ -169,7 +169,7 @@ Keep = Callable[[str, str], str]
 
 
 def _no_replace(key: str, old: bytes | None, new: bytes) -> bool:
-    raise NotifyError(f"{key} cannot be changed here: nothing was given to change it with")
+    raise NotifyError(f"{key} cannot be changed here: no replace function was given")
 
 
 @dataclass(frozen=True)

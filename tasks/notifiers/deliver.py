@@ -71,13 +71,13 @@ def means_on(store: Store, secret: Callable[[str], str]) -> NotifierAccess:
         try:
             store.put(key, data)
         except StoreError as error:
-            raise NotifyError(f"the page is not kept: {error}") from error
+            raise NotifyError(f"the notification could not be stored: {error}") from error
 
     def change(key: str, old: bytes | None, new: bytes) -> bool:
         try:
             return store.put_if_absent(key, new) if old is None else store.replace_if(key, old, new)
         except StoreError as error:
-            raise NotifyError(f"{key} is not kept: {error}") from error
+            raise NotifyError(f"{key} could not be stored: {error}") from error
 
     def resolved(reference: str) -> str:
         if reference not in found:
@@ -92,10 +92,10 @@ def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[st
 
     `file` is where the gate was read from.
     """
-    first = said[0] if said else "nobody knows which"
-    title = redact(f"gate {gate.name}: machines may still run and be paid for: {first}", os.environ)
+    first = said[0] if said else "it is not known which"
+    title = redact(f"gate {gate.name}: machines may still be billed: {first}", os.environ)
     lines = [
-        *(f"- {line}" for line in said), "", "Look in the engine's console whether they run, and end them there.",
+        *(f"- {line}" for line in said), "", "Check in the engine's console whether they still run, and end them there.",
         f"Gate: {gate_id} ({file})",
     ]  # fmt: skip
     text = redact("\n".join(lines), os.environ)
@@ -150,7 +150,7 @@ def _settled(notify: Notify, means: NotifierAccess, page: Notification, done: se
             made = guarded(partial(notifier_for, way, notify, means), LIMIT_S)
             what = guarded(partial(_settle, made, page), LIMIT_S)
         except NotifyError as error:
-            failed.append(f"{way}: not brought up to date: {error}")
+            failed.append(f"{way}: the message could not be updated: {error}")
         else:
             said += [f"{way}: {what}"] if what else []
     return DeliveryResult("", tuple(said), tuple(failed))
@@ -167,7 +167,7 @@ def _safely(store: Store, page: Notification, act: Callable[[], DeliveryResult])
         made = DeliveryResult(failed=(f"{type(error).__name__}: {error}",))
     told = DeliveryResult(made.where, _clear(made.told), _clear(made.failed))
     for failure in told.failed:
-        LOG.error("somebody was not told of %s: %s", page.gate_id, failure)
+        LOG.error("a notification of %s was not delivered: %s", page.gate_id, failure)
     _keep(store, page, told)
     return told
 
@@ -177,7 +177,11 @@ def _keep(store: Store, page: Notification, told: DeliveryResult) -> None:
     try:
         store.put(notification_key(page.gate_id, page.kind), dump_plain(record))
     except Exception as error:  # noqa: BLE001 - the record of a page is no reason to lose a verdict
-        LOG.error("who was told of %s is not kept: %s", page.gate_id, redact(str(error), os.environ))
+        LOG.error(
+            "the record of the notification of %s could not be stored: %s",
+            page.gate_id,
+            redact(str(error), os.environ),
+        )
 
 
 def _lines(failed: dict[str, str]) -> tuple[str, ...]:

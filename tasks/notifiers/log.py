@@ -25,7 +25,7 @@ def body_text(page: Notification) -> str:
 
 def said_lines(page: Notification) -> tuple[str, ...]:
     """A line for each way that failed before this one; empty where none did."""
-    return ("", *(f"Could not be told by {line}" for line in page.said)) if page.said else ()
+    return ("", *(f"Delivery failed: {line}" for line in page.said)) if page.said else ()
 
 
 def clipped(text: str, most: int, more: str = "the rest is in the report") -> str:

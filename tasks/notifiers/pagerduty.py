@@ -97,7 +97,7 @@ def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, ob
     details |= {"findings": items} if items else {"said": clipped(page.text, FIELD)}
     details |= {"findings left out": f"{left_out} more are in the report"} if left_out else {}
     details |= {"cost": [clipped(line, FIELD) for line in page.costs]} if page.costs else {}
-    details |= {"could not be told by": [clipped(line, FIELD) for line in page.said]} if page.said else {}
+    details |= {"failed deliveries": [clipped(line, FIELD) for line in page.said]} if page.said else {}
     return details | {"gate": page.gate, "gate id": page.gate_id, "report": page.url or "none was made"}
 
 
@@ -153,7 +153,7 @@ class PagerDutyNotifier:
             try:
                 remember(self.means, page.cluster, made)
             except NotifyError as error:  # the call matters more than its bookkeeping
-                untold = f" (not noted, so no go will resolve it: {error})"
+                untold = f" (it could not be recorded, so no GO will resolve it: {error})"
         self._post(trigger(page, routing_key), routing_key, until)
         return f"incident {made.dedup_key}{untold}"
 
@@ -175,10 +175,10 @@ class PagerDutyNotifier:
         others = len([one for one in found if one.routing_key not in ours])
         if failed:
             raise NotifyError(
-                f"{len(failed)} incidents stay open, resolve them by hand unless a later go does: {'; '.join(failed[:3])}"
+                f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
             )
         said = [f"{done} incident{'' if done == 1 else 's'} resolved"] if done else []
-        said += [f"{others} left to the gates whose routing keys opened them"] if others else []
+        said += [f"{others} left open, because other gates' routing keys opened them"] if others else []
         return ", ".join(said)
 
     def show(self, status: Status) -> None:
@@ -188,7 +188,7 @@ class PagerDutyNotifier:
         reference = self.table.owner_routing_key if audience is Audience.OWNER else self.table.routing_key
         if not reference:
             raise NotifyError(
-                "the gate's owner has no routing key. Say [notify.pagerduty] owner_routing_key."
+                "the gate's owner has no routing key. Set [notify.pagerduty] owner_routing_key."
             )
         return reference
 
@@ -202,7 +202,7 @@ class PagerDutyNotifier:
             except Later as error:
                 wait = pause if error.after_s is None else max(error.after_s, pause)
                 if time.monotonic() + wait >= until:
-                    said = _hidden(f"PagerDuty did not take it: {error}", routing_key)
+                    said = _hidden(f"PagerDuty did not accept the event: {error}", routing_key)
                     raise NotifyError(f"{said}. Look at https://status.pagerduty.com.") from None
                 time.sleep(wait)
                 pause *= 2

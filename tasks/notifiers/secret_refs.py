@@ -27,7 +27,7 @@ def secret(reference: str) -> str:
     elif kind == "block":
         found = _block(name.removeprefix("secret/")).strip()
     else:
-        raise NotifyError(f"{kind!r} is no place for a secret. Say env:NAME or block:secret/NAME.")
+        raise NotifyError(f"{kind!r} is not a kind of secret reference. Write env:NAME or block:secret/NAME.")
     remember_secret(found)
     return found
 
@@ -50,7 +50,7 @@ def _block(name: str) -> str:
     thread.join(BLOCK_S)
     if found and isinstance(found[0], str) and found[0].strip():
         return found[0]
-    why = failed[0] if failed else "it holds no text" if found else f"no answer within {BLOCK_S:g} s"
+    why = failed[0] if failed else "it contains no text" if found else f"no answer within {BLOCK_S:g} s"
     raise NotifyError(
         f"the block secret/{name} cannot be read ({why}). Create it in Prefect's UI: Blocks, Secret, a text."
     )

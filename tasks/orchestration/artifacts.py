@@ -28,7 +28,7 @@ SAID = "Health checks"
 # A database row, not a file: the whole text is in the store.
 MARKDOWN_CHARACTERS = 200_000
 ROWS = 2000
-CUT = "\n\nCut here: the whole summary is in the store, beside the report.\n"
+CUT = "\n\nTruncated here: the store has the whole summary, next to the report.\n"
 # A picture is carried within its row; one that is larger is in the store alone.
 PICTURE_BYTES = 1 << 20
 
@@ -106,4 +106,4 @@ def warn_on_failure(what: str) -> Iterator[None]:
     try:
         yield
     except (httpx.HTTPError, PrefectException, OSError, ValueError, RuntimeError) as error:
-        LOG.warning("the artifact %s was not taken: %s", what, error)
+        LOG.warning("Prefect did not accept the artifact %s: %s", what, error)

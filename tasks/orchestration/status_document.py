@@ -101,7 +101,7 @@ def _require_sense(code: int, document: Mapping[str, object], verdict: Verdict |
         raise StatusError("its answer is go, and its level is FAIL")
     said_so = decision == Decision.OBSERVED or _launches(document.get("approval"))
     if verdict.answer is not Answer.GO and not said_so:
-        raise StatusError(f"it ended well with the answer {verdict.answer.value}, and nobody said so")
+        raise StatusError(f"it ended well with the answer {verdict.answer.value}, and nobody approved it")
 
 
 def _launches(approval: object) -> bool:

@@ -44,12 +44,12 @@ def explanation(verdict: Verdict) -> str:
     """One plain sentence on what the answer means for the machines."""
     if verdict.answer is Answer.GO:
         if verdict.level is Level.WARN:
-            return "WARN: there are warnings, and the policy lets them through."
-        return "PASS: everything that had to be observed was, and all of it is within the policy."
+            return "WARN: there are warnings, and the policy accepts them."
+        return "PASS: every required check ran and met the policy."
     if verdict.answer is Answer.ASK:
-        return "There are warnings that the policy leaves to a person: somebody has to say go or no-go."
+        return "There are warnings, and the policy leaves the decision to a person."
     if verdict.answer is Answer.CANNOT_TELL:
-        return "The gate could not tell: evidence is missing. That says nothing against any machine."
+        return "The gate cannot tell: evidence is missing. This does not mean that any machine is broken."
     if verdict.suspect_policy:
         count = _plural(len(verdict.condemned), "node")
         return (
@@ -57,7 +57,7 @@ def explanation(verdict: Verdict) -> str:
         )
     if verdict.level is Level.WARN:
         return "There are only warnings, and the policy refuses warnings."
-    return "Something that was measured is not fit for the job."
+    return "At least one check failed."
 
 
 def coverage_text(coverage: Coverage) -> str:

@@ -124,7 +124,7 @@ def _prices(name: str) -> Iterator[InstanceFact]:
         if price.instance_type == name:
             label = f"{price.purchase.value}, on demand, {price.region}"
             yield InstanceFact(
-                "prices", label, price.usd_per_node_hour, "USD a node and hour", price.provenance
+                "prices", label, price.usd_per_node_hour, "USD per node and hour", price.provenance
             )
 
 

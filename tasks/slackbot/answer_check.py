@@ -61,9 +61,9 @@ def named_in(value: str) -> Named:
         table = json.loads(value[:VALUE_CHARACTERS])
         parts = [table[name] for name in ("flow_run_id", "gate_id", "key")]
     except (ValueError, KeyError, TypeError) as error:
-        raise NotAnswerable("This button is none of Prelaunch's. Answer in Prefect.") from error
+        raise NotAnswerable("This button does not belong to Prelaunch. Answer in Prefect.") from error
     if not all(isinstance(part, str) and part for part in parts):
-        raise NotAnswerable("This button is none of Prelaunch's. Answer in Prefect.")
+        raise NotAnswerable("This button does not belong to Prelaunch. Answer in Prefect.")
     return Named(*parts)
 
 
@@ -84,13 +84,13 @@ def find(gates: Sequence[Allowed], named: Named) -> Open:
                 named.key,
                 named.flow_run_id,
             ):
-                raise NotAnswerable("The question in the store is another one. Answer in Prefect.")
+                raise NotAnswerable("The store has a different question. Answer in Prefect.")
             return Open(question, allowed, gate, store)
     if failed:
         said = f"The store of {', '.join(failed)} cannot be read now, so nothing was recorded. Click again."
         raise NotAnswerable(said)
     raise NotAnswerable(
-        "No gate that this app serves asks this question. See deployments/slack.toml, or answer in Prefect."
+        "No gate that this app serves has asked this question. See deployments/slack.toml, or answer in Prefect."
     )
 
 
@@ -107,10 +107,14 @@ def require_open(found: Open, runs: Runs, who: str, action: ApprovalAction) -> R
     try:
         run = runs.run(found.question.flow_run_id)
     except Unreachable as error:
-        LOG.warning("gate %s: %s The answer is kept, and handed over later.", found.question.gate_id, error)
+        LOG.warning(
+            "gate %s: %s The answer is stored and will be delivered later.", found.question.gate_id, error
+        )
         return None
     if run is None:
-        raise NotAnswerable("Prefect's server knows no such run. Is it the server that runs the gate?")
+        raise NotAnswerable(
+            "Prefect's server has no such run. Check that it is the server that runs the gate."
+        )
     if not belongs(run, found):
         raise NotAnswerable(
             "The run is of another gate file than this app serves. Answer in Prefect, and see deployments/slack.toml."

@@ -68,7 +68,7 @@ class Answering:
             place = json.loads(payload["view"]["private_metadata"])
             where, thread = str(place["channel"]), str(place["thread"])
         except (ValueError, KeyError, TypeError):
-            LOG.warning("nobody can be told: %s", text)
+            LOG.warning("the reply cannot be sent: %s", text)
             return
         self._talk.whisper(where, str(payload["user"]["id"]), text, thread)
 

@@ -53,7 +53,7 @@ class Commands:
             return told(replies.HELP)
         near = nearest(verb.lower(), tuple(words))
         hint = f" Did you mean {inline(near)}?" if near else ""
-        return told(f"{inline(verb, 60)} is nothing that I know.{hint}\n{replies.HELP}")
+        return told(f"{inline(verb, 60)} is not a command.{hint}\n{replies.HELP}")
 
     def _gate(self, rest: str, who: str, channel: str, order: str) -> str:
         name, _, reason = rest.partition(" ")
@@ -121,7 +121,7 @@ class Commands:
         names = [allowed.name for allowed in self._config.gates]
         near = nearest(name, names) if name else None
         hint = f" Did you mean {inline(near)}?" if near else ""
-        what = f"{inline(name, 60)} is not on the list." if name else "Which gate?"
+        what = f"{inline(name, 60)} is not in the list of gates." if name else "Which gate?"
         return f"{what}{hint} There {'is' if len(names) == 1 else 'are'} {', '.join(map(inline, names))}."
 
 

@@ -116,7 +116,7 @@ def modal(question: Question, action: ApprovalAction, place: Place) -> dict[str,
     text = f"*{escape(question.said, 1500)}*\nGate {inline(question.gate_id)}, open until {when(question.deadline)}."
     meaning = (
         "This *overrides a FAIL*: the training starts on machines that were found unfit. Your name, the time and the "
-        "reason are recorded, and both on-calls are told."
+        "reason are recorded, and both the on-call and the gate's owner are notified."
         if override
         else "The training starts on these machines. Your name, the time and the reason are recorded."
     )

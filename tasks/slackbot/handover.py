@@ -61,7 +61,7 @@ class HandingOver:
             try:
                 answer = answer_of(found)
             except NotAnswerable as error:
-                LOG.error("an answer of before is not handed over: %s", error)
+                LOG.error("an earlier answer was not delivered: %s", error)
                 continue
             if answer is None:
                 forget(found)
@@ -108,10 +108,10 @@ class HandingOver:
         except Unreachable as error:
             if key not in self._said:
                 self._said.add(key)
-                LOG.warning("gate %s: %s The answer is kept and handed over later.", key[0], error)
+                LOG.warning("gate %s: %s The answer is stored and will be delivered later.", key[0], error)
             return Step.LATER
         except Exception as error:  # noqa: BLE001 - one answer that fails must not hold up the others
-            LOG.error("gate %s: the answer is not handed over: %s: %s", key[0], type(error).__name__, error)
+            LOG.error("gate %s: the answer was not delivered: %s: %s", key[0], type(error).__name__, error)
             return _until_deadline(waiting)
 
 
@@ -133,7 +133,7 @@ def hand_over(runs: Runs, waiting: Waiting) -> Step:
     except PrefectError:
         if _until_deadline(waiting) is Step.LATER:
             raise
-        LOG.error("gate %s: the time is over, and the answer did not reach the run", question.gate_id)
+        LOG.error("gate %s: the deadline passed before the answer reached the run", question.gate_id)
         return Step.DONE
     if refused:
         LOG.error("gate %s: Prefect refused to resume the run: %s", question.gate_id, refused)
@@ -161,7 +161,7 @@ def forget(found: Open) -> None:
     try:
         found.store.delete(_place(found))
     except StoreError as error:
-        LOG.warning("%s stays: %s", _place(found), error)
+        LOG.warning("%s could not be removed: %s", _place(found), error)
 
 
 def left(gates: Sequence[Allowed]) -> list[Open]:
@@ -179,7 +179,7 @@ def left(gates: Sequence[Allowed]) -> list[Open]:
                 if one is not None:
                     found.setdefault((one.gate_id, one.key), find(gates, one))
             except NotAnswerable as error:
-                LOG.warning("gate %s: an answer of before is not handed over: %s", one and one.gate_id, error)
+                LOG.warning("gate %s: an earlier answer was not delivered: %s", one and one.gate_id, error)
     return list(found.values())
 
 

@@ -84,7 +84,7 @@ class Envelopes:
     def __call__(self, client: BaseSocketModeClient, request: SocketModeRequest) -> None:
         """Acknowledge, and have it done."""
         if self._again(request.envelope_id):
-            LOG.info("envelope %s came again: nothing is done twice", request.envelope_id)
+            LOG.info("envelope %s arrived again and was ignored", request.envelope_id)
             _acknowledge(client, request)
             return
         payload = request.payload
@@ -111,7 +111,7 @@ class Envelopes:
                 self._answering.too_late(payload, against)
 
         if not self._do(check):
-            _acknowledge(client, request, beside_field("Too much is going on. Submit again in a minute."))
+            _acknowledge(client, request, beside_field("The app is busy. Submit again in a minute."))
             return
         against = reply.wait(SUBMISSION_S)
         _acknowledge(client, request, beside_field(against) if against else None)

@@ -75,7 +75,7 @@ class PatientStore:
                 if not ended.is_set():
                     late[0] = 1
                     _hung[self._key] = _hung.get(self._key, 0) + 1
-            said = f"the store does not answer: {what} within {seconds:.1f} s. Look whether its mount or service hangs."
+            said = f"the store does not answer: {what} within {seconds:.1f} s. Check whether its mount or service hangs."
             raise StoreUnreachable(said) from error
 
     def _patience_s(self) -> float:

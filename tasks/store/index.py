@@ -122,7 +122,7 @@ class Index:
         if failed:
             raise failed[0]
         raise IndexFailed(
-            f"the index {self.name} did not answer in {seconds:g} s. See to it, then: {REBUILD}."
+            f"the index {self.name} did not answer in {seconds:g} s. Fix it, then run: {REBUILD}."
         )
 
     def _tried(self, work: Callable[[Connection], T], end: float, versioned: bool) -> T:
@@ -167,7 +167,7 @@ class Index:
                 "Remedy: pip install 'prelaunch[postgresql]'"
             )
         said = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-        return IndexFailed(f"the index {self.name} failed: {said}. When that is mended: {REBUILD}.")
+        return IndexFailed(f"the index {self.name} failed: {said}. When that is fixed, run: {REBUILD}.")
 
 
 def _shown(url: str) -> str:
@@ -217,7 +217,7 @@ def _require_version(connection: Connection, name: str) -> None:
     found = index_tables.version(connection)
     if found != index_tables.SCHEMA:
         raise IndexOfAnotherVersion(
-            f"the index {name} has schema version {found}, this reads {index_tables.SCHEMA}. Make it anew: {REBUILD}."
+            f"the index {name} has schema version {found}, this reads {index_tables.SCHEMA}. Rebuild it: {REBUILD}."
         )
 
 

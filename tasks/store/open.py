@@ -55,6 +55,6 @@ def identity(store: Store) -> str:
         found = mine if store.put_if_absent(STORE_ID_KEY, mine) else store.get(STORE_ID_KEY)
     if found is None or not FORM.fullmatch(found):
         raise StoreError(
-            f"{store.place(STORE_ID_KEY)} is not what this program wrote there. Remove it; the index is made anew."
+            f"{store.place(STORE_ID_KEY)} is not what this program wrote there. Remove it; the index is rebuilt."
         )
     return found.decode().strip()

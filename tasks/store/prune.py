@@ -87,7 +87,7 @@ def removed(store: Store, index: Index, old: Sequence[Old]) -> str:
 def _in_use(store: Store) -> dict[str, str]:
     """Gate id -> why it must stay."""
     used: dict[str, str] = {}
-    for folder, why in ((PASSES, "it is the PASS in use of {}"), (LEASES, "it holds the lease of {}")):
+    for folder, why in ((PASSES, "it is the PASS in use of {}"), (LEASES, "it holds the lock of {}")):
         for key in store.list(folder):
             if key.startswith(f"{LEASES_BY_RUN}/"):
                 continue

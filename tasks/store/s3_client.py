@@ -123,7 +123,7 @@ class Calls:
             if time.monotonic() + pause > end:
                 raise StoreUnreachable(
                     f"{self.where}: no answer in {self.limits.deadline_s:g} s and {attempts} attempts, last: {why}. "
-                    "See that the endpoint can be reached from here (AWS_ENDPOINT_URL, AWS_DEFAULT_REGION), then try again."
+                    "Check that the endpoint can be reached from here (AWS_ENDPOINT_URL, AWS_DEFAULT_REGION), then try again."
                 )
             time.sleep(pause)
 

@@ -135,8 +135,8 @@ def test_the_form_shows_the_verdict_first(
     text = asyncio.run(read())
 
     assert text.startswith("**NO-GO test: node-1/rank-3")
-    assert "The verdict is a FAIL. To launch anyway overrides it" in text
-    assert "This form cannot override a FAIL here" in text
+    assert "The verdict is a FAIL. launch-anyway overrides it" in text
+    assert "This form cannot override a FAIL" in text
     assert "## Findings" in text
 
 

@@ -166,7 +166,7 @@ def test_another_gate_is_told_who_waits(tmp_path: Path, at_world: World) -> None
     with open_session(wanted, "another-run") as session:
         gate_id = session.gate_id
 
-    assert f"flow run {waits} waits for a person's answer until" in str(held.value)
+    assert f"flow run {waits} waits for approval until" in str(held.value)
     (first,) = (path for path in (tmp_path / "store" / "gates").iterdir() if path.name != gate_id)
     assert "ended in Prefect" in json.loads((first / "outcome.json").read_bytes())["reason"]
 

@@ -294,7 +294,7 @@ def test_a_question_of_version_0_1_0_keeps_its_cluster(store: FolderStore) -> No
 
     with pytest.raises(
         LeaseHeld,
-        match=rf"locked by gate {WAITING} .*: flow run {WAITING_RUN} waits for a person's answer until 2026",
+        match=rf"locked by gate {WAITING} .*: flow run {WAITING_RUN} waits for approval until 2026",
     ):
         take(store, wanted_after(held.lease, until - 1))
 

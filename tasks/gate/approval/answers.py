@@ -83,15 +83,15 @@ def question_text(question: Question, judged: JudgedReport, form_may_override: b
     if question.override:
         lines += [
             "",
-            "The verdict is a FAIL. To launch anyway overrides it: the training starts on machines that the gate found "
-            "unfit, or could not check. It is recorded with your name and your reason, and both the hardware's on-call "
-            "and the gate's owner are paged.",
+            "The verdict is a FAIL. launch-anyway overrides it: the training starts on machines that failed the "
+            "checks, or that could not be checked. Your name and your reason are recorded, and both the on-call and the gate's "
+            "owner are notified.",
         ]
         if not form_may_override:
             lines += [
                 "",
-                "This form cannot override a FAIL here: it knows no users. An overrider can, in Slack. To choose "
-                "launch-anyway here ends the run as refused.",
+                "This form cannot override a FAIL, because it does not know who answers. A user listed in overriders can, in "
+                "Slack. Choosing launch-anyway here ends the run as refused.",
             ]
     page = markdown(judged.report, judged.verdict, question.gate, judged.context)
     return "\n".join(

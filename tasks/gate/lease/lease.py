@@ -199,7 +199,7 @@ def _waits(holder: Lease) -> str:
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(holder.asking.deadline if holder.asking else 0))
     return (
         f"cluster {holder.cluster} is locked by gate {holder.gate_id} ({holder.gate_file}): flow run "
-        f"{holder.owner.flow_run_id} waits for a person's answer until {until}. Answer it, or cancel that run."
+        f"{holder.owner.flow_run_id} waits for approval until {until}. Answer it, or cancel that run."
     )
 
 

@@ -211,4 +211,4 @@ def _remedy(error: OSError, path: Path) -> str:
         return f"no space is left for {path}. Free some, or choose a folder on another disk."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
         return f"{path} cannot be written ({error.strerror}). Choose a folder that can."
-    return f"{error.filename or path}: {error.strerror or error}. Mend it, or choose another folder."
+    return f"{error.filename or path}: {error.strerror or error}. Fix it, or choose another folder."

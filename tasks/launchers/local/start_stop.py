@@ -108,8 +108,8 @@ def _wait_for_keepers(child: subprocess.Popen[bytes], folder: JobFolder) -> None
 
 def _last_words(folder: JobFolder) -> str:
     said = folder.shepherd_log.read_text(errors="replace")[-2000:].split("\n")
-    words = next((line for line in reversed(said) if line.strip()), "it could not even say why")
-    return f"{words.strip()}. Look whether the disk of {folder.path} is full."
+    words = next((line for line in reversed(said) if line.strip()), "it left no message")
+    return f"{words.strip()}. Check whether the disk of {folder.path} is full."
 
 
 def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submission:

@@ -187,7 +187,7 @@ class Clients:
             if time.monotonic() + pause > end:
                 raise EngineUnavailable(
                     f"{action} in {self.region}: no answer in {within_s:g} s and {attempts} attempts, last: "
-                    f"{passing.why}. See that AWS can be reached from here (AWS_ENDPOINT_URL, proxy, VPC endpoint), then try again."
+                    f"{passing.why}. Check that AWS can be reached from here (AWS_ENDPOINT_URL, proxy, VPC endpoint), then try again."
                 )
             time.sleep(pause)
 

@@ -83,7 +83,7 @@ def explained(refusal: Refused) -> LaunchError:
         )
     if code in STRANGE:
         return LaunchRejected(
-            f"{refusal}. AWS does not take these credentials: see that they are whole and this machine's clock is right "
+            f"{refusal}. AWS does not accept these credentials: check that they are complete and that this machine's clock is right "
             "(aws sts get-caller-identity)."
         )
     if code in DENIED or refusal.status in (401, 403):

@@ -85,14 +85,14 @@ def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> st
             done = asked and found.keeping is Keeping.GONE
             return f"the warm pool of {name} was released ({found.said})" if done else ""
         if not state_of(described).final:
-            running = LaunchError(f"{name} still runs: its machines cannot be let go. End it first.")
+            running = LaunchError(f"{name} still runs: its machines cannot be released. End it first.")
             raise with_command(running, clients, name, STOP, UPDATE)
         if not asked:
             said = _let_go(clients, name)
             asked = not said
         if time.monotonic() >= end:
             raise LaunchError(
-                f"the warm pool of {name} may still be kept, and paid for: {found.said}, after {within_s:g} s. {said}".rstrip()
+                f"the warm pool of {name} may still be kept, and billed: {found.said}, after {within_s:g} s. {said}".rstrip()
             )
         time.sleep(poll_s)
 

@@ -71,7 +71,7 @@ class Deadline(RetryHandler):
         """Let the client's next try end by then. Raises NotifyError where there is no time for one."""
         if self.left_s < LEAST_S:
             raise NotifyError(
-                "Slack did not take everything in time. It is tried again with the next message."
+                "Slack did not accept everything in time. It will be tried again with the next message."
             )
         self.client = client
         # The SDK hands it on to a socket, which takes fractions as well; its own type says whole seconds.
@@ -158,12 +158,12 @@ class SlackWeb:
                     if status == 429
                     else f"Slack answers {status}"
                 )
-                return NotifyError(f"{said} ({method}). It is tried again with the next message.")
+                return NotifyError(f"{said} ({method}). It will be tried again with the next message.")
             return SlackRefused(f"Slack refuses {method}: {word}. {self._remedy(word, channel, error)}", word)
         kind = getattr(error, "reason", error)
         return NotifyError(
             f"Slack at {self._table.api_url} does not answer {method}: {type(kind).__name__}. "
-            "Look at the network, a proxy, and [notify.slack] api_url."
+            "Check the network, the proxy, and [notify.slack] api_url."
         )
 
     def _remedy(self, word: str, channel: str, error: SlackApiError) -> str:

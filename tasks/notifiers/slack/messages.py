@@ -86,9 +86,9 @@ _CONFIRM = {
     "title": {"type": "plain_text", "text": "Launch on machines that failed?"},
     "text": {
         "type": "plain_text",
-        "text": "Something that was measured is not fit for this job. Your name and your reason are kept, and everybody hears of it.",
+        "text": "At least one check failed. Your name and your reason are recorded, and everybody is notified.",
     },
-    "confirm": {"type": "plain_text", "text": "Go on to the reason"},
+    "confirm": {"type": "plain_text", "text": "Continue to the reason"},
     "deny": {"type": "plain_text", "text": "Back"},
 }
 
@@ -135,7 +135,7 @@ DOING = {
 }
 # Behind a link to a server on the machine that wrote the message.
 ELSEWHERE = "opens only on the machine that runs this server"
-CUT = "This message is cut at Slack's limits. All of it is in the report."
+CUT = "This message is truncated at Slack's limits. The report has everything."
 
 
 # Nothing else may stand in a mention: https://docs.slack.dev/messaging/formatting-message-text#mentioning-users.
@@ -189,7 +189,7 @@ def call_message(page: Notification, ids: Sequence[str]) -> Message:
     blocks = [marked(f"{called}*{escape(line)}*")]
     first = page.items[0] if page.items else None
     if page.kind is Kind.QUESTION:
-        blocks.append(plain("It waits for an answer: see the first message of this thread."))
+        blocks.append(plain("The gate waits for an answer: see the first message of this thread."))
     elif first is not None and first.remedy:
         blocks.append(plain(f"What to do: {first.remedy}"))
     return Message(called + escape(line, FALLBACK), blocks)
@@ -255,7 +255,7 @@ def _facts(page: Notification) -> list[Block]:
 
 def _tail(page: Notification) -> list[Block]:
     """What stays however long the message is."""
-    blocks = [small(f"Could not be told otherwise: {'; '.join(page.said)}")] if page.said else []
+    blocks = [small(f"Other notifiers failed: {'; '.join(page.said)}")] if page.said else []
     if page.no_picture:
         blocks.append(
             small(f"No picture in the thread: {one_line(page.no_picture, 300)} The report shows it.")

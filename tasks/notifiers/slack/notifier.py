@@ -43,7 +43,7 @@ class SlackNotifier:
 
     def settle(self, page: Notification) -> str:
         """The same, and nobody is called."""
-        return f"brought up to date: {self._tell(page, calls=False)}"
+        return f"message updated: {self._tell(page, calls=False)}"
 
     def show(self, status: Status) -> None:
         """How far the run is. A question that is open, and an end, are not overwritten."""
@@ -122,7 +122,7 @@ class SlackNotifier:
         turn = _TURNS[hash(gate_id.removesuffix(BESIDE)) % len(_TURNS)]
         if not turn.acquire(timeout=seconds / 2):
             raise NotifyError(
-                "another message of this run is on its way to Slack. It is tried again with the next."
+                "another message of this run is on its way to Slack. It will be tried again with the next message."
             )
         try:
             token = self._means.secret(self._table.token)

@@ -176,7 +176,9 @@ class SlackRun:
         try:
             self._data = keep_record(self._means, self._gate_id, record)
         except NotifyError as error:
-            self.problems.append(f"what was sent is not kept, so it may be sent again: {error}")
+            self.problems.append(
+                f"the record of what was sent could not be stored, so it may be sent again: {error}"
+            )
 
     def place(self, channel: str) -> str:
         """Where the message is: its permalink, or the channel's name where Slack does not say."""

@@ -56,7 +56,7 @@ def cost_notes(made: Cost) -> tuple[str, ...]:
         )
     if made.price is not None:
         notes.append(
-            f"Price: {made.price.usd_per_node_hour:,.2f} USD a node and hour, {made.price.provenance}."
+            f"Price: {made.price.usd_per_node_hour:,.2f} USD per node and hour, {made.price.provenance}."
         )
     notes += [f"{said[:1].upper()}{said[1:]}." for said in made.unknown]
     return (

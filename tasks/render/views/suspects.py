@@ -96,12 +96,12 @@ def said_of(shown: Sequence[Shown]) -> str:
         return f"{len(named)} suspect{'' if len(named) == 1 else 's'}, the likeliest first"
     answers = {one.decoded.answer for one in shown}
     if Answer.FABRIC in answers:
-        return "No part stands out: it is bad nearly everywhere. Suspect the configuration before any machine"
+        return "Nearly all tests are bad, so no single part is to blame. Suspect the configuration before any machine"
     if Answer.UNEXPLAINED in answers:
-        return "Tests are bad, and no part explains them"
+        return "Some tests are bad, and no single part explains them"
     if answers == {Answer.TOO_FEW}:
-        return "There is too little to compare: nobody could be named"
-    return "Nobody stands out"
+        return "There are too few tests to compare, so no suspect can be named"
+    return "No single node or link is worse than the rest"
 
 
 def _suspect(one: Shown, suspect: Suspect) -> SuspectRow:

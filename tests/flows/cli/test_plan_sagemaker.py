@@ -110,10 +110,10 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureF
     estimate = json.loads(capsys.readouterr().out)["estimate"]
 
     assert (
-        "# estimates, not measurements of this cluster: 4 x p5.48xlarge, 63.296 USD a node and hour" in text
+        "# estimates, not measurements of this cluster: 4 x p5.48xlarge, 63.296 USD per node and hour" in text
     )
     assert "# time   checks, profile standard: at least 3.0 min, at most 30.0 min; dcgmi diag level 2" in text
-    assert "of which idle machines at most 253.18 USD (4.00 node-hours), 4.22 USD a minute" in text
+    assert "of which idle machines at most 253.18 USD (4.00 node-hours), 4.22 USD per minute" in text
     assert "# not known: how long this takes: idle pool" in text
     assert ["in_job", "pooled", "none"] == [row["placement"] for row in estimate["placements"]]
     assert [False, True, False] == [row["chosen"] for row in estimate["placements"]]

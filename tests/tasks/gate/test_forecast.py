@@ -40,7 +40,7 @@ def test_each_stage_has_a_source_and_a_limit(path: Path) -> None:
 
 
 def test_a_pool_costs_what_its_machines_cost_while_they_are_idle() -> None:
-    """Four ml.p5.48xlarge at 63.296 USD an hour: 4.22 USD a minute, 253.18 USD in the hour for which they are kept."""
+    """Four ml.p5.48xlarge at 63.296 USD an hour: 4.22 USD per minute, 253.18 USD in the hour for which they are kept."""
     found = {one.placement: one for one in made("sagemaker-p5").placements}
     pooled, in_job = found[Placement.POOLED], found[Placement.IN_JOB]
 

@@ -72,7 +72,7 @@ def test_a_mail_holds_the_page_and_its_picture(notifier: NotifierFor, post: Mail
     assert "env:APPRISE_URLS (mailto)" == where
     assert "NO-GO p5-prod: node-1/gpu-5: gpu.memory: uncorrectable errors: 3" == mail["Subject"]
     assert body is not None and "text/plain" == body.get_content_type()
-    assert ["All of it.", "", "Could not be told by slack: no answer"] == body.get_content().splitlines()
+    assert ["All of it.", "", "Delivery failed: slack: no answer"] == body.get_content().splitlines()
     assert ("report.png", "image/png", PNG) == (
         picture.get_filename(),
         picture.get_content_type(),
@@ -166,7 +166,7 @@ def test_one_of_two_is_not_enough(notifier: NotifierFor, hook: Webhook, post: Ma
         notifier(mail_url(post), hook_url(hook)).send(page())
 
     assert str(caught.value).startswith("URL 1 of env:APPRISE_URLS (mailto): ")
-    assert "It did go to URL 2 of env:APPRISE_URLS (json)." in str(caught.value)
+    assert "It was delivered to URL 2 of env:APPRISE_URLS (json)." in str(caught.value)
     assert 1 == len(hook.posted)
 
 
@@ -176,13 +176,13 @@ def test_what_is_no_url_is_said_without_it(notifier: NotifierFor, url: str) -> N
     with pytest.raises(NotifyError) as caught:
         notifier(url).send(page())
 
-    assert "no URL that Apprise knows" in str(caught.value)
+    assert "Apprise does not know this kind of URL" in str(caught.value)
     assert "secretword9" not in str(caught.value)
 
 
 def test_when_the_time_is_up_the_rest_is_left(notifier: NotifierFor, hook: Webhook) -> None:
     """The next way has to have its turn."""
-    with pytest.raises(NotifyError, match="no time was left"):
+    with pytest.raises(NotifyError, match="no time left"):
         notifier(hook_url(hook), total_s=0.0).send(page())
 
     assert [] == hook.posted

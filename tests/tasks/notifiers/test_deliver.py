@@ -99,8 +99,8 @@ def test_a_way_that_fails_is_reported_by_the_next(town: Town) -> None:
     said = "pagerduty: the environment variable PD is not set. Set it where the gate runs."
 
     assert ("env:HOOK (json)", (said,)) == (told.where, told.failed)
-    assert f"Could not be told by {said}" in town.hook.posted[0][1]["message"]
-    assert f"Could not be told by {said}" in town.kept()
+    assert f"Delivery failed: {said}" in town.hook.posted[0][1]["message"]
+    assert f"Delivery failed: {said}" in town.kept()
     assert ([said], ["apprise: env:HOOK (json)"]) == (town.told()["failed"], town.told()["told"])
 
 
@@ -200,7 +200,7 @@ def test_a_store_that_is_full_does_not_silence_the_call(town: Town) -> None:
     told = deliver(setting, page())
 
     assert 1 == len(town.pagerduty.open(town.key))
-    assert ("log: the page is not kept: no space is left",) == told.failed
+    assert ("log: the notification could not be stored: no space is left",) == told.failed
 
 
 def test_no_record_repeats_a_secret(town: Town) -> None:
@@ -223,7 +223,7 @@ def test_machines_that_are_paid_for_are_the_owners_business(town: Town) -> None:
 
     assert "/owner" == path
     assert (
-        "gate test: machines may still run and be paid for: job g-1-check-1 could not be ended: throttled"
+        "gate test: machines may still be billed: job g-1-check-1 could not be ended: throttled"
         == (said["title"])
     )
-    assert "Look in the engine's console" in town.kept("g-1-machines")
+    assert "Check in the engine's console" in town.kept("g-1-machines")

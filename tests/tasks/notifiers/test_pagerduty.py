@@ -98,7 +98,7 @@ def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
             }
         ],
         "cost": ["launching anyway loses 40 USD"],
-        "could not be told by": ["slack: no answer"],
+        "failed deliveries": ["slack: no answer"],
         "gate": "p5-prod",
         "gate id": "g-1",
         "report": "https://x.test/r.html",
@@ -281,7 +281,7 @@ def test_an_incident_that_could_not_be_resolved_waits_for_the_next_go(bench: Ben
     bench.send(page())
     bench.send(page(Kind.CRASHED))
     bench.pagerduty.fail(Failure.SERVER_ERROR, times=1000)
-    with pytest.raises(NotifyError, match="2 incidents stay open"):
+    with pytest.raises(NotifyError, match="2 incidents are still open"):
         PagerDutyNotifier(bench.table, bench.means, Patience(0.3, 0.2, 0.05)).settle(page(Kind.GO))
     bench.pagerduty.heal()
 
@@ -295,7 +295,7 @@ def test_another_gates_incident_is_left_to_that_gate(bench: Bench) -> None:
         bench.means, "p5", Incident("prelaunch/p5/node-9", "env:AWS_SECRET_ACCESS_KEY", "g-0", "refused")
     )
 
-    assert "1 left to the gates whose routing keys opened them" == bench.settle()
+    assert "1 left open, because other gates' routing keys opened them" == bench.settle()
     assert ([], 1) == (bench.pagerduty.answers, len(opened(bench.means, "p5")))
 
 
@@ -307,7 +307,7 @@ def test_a_store_that_fails_does_not_silence_the_call(bench: Bench) -> None:
 
     bench.means = replace(bench.means, replace=broken)
 
-    assert "not noted, so no go will resolve it: the store is full" in bench.send(page())
+    assert "could not be recorded, so no GO will resolve it: the store is full" in bench.send(page())
     assert ["prelaunch/p5/node-1"] == bench.keys()
 
 
@@ -316,7 +316,7 @@ def test_a_file_that_cannot_be_read_does_not_silence_the_call(bench: Bench) -> N
     (bench.folder / FILE).parent.mkdir(parents=True)
     (bench.folder / FILE).write_text("{")
 
-    assert "not noted" in bench.send(page())
+    assert "could not be recorded" in bench.send(page())
     with pytest.raises(NotifyError, match="by hand"):
         bench.settle()
 

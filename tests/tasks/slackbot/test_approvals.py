@@ -235,8 +235,8 @@ def test_a_run_of_another_gate_file_takes_no_answer(world: Stage) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("no JSON", "none of Prelaunch's"),
-        ('{"flow_run_id": "x", "gate_id": 1, "key": "y"}', "none of Prelaunch's"),
+        ("no JSON", "does not belong to Prelaunch"),
+        ('{"flow_run_id": "x", "gate_id": 1, "key": "y"}', "does not belong to Prelaunch"),
         ('{"flow_run_id": "x", "gate_id": "../../etc", "key": "passwd"}', "cannot be read now"),
         ('{"flow_run_id": "x", "gate_id": "test-1", "key": "gate-1"}', "asks this question"),
         (

@@ -115,16 +115,16 @@ def test_a_deployment_that_names_no_gate_file_gets_the_lists(world: Stage) -> No
     ("text", "said"),
     [
         ("gate p5", "has no deployment"),
-        ("gate p6", "`p6` is not on the list. Did you mean `p5`?"),
+        ("gate p6", "`p6` is not in the list of gates. Did you mean `p5`?"),
         ("gate", "Which gate? There is `p5`."),
-        ("statsu", "`statsu` is nothing that I know. Did you mean `status`?"),
+        ("statsu", "`statsu` is not a command. Did you mean `status`?"),
         ("", "/prelaunch gate NAME"),
         ("help", "/prelaunch why"),
         ("why", "No refusal of p5 is kept"),
-        ("why nothing", "`nothing` is not on the list"),
+        ("why nothing", "`nothing` is not in the list of gates"),
         ("why test-20261122-000000-ffff", "No gate of this app has kept"),
-        ("status p7", "`p7` is not on the list"),
-        ("`<!here>` <@U1>", "`'&lt;!here&gt;'` is nothing that I know"),
+        ("status p7", "`p7` is not in the list of gates"),
+        ("`<!here>` <@U1>", "`'&lt;!here&gt;'` is not a command"),
     ],
 )
 def test_what_cannot_be_done_is_said(world: Stage, text: str, said: str) -> None:

@@ -60,7 +60,7 @@ def _because(error: BaseException, reference: str) -> str:
         seen = seen.__cause__ or seen.__context__
     said = " ".join(str(error).split())
     module = reference.partition(":")[0]
-    return f"{type(error).__name__}: {said:.500}. Mend its module; `python -c 'import {module}'` shows where."
+    return f"{type(error).__name__}: {said:.500}. Fix its module; `python -c 'import {module}'` shows where."
 
 
 def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
@@ -115,7 +115,7 @@ def _fits(trainer: Any, sdk: Sdk, region: str) -> None:
         raise Refused("its session is a PipelineSession. Give it an ordinary Session, or none.")
     if session.boto_region_name != region:
         raise Refused(
-            f"its session is for {session.boto_region_name}, the gate for {region}. Mend the session, or region in"
+            f"its session is for {session.boto_region_name}, the gate for {region}. Correct the session, or region in"
             " [cluster.options]."
         )
 

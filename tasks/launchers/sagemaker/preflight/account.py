@@ -29,7 +29,7 @@ def credentials(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
         if not error.no_login:
             raise
         remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
-        return (wrong(CREDENTIALS, f"there are none that AWS takes: {error.said}", remedy),)
+        return (wrong(CREDENTIALS, f"there are none that AWS accepts: {error.said}", remedy),)
     account = str(caller["Account"])
     strange = [role for role in asked.roles if role.account and role.account != account]
     if strange:
@@ -147,7 +147,9 @@ def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Asked) -> Pref
     if wanted.instead:
         remedy += f"; until then, {wanted.instead.format(int(value // 60))}"
     if wanted.name.endswith("warm pool usage"):
-        return wrong(QUOTA, f"{said}: the machines would not be kept, and others would train", remedy)
+        return wrong(
+            QUOTA, f"{said}: the machines would not be kept, and the training would get others", remedy
+        )
     if asked.plan and wanted.reserved:
         return unseen(QUOTA, f"{said}; whether it counts for a training plan is not known", remedy)
     return wrong(QUOTA, said, remedy)

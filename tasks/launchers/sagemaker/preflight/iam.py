@@ -49,7 +49,7 @@ def _many(value: Any) -> list[Any]:
 
 
 Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
-TRUST, PASS, JOBS, INSIDE = "role", "role passable", "right to start jobs", "role's own rights"
+TRUST, PASS, JOBS, INSIDE = "role", "role passable", "permission to start jobs", "permissions of the role"
 ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
 
 

@@ -131,7 +131,7 @@ def _manifest(image: Image, which: Mapping[str, str], clients: Clients) -> Mappi
 def _downloaded(url: str) -> bytes:
     """A layer from the address that ECR signed. Raises OSError, and ValueError for what is no address or too long."""
     if not url.startswith(("https://", "http://")):
-        raise ValueError("ECR named no address")
+        raise ValueError("ECR gave no address")
     with urllib.request.urlopen(url, timeout=DOWNLOAD_S) as answer:  # noqa: S310 - the scheme was looked at
         data = bytes(answer.read(CONFIG_BYTES + 1))
     if len(data) > CONFIG_BYTES:
@@ -165,7 +165,7 @@ def _seen(uri: str, image: Image, clients: Clients) -> PreflightCheck:
     )
     found = answer["imageDetails"][0]
     size = found.get("imageSizeInBytes")
-    shown = f"{size / GB:.1f} GB to pull" if size else "size not told"
+    shown = f"{size / GB:.1f} GB to pull" if size else "size unknown"
     return ok(WHAT, f"{uri}: {shown}, {found.get('imageDigest', '')[:19]}")
 
 

@@ -12,7 +12,7 @@ from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Asked, Network
 
-SUBNETS, WAY = "subnets", "way to S3"
+SUBNETS, WAY = "subnets", "route to S3"
 # AWS, "Give SageMaker AI Training Jobs Access to Resources in Your Amazon VPC": private addresses an instance.
 ADDRESSES, ADDRESSES_EFA = 2, 5
 # What a private subnet's default route may lead to. An internet gateway is none: the interfaces that SageMaker makes

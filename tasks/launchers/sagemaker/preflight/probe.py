@@ -68,14 +68,14 @@ class Unseen(Exception):
         """The same for people."""
         if self.denied:
             return unseen(
-                what, f"not allowed to look: {self.action}", f"Attach {POLICY} to who runs the gate."
+                what, f"permission is missing: {self.action}", f"Attach {POLICY} to who runs the gate."
             )
         if self.no_login:
             return unseen(what, f"no valid credentials for {self.action}", "See the line on credentials.")
         return unseen(
             what,
             f"{self.action} has no answer: {self.said[:SAID_CHARACTERS]}",
-            "Try again, or go on without this look.",
+            "Try again, or continue without this check.",
         )
 
 
@@ -170,7 +170,7 @@ class _Running(threading.Thread):
         self.join(max(0.0, self._end - time.monotonic()))
         late = f"AWS did not answer within {self._probe.within_s:g} s"
         remedy = (
-            "See that the endpoints of the region can be reached from here (AWS_ENDPOINT_URL, HTTPS_PROXY)."
+            "Check that the endpoints of the region can be reached from here (AWS_ENDPOINT_URL, HTTPS_PROXY)."
         )
         return (unseen(self._probe.what, late, remedy),) if self._found is None else self._found
 
@@ -181,5 +181,5 @@ def _tripped(what: str, error: Exception) -> PreflightCheck:
 
     if isinstance(error, BotoCoreError):
         return silent(f"boto3's client for {what}", error).line(what)
-    said = f"the look itself failed: {type(error).__name__}: {clean(error)}"
-    return unseen(what, said, "Go on without this look, and report it.")
+    said = f"the check itself failed: {type(error).__name__}: {clean(error)}"
+    return unseen(what, said, "Continue without this check, and report the defect.")

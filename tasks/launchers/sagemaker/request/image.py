@@ -106,10 +106,10 @@ def _unknown(checked: Checked, said: str, required: Tools, optional: Tools) -> P
         parts.append("checks run in it only where the training meets other machines than those that passed")
     if required:
         parts.append(
-            f"what it lacks of these is missing evidence, and the verdict CANNOT TELL: {_listed(required)}"
+            f"each of these that is missing is missing evidence, and the verdict is CANNOT TELL: {_listed(required)}"
         )
     if optional:
-        parts.append(f"what it lacks of these leaves out a check, and a WARN: {_listed(optional)}")
+        parts.append(f"each of these that is missing skips a check, which is a WARN: {_listed(optional)}")
     return PreflightCheck(WHAT, PreflightResult.UNSEEN, "; ".join(parts), REMEDY)
 
 

@@ -42,7 +42,7 @@ REFUSED = Notification(
     gate="p5-prod",
     culprits=("ip-10-0-3-7",),
     items=(ITEM,),
-    facts=(("what it means", "Something that was measured is not fit for the job."), ("coverage", "4 of 4 nodes")),
+    facts=(("what it means", "At least one check failed."), ("coverage", "4 of 4 nodes")),
     costs=("Launching anyway would lose about 12 node-hours; waiting for a replacement costs 3 node-hours.",),
     links=(
         Link("run in Prefect", "http://127.0.0.1:4200/runs/flow-run/1"),

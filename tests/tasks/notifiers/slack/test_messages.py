@@ -159,7 +159,7 @@ def test_what_a_question_asks_is_never_cut() -> None:
     blocks = page_message(page).blocks
 
     assert [block["type"] for block in blocks[-2:]] == ["section", "actions"]
-    assert "cut at Slack's limits" in json.dumps(blocks)
+    assert "truncated at Slack's limits" in json.dumps(blocks)
 
 
 def test_hostile_text_is_inert() -> None:
@@ -239,7 +239,7 @@ def test_a_link_to_this_machine_says_where_it_opens(host: str) -> None:
 
 def test_a_title_of_its_own_stays() -> None:
     """What names none of the findings is not turned into one."""
-    title = "gate p5-prod: machines may still run and be paid for: job x"
+    title = "gate p5-prod: machines may still be billed: job x"
 
     assert first_line(replace(REFUSED, title=title, kind=Kind.MACHINES, lead=None)) == title
 

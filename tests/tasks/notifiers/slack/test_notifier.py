@@ -111,7 +111,7 @@ def test_a_go_calls_nobody(slack: SlackServer, desk: Desk) -> None:
     assert not any(
         reply.broadcast or "<@" in reply.shown or "<@" in reply.text for reply in slack.thread(message)
     )
-    assert said.startswith("brought up to date: https://")
+    assert said.startswith("message updated: https://")
 
 
 def test_progress_never_overwrites_an_end(slack: SlackServer, desk: Desk) -> None:
@@ -248,7 +248,7 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, desk: Des
     """A page beside the run's own stands in its thread; without a run's message it is a message."""
     beside = replace(
         REFUSED, gate_id="p5-1-machines", kind=Kind.MACHINES, audience=Audience.OWNER, items=(),
-        title="gate p5-prod: machines may still run and be paid for: job x", lead=None,
+        title="gate p5-prod: machines may still be billed: job x", lead=None,
     )  # fmt: skip
     desk.notifier.send(REFUSED)
 
@@ -257,7 +257,7 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, desk: Des
 
     run, alone = slack.posted()
     assert run.text == HEAD
-    said = "gate p5-prod: machines may still run and be paid for: job x"
+    said = "gate p5-prod: machines may still be billed: job x"
     assert f"<@U789> {said}" in [reply.text for reply in slack.thread(run)]
     assert alone.text == said
 

@@ -226,7 +226,9 @@ def test_a_store_that_fails_loses_no_page(slack: SlackServer, desk: Desk) -> Non
     said = desk.notifier.send(REFUSED)
 
     assert len(slack.posted()) == 1
-    assert "what was sent is not kept, so it may be sent again: the store is full" in said
+    assert (
+        "the record of what was sent could not be stored, so it may be sent again: the store is full" in said
+    )
 
 
 def test_a_record_that_cannot_be_read_costs_a_message(slack: SlackServer, desk: Desk) -> None:

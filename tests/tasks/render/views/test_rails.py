@@ -45,21 +45,21 @@ def test_nobody_stands_out_is_an_answer() -> None:
     verdict, decoded = with_shown(8, GOOD)
     page, text = html(fleet(8, peers=False), verdict, "x", decoded), markdown(None, verdict, "x", decoded)
 
-    assert "<strong>Nobody stands out.</strong>" in page
-    assert "Nobody stands out." in text and "below 2" in text
+    assert "<strong>No single node or link is worse than the rest.</strong>" in page
+    assert "No single node or link is worse than the rest." in text and "below 2" in text
     assert ["no part is worse than the rest"] == [row["suspect"] for row in suspect_table(decoded)]
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(Answer.FABRIC, "No part stands out"), (Answer.UNEXPLAINED, "no part explains"), (Answer.TOO_FEW, "too little")],
+    [(Answer.FABRIC, "Nearly all tests are bad"), (Answer.UNEXPLAINED, "no single part explains"), (Answer.TOO_FEW, "too few tests")],
 )  # fmt: skip
 def test_what_names_nobody_is_no_nobody(answer: Answer, said: str) -> None:
     """A fabric that is bad, tests that nothing explains, and too few of them."""
     one = replace(GOOD, decoded=replace(GOOD.decoded, answer=answer))
 
     assert said in said_of([one])
-    assert "Nobody stands out" not in said_of([one])
+    assert "No single node or link is worse than the rest" not in said_of([one])
 
 
 def test_nodes_are_a_map_of_the_worst_rail() -> None:

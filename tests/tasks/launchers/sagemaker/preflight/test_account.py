@@ -62,7 +62,7 @@ def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
     chosen = options()
     lines = look(plans(chosen), chosen, account.clients)
 
-    assert {"role passable", "right to start jobs", "role's own rights", "quota"} == {
+    assert {"role passable", "permission to start jobs", "permissions of the role", "quota"} == {
         line.what for line in lines if line.look is not OK
     }
     assert [] == [line for line in lines if line.look is WRONG]
@@ -272,7 +272,7 @@ def test_a_subnet_without_a_way_to_s3(account: Account) -> None:
 
     after = ways(wanted, account.clients)
 
-    assert [("way to S3", WRONG), ("way to S3", OK)] == looks((*before, *after))
+    assert [("route to S3", WRONG), ("route to S3", OK)] == looks((*before, *after))
     assert f"--route-table-ids {account.table}" in before[0].remedy
 
 
@@ -294,7 +294,7 @@ def test_an_internet_gateway_is_no_way_out(account: Account) -> None:
     ec2.create_route(**route, NatGatewayId=nat)
     after = ways(wanted, account.clients)
 
-    assert [("way to S3", WRONG), ("way to S3", OK)] == looks((*before, *after))
+    assert [("route to S3", WRONG), ("route to S3", OK)] == looks((*before, *after))
 
 
 def test_a_disabled_key_is_wrong(account: Account) -> None:

@@ -195,7 +195,7 @@ def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
     )
 
     assert [("quota", UNSEEN)] == looks(found)
-    assert "not allowed to look: servicequotas:ListServiceQuotas" == found[0].said
+    assert "permission is missing: servicequotas:ListServiceQuotas" == found[0].said
     assert "deployments/iam/orchestrator-preflight.json" in found[0].remedy
 
 
@@ -278,7 +278,7 @@ def test_jobs_that_may_not_be_started() -> None:
 
     found = starts_jobs(asked(), made)
 
-    assert ([("right to start jobs", WRONG)], True) == (
+    assert ([("permission to start jobs", WRONG)], True) == (
         looks(found),
         "orchestrator-pool" in found[0].remedy,
     )

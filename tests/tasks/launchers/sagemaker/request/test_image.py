@@ -125,7 +125,7 @@ def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> No
         line.look,
         line.said.startswith(f"{TRAINING}: nobody looked inside; "),
     )
-    assert "the verdict CANNOT TELL: dcgmi (" in line.said and "dcgm.diag" in line.said
+    assert "the verdict is CANNOT TELL: dcgmi (" in line.said and "dcgm.diag" in line.said
     assert "a WARN: all_reduce_perf (nccl.tests)" in line.said
     assert "FROM the prelaunch image" in line.remedy and "docs/sagemaker.md" in line.remedy
 
@@ -252,6 +252,6 @@ def test_an_optional_tool_costs_a_warning_and_a_required_one_the_verdict() -> No
     line = unlabelled(Checked("x", {"dcgmi": ("dcgm.diag", "dcgm.health")}, {"fio": ("disk.io",)}), "why")
 
     assert (
-        "x: why; what it lacks of these is missing evidence, and the verdict CANNOT TELL: dcgmi (dcgm.diag, dcgm.health); "
-        "what it lacks of these leaves out a check, and a WARN: fio (disk.io)"
+        "x: why; each of these that is missing is missing evidence, and the verdict is CANNOT TELL: dcgmi (dcgm.diag, dcgm.health); "
+        "each of these that is missing skips a check, which is a WARN: fio (disk.io)"
     ) == line.said
