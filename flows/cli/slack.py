@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(config: Config) -> int:
-    from tasks.slackbot.process import NotServed, Process, log_to_stderr
+    from tasks.slackbot.process import Process, SlackAppError, log_to_stderr
 
     log_to_stderr()
     never = threading.Event()
@@ -69,6 +69,6 @@ def _serve(config: Config) -> int:
         with Process(config):
             while True:
                 never.wait(3600)
-    except NotServed as error:
+    except SlackAppError as error:
         write_stderr(f"prelaunch: {error}")
         return int(Exit.REJECTED if error.rejected else Exit.NO_CAPACITY)

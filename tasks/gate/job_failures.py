@@ -1,4 +1,4 @@
-"""What an engine says of a job that left no report at all. None of it condemns hardware, some of it says what to do."""
+"""What the engine reports about a job that left no report at all. None of it blames hardware; some of it says what to do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How people hear: the contract that every notifier keeps.
+"""What a notification is, and the contract of every notifier.
 
-NotifyError         the page could not be sent; the next notifier is tried, and the verdict stays as it is
+NotifyError         the notification could not be sent; the next notifier is tried, and the verdict stays as it is
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Protocol
 
 
 class NotifyError(Exception):
-    """The page could not be sent. The message says why, and the remedy; never a secret."""
+    """The notification could not be sent. The message says why, and the remedy; never a secret."""
 
 
 class Kind(StrEnum):
-    """What a page is about."""
+    """What a notification is about."""
 
     GO = "go"
     REFUSED = "refused"

@@ -1,4 +1,4 @@
-"""Tell people through the gate's ways in their order. What cannot be sent is said and kept, and changes nothing else.
+"""Deliver notifications through the notifiers of a gate, in their order. A failed delivery is logged and recorded, and changes nothing else.
 
 Nothing is raised here: no verdict, exit code or end of a flow depends on whether a message arrived.
 """
@@ -17,7 +17,7 @@ from checks.documents.report import dump_plain
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, Kind, Notification, Notifier, NotifierAccess, NotifyError, Severity
-from tasks.notifiers.log import page_text
+from tasks.notifiers.log import notification_text
 from tasks.notifiers.registry import guarded, named_for, notifier_for, send_first, ways_for
 from tasks.notifiers.secret_refs import secret
 from tasks.store.base import Store, StoreError
@@ -31,7 +31,7 @@ LIMIT_S = 30.0
 
 @dataclass(frozen=True)
 class DeliveryResult:
-    """What became of a page: `where` the calls went ("" for nowhere), and lines for people: done, and failed."""
+    """The result of a delivery: `where` the notification went ("" for nowhere), and lines for people: what was delivered, and what failed."""
 
     where: str = ""
     told: tuple[str, ...] = ()
@@ -39,12 +39,12 @@ class DeliveryResult:
 
 
 def deliver(notify: Notify, store: Store, page: Notification, *also: Audience) -> DeliveryResult:
-    """Call somebody by the first way that works, each audience by itself, and bring the other ways up to date."""
+    """Notify each audience through the first notifier that works, and update what the other notifiers show."""
     return _safely(store, page, partial(_deliver, notify, store, page, (page.audience, *also)))
 
 
 def settle(notify: Notify, store: Store, page: Notification) -> DeliveryResult:
-    """A good end: nobody is called, messages are brought up to date, incidents resolved."""
+    """The gate ended well: nobody is notified, messages are updated, and incidents are resolved."""
     return _safely(store, page, lambda: _settled(notify, means_of(store), page, {"log"}))
 
 
@@ -88,7 +88,7 @@ def means_on(store: Store, secret: Callable[[str], str]) -> NotifierAccess:
 
 
 def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[str, ...]) -> str:
-    """Page that machines may run on, or be kept, and be paid for. It stands beside the gate's own page.
+    """Notify the owner that machines may still run, or be kept, and be billed. This is separate from the gate's own notification.
 
     `file` is where the gate was read from.
     """
@@ -132,7 +132,7 @@ def _logged(means: NotifierAccess, page: Notification, shown: bool) -> dict[str,
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=sys.stderr, flush=True)
     try:
-        means.keep(page_key(page.gate_id), page_text(page))
+        means.keep(page_key(page.gate_id), notification_text(page))
     except NotifyError as error:
         return {"log": str(error)}
     return {}

@@ -13,7 +13,7 @@ from tasks.notifiers.base import Keep, Notification, Status
 from tasks.store.layout import page_key
 
 
-def page_text(page: Notification) -> str:
+def notification_text(page: Notification) -> str:
     """Title, text, and what became of earlier attempts to tell somebody."""
     return f"{page.title}\n\n{body_text(page)}\n"
 
@@ -49,7 +49,7 @@ class LogNotifier:
         stream = self.stream or sys.stderr
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=stream, flush=True)
-        return self.keep(page_key(page.gate_id), page_text(page))
+        return self.keep(page_key(page.gate_id), notification_text(page))
 
     def settle(self, page: Notification) -> str:
         """Nothing to bring up to date."""

@@ -1,6 +1,6 @@
-"""Which notifiers there are, each imported on first use, and who is tried in which order.
+"""The notifiers that exist, each imported on first use, and the order in which they are tried.
 
-Nothing that a notifier does reaches further than itself: one that hangs, or raises what it may not, is a NotifyError.
+A notifier cannot harm the gate: one that hangs, or raises another exception than it may, becomes a NotifyError.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether the gate can tell anybody: every secret that its ways need is looked for when it starts, not when something is wrong.
+"""Whether the gate can notify anybody: every secret that its notifiers need is resolved when the gate starts, not when something is wrong.
 
-What is missing is said and kept (gates/<gate id>/told/ways.json), and refuses nothing: a verdict is worth more than a page.
+Missing secrets are logged and recorded (gates/<gate id>/told/ways.json). They never stop a gate: a verdict matters more than a notification.
 """
 
 from __future__ import annotations

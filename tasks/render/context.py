@@ -1,7 +1,5 @@
-"""What a page shows beside a verdict: where its machines are, what it rests on, what it costs to be wrong, what such
-machines should reach, and what this cluster's last gates said (pure).
-
-What this cluster's last gates said, oldest first, and the numbers that moved: what a page shows as its trend (pure).
+"""What a page shows in addition to a verdict: where the machines are, what the verdict is based on, what a wrong decision costs,
+what such machines should reach, and the trend of this cluster's last gates, oldest first (pure).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from tasks.render.findings import Group
 from tasks.render.remedy_commands import NOWHERE, Place, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.expectations import NOTHING_EXPECTED, Expectations, expectations
-from tasks.render.views.suspects import Shown, of_readings
+from tasks.render.views.suspects import DecodedMatrix, of_readings
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class VerdictContext:
     cost: Cost | None = None
     expected: Expectations = NOTHING_EXPECTED
     past: Past | None = None
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[DecodedMatrix, ...] = ()
     training: str = ""
 
 

@@ -110,7 +110,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
 
 
 def _culprit(context: VerdictContext) -> dict[str, object] | None:
-    """Who stands out among those who measured each other, or that nobody does."""
+    """The suspects among the parts that were tested in pairs, or that there is none."""
     if not context.shown:
         return None
     suspects = suspect_rows(context.shown)

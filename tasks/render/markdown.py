@@ -133,7 +133,7 @@ def _bandwidth(report: Report, context: VerdictContext) -> list[str]:
 
 
 def _culprit(context: VerdictContext) -> list[str]:
-    """Suspects and what each matrix says; that nobody stands out is said too."""
+    """The suspects and the result of each matrix, also if there is no suspect."""
     if not context.shown:
         return []
     parts, suspects = ["## Suspects", f"{escape(said_of(context.shown))}."], suspect_rows(context.shown)

@@ -13,7 +13,7 @@ from tasks.slackbot.wording import answered, without_markup
 LOG = logging.getLogger("prelaunch.slack")
 
 
-class Telling:
+class AnsweredMessageUpdate:
     """Speaks as the gate's own notifier does, with this app's bot token."""
 
     def __init__(self, bot_token: str) -> None:

@@ -12,10 +12,10 @@ from checks.model import SCHEMA_VERSION
 from tasks.gate.question import LEAST_REASON, AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
 from tasks.slackbot.answer_check import Named, NotAnswerable, Open, answer_of, find, named_in, require_open
-from tasks.slackbot.answered_message import Telling
+from tasks.slackbot.answered_message import AnsweredMessageUpdate
 from tasks.slackbot.config import Allowed
-from tasks.slackbot.dialogs import NotSaid, Place, Talk, modal, reason_of
-from tasks.slackbot.handover import HandingOver, note
+from tasks.slackbot.dialogs import Place, SlackDeliveryError, Talk, modal, reason_of
+from tasks.slackbot.handover import AnswerDelivery, note
 from tasks.slackbot.prefect_client import Runs
 from tasks.slackbot.wording import answered
 from tasks.store.base import StoreError
@@ -24,11 +24,16 @@ LOG = logging.getLogger("prelaunch.slack")
 BUTTONS = {APPROVE: ApprovalAction.LAUNCH, REFUSE: ApprovalAction.BLOCK, RECHECK: ApprovalAction.RECHECK}
 
 
-class Answering:
+class ApprovalHandler:
     """Takes clicks and submissions of one workspace, from any thread."""
 
     def __init__(
-        self, gates: Sequence[Allowed], runs: Runs, talk: Talk, handing: HandingOver, telling: Telling
+        self,
+        gates: Sequence[Allowed],
+        runs: Runs,
+        talk: Talk,
+        handing: AnswerDelivery,
+        telling: AnsweredMessageUpdate,
     ) -> None:
         self._gates, self._runs, self._talk = gates, runs, talk
         self._handing, self._telling = handing, telling
@@ -103,7 +108,7 @@ class Answering:
                 str(payload.get("trigger_id", "")),
                 modal(found.question, ApprovalAction.LAUNCH, _place(payload)),
             )
-        except NotSaid as error:
+        except SlackDeliveryError as error:
             LOG.warning("no modal could be opened: %s", error)
             raise NotAnswerable(f"{error}, so the reason could not be asked for. Click again.") from error
 

@@ -12,7 +12,7 @@ from tasks.notifiers.slack.blocks import escape, link
 from tasks.slackbot import replies
 from tasks.slackbot.config import Allowed, Config
 from tasks.slackbot.dialogs import Talk
-from tasks.slackbot.history import NotKept, Past, last, last_refusal, of_id
+from tasks.slackbot.history import HistoryError, Past, last, last_refusal, of_id
 from tasks.slackbot.prefect_client import FLOW, PrefectError, Run, Runs
 from tasks.slackbot.replies import Reply, told
 from tasks.slackbot.wording import inline, user
@@ -95,17 +95,17 @@ class Commands:
                     return told(self._unknown(name))
                 return replies.why(of_id(self._config.gates, name))
             return replies.why(self._newest_refusal(name))
-        except NotKept as error:
+        except HistoryError as error:
             return told(escape(str(error), 600))
 
     def _newest_refusal(self, name: str) -> Past:
         found: list[Past] = []
-        failed: list[NotKept] = []
+        failed: list[HistoryError] = []
         for allowed in self._config.gates:
             if name in ("", allowed.name):
                 try:
                     found.append(last_refusal(allowed))
-                except NotKept as error:
+                except HistoryError as error:
                     failed.append(error)
         if not found:
             raise failed[0]
@@ -133,7 +133,7 @@ def _state(allowed: Allowed, going: tuple[Run, ...]) -> replies.State:
         return replies.State(allowed.name, "?", runs, None, str(error))
     try:
         return replies.State(allowed.name, cluster, runs, last(allowed), "")
-    except NotKept as error:
+    except HistoryError as error:
         return replies.State(allowed.name, cluster, runs, None, str(error))
 
 

@@ -1,6 +1,6 @@
 """What `prelaunch slack` says in Slack: short answers to one person, and the modal that asks for a reason.
 
-NotSaid             Slack did not take it; the message names no secret
+SlackDeliveryError  Slack did not accept it; the message names no secret
 
 The modal that asks why somebody wants to launch against a warning or a failure (pure).
 """
@@ -24,7 +24,7 @@ LOG = logging.getLogger("prelaunch.slack")
 TIMEOUT_S = 5
 
 
-class NotSaid(Exception):
+class SlackDeliveryError(Exception):
     """Slack did not take it. The message says why."""
 
 
@@ -56,7 +56,7 @@ class Talk:
         self.web = web
 
     def open_modal(self, trigger: str, view: Mapping[str, Any]) -> None:
-        """Show a modal to whoever clicked. Raises NotSaid: the click was too long ago, or Slack is down."""
+        """Show a modal to whoever clicked. Raises SlackDeliveryError: the click was too long ago, or Slack is down."""
         _asked(lambda: self.web.views_open(trigger_id=trigger, view=dict(view)))
 
     def whisper(self, channel: str, user: str, text: str, thread: str = "") -> None:
@@ -79,7 +79,7 @@ class Talk:
 def _tried(call: Callable[[], object]) -> None:
     try:
         _asked(call)
-    except NotSaid as error:
+    except SlackDeliveryError as error:
         LOG.warning("an answer did not reach Slack: %s", error)
 
 
@@ -89,12 +89,12 @@ def _asked(call: Callable[[], object]) -> None:
     try:
         done = call()
     except SlackApiError as error:
-        raise NotSaid(f"Slack says {error.response.get('error', 'no')!r}") from error
+        raise SlackDeliveryError(f"Slack says {error.response.get('error', 'no')!r}") from error
     except Exception as error:
-        raise NotSaid(f"Slack does not answer ({type(error).__name__})") from error
+        raise SlackDeliveryError(f"Slack does not answer ({type(error).__name__})") from error
     status = getattr(done, "status_code", 200)
     if status != 200:
-        raise NotSaid(f"Slack answers {status}")
+        raise SlackDeliveryError(f"Slack answers {status}")
 
 
 CALLBACK = "prelaunch_answer"

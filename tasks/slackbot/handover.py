@@ -45,7 +45,7 @@ class Waiting:
     answer: ApprovalAnswer
 
 
-class HandingOver:
+class AnswerDelivery:
     """One thread; `add` wakes it. Use `start` and `stop`."""
 
     def __init__(self, runs: Runs) -> None:

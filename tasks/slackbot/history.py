@@ -1,6 +1,6 @@
 """What the gates' stores keep of past verdicts, as `status` and `why` ask for it.
 
-NotKept             there is no such verdict, or the store cannot be read; the message is for whoever asked
+HistoryError        there is no such verdict, or the store cannot be read; the message is for the person who asked
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.store.records import VERDICT_BYTES, Record, stamped_at
 LOOKED_AT = 200
 
 
-class NotKept(Exception):
+class HistoryError(Exception):
     """There is no such verdict, or it cannot be read. The message says which, without markup."""
 
 
@@ -39,21 +39,21 @@ class Past:
 
 
 def last(allowed: Allowed) -> Record | None:
-    """The newest verdict of a gate; None for none. Raises NotKept."""
+    """The newest verdict of a gate; None for none. Raises HistoryError."""
     return next(_records(*_opened(allowed)), None)
 
 
 def last_refusal(allowed: Allowed) -> Past:
-    """The newest verdict that was no go. Raises NotKept."""
+    """The newest verdict that was no go. Raises HistoryError."""
     gate, store = _opened(allowed)
     for record in _records(gate, store):
         if record.answer is not Answer.GO:
             return _past(allowed, gate, store, record)
-    raise NotKept(f"No refusal of {allowed.name} is kept: every verdict that there is was a go.")
+    raise HistoryError(f"No refusal of {allowed.name} is kept: every verdict that there is was a go.")
 
 
 def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
-    """The verdict of one gate run, whatever it was. Raises NotKept."""
+    """The verdict of one gate run, whatever it was. Raises HistoryError."""
     for allowed in gates:
         gate, store = _opened(allowed)
         if not gate_id.startswith(f"{gate.name}-"):
@@ -61,10 +61,10 @@ def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
         try:
             record = records.read(store, gate_id)
         except (StoreError, DecodeError) as error:
-            raise NotKept(f"The record of {gate_id} cannot be read: {error}") from error
+            raise HistoryError(f"The record of {gate_id} cannot be read: {error}") from error
         if record is not None and record.gate == gate.name:
             return _past(allowed, gate, store, record)
-    raise NotKept(f"No gate of this app has kept {gate_id}.")
+    raise HistoryError(f"No gate of this app has kept {gate_id}.")
 
 
 def verdict_in(data: bytes) -> Verdict:
@@ -92,7 +92,7 @@ def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
     except DecodeError:
         verdict = None
     except StoreError as error:
-        raise NotKept(f"The store of {allowed.name} cannot be read: {error}") from error
+        raise HistoryError(f"The store of {allowed.name} cannot be read: {error}") from error
     return Past(allowed, gate, store, record, verdict)
 
 
@@ -100,11 +100,11 @@ def _opened(allowed: Allowed) -> tuple[Gate, Store]:
     try:
         return allowed.gate(), allowed.store()
     except (GateFileError, StoreError) as error:
-        raise NotKept(f"The gate file of {allowed.name} cannot be read: {error}") from error
+        raise HistoryError(f"The gate file of {allowed.name} cannot be read: {error}") from error
 
 
 def _records(gate: Gate, store: Store) -> Iterator[Record]:
-    """The gate's records, newest first, each read when it is asked for. Raises NotKept."""
+    """The gate's records, newest first, each read when it is asked for. Raises HistoryError."""
     try:
         ids = [one for one in records.recorded(store) if one.startswith(f"{gate.name}-")]
         ids.sort(key=lambda one: (stamped_at(one) or 0.0, one), reverse=True)
@@ -113,4 +113,4 @@ def _records(gate: Gate, store: Store) -> Iterator[Record]:
             if record is not None and record.gate == gate.name:
                 yield record
     except (StoreError, DecodeError) as error:
-        raise NotKept(f"The records of {gate.name} cannot be read: {error}") from error
+        raise HistoryError(f"The records of {gate.name} cannot be read: {error}") from error

@@ -1,6 +1,6 @@
 """One process between Slack and Prefect: connects both, serves until it is told to stop, and leaves nothing behind.
 
-NotServed           Slack or Prefect cannot be reached, or refuses us; `rejected` where the configuration is to blame
+SlackAppError       Slack or Prefect cannot be reached, or refuses us; `rejected` where the configuration is to blame
 
 The log of `prelaunch slack`: one line an event on stderr, without secrets and without tracebacks.
 """
@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.secret_refs import secret
-from tasks.slackbot.answered_message import Telling
-from tasks.slackbot.approvals import Answering
+from tasks.slackbot.answered_message import AnsweredMessageUpdate
+from tasks.slackbot.approvals import ApprovalHandler
 from tasks.slackbot.commands import Commands
 from tasks.slackbot.config import Config
 from tasks.slackbot.dialogs import Talk, web_client
-from tasks.slackbot.handover import HandingOver
+from tasks.slackbot.handover import AnswerDelivery
 from tasks.slackbot.prefect_client import PrefectError, Runs
 from tasks.slackbot.socket_events import Envelopes, Workers
 from tasks.text.inert import one_line
@@ -51,7 +51,7 @@ TOKEN_ERRORS = (
 )
 
 
-class NotServed(Exception):
+class SlackAppError(Exception):
     """It cannot serve. The message says what is wrong, and the remedy; never a token."""
 
     def __init__(self, message: str, rejected: bool = False) -> None:
@@ -60,7 +60,7 @@ class NotServed(Exception):
 
 
 class Process:
-    """Use it in a `with`: entering connects (NotServed), leaving ends every thread and connection within seconds."""
+    """Use it in a `with`: entering connects (SlackAppError), leaving ends every thread and connection within seconds."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -83,7 +83,7 @@ class Process:
         try:
             bot, token = secret(app.bot_token), secret(app.app_token)
         except NotifyError as error:
-            raise NotServed(str(error), rejected=True) from error
+            raise SlackAppError(str(error), rejected=True) from error
         runs = Runs()
         self._stack.callback(runs.close)
         try:
@@ -93,14 +93,14 @@ class Process:
             said = (
                 f"{error} Look at PREFECT_API_URL and PREFECT_API_AUTH_STRING, and whether the server runs."
             )
-            raise NotServed(said) from error
+            raise SlackAppError(said) from error
         web = _bypassing(web_client(bot, app.api_url))
         _asked(app.bot_token, web.auth_test)
-        workers, handing, talk = Workers(), HandingOver(runs), Talk(web)
+        workers, handing, talk = Workers(), AnswerDelivery(runs), Talk(web)
         self._stack.callback(workers.stop, STOP_S / 3)
         self._stack.callback(handing.stop, STOP_S / 3)
         handing.start(self._config.gates)
-        answering = Answering(self._config.gates, runs, talk, handing, Telling(bot))
+        answering = ApprovalHandler(self._config.gates, runs, talk, handing, AnsweredMessageUpdate(bot))
         envelopes = Envelopes(answering, Commands(self._config, runs, talk), workers)
         self._connect(token, envelopes)
 
@@ -128,7 +128,7 @@ class Process:
         client.socket_mode_request_listeners.append(envelopes)
         _asked(app.app_token, client.connect)
         if not hello.wait(HELLO_S):
-            raise NotServed(
+            raise SlackAppError(
                 "Slack opened no socket: its WebSocket host cannot be reached, or Socket Mode is off."
             )
         LOG.info("serving %s", ", ".join(gate.name for gate in self._config.gates))
@@ -173,10 +173,10 @@ def _asked(reference: str, call: Any) -> None:
         word = str(error.response.get("error", "no"))
         if word in TOKEN_ERRORS:
             said = f"Slack refuses the token in {reference}: {word}. app_token is xapp-..., bot_token is xoxb-..."
-            raise NotServed(said, rejected=True) from None
-        raise NotServed(f"Slack refuses {reference}: {word}.") from None
+            raise SlackAppError(said, rejected=True) from None
+        raise SlackAppError(f"Slack refuses {reference}: {word}.") from None
     except Exception as error:  # noqa: BLE001 - urllib, http.client, ssl and the SDK each have their own; all mean the same
-        raise NotServed(
+        raise SlackAppError(
             f"Slack does not answer ({type(error).__name__}). Look at the network and api_url."
         ) from None
 

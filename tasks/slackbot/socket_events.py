@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tasks.slackbot.approvals import Answering
+from tasks.slackbot.approvals import ApprovalHandler
 from tasks.slackbot.commands import Commands
 from tasks.slackbot.dialogs import CALLBACK, beside_field
 
@@ -76,7 +76,7 @@ REMEMBERED = 10_000
 class Envelopes:
     """The listener of a Socket Mode client."""
 
-    def __init__(self, answering: Answering, commands: Commands, workers: Workers) -> None:
+    def __init__(self, answering: ApprovalHandler, commands: Commands, workers: Workers) -> None:
         self._answering, self._commands, self._workers = answering, commands, workers
         self._seen: collections.OrderedDict[str, None] = collections.OrderedDict()
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.iam import context_of, inside, starts_jobs
-from tasks.launchers.sagemaker.preflight.requirements import Asked, asked_of
+from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 from tasks.launchers.sagemaker.preflight.storage import sources
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tests.architecture.tree import ROOT
@@ -50,15 +50,15 @@ def policies(*names: str) -> Sequence[Any]:
     return [filled()[name] for name in names]
 
 
-def asked(path: Path) -> Asked:
+def asked(path: Path) -> Requirements:
     """What a shipped gate asks of the account."""
     setting = open_gate_context(GateRequest(gate_file=str(path)))
     options = getattr(setting.launcher, "options", None)
     assert isinstance(options, SageMakerOptions)
-    return asked_of(tuple(setting.launcher.plan(job) for job in planned_jobs(setting)), options)
+    return requirements_of(tuple(setting.launcher.plan(job) for job in planned_jobs(setting)), options)
 
 
-def for_the_gate(wanted: Asked) -> Sequence[Any]:
+def for_the_gate(wanted: Requirements) -> Sequence[Any]:
     """What the page attaches to who runs the gate."""
     return policies("orchestrator-jobs", *(("orchestrator-pool",) if wanted.pooled else ()))
 

@@ -28,7 +28,7 @@ from tasks.launchers.sagemaker.job_states import trouble_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.output import logs
 from tasks.launchers.sagemaker.output.attempts import ATTEMPT
-from tasks.launchers.sagemaker.output.fetch import Output, Seen
+from tasks.launchers.sagemaker.output.fetch import Output, SeenOutput
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of, places_of
 from tasks.launchers.sagemaker.submit import remove_key, submit
 
@@ -133,7 +133,7 @@ class SageMakerLauncher:
 
     def _status(self, name: str, described: Described) -> JobStatus:
         state, detail = job_states.state_of(described), job_states.detail_of(described)
-        seen, output = Seen(), self._output(name)
+        seen, output = SeenOutput(), self._output(name)
         if job_states.trained(described):
             try:
                 seen = output.look(described)

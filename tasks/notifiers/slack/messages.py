@@ -162,7 +162,7 @@ def status_message(status: Status) -> Message:
     return Message(escape(line, FALLBACK), blocks)
 
 
-def page_message(page: Notification) -> Message:
+def notification_message(page: Notification) -> Message:
     """The run's message in its final state, or with its question."""
     line = first_line(page)
     blocks = [header(line)]
@@ -182,7 +182,7 @@ def page_message(page: Notification) -> Message:
     return Message(escape(line, FALLBACK), fit([*blocks, *tail], CUT, len(tail)), _long(page))
 
 
-def call_message(page: Notification, ids: Sequence[str]) -> Message:
+def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     """The reply that calls people: who, the first line, and what to do first."""
     line = first_line(page)
     called = f"{mention(ids)} " if ids else ""

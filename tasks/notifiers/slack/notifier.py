@@ -14,10 +14,10 @@ from tasks.notifiers.base import AnswerLine, Audience, Kind, Notification, Notif
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import (
     answer_message,
-    call_message,
     diagnoses,
     first_line,
-    page_message,
+    mention_message,
+    notification_message,
     status_message,
 )
 from tasks.notifiers.slack.thread import SlackRun, State, digest_of
@@ -71,7 +71,7 @@ class SlackNotifier:
                 self._bring(run, channel, page)
             if calls:
                 name = f"call {_name(page)}"
-                run.reply(channel, name, call_message(page, ids), broadcast=True)
+                run.reply(channel, name, mention_message(page, ids), broadcast=True)
             _thread(run, channel, page)
             return "; but ".join((run.place(channel), *run.problems))
 
@@ -95,10 +95,10 @@ class SlackNotifier:
         asked = run.record.asked or channel
         if page.question is None:
             run.end()
-        silent = page_message(replace(page, question=None))
+        silent = notification_message(replace(page, question=None))
         for other in [name for name in run.record.messages if name != channel]:
             _try(run, f"the message in {other} is not up to date", partial(run.bring, other, silent))
-        message = page_message(page)
+        message = notification_message(page)
         try:
             run.bring(channel, message)
         except NotifyError as error:

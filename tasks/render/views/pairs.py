@@ -16,33 +16,33 @@ from checks.model import CLUSTER, Outcome, Report, Verdict
 from tasks.render.views import heatmap
 from tasks.render.views.heatmap import MAP, HeatMap, Matrix, heat_map
 from tasks.render.views.nodes import places
-from tasks.render.views.suspects import Shown
+from tasks.render.views.suspects import DecodedMatrix
 
 Pair = tuple[int, int]
 
 
-def node_map(shown: Shown) -> HeatMap | None:
+def node_map(shown: DecodedMatrix) -> HeatMap | None:
     """Nodes x nodes; of several rails the worst of each pair. None without a test between nodes."""
     return _map(shown, shown.title, lambda part: part.node, "nodes", lambda a, b: a.node != b.node)
 
 
-def inside_map(shown: Shown, node: str) -> HeatMap | None:
+def inside_map(shown: DecodedMatrix, node: str) -> HeatMap | None:
     """The ranks of one node, each towards each other; None without a test of them."""
     title = f"{shown.title}, {node}" if len(nodes_of(shown)) > 1 else shown.title
     return _map(shown, title, _own_name, "ranks", lambda a, b: a.node == b.node == node)
 
 
-def nodes_of(shown: Shown) -> tuple[str, ...]:
+def nodes_of(shown: DecodedMatrix) -> tuple[str, ...]:
     """The nodes that have parts, in their order."""
     return tuple(dict.fromkeys(part.node for part in shown.matrix.parts))
 
 
-def suspected(shown: Shown) -> tuple[str, ...]:
+def suspected(shown: DecodedMatrix) -> tuple[str, ...]:
     """The nodes that suspects lie on, the likeliest first."""
     return tuple(dict.fromkeys(node for suspect in shown.decoded.suspects for node in suspect.nodes))
 
 
-def settled(shown: Shown) -> dict[Pair, float | None]:
+def settled(shown: DecodedMatrix) -> dict[Pair, float | None]:
     """What each two parts came to: the median where they were tested again, None where most tests gave nothing."""
     found: dict[Pair, list[float | None]] = defaultdict(list)
     matrix = shown.matrix
@@ -66,7 +66,7 @@ def _settled(values: list[float | None]) -> float | None:
 
 
 def _map(
-    shown: Shown, title: str, name: Callable[[Part], str], of: str, kept: Callable[[Part, Part], bool]
+    shown: DecodedMatrix, title: str, name: Callable[[Part], str], of: str, kept: Callable[[Part, Part], bool]
 ) -> HeatMap | None:
     parts, matrix = shown.matrix.parts, shown.matrix
     cells: dict[tuple[str, str], list[float | None]] = defaultdict(list)
@@ -88,7 +88,7 @@ def _map(
     return heat_map(made)
 
 
-def _condemned(shown: Shown, name: Callable[[Part], str]) -> frozenset[str]:
+def _condemned(shown: DecodedMatrix, name: Callable[[Part], str]) -> frozenset[str]:
     """Whom the decoder names as a whole."""
     found = {s.subject for s in shown.decoded.suspects if s.kind in (Kind.NODE, Kind.RANK)}
     return frozenset(name(part) for part in shown.matrix.parts if found & {part.name, part.node})
@@ -99,7 +99,9 @@ def _own_name(part: Part) -> str:
     return part.name.removeprefix(f"{part.node}/") or part.name
 
 
-def _said(shown: Shown, cells: Mapping[tuple[str, str], list[float | None]], names: int, of: str) -> str:
+def _said(
+    shown: DecodedMatrix, cells: Mapping[tuple[str, str], list[float | None]], names: int, of: str
+) -> str:
     whole = names * (names - 1)
     rails = len({part.rail for part in shown.matrix.parts})
     said = f"{len(cells)} of {whole} directions tested"

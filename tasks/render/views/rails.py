@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from checks.culprit.matrix import Better, Span
 from tasks.render.views.heatmap import STEPS, TABLE, Cell, HeatMap
 from tasks.render.views.pairs import inside_map, node_map, nodes_of, settled, suspected
-from tasks.render.views.suspects import Shown
+from tasks.render.views.suspects import DecodedMatrix
 
 MOST = 4000
 
@@ -36,7 +36,7 @@ class Strip:
     bad: bool
 
 
-def rail_strip(between: Shown | None, inside: Shown | None) -> Strip | None:
+def rail_strip(between: DecodedMatrix | None, inside: DecodedMatrix | None) -> Strip | None:
     """Of what was measured on rails, and inside of nodes; None where that is one rail, or nothing."""
     shares: dict[str, dict[str, float]] = {}
     columns: list[str] = []
@@ -62,7 +62,7 @@ def rail_strip(between: Shown | None, inside: Shown | None) -> Strip | None:
     return Strip(f"{first.matrix.what} by rail", tuple(columns), len(order), rows, paths, said, bad)
 
 
-def _rails(shown: Shown) -> dict[str, dict[str, float]]:
+def _rails(shown: DecodedMatrix) -> dict[str, dict[str, float]]:
     """Node -> rail -> the median over the usual of all tests from and to it."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for pair, value in settled(shown).items():
@@ -74,7 +74,7 @@ def _rails(shown: Shown) -> dict[str, dict[str, float]]:
     }
 
 
-def _insides(shown: Shown) -> dict[str, dict[str, float]]:
+def _insides(shown: DecodedMatrix) -> dict[str, dict[str, float]]:
     """Node -> its worst pair over the usual."""
     found: dict[str, float] = {}
     for (source, _), value in settled(shown).items():
@@ -83,7 +83,7 @@ def _insides(shown: Shown) -> dict[str, dict[str, float]]:
     return {node: {"inside, worst pair": share} for node, share in found.items()}
 
 
-def _share(shown: Shown, value: float | None) -> float:
+def _share(shown: DecodedMatrix, value: float | None) -> float:
     """1 is usual, less is worse; nothing is 0."""
     if value is None or value <= 0:
         return 0.0
@@ -130,7 +130,7 @@ class Views:
     hidden: int
 
 
-def views(shown: Sequence[Shown]) -> Views:
+def views(shown: Sequence[DecodedMatrix]) -> Views:
     """The matrices with suspects first, then those with bad tests, then rates without any."""
     wanted = sorted(
         (one for one in shown if _is_worth(one)), key=lambda one: (not suspected(one), not one.decoded.bad)
@@ -146,12 +146,12 @@ def views(shown: Sequence[Shown]) -> Views:
     return Views(tuple(maps[:MAPS]), tuple(strips), max(0, len(maps) - MAPS))
 
 
-def first_map(shown: Sequence[Shown]) -> HeatMap | None:
+def first_map(shown: Sequence[DecodedMatrix]) -> HeatMap | None:
     """The one to draw where there is room for one."""
     return next(iter(views(shown).maps), None)
 
 
-def _maps(one: Shown) -> list[HeatMap]:
+def _maps(one: DecodedMatrix) -> list[HeatMap]:
     if one.matrix.span is Span.BETWEEN:
         made = node_map(one)
         return [made] if made else []
@@ -160,10 +160,10 @@ def _maps(one: Shown) -> list[HeatMap]:
     return [made for node in chosen if (made := inside_map(one, node))]
 
 
-def _is_worth(one: Shown) -> bool:
+def _is_worth(one: DecodedMatrix) -> bool:
     return bool(one.decoded.bad) or _is_rate(one)
 
 
-def _is_rate(one: Shown) -> bool:
+def _is_rate(one: DecodedMatrix) -> bool:
     """Values of which more is better, in a unit: what is right or wrong has none."""
     return one.matrix.better is Better.HIGHER and bool(one.matrix.unit)

@@ -15,7 +15,7 @@ NAMED = 30
 
 
 @dataclass(frozen=True)
-class Shown:
+class DecodedMatrix:
     """One matrix and its answer. `check` measured it; `title` says what it holds, in the words of a sentence."""
 
     check: str
@@ -53,20 +53,20 @@ class MatrixRow:
     hiccup: str
 
 
-def of_readings(readings: Sequence[Reading]) -> tuple[Shown, ...]:
+def of_readings(readings: Sequence[Reading]) -> tuple[DecodedMatrix, ...]:
     """Those of a report's tournaments."""
     return tuple(
-        Shown(one.check, f"{one.matrix.what} {one.matrix.span.value}", one.matrix, one.decoded)
+        DecodedMatrix(one.check, f"{one.matrix.what} {one.matrix.span.value}", one.matrix, one.decoded)
         for one in readings
     )
 
 
-def of_told(told: Sequence[Told]) -> tuple[Shown, ...]:
+def of_told(told: Sequence[Told]) -> tuple[DecodedMatrix, ...]:
     """Those of another tool's text."""
-    return tuple(Shown("matrix", one.table.name, one.table.matrix, one.decoded) for one in told)
+    return tuple(DecodedMatrix("matrix", one.table.name, one.table.matrix, one.decoded) for one in told)
 
 
-def suspect_rows(shown: Sequence[Shown]) -> tuple[SuspectRow, ...]:
+def suspect_rows(shown: Sequence[DecodedMatrix]) -> tuple[SuspectRow, ...]:
     """The likeliest first, each once a matrix that names it."""
     found = [
         (one, suspect)
@@ -78,14 +78,14 @@ def suspect_rows(shown: Sequence[Shown]) -> tuple[SuspectRow, ...]:
     return tuple(_suspect(one, suspect) for one, suspect in found)
 
 
-def matrix_rows(shown: Sequence[Shown]) -> tuple[MatrixRow, ...]:
+def matrix_rows(shown: Sequence[DecodedMatrix]) -> tuple[MatrixRow, ...]:
     """One row a matrix, those with an answer that is no "nobody" first."""
     quiet = (Answer.NOBODY, Answer.TOO_FEW)
     return tuple(_matrix(one) for one in sorted(shown, key=lambda one: one.decoded.answer in quiet))
 
 
-def said_of(shown: Sequence[Shown]) -> str:
-    """One sentence on all of them; "nobody stands out" is an answer."""
+def said_of(shown: Sequence[DecodedMatrix]) -> str:
+    """One sentence about all of them, also if there is no suspect."""
     named = {
         (s.kind, s.subject)
         for one in shown
@@ -104,7 +104,7 @@ def said_of(shown: Sequence[Shown]) -> str:
     return "No single node or link is worse than the rest"
 
 
-def _suspect(one: Shown, suspect: Suspect) -> SuspectRow:
+def _suspect(one: DecodedMatrix, suspect: Suspect) -> SuspectRow:
     other = suspect.runner_up
     return SuspectRow(
         kind=suspect.kind.value,
@@ -129,7 +129,7 @@ def _percent(probability: float) -> str:
     return "< 0.01 %" if probability < 0.0001 else wording.percent(probability)
 
 
-def _matrix(one: Shown) -> MatrixRow:
+def _matrix(one: DecodedMatrix) -> MatrixRow:
     matrix, noise, answer = one.matrix, one.decoded.noise, one.decoded.answer
     blind = answer is Answer.TOO_FEW
     word = "below" if matrix.better is Better.HIGHER else "above"

@@ -10,7 +10,7 @@ from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Matrix, Part, Span, Tolerance
 from checks.model import Verdict
 from tasks.render.context import VerdictContext
-from tasks.render.views.suspects import Shown
+from tasks.render.views.suspects import DecodedMatrix
 from tests.tasks.render.fleets import fleet, judged
 
 HELD = Tolerance(0.6)
@@ -29,7 +29,7 @@ def between(
     bad_rails: Collection[tuple[int, int]] = (),
     partners: int = 0,
     seed: int = 1,
-) -> Shown:
+) -> DecodedMatrix:
     """GB/s between nodes on each rail, all pairs or so many partners a node; the bad reach a fifth, a bad rail 0.4."""
     source, parts = random.Random(seed), [part_of(n, r, rails) for n in range(nodes) for r in range(rails)]
     sources, targets, values = [], [], []
@@ -47,7 +47,7 @@ def between(
     )
 
 
-def inside(nodes: int, gpus: int, bad: Collection[tuple[int, int]] = (), seed: int = 2) -> Shown:
+def inside(nodes: int, gpus: int, bad: Collection[tuple[int, int]] = (), seed: int = 2) -> DecodedMatrix:
     """GB/s between the GPUs of each node; a bad one reaches 0.4."""
     source, parts = random.Random(seed), [part_of(n, g, gpus) for n in range(nodes) for g in range(gpus)]
     tests = [(n, i, j) for n in range(nodes) for i in range(gpus) for j in range(gpus) if i != j]
@@ -62,12 +62,12 @@ def inside(nodes: int, gpus: int, bad: Collection[tuple[int, int]] = (), seed: i
     )  # fmt: skip
 
 
-def shown(matrix: Matrix, check: str = "nccl.pairs") -> Shown:
+def shown(matrix: Matrix, check: str = "nccl.pairs") -> DecodedMatrix:
     """Decoded under one tolerance."""
-    return Shown(check, f"{matrix.what} {matrix.span.value}", matrix, decode(matrix, HELD))
+    return DecodedMatrix(check, f"{matrix.what} {matrix.span.value}", matrix, decode(matrix, HELD))
 
 
-def with_shown(nodes: int, *matrices: Shown) -> tuple[Verdict, VerdictContext]:
+def with_shown(nodes: int, *matrices: DecodedMatrix) -> tuple[Verdict, VerdictContext]:
     """A fleet's verdict, and these matrices beside it."""
     verdict, context = judged(fleet(nodes, peers=False))
     return verdict, replace(context, shown=matrices)

@@ -14,7 +14,7 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, keep_question
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.slackbot import socket_events
-from tasks.slackbot.approvals import Answering
+from tasks.slackbot.approvals import ApprovalHandler
 from tasks.store.layout import HANDING_OVER, question_key
 from tests.fakes.slack.server import Failure
 from tests.tasks.slackbot.stage import (
@@ -273,10 +273,10 @@ def test_what_takes_longer_than_slack_waits_is_said_afterwards(
     asking = world.ask()
     asking.click(ADA, APPROVE)
     view = world.socket.modal()
-    slow, before = threading.Event(), Answering.submitted
+    slow, before = threading.Event(), ApprovalHandler.submitted
     monkeypatch.setattr(socket_events, "SUBMISSION_S", 0.05)
     monkeypatch.setattr(
-        Answering, "submitted", lambda self, payload: (slow.wait(20), before(self, payload))[1]
+        ApprovalHandler, "submitted", lambda self, payload: (slow.wait(20), before(self, payload))[1]
     )
 
     sent = world.socket.submit(EVE, view, "let me in")

@@ -18,7 +18,7 @@ from tasks.slackbot import handover, process
 from tasks.slackbot.answer_check import Named, find
 from tasks.slackbot.config import read_config
 from tasks.slackbot.prefect_client import Runs, Unreachable
-from tasks.slackbot.process import NotServed, Plain, Process
+from tasks.slackbot.process import Plain, Process, SlackAppError
 from tasks.store.layout import HANDING_OVER
 from tests.fakes.slack.server import Failure
 from tests.tasks.slackbot.stage import ADA, Stage, set_state, stage, until
@@ -168,7 +168,7 @@ def test_slack_that_is_down_at_the_start_is_said(world: Stage, method: str, fail
     before = threads()
     world.slack.fail(failure, times=20, method=method)
 
-    with pytest.raises(NotServed) as raised, world.app():
+    with pytest.raises(SlackAppError) as raised, world.app():
         pass
 
     assert "Slack" in str(raised.value) and not raised.value.rejected
@@ -180,7 +180,7 @@ def test_a_socket_that_says_nothing_is_no_connection(world: Stage, monkeypatch: 
     monkeypatch.setattr(process, "HELLO_S", 0.3)
     world.socket.silent = True
 
-    with pytest.raises(NotServed, match="Slack opened no socket"), world.app():
+    with pytest.raises(SlackAppError, match="Slack opened no socket"), world.app():
         pass
 
 
@@ -191,7 +191,7 @@ def test_a_token_that_slack_refuses_is_named_by_its_place(
     """Never by its value; it is the configuration that is wrong."""
     monkeypatch.setenv(which, "xoxb-wrong-and-secret")
 
-    with pytest.raises(NotServed) as raised, world.app():
+    with pytest.raises(SlackAppError) as raised, world.app():
         pass
 
     assert raised.value.rejected
@@ -204,7 +204,7 @@ def test_a_token_that_is_not_there_is_named_by_its_place(
     """Before anybody is asked anything."""
     monkeypatch.delenv("SLACK_APP_TOKEN")
 
-    with pytest.raises(NotServed, match="SLACK_APP_TOKEN is not set") as raised:
+    with pytest.raises(SlackAppError, match="SLACK_APP_TOKEN is not set") as raised:
         Process(read_config(world.config)).__enter__()
 
     assert raised.value.rejected

@@ -72,7 +72,7 @@ CHUNK_BYTES = 1 << 20
 
 
 @dataclass
-class Brought:
+class ChannelFiles:
     """What one channel brought: each file with its time, and what could not be had.
 
     `dated` says whether the times tell one start from another: an archive has its hosts' clocks, and uncompressed output is
@@ -99,21 +99,23 @@ def written(clients: Clients, places: Places) -> Mapping[str, Listed]:
     return kept
 
 
-def others(clients: Clients, places: Places, described: Described, silent: str = "") -> Iterator[Brought]:
+def others(
+    clients: Clients, places: Places, described: Described, silent: str = ""
+) -> Iterator[ChannelFiles]:
     """The weaker channels of a job that has ended, one after the other; what fails is in `problems`.
 
     `silent` says that S3 does not answer, "" where it does: only the log is asked then.
     """
     output = str((described.get("OutputDataConfig") or {}).get("S3OutputPath") or places.output).rstrip("/")
     prefix = f"{output}/{places.job}/output"
-    ways: tuple[tuple[str, Callable[[Brought], None]], ...] = (
+    ways: tuple[tuple[str, Callable[[ChannelFiles], None]], ...] = (
         ("output/data", lambda brought: _data(clients, f"{prefix}/data", brought)),
         ("output.tar.gz", lambda brought: _archive(clients, prefix, brought)),
         ("log lines", lambda brought: _lines(clients, places.job, hosts_of(described), brought)),
     )
     for channel, way in ways:
         in_s3 = way is not ways[-1][1]
-        brought = Brought(channel, dated=not in_s3)
+        brought = ChannelFiles(channel, dated=not in_s3)
         try:
             if silent and in_s3:
                 raise LaunchError(silent)
@@ -128,7 +130,7 @@ def others(clients: Clients, places: Places, described: Described, silent: str =
         yield brought
 
 
-def _data(clients: Clients, prefix: str, brought: Brought) -> None:
+def _data(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
     """CompressionType NONE leaves objects."""
     found = [
         item for item in s3_objects.listed(clients, prefix) if safe(item.path) and item.size <= FILE_BYTES
@@ -140,7 +142,7 @@ def _data(clients: Clients, prefix: str, brought: Brought) -> None:
             brought.problems.append(data)
 
 
-def _archive(clients: Clients, prefix: str, brought: Brought) -> None:
+def _archive(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
     found = [item for item in s3_objects.listed(clients, prefix) if item.path == "output.tar.gz"]
     if not found:
         return
@@ -164,7 +166,7 @@ def _download(clients: Clients, url: str, etag: str, file: IO[bytes]) -> None:
         file.write(chunk)
 
 
-def _lines(clients: Clients, job: str, hosts: tuple[str, ...], brought: Brought) -> None:
+def _lines(clients: Clients, job: str, hosts: tuple[str, ...], brought: ChannelFiles) -> None:
     for host in hosts:
         stream = logs.newest(clients, job, host)
         if stream is None:

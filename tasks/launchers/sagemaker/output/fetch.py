@@ -21,7 +21,7 @@ from tasks.launchers.sagemaker.output.attempts import (
     starts_of,
     told_all,
 )
-from tasks.launchers.sagemaker.output.channels import Brought
+from tasks.launchers.sagemaker.output.channels import ChannelFiles
 from tasks.launchers.sagemaker.output.s3_objects import Listed
 from tasks.launchers.sagemaker.request.locations import Places
 
@@ -30,7 +30,7 @@ Listing = Mapping[str, Listed]
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenOutput:
     """The current attempt, "" where the current start left nothing yet; those before it; and how its hosts ended."""
 
     attempt: str = ""
@@ -48,12 +48,12 @@ class Output:
         self._clients, self._places = clients, places
         self._records: dict[str, tuple[str, bytes]] = {}
         self._fetched: dict[Path, str] = {}
-        self._others: tuple[Brought, ...] | None = None
+        self._others: tuple[ChannelFiles, ...] | None = None
         self._came: dict[str, str] = {}
-        self.last = Seen()
+        self.last = SeenOutput()
         self._lock = threading.RLock()
 
-    def look(self, described: Described) -> Seen:
+    def look(self, described: Described) -> SeenOutput:
         """Which attempts there are, and for a job that has ended how its hosts did. Raises LaunchError.
 
         A start of which nothing came is not stood in for by the one before it.
@@ -91,16 +91,16 @@ class Output:
         with self._lock:
             return tuple(self._came.values())
 
-    def _look(self, described: Described) -> Seen:
+    def _look(self, described: Described) -> SeenOutput:
         listing, final = channels.written(self._clients, self._places), job_states.state_of(described).final
-        brought: tuple[Brought, ...] = ()
+        brought: tuple[ChannelFiles, ...] = ()
         if final and (not listing or self._silent(listing, (), described)):
             brought = self._rest(described)
         tokens = _tokens(listing, brought)
         if not tokens or self._silent(listing, brought, described) or _unordered(listing, brought, described):
-            return Seen("", tokens)
+            return SeenOutput("", tokens)
         codes = self._exit_codes(listing, brought, tokens[-1]) if final else {}
-        return Seen(tokens[-1], tokens[:-1], codes)
+        return SeenOutput(tokens[-1], tokens[:-1], codes)
 
     def _store(self, listing: Listing, into: Path) -> list[str]:
         """Write the objects that are new; returns what could not be read."""
@@ -124,7 +124,7 @@ class Output:
         found = s3_objects.read_all(self._clients, self._places.reports, listing.values())
         return zip(listing, (data for _, data in found), strict=True)
 
-    def _exit_codes(self, listing: Listing, brought: Iterable[Brought], attempt: str) -> dict[str, int]:
+    def _exit_codes(self, listing: Listing, brought: Iterable[ChannelFiles], attempt: str) -> dict[str, int]:
         """As the agents of this attempt said before they ended; one that said nothing is not there."""
         top = f"{attempt}/agent/"
         records = {path: item for path, item in listing.items() if path.startswith(top)}
@@ -138,11 +138,11 @@ class Output:
         codes = {path[len(top) :].removesuffix(".json"): exit_code_of(data) for path, data in files.items()}
         return {host: code for host, code in sorted(codes.items()) if code is not None}
 
-    def _rest(self, ended: Described, silent: str = "") -> tuple[Brought, ...]:
+    def _rest(self, ended: Described, silent: str = "") -> tuple[ChannelFiles, ...]:
         """The weaker channels in their order, until one has brought all; an ended job writes nothing more."""
         if self._others is not None:
             return self._others
-        found: list[Brought] = []
+        found: list[ChannelFiles] = []
         for brought in channels.others(self._clients, self._places, ended, silent):
             found.append(brought)
             count = f"{len(brought.files)} files came by {brought.channel}" if brought.files else ""
@@ -157,11 +157,11 @@ class Output:
             self._others = tuple(found)
         return tuple(found)
 
-    def _silent(self, listing: Listing, brought: Iterable[Brought], described: Described) -> bool:
+    def _silent(self, listing: Listing, brought: Iterable[ChannelFiles], described: Described) -> bool:
         """Whether fewer starts left something than SageMaker made."""
         return len(_starts(listing, brought)) < job_states.starts(described)
 
-    def _lacks(self, into: Path, listing: Listing, brought: Iterable[Brought], ended: Described) -> bool:
+    def _lacks(self, into: Path, listing: Listing, brought: Iterable[ChannelFiles], ended: Described) -> bool:
         tokens = _tokens(listing, brought)
         if not tokens or self._silent(listing, brought, ended):
             return True
@@ -171,17 +171,17 @@ class Output:
         return not _complete(files, tokens, ended)
 
 
-def _starts(listing: Listing, brought: Iterable[Brought]) -> tuple[tuple[Attempt, ...], ...]:
+def _starts(listing: Listing, brought: Iterable[ChannelFiles]) -> tuple[tuple[Attempt, ...], ...]:
     files = [Written(path, item.at) for path, item in listing.items()]
     return starts_of([*files, *(item for one in brought for item, _ in one.files.values())])
 
 
-def _tokens(listing: Listing, brought: Iterable[Brought]) -> tuple[str, ...]:
+def _tokens(listing: Listing, brought: Iterable[ChannelFiles]) -> tuple[str, ...]:
     """Every attempt, the one that counts last."""
     return tuple(attempt.token for start in _starts(listing, brought) for attempt in start)
 
 
-def _unordered(listing: Listing, brought: Iterable[Brought], described: Described) -> bool:
+def _unordered(listing: Listing, brought: Iterable[ChannelFiles], described: Described) -> bool:
     """Whether a start of several is dated by its hosts' clocks alone: a wrong one would bring back a start before the last.
 
     A host with a wrong clock is the very one whose copies S3 refuses ("RequestTimeTooSkewed").
@@ -196,7 +196,7 @@ def _complete(files: Mapping[str, bytes], tokens: tuple[str, ...], ended: Descri
     return bool(tokens) and all(told_all(files, tokens[-1], host) for host in hosts_of(ended))
 
 
-def _keep(into: Path, brought: Brought) -> None:
+def _keep(into: Path, brought: ChannelFiles) -> None:
     """Take what is not there yet, and what was not finished when a stronger channel brought it."""
     for path, (_, data) in brought.files.items():
         target = into / path

@@ -10,7 +10,7 @@ from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_job
 from tasks.launchers.sagemaker.preflight.image import images, tools
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
 from tasks.launchers.sagemaker.preflight.probe import Clients, Probe, look_at, ok
-from tasks.launchers.sagemaker.preflight.requirements import asked_of
+from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tasks.launchers.sagemaker.request.image import WHAT
@@ -45,4 +45,4 @@ def look(plans: tuple[Plan, ...], options: SageMakerOptions, clients: Clients) -
     if not any(plan.calls for plan in plans):
         return ()
     notes = tuple(ok("ModelTrainer", said) for plan in plans for said in warnings(plan))
-    return (*look_at(PROBES, asked_of(plans, options), clients), *notes)
+    return (*look_at(PROBES, requirements_of(plans, options), clients), *notes)

@@ -15,17 +15,17 @@ from typing import Any
 from checks.documents.decode import nearest
 from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.network import described
-from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, silent, unseen, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Asked, Fleet
+from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, silent, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Fleet, Requirements
 
 CREDENTIALS = "credentials"
 
 
-def credentials(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def credentials(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Valid, and of the account whose role the jobs run under: no role is passed from another account (IAM, PassRole)."""
     try:
         caller = ask(_sts(clients), "get_caller_identity")
-    except Unseen as error:
+    except NotVisible as error:
         if not error.no_login:
             raise
         remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
@@ -90,7 +90,7 @@ class Wanted:
         return next(named, next(coded, None))
 
 
-def quotas(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def quotas(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each quota that the gate needs; what other jobs use of it now counts as well, and is not seen."""
     wanted = wanted_of(asked)
     found = _listed(clients, "list_service_quotas", wanted)
@@ -100,7 +100,7 @@ def quotas(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     return tuple(_line(one, one.found_in(found), asked) for one in wanted)
 
 
-def wanted_of(asked: Asked) -> tuple[Wanted, ...]:
+def wanted_of(asked: Requirements) -> tuple[Wanted, ...]:
     """The quotas that count. A warm pool is counted by its own quota, and a pool cannot be spot. Pure."""
     wanted = []
     for fleet in asked.fleets:
@@ -128,10 +128,10 @@ def _listed(clients: Clients, call: str, wanted: tuple[Wanted, ...]) -> list[Map
         if all(one.found_in(found) for one in wanted) or not page.get("NextToken"):
             return found
         token = {"NextToken": page["NextToken"]}
-    raise Unseen("servicequotas:ListServiceQuotas", "", f"more than {MOST_PAGES} pages")
+    raise NotVisible("servicequotas:ListServiceQuotas", "", f"more than {MOST_PAGES} pages")
 
 
-def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Asked) -> PreflightCheck:
+def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Requirements) -> PreflightCheck:
     if found is None:
         return unseen(
             QUOTA, f"{wanted.name!r} is in no list of Service Quotas; {wanted.value}{wanted.unit} wanted"
@@ -160,18 +160,18 @@ TYPE, PLAN = "instance type", "training plan"
 ENDING = timedelta(minutes=30)
 
 
-def types(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def types(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each type: botocore's own list of those that train (TrainingInstanceType)."""
     known = tuple(clients.sagemaker.meta.service_model.shape_for("TrainingInstanceType").enum)
     return tuple(_type(fleet, known) for fleet in asked.fleets)
 
 
-def plan(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def plan(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Active or about to be, large enough, of these machines, in a zone of the subnets, and not about to end."""
     name = asked.plan.rpartition("/")[2]
     try:
         found = ask(clients.sagemaker, "describe_training_plan", TrainingPlanName=name)
-    except Unseen as error:
+    except NotVisible as error:
         if error.code in ("ResourceNotFound", "ResourceNotFoundException"):
             return (
                 wrong(
@@ -192,7 +192,7 @@ def plan(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 
 def faults_of(
-    found: Mapping[str, Any], asked: Asked, zones: set[str], now: datetime
+    found: Mapping[str, Any], asked: Requirements, zones: set[str], now: datetime
 ) -> Iterator[tuple[str, str]]:
     """What is wrong with the plan, each with its remedy. Pure; `zones` empty is no VPC."""
     status = found["Status"]
@@ -213,7 +213,7 @@ def faults_of(
     yield from _machines(found, asked, zones)
 
 
-def _machines(found: Mapping[str, Any], asked: Asked, zones: set[str]) -> Iterator[tuple[str, str]]:
+def _machines(found: Mapping[str, Any], asked: Requirements, zones: set[str]) -> Iterator[tuple[str, str]]:
     reserved = found.get("ReservedCapacitySummaries", ())
     kinds = {one["InstanceType"] for one in reserved}
     for fleet in asked.fleets:

@@ -15,8 +15,8 @@ from typing import Any
 
 from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight import image as ecr
-from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Asked, Role
+from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Requirements, Role
 from tasks.launchers.sagemaker.preflight.storage import sources
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 
@@ -53,12 +53,12 @@ TRUST, PASS, JOBS, INSIDE = "role", "role passable", "permission to start jobs",
 ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
 
 
-def trust(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def trust(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each role: it is there, and its trust policy names SageMaker."""
     return tuple(_trust(role, clients) for role in asked.roles)
 
 
-def passable(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def passable(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the caller may hand the roles to SageMaker (iam:PassRole)."""
     who = _principal(clients)
     arns = [role.arn for role in asked.roles]
@@ -72,7 +72,7 @@ def passable(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     )
 
 
-def starts_jobs(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the caller may create, watch and end jobs of these names, and let a pool go."""
     who = _principal(clients)
     wanted = _wanted(asked)
@@ -119,7 +119,7 @@ def context_of(body: Mapping[str, Any]) -> list[Entry]:
     return [_entry(key, kind, value) for key, kind, value in said if value not in (None, [])] + _tags(body)
 
 
-def _wanted(asked: Asked) -> list[tuple[list[str], list[str], list[Entry]]]:
+def _wanted(asked: Requirements) -> list[tuple[list[str], list[str], list[Entry]]]:
     """(actions, resources, context) of each question. AddTags and UpdateTrainingJob are asked of with their own keys."""
     account = asked.roles[0].account
     named = f"{_arn('sagemaker', asked.region, account)}:training-job/"
@@ -152,7 +152,7 @@ def _entry(key: str, kind: str, value: object) -> Entry:
     return {"ContextKeyName": key, "ContextKeyValues": texts, "ContextKeyType": kind}
 
 
-def inside(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def inside(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the execution roles may read the inputs, write reports and pull the images."""
     return tuple(_inside(role, asked, clients) for role in asked.roles)
 
@@ -160,7 +160,7 @@ def inside(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
 def _trust(role: Role, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.iam, "get_role", RoleName=role.name)["Role"]
-    except Unseen as error:
+    except NotVisible as error:
         if error.code in ("NoSuchEntity", "NoSuchEntityException"):
             remedy = "Create it (docs/sagemaker.md), or correct role_arn in the gate file."
             return wrong(TRUST, f"there is no role {role.name}", remedy)
@@ -176,7 +176,7 @@ def _trust(role: Role, clients: Clients) -> PreflightCheck:
     return ok(TRUST, f"{role.name} is there, and {SERVICE} may assume it")
 
 
-def _inside(role: Role, asked: Asked, clients: Clients) -> PreflightCheck:
+def _inside(role: Role, asked: Requirements, clients: Clients) -> PreflightCheck:
     denied = [
         line
         for action, arn, context in _needed(asked)
@@ -193,7 +193,7 @@ def _inside(role: Role, asked: Asked, clients: Clients) -> PreflightCheck:
     return unseen(INSIDE, f"its own policies do not let {role.name}: {_listed(denied)}", remedy)
 
 
-def _needed(asked: Asked) -> list[tuple[str, str, list[Entry]]]:
+def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
     """(action, resource, context) of what a job does by its execution role: its inputs, the training's own, reports, the image."""
     partition, job = _partition(asked.region), asked.jobs[0]
     places = [f"{asked.root}/{job}/in/", *dict.fromkeys(sources(asked).values())]
@@ -211,7 +211,7 @@ def _needed(asked: Asked) -> list[tuple[str, str, list[Entry]]]:
     return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(asked)]
 
 
-def _repositories(asked: Asked) -> Iterable[str]:
+def _repositories(asked: Requirements) -> Iterable[str]:
     found = (ecr.parse(uri) for uri in asked.images)
     return [
         f"{_arn('ecr', one.region, one.account)}:repository/{one.repository}"
@@ -236,7 +236,7 @@ def _denied(
     missing = sorted({key for one in refused for key in one.get("MissingContextValues", ())})
     if missing and all(one["EvalDecision"] == "implicitDeny" for one in refused):
         names = ", ".join(one["EvalActionName"] for one in refused)
-        raise Unseen(
+        raise NotVisible(
             "iam:SimulatePrincipalPolicy", "", f"{names} rests on {', '.join(missing)}, which it cannot weigh"
         )
     return [(one["EvalActionName"], one["EvalDecision"]) for one in refused]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
-from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Asked
+from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.image import LABEL, Checked, labelled, unlabelled
 
 WHAT = "image"
@@ -62,13 +62,13 @@ def parse(uri: str) -> Image | None:
     )
 
 
-def images(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def images(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image."""
     account = asked.roles[0].account if asked.roles else ""
     return tuple(_image(uri, account, asked.region, clients) for uri in asked.images)
 
 
-def tools(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def tools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image in which checks run: what its label says of the tools that they need."""
     account = asked.roles[0].account if asked.roles else ""
     return tuple(_tools(one, account, asked.region, clients) for one in asked.checked)
@@ -80,7 +80,7 @@ def _tools(checked: Checked, account: str, region: str, clients: Clients) -> Pre
         return unlabelled(checked, f"nobody looked inside, it is not in ECR of {account} in {region}")
     try:
         label = _labels(image, clients).get(LABEL)
-    except Unseen as error:
+    except NotVisible as error:
         return unlabelled(checked, f"nobody looked inside ({error.line(WHAT).said})")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return unlabelled(checked, f"its configuration could not be read ({type(error).__name__})")
@@ -90,7 +90,7 @@ def _tools(checked: Checked, account: str, region: str, clients: Clients) -> Pre
 
 
 def _labels(image: Image, clients: Clients) -> Mapping[str, Any]:
-    """The labels in the image's configuration. Raises Unseen, OSError, and whatever a document of another form raises."""
+    """The labels in the image's configuration. Raises NotVisible, OSError, and whatever a document of another form raises."""
     manifest = _manifest(image, image.id, clients)
     if "manifests" in manifest:
         rows = [row for row in manifest["manifests"] if PLATFORM.items() <= row.get("platform", {}).items()]
@@ -123,7 +123,9 @@ def _manifest(image: Image, which: Mapping[str, str], clients: Clients) -> Mappi
     )
     if not answer.get("images"):
         failures = answer.get("failures") or [{}]
-        raise Unseen("ecr:BatchGetImage", str(failures[0].get("failureCode", "")), "there is no such image")
+        raise NotVisible(
+            "ecr:BatchGetImage", str(failures[0].get("failureCode", "")), "there is no such image"
+        )
     manifest: Mapping[str, Any] = json.loads(answer["images"][0]["imageManifest"])
     return manifest
 
@@ -151,7 +153,7 @@ def _image(uri: str, account: str, region: str, clients: Clients) -> PreflightCh
         return unseen(WHAT, f"{uri} is in {image.region}, the job in {region}: nobody looked there")
     try:
         return _seen(uri, image, clients)
-    except Unseen as error:
+    except NotVisible as error:
         return _missing(uri, image, error)
 
 
@@ -169,7 +171,7 @@ def _seen(uri: str, image: Image, clients: Clients) -> PreflightCheck:
     return ok(WHAT, f"{uri}: {shown}, {found.get('imageDigest', '')[:19]}")
 
 
-def _missing(uri: str, image: Image, error: Unseen) -> PreflightCheck:
+def _missing(uri: str, image: Image, error: NotVisible) -> PreflightCheck:
     if error.code == "RepositoryNotFoundException":
         create = f"aws ecr create-repository --repository-name {image.repository} --region {image.region}"
         return wrong(

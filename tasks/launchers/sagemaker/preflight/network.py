@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
-from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Asked, Network
+from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Network, Requirements
 
 SUBNETS, WAY = "subnets", "route to S3"
 # AWS, "Give SageMaker AI Training Jobs Access to Resources in Your Amazon VPC": private addresses an instance.
@@ -23,18 +23,18 @@ WAYS_OUT = (
 )  # fmt: skip
 
 
-def subnets(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def subnets(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each VpcConfig: one subnet holds all machines, for SageMaker puts a job into one (observed)."""
     return tuple(_subnets(network, asked.efa, clients) for network in asked.networks)
 
 
-def ways(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def ways(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Each subnet reaches S3 by an endpoint or by a route out: without one no channel is read and no report written."""
     return tuple(line for network in asked.networks for line in _ways(network, asked.region, clients))
 
 
 def described(network: Network, clients: Clients) -> list[Mapping[str, Any]]:
-    """The subnets as EC2 has them. Raises Unseen."""
+    """The subnets as EC2 has them. Raises NotVisible."""
     answer = ask(clients.ec2, "describe_subnets", SubnetIds=list(network.subnets))
     return list(answer["Subnets"])
 
@@ -42,7 +42,7 @@ def described(network: Network, clients: Clients) -> list[Mapping[str, Any]]:
 def _subnets(network: Network, efa: bool, clients: Clients) -> PreflightCheck:
     try:
         found = described(network, clients)
-    except Unseen as error:
+    except NotVisible as error:
         if error.code in ("InvalidSubnetID.NotFound", "InvalidSubnetID.Malformed"):
             return wrong(SUBNETS, error.said, "Correct subnets in the gate file.")
         return error.line(SUBNETS)
@@ -135,7 +135,7 @@ ALL = "-1"
 WAYS = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
 
 
-def groups(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def groups(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each VpcConfig; for EFA there has to be one (SageMaker, "Run training with EFA")."""
     if asked.efa and not asked.networks:
         kind = next(fleet.kind for fleet in asked.fleets)
@@ -161,10 +161,10 @@ def shut(groups_found: Iterable[Mapping[str, Any]], efa: bool) -> list[str]:
     ]
 
 
-def _groups(network: Network, asked: Asked, clients: Clients) -> PreflightCheck:
+def _groups(network: Network, asked: Requirements, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.ec2, "describe_security_groups", GroupIds=list(network.groups))["SecurityGroups"]
-    except Unseen as error:
+    except NotVisible as error:
         if error.code in ("InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidGroup.Malformed"):
             return wrong(WHAT, error.said, "Correct security_group_ids in the gate file.")
         return error.line(WHAT)
@@ -191,7 +191,7 @@ def _strange(network: Network, found: list[Mapping[str, Any]], clients: Clients)
     """Groups and subnets of different VPCs; "" where they are of one, or where the subnets' own line says what is wrong."""
     try:
         vpcs = {one["VpcId"] for one in described(network, clients)}
-    except Unseen:
+    except NotVisible:
         return ""
     other = [one for one in found if vpcs and one.get("VpcId") not in vpcs]
     return (

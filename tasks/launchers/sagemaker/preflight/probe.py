@@ -1,6 +1,6 @@
 """How one looks: probes side by side, each with its own deadline, and what could not be seen said as such.
 
-Unseen       AWS gave no answer to one question; a line, never an end
+NotVisible   AWS did not answer one question; it becomes a line of the preflight, and never ends it
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.sagemaker import errors
 from tasks.launchers.sagemaker.errors import clean
-from tasks.launchers.sagemaker.preflight.requirements import Asked
+from tasks.launchers.sagemaker.preflight.requirements import Requirements
 
 POLICY = "deployments/iam/orchestrator-preflight.json"
 DEADLINE_S = 15.0
@@ -47,7 +47,7 @@ class Clients(Protocol):
     def kms(self) -> Any: ...
 
 
-class Unseen(Exception):
+class NotVisible(Exception):
     """AWS gave no answer to one question. `code` is AWS's own, "" where nothing came back."""
 
     def __init__(self, action: str, code: str, said: str) -> None:
@@ -84,8 +84,8 @@ class Probe:
     """One thing to look at. `look` may raise: that is a line as well."""
 
     what: str
-    look: Callable[[Asked, Clients], tuple[PreflightCheck, ...]]
-    applies: Callable[[Asked], bool] = lambda _asked: True
+    look: Callable[[Requirements, Clients], tuple[PreflightCheck, ...]]
+    applies: Callable[[Requirements], bool] = lambda _asked: True
     within_s: float = DEADLINE_S
 
 
@@ -105,7 +105,7 @@ def unseen(what: str, said: str, remedy: str = "") -> PreflightCheck:
 
 
 def ask(client: Any, call: str, **arguments: Any) -> Mapping[str, Any]:
-    """One call by boto3's name for it. Raises Unseen for whatever is no answer."""
+    """One call by boto3's name for it. Raises NotVisible for whatever is no answer."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
@@ -115,14 +115,14 @@ def ask(client: Any, call: str, **arguments: Any) -> Mapping[str, Any]:
         return answer
     except ClientError as error:
         told = error.response.get("Error", {})
-        raise Unseen(
+        raise NotVisible(
             action_of(client, call), str(told.get("Code", "")), clean(told.get("Message", ""))
         ) from error
     except (BotoCoreError, ResponseParserError, HTTPError, OSError) as error:
         raise silent(action_of(client, call), error) from error
 
 
-def silent(action: str, error: Exception) -> Unseen:
+def silent(action: str, error: Exception) -> NotVisible:
     """What came instead of an answer: no credentials, or nothing."""
     from botocore import exceptions as known
 
@@ -130,7 +130,7 @@ def silent(action: str, error: Exception) -> Unseen:
         known.NoCredentialsError, known.PartialCredentialsError, known.CredentialRetrievalError, known.SSOError,
         known.TokenRetrievalError, known.NoAuthTokenError, known.ProfileNotFound, known.ConfigNotFound,
     )  # fmt: skip
-    return Unseen(action, "NoCredentials" if isinstance(error, none) else "", clean(error))
+    return NotVisible(action, "NoCredentials" if isinstance(error, none) else "", clean(error))
 
 
 def action_of(client: Any, call: str) -> str:
@@ -140,7 +140,7 @@ def action_of(client: Any, call: str) -> str:
     return f"{service}:{S3_ACTIONS.get(operation, operation) if service == 's3' else operation}"
 
 
-def look_at(probes: tuple[Probe, ...], asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def look_at(probes: tuple[Probe, ...], asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """The lines of all probes in their order, after the longest deadline at the latest. Raises nothing."""
     running = [_Running(probe, asked, clients) for probe in probes if probe.applies(asked)]
     for one in running:
@@ -151,7 +151,7 @@ def look_at(probes: tuple[Probe, ...], asked: Asked, clients: Clients) -> tuple[
 class _Running(threading.Thread):
     """A daemon, so that an AWS that never answers does not keep the command from ending."""
 
-    def __init__(self, probe: Probe, asked: Asked, clients: Clients) -> None:
+    def __init__(self, probe: Probe, asked: Requirements, clients: Clients) -> None:
         super().__init__(name=f"preflight {probe.what}", daemon=True)
         self._probe, self._asked, self._clients = probe, asked, clients
         self._found: tuple[PreflightCheck, ...] | None = None
@@ -161,7 +161,7 @@ class _Running(threading.Thread):
         what = self._probe.what
         try:
             self._found = self._probe.look(self._asked, self._clients)
-        except Unseen as error:
+        except NotVisible as error:
             self._found = (error.line(what),)
         except Exception as error:  # noqa: BLE001 - whatever a probe trips over, the others' lines are wanted
             self._found = (_tripped(what, error),)

@@ -50,7 +50,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requirements:
     """All that is asked; empty where nothing of the kind is. `bodies` are the requests, in their order; `checked` are the images
     in which checks run.
 
@@ -89,14 +89,14 @@ class Asked:
         return key_of(self.root)
 
 
-def asked_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Asked:
+def requirements_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Requirements:
     """What the plans ask, together."""
     bodies: tuple[Mapping[str, Any], ...] = tuple(call.body for plan in plans for call in plan.calls)
     resources = [body.get("ResourceConfig", {}) for body in bodies]
     sizes = [size for one in resources for size in _sizes(one)]
     nodes = max((sum(count for _, count in _sizes(one)) for one in resources), default=0)
     pooled = options.placement == Placed.POOLED
-    return Asked(
+    return Requirements(
         region=options.region,
         root=options.prefix.rstrip("/"),
         jobs=_each(body["TrainingJobName"] for body in bodies),

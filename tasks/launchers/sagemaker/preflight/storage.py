@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Iterator
 
 from tasks.launchers.base import PreflightCheck
-from tasks.launchers.sagemaker.preflight.probe import Clients, Unseen, ask, ok, unseen, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Asked
+from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tasks.launchers.sagemaker.request.validate import at
 
@@ -22,25 +22,25 @@ POLICY = "deployments/iam/orchestrator-reports.json"
 NAMED_OTHERWISE = {None: "us-east-1", "": "us-east-1", "EU": "eu-west-1"}
 
 
-def prefix(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def prefix(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A small object is written below the prefix, read back, listed and removed."""
     key = f"{asked.prefix}/.prelaunch-probe-{secrets.token_hex(8)}".lstrip("/")
     data = secrets.token_bytes(16)
     try:
         ask(clients.s3, "put_object", Bucket=asked.bucket, Key=key, Body=data)
-    except Unseen as error:
+    except NotVisible as error:
         return (_unwritable(asked, error),)
     try:
         return (_read_back(asked, clients, key, data), *_left(asked, clients, key))
-    except Unseen as error:
+    except NotVisible as error:
         return (_unreadable(asked, error), *_left(asked, clients, key))
 
 
-def region(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def region(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A training job reads its channels and writes its output in its own region (CreateTrainingJob, S3DataSource)."""
     try:
         answer = ask(clients.s3, "get_bucket_location", Bucket=asked.bucket)
-    except Unseen as error:
+    except NotVisible as error:
         if error.code == "NoSuchBucket":
             return (_no_bucket(asked, REGION),)
         raise
@@ -52,7 +52,7 @@ def region(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
     return (ok(REGION, f"bucket {asked.bucket} is in {found}"),)
 
 
-def _read_back(asked: Asked, clients: Clients, key: str, data: bytes) -> PreflightCheck:
+def _read_back(asked: Requirements, clients: Clients, key: str, data: bytes) -> PreflightCheck:
     answer = ask(clients.s3, "get_object", Bucket=asked.bucket, Key=key)
     if answer["Body"].read() != data:
         said = f"{asked.root}: what was written is not what is read"
@@ -67,16 +67,16 @@ def _read_back(asked: Asked, clients: Clients, key: str, data: bytes) -> Preflig
     return ok(PREFIX, f"{asked.root}: written, read, listed")
 
 
-def _left(asked: Asked, clients: Clients, key: str) -> tuple[PreflightCheck, ...]:
+def _left(asked: Requirements, clients: Clients, key: str) -> tuple[PreflightCheck, ...]:
     try:
         ask(clients.s3, "delete_object", Bucket=asked.bucket, Key=key)
-    except Unseen as error:
+    except NotVisible as error:
         said = f"the probe s3://{asked.bucket}/{key} (16 bytes) stays: {error.said or error.code}"
         return (unseen(PREFIX, said, f"Attach {POLICY}, or remove it."),)
     return ()
 
 
-def _unwritable(asked: Asked, error: Unseen) -> PreflightCheck:
+def _unwritable(asked: Requirements, error: NotVisible) -> PreflightCheck:
     if error.code == "NoSuchBucket":
         return _no_bucket(asked, PREFIX)
     if error.denied:
@@ -85,14 +85,14 @@ def _unwritable(asked: Asked, error: Unseen) -> PreflightCheck:
     return error.line(PREFIX)
 
 
-def _unreadable(asked: Asked, error: Unseen) -> PreflightCheck:
+def _unreadable(asked: Requirements, error: NotVisible) -> PreflightCheck:
     if error.denied:
         said = f"{asked.root} is written, but not read: {error.action} is not allowed"
         return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate: without it no report comes back.")
     return error.line(PREFIX)
 
 
-def _no_bucket(asked: Asked, what: str) -> PreflightCheck:
+def _no_bucket(asked: Requirements, what: str) -> PreflightCheck:
     make = f"aws s3 mb s3://{asked.bucket} --region {asked.region}"
     return wrong(what, f"there is no bucket {asked.bucket}", f"{make}, or correct prefix in the gate file.")
 
@@ -100,18 +100,18 @@ def _no_bucket(asked: Asked, what: str) -> PreflightCheck:
 INPUT_CHANNEL = "input channel"
 
 
-def channels(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def channels(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each channel in S3 that is not the gate's to fill."""
     return tuple(_channel(name, url, clients) for name, url in sources(asked).items())
 
 
-def sources(asked: Asked) -> dict[str, str]:
+def sources(asked: Requirements) -> dict[str, str]:
     """Channel -> address, without those below the jobs' own prefixes, which are filled on submit. Pure."""
     ours = tuple(f"{asked.root}/{job}/" for job in asked.jobs)
     return {name: url for name, url in _named(asked) if not url.startswith(ours)}
 
 
-def _named(asked: Asked) -> Iterator[tuple[str, str]]:
+def _named(asked: Requirements) -> Iterator[tuple[str, str]]:
     for body in asked.bodies:
         for row in body.get("InputDataConfig", ()):
             url = at(row, "DataSource.S3DataSource.S3Uri")
@@ -122,7 +122,7 @@ def _named(asked: Asked) -> Iterator[tuple[str, str]]:
 def _channel(name: str, url: str, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.s3, "list_objects_v2", Bucket=bucket_of(url), Prefix=key_of(url), MaxKeys=1)
-    except Unseen as error:
+    except NotVisible as error:
         if error.code == "NoSuchBucket":
             return wrong(INPUT_CHANNEL, f"{name}: there is no bucket {bucket_of(url)}", "Correct its S3Uri.")
         return error.line(INPUT_CHANNEL)
@@ -136,7 +136,7 @@ def _channel(name: str, url: str, clients: Clients) -> PreflightCheck:
 KMS_KEY = "KMS key"
 
 
-def keys(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def keys(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each key; whether the role may use it is not asked."""
     return tuple(_key(key, asked.region, clients) for key in asked.keys)
 
@@ -144,7 +144,7 @@ def keys(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
 def _key(key: str, region: str, clients: Clients) -> PreflightCheck:
     try:
         found = ask(clients.kms, "describe_key", KeyId=key)["KeyMetadata"]
-    except Unseen as error:
+    except NotVisible as error:
         if error.code == "NotFoundException":
             remedy = "Correct volume_kms_key or output_kms_key in the gate file."
             return wrong(KMS_KEY, f"{key} is not there in {region}", remedy)

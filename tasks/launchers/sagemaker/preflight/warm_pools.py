@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.probe import Clients, ask, ok, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Asked
+from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.machines import pool_key
 
 WHAT = "warm pool"
@@ -16,7 +16,7 @@ OURS = re.compile(r"(?P<gate>[a-z0-9-]+?)-(?:\d{8}-\d{6}-[0-9a-f]{4}|plan)-(?:ch
 PAGE = 100
 
 
-def pools(asked: Asked, clients: Clients) -> tuple[PreflightCheck, ...]:
+def pools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """No pool of anybody else has our key; one that this gate left behind will be taken, which is as well."""
     keys = [pool_key(body) for body in asked.bodies]
     same = [name for name in _available(clients) if _key_of(name, clients) in keys]
@@ -54,7 +54,7 @@ def _said(same: list[str]) -> str:
     return f"{same[0]}'s waits with our key, and is this gate's own" if same else "no other pool has our key"
 
 
-def _strange(name: str, asked: Asked) -> PreflightCheck:
+def _strange(name: str, asked: Requirements) -> PreflightCheck:
     release = (
         f"aws sagemaker update-training-job --region {asked.region} --training-job-name {name} "
         "--resource-config KeepAlivePeriodInSeconds=0"

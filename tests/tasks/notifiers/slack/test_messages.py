@@ -20,11 +20,11 @@ from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link
 from tasks.notifiers.slack.messages import (
     Message,
     answer_message,
-    call_message,
     diagnoses,
     elapsed,
     first_line,
-    page_message,
+    mention_message,
+    notification_message,
     status_message,
 )
 from tests.fakes.slack.blockkit import faults
@@ -38,7 +38,7 @@ HOSTILE = (
 
 
 def _all(page: Notification) -> list[Message]:
-    return [page_message(page), call_message(page, ("U123",)), *diagnoses(page)]
+    return [notification_message(page), mention_message(page, ("U123",)), *diagnoses(page)]
 
 
 def test_a_name_that_was_typed_proves_nobody() -> None:
@@ -133,7 +133,7 @@ def test_a_cut_is_stated() -> None:
     long = replace(REFUSED, items=(item(1, evidence="e\n" * 100),))
     wide = replace(REFUSED, items=(item(1, evidence="e" * 9000),))
 
-    assert "and 97 more findings: see the thread and the report" in shown(page_message(many))
+    assert "and 97 more findings: see the thread and the report" in shown(notification_message(many))
     written = sum(shown(message).count("FAIL HARDWARE") for message in diagnoses(many))
     assert f"and {100 - written} more findings in the report" in shown(diagnoses(many)[-1])
     assert "... and 70 more lines in the report" in shown(diagnoses(long)[0])
@@ -144,7 +144,7 @@ def test_links_are_whole_or_left_out() -> None:
     """Half of an address leads nowhere."""
     page = replace(REFUSED, links=(Link("l", "https://x/" + "y" * 400),) * 30)
 
-    (said,) = [text for text in marked(page_message(page).blocks) if "https://x/" in text]
+    (said,) = [text for text in marked(notification_message(page).blocks) if "https://x/" in text]
 
     assert said.count("<https://x/") == said.count("|l>") == 4
     assert "and 26 more links in the report" in said
@@ -156,7 +156,7 @@ def test_what_a_question_asks_is_never_cut() -> None:
         QUESTION, items=tuple(item(n, message="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9
     )
 
-    blocks = page_message(page).blocks
+    blocks = notification_message(page).blocks
 
     assert [block["type"] for block in blocks[-2:]] == ["section", "actions"]
     assert "truncated at Slack's limits" in json.dumps(blocks)
@@ -185,7 +185,7 @@ def test_commands_are_copied_as_they_are() -> None:
     """Signs that are markup elsewhere stand in a block that has none."""
     command = "kubectl label node 'a*b_c' x=y & echo `id` <z>"
 
-    assert command in shown(page_message(replace(REFUSED, items=(item(1, commands=(command,)),))))
+    assert command in shown(notification_message(replace(REFUSED, items=(item(1, commands=(command,)),))))
 
 
 def test_text_for_markup_is_escaped() -> None:
@@ -223,15 +223,15 @@ def test_the_culprit_is_named_for_people(where: str, check: str, message: str, s
 
 def test_the_message_says_when_the_machines_were_measured() -> None:
     """In each reader's own time zone; a page without a report has no such time."""
-    assert "<!date^1789999000^" in str(page_message(REFUSED).blocks)
-    assert "measured" not in str(page_message(replace(REFUSED, measured_s=0.0)).blocks[:2])
+    assert "<!date^1789999000^" in str(notification_message(REFUSED).blocks)
+    assert "measured" not in str(notification_message(replace(REFUSED, measured_s=0.0)).blocks[:2])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:4200", "localhost:4200", "[::1]:4200"])
 def test_a_link_to_this_machine_says_where_it_opens(host: str) -> None:
     """For everybody else it is dead."""
     page = replace(REFUSED, links=(Link("run in Prefect", f"http://{host}/runs/1"),))
-    said = str(page_message(page).blocks)
+    said = str(notification_message(page).blocks)
 
     assert f"<http://{host}" not in said
     assert f"http://{host}/runs/1 (opens only on the machine that runs this server)" in said

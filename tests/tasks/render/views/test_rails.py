@@ -17,7 +17,7 @@ from tasks.render.markdown import markdown
 from tasks.render.picture.picture import picture
 from tasks.render.views.pairs import inside_map, node_map, settled
 from tasks.render.views.rails import MAPS, first_map, rail_strip, views
-from tasks.render.views.suspects import Shown, matrix_rows, said_of, suspect_rows
+from tasks.render.views.suspects import DecodedMatrix, matrix_rows, said_of, suspect_rows
 from tasks.render.views.tables import suspect_table
 from tests.catalogue_reports import policy_of
 from tests.tasks.render.decoded import between, inside, shown, with_shown
@@ -199,7 +199,9 @@ def test_names_are_inert() -> None:
 
 def test_every_row_of_the_table_has_every_key() -> None:
     """Prefect's table takes its columns from the first row."""
-    rows = suspect_table(VerdictContext(shown=(BAD, GOOD, Shown("x", "y", GOOD.matrix, GOOD.decoded))))
+    rows = suspect_table(
+        VerdictContext(shown=(BAD, GOOD, DecodedMatrix("x", "y", GOOD.matrix, GOOD.decoded)))
+    )
 
     assert 1 == len({tuple(row) for row in rows})
 

@@ -14,7 +14,7 @@ from tasks.launchers.base import JobSpec, Plan, PreflightCheck, PreflightResult,
 from tasks.launchers.sagemaker.api import Clients, Limits
 from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.preflight.requirements import Asked, asked_of
+from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
@@ -96,10 +96,10 @@ def plans(chosen: SageMakerOptions, kind: str = "m5.large", nodes: int = 2) -> t
     return (make_plan(job, chosen),)
 
 
-def asked(kind: str = "m5.large", nodes: int = 2, **changed: object) -> Asked:
+def asked(kind: str = "m5.large", nodes: int = 2, **changed: object) -> Requirements:
     """What that gate asks."""
     chosen = options(**changed)
-    return asked_of(plans(chosen, kind, nodes), chosen)
+    return requirements_of(plans(chosen, kind, nodes), chosen)
 
 
 def answered(**services: list[tuple[str, Any]]) -> Any:

@@ -18,7 +18,7 @@ from tasks.launchers.sagemaker.preflight.iam import trust
 from tasks.launchers.sagemaker.preflight.image import images
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
 from tasks.launchers.sagemaker.preflight.probe import Probe, ask, look_at
-from tasks.launchers.sagemaker.preflight.requirements import asked_of
+from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tests.tasks.launchers.sagemaker.preflight.accounts import (
@@ -331,7 +331,7 @@ def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatc
         for key, value in servers.environment(f"http://127.0.0.1:{silent.getsockname()[1]}").items():
             monkeypatch.setenv(key, value)
         began = time.monotonic()
-        lines = look_at(quick, asked_of(plans(chosen), chosen), clients())
+        lines = look_at(quick, requirements_of(plans(chosen), chosen), clients())
         taken_s = time.monotonic() - began
 
     assert {"instance type"} >= {line.what for line in lines if line.look is not UNSEEN}
@@ -377,7 +377,7 @@ def test_a_profile_that_is_not_there_is_wrong(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     chosen = options()
 
-    lines = look_at(PROBES[:1], asked_of(plans(chosen), chosen), clients())
+    lines = look_at(PROBES[:1], requirements_of(plans(chosen), chosen), clients())
 
     assert [("credentials", WRONG)] == looks(lines)
 

@@ -11,7 +11,7 @@ import pytest
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
 from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs
-from tasks.launchers.sagemaker.preflight.probe import Probe, Unseen, look_at
+from tasks.launchers.sagemaker.preflight.probe import NotVisible, Probe, look_at
 from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, ROLE, answered, asked, looks
@@ -288,7 +288,7 @@ def test_a_condition_that_the_simulation_cannot_weigh_is_not_seen() -> None:
     """It lacks the key that a condition asks for."""
     made = answered(sts=[CALLER], iam=[_decided("implicitDeny", missing=("aws:RequestTag/team",))])
 
-    with pytest.raises(Unseen, match="aws:RequestTag/team"):
+    with pytest.raises(NotVisible, match="aws:RequestTag/team"):
         starts_jobs(asked(), made)
 
 

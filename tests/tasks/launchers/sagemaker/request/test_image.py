@@ -19,7 +19,7 @@ from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobSpec, Plan, PreflightCheck, PreflightResult
 from tasks.launchers.sagemaker.preflight.image import tools
-from tasks.launchers.sagemaker.preflight.requirements import Asked, asked_of
+from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 from tasks.launchers.sagemaker.request.image import LABEL, Checked, checked_in, labelled, unlabelled, wanted
 from tests.tasks.launchers.sagemaker.preflight.accounts import answered, options, plans
 
@@ -42,10 +42,10 @@ def gated() -> JobSpec:
     return planned("sagemaker-p5-injob")[0].job
 
 
-def asked(image: str = TRAINING) -> Asked:
+def asked(image: str = TRAINING) -> Requirements:
     """A gate whose checks run in this image."""
     chosen = options()
-    return dataclasses.replace(asked_of(plans(chosen), chosen), checked=checked_in(gated(), image))
+    return dataclasses.replace(requirements_of(plans(chosen), chosen), checked=checked_in(gated(), image))
 
 
 @pytest.fixture
