@@ -1,4 +1,5 @@
-"""Deliver notifications through the notifiers of a gate, in their order. A failed delivery is logged and recorded, and changes nothing else.
+"""Deliver notifications through the notifiers of a gate, in their order. A failed delivery is logged and recorded; it changes
+nothing else.
 
 Nothing is raised here: no verdict, exit code or end of a flow depends on whether a message arrived.
 """
@@ -31,7 +32,8 @@ LIMIT_S = 30.0
 
 @dataclass(frozen=True)
 class DeliveryResult:
-    """The result of a delivery: `where` the notification went ("" for nowhere), and lines for people: what was delivered, and what failed."""
+    """The result of a delivery: `where` the notification went ("" for nowhere), and what was delivered and what
+    failed, as lines for people."""
 
     where: str = ""
     told: tuple[str, ...] = ()

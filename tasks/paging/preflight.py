@@ -1,6 +1,7 @@
-"""Whether the gate can notify anybody: every secret that its notifiers need is resolved when the gate starts, not when something is wrong.
+"""Whether the gate can notify anybody: every secret that its notifiers need is resolved when the gate starts.
 
-Missing secrets are logged and recorded (gates/<gate id>/told/ways.json). They never stop a gate: a verdict matters more than a notification.
+Missing secrets are logged and recorded (gates/<gate id>/told/ways.json). They never stop a gate: the verdict
+matters more.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
     verdict = verdict_of(report)
 
     assert headline(verdict, "local").startswith("CANNOT TELL local: node-3: no report from this node")
-    assert "could not tell" in explanation(verdict)
+    assert "cannot tell" in explanation(verdict)
     for page in _pages(report, verdict).values():
         assert not re.search(r"replac(e|ing) (the|this|it|node)|out of use", page, re.IGNORECASE)
 

@@ -238,10 +238,10 @@ def test_a_run_of_another_gate_file_takes_no_answer(world: Stage) -> None:
         ("no JSON", "does not belong to Prelaunch"),
         ('{"flow_run_id": "x", "gate_id": 1, "key": "y"}', "does not belong to Prelaunch"),
         ('{"flow_run_id": "x", "gate_id": "../../etc", "key": "passwd"}', "cannot be read now"),
-        ('{"flow_run_id": "x", "gate_id": "test-1", "key": "gate-1"}', "asks this question"),
+        ('{"flow_run_id": "x", "gate_id": "test-1", "key": "gate-1"}', "has asked this question"),
         (
             '{"flow_run_id": "x", "gate_id": "test-20261122-070000-0001", "key": "gate-1-abcdef"}',
-            "another one",
+            "a different question",
         ),
     ],
 )
