@@ -33,7 +33,8 @@ LIMIT_S = 30.0
 @dataclass(frozen=True)
 class DeliveryResult:
     """The result of a delivery: `where` the notification went ("" for nowhere), and what was delivered and what
-    failed, as lines for people."""
+    failed, as lines for people.
+    """
 
     where: str = ""
     told: tuple[str, ...] = ()
