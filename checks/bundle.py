@@ -1,4 +1,4 @@
-"""What a node gets: one frozen JSON file that says everything the checks and the node-side verdict need."""
+"""A bundle: one frozen JSON file with everything that a node needs for its checks and for the verdict that it makes itself."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import Annotated
 from checks import policy
 from checks.check import Check
 from checks.culprit.topology import Topology
-from checks.documents.decode import Range, Text, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.facts.profile_options import DEADLINE_S
 from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile
+from checks.value_types import Range, Text
 
 BUNDLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """`timeouts_s` override the checks' own deadlines, `extra` names a site's own checks, `skip` those that stay in the plan
-    and are not run.
+    """What one node needs to run its part of a gate.
 
-    `network_s` bounds how long a node waits for its peers before any collective, `stage_s` the rank checks as
-    a whole, and `deadline_s` all checks of a node, from the moment at which its runner has opened the bundle (bundles of
-    version 0.1.0 do not say one). The facts' and the catalogue's digests must equal the node's own: one image, one judgement.
-    By `topology` each node says which switches it hangs under; None where the gate file describes none.
+    `timeouts_s` overrides the checks' own deadlines, `extra` names a site's own checks, and `skip` names checks that stay in the
+    plan and are not run.
+
+    `network_s` is how long a node waits for its peers before any collective, `stage_s` is the time for the rank checks as a whole,
+    and `deadline_s` is the time for all checks of a node, counted from the moment at which its runner has opened the bundle (bundles
+    of version 0.1.0 have none). The digests of the facts and of the catalogue must equal the node's own, so that node and gate judge
+    alike. `topology` describes the switches to which each node is connected; it is None where the gate file describes none.
     """
 
     schema_version: Version
@@ -48,7 +51,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class PassedNode:
-    """One node that was proven, as it was."""
+    """One node that passed the checks, with its identity at that time."""
 
     name: NodeName
     rank: int
@@ -57,9 +60,9 @@ class PassedNode:
 
 @dataclass(frozen=True)
 class Pass:
-    """What a training job starts from: the machines of a verdict that said go.
+    """The machines of a GO, which the training job may use.
 
-    `on_word` is whose word it was, where the policy left that to a person: who, when and why; "" where it said go itself.
+    `on_word` says who approved a verdict that the policy left to a person, when and why; it is "" where the verdict itself was GO.
     """
 
     schema_version: Version
@@ -85,7 +88,9 @@ def make(
     deadline_s: float | None = None,
     skip: tuple[str, ...] = (),
 ) -> Bundle:
-    """A bundle for this gate; without `deadline_s` it has its profile's. Raises CatalogError for an extra check that is not there."""
+    """A bundle for this gate. Without `deadline_s` it has the deadline of its profile. Raises CatalogError if an extra check does
+    not exist.
+    """
     from checks import catalog
 
     digest = catalog.digest(catalog.with_extra(extra))
@@ -125,8 +130,8 @@ def load_pass(data: bytes) -> Pass:
 
 
 def plan_of(bundle: Bundle) -> tuple[tuple[Check, ...], tuple[Planned, ...]]:
-    """The catalogue of the bundle and what it plans. Raises CatalogError."""
-    from checks import catalog  # a child that runs one check reads the bundle without the other sixty
+    """The bundle's catalogue, and the plan that follows from it. Raises CatalogError."""
+    from checks import catalog  # a child process that runs one check does not import the others
 
     checks = catalog.with_extra(bundle.extra)
     instance = builtin().instances.get(bundle.declared.instance_type)

@@ -1,4 +1,4 @@
-"""The explicit list of checks: one line each. Importing it loads no torch."""
+"""The explicit list of all checks, one line per check. Importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ CATALOG: tuple[Check, ...] = (
     transfer.transfer,
     training_smoke.smoke,
     training_step.step,
-    # Before any collective: one that hangs or fails says of nobody who is to blame.
+    # These run before any collective, because a collective that hangs or fails does not show which rank is at fault.
     pairs.collective_pairs,
     pairs.nccl_pairs,
     collectives.gloo_all_reduce,
@@ -114,12 +114,12 @@ CATALOG: tuple[Check, ...] = (
 )
 
 
-# Where version 0.1.0 had the checks of its catalogue: module (below the package checks) -> attribute -> name of the check.
+# Where the checks were in version 0.1.0: module (below the package checks) -> attribute -> name of the check.
 FORMER_PATHS = Path(__file__).with_name("catalog_0_1_0.json")
 
 
 def with_extra(extra: Sequence[str]) -> tuple[Check, ...]:
-    """The catalogue, preceded by a site's own checks ("package.module:attribute"). Raises CatalogError."""
+    """A site's own checks ("package.module:attribute"), followed by the catalogue. Raises CatalogError."""
     made = (*(_extra(path) for path in extra), *CATALOG)
     names = [check.name for check in made]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -129,7 +129,9 @@ def with_extra(extra: Sequence[str]) -> tuple[Check, ...]:
 
 
 def _extra(path: str) -> Check:
-    """A site's own check. A path of the catalogue, of today or of version 0.1.0, is refused with where that check is now."""
+    """A site's own check. The path of one of Prelaunch's own checks, of today or of version 0.1.0, is refused with a message that
+    says where that check is now.
+    """
     module, _, attribute = path.partition(":")
     former = _former_checks().get(module, {}).get(attribute)
     found = former or _imported(path)
@@ -143,7 +145,9 @@ def _extra(path: str) -> Check:
 
 
 def _imported(path: str) -> Check:
-    """The check at a path. Where it needs a module that version 0.1.0 had, the error says where that module's checks are now."""
+    """The check at a path. If its module imports a module that only version 0.1.0 had, the error says where the checks of that
+    module are now.
+    """
     try:
         return imported(path)
     except CatalogError as error:
@@ -156,7 +160,7 @@ def _imported(path: str) -> Check:
 
 
 def moved_modules(name: str) -> Mapping[str, tuple[str, ...]]:
-    """Where the checks are now that version 0.1.0 had in a module, or in the modules of a package; {} where it had none there."""
+    """For a module or package of version 0.1.0: the modules that contain its checks today; {} if it contained no checks."""
     return {
         module: tuple(sorted({check.body.__module__ for check in checks.values()}))
         for module, checks in _former_checks().items()
@@ -178,13 +182,15 @@ def _former_checks() -> Mapping[str, Mapping[str, Check]]:
 def plan(
     catalog: Sequence[Check], declared: Declared, profile: Profile, instance: Instance | None
 ) -> tuple[Planned, ...]:
-    """What must be observed, from what is declared alone; `instance` is the declared type's row of the table."""
+    """The checks that must be observed. They follow from the declaration alone; `instance` is the instance table's row of the
+    declared type.
+    """
     return tuple(
         Planned(c.name, c.scope, c.metrics, c.skip_for(declared, profile, instance)) for c in catalog
     )
 
 
 def digest(catalog: Sequence[Check]) -> str:
-    """Equal for catalogues that make equal observations: names, scopes and metrics."""
+    """A digest of names, scopes and metrics, equal for catalogues whose checks make the same observations."""
     lines = (f"{c.name} {c.scope.value} {','.join(c.metrics)}" for c in catalog)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,13 +1,13 @@
-"""What a check is: a function from a Context to a Measurement or a Skipped, with its promise stated beside it.
+"""Defines a check: a function from a Context to a Measurement or to Skipped, with a decorator that declares what it needs.
 
     @check("system.clock", Scope.NODE, timeout_s=5, metrics=("offset_s",), needs="adjtimex")
     def clock(context: Context) -> Measurement | Skipped: ...
 
-A check that cannot measure raises CheckError, or returns Skipped where there is a reason that a policy may
-accept. It never judges: thresholds live in the policy.
+A check that cannot measure raises CheckError, or returns Skipped if there is a reason that a policy may accept. A check never
+judges: thresholds are in the policy.
 
-CheckError          the check could not measure; the message is the evidence
-CatalogError        a check that was asked for is not there
+    CheckError          the check could not measure; its message becomes the observation's reason
+    CatalogError        a requested check does not exist, or two checks have the same name
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 class CatalogError(Exception):
-    """A check that was asked for is not there, or two bear one name."""
+    """A requested check does not exist, or two checks have the same name."""
 
 
 class CheckError(Exception):
-    """The check could not measure. What it says becomes the observation's reason."""
+    """The check could not measure. The message becomes the observation's reason."""
 
 
 class Resource(str, Enum):
-    """What a node check needs for itself: two that need one thing never run side by side."""
+    """What a node check needs for itself. Two checks that need the same resource never run at the same time."""
 
     CPU = "cpu"
     MEMORY = "memory"
@@ -48,18 +48,18 @@ class Resource(str, Enum):
 
 
 class Turn(Enum):
-    """Where a check stands among the rank checks of its kind (with or without a process group)."""
+    """The place of a check among the rank checks of its kind (with or without a process group)."""
 
     FIRST = "first"
-    FREE = "free"  # the more it tells per second, the sooner it runs
-    LAST = "last"  # it reads what the others left, or stands on what they name more closely
+    FREE = "free"  # checks that give more evidence per second run earlier
+    LAST = "last"  # it reads what the other checks left, or depends on their results
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured. `evidence` is raw output or a short account; it is cut at 4 KiB, and says so.
+    """What a check measured. `evidence` is raw output or a short summary; it is cut at 4 KiB, with a note that says so.
 
-    `lines` gives for a metric the lines of the tool's output that it rests on; `prelaunch explain` shows them.
+    `lines` holds, for a metric, the lines of the tool's output that it comes from; `prelaunch explain` shows them.
     """
 
     metrics: Mapping[str, Value]
@@ -69,7 +69,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Why nothing was measured, and the detail for a person."""
+    """The reason for which nothing was measured, and details for a person."""
 
     skip: Skip
     detail: str
@@ -77,7 +77,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Where a rank is in its group. `device` is a torch device: "cpu" or "cuda:3"."""
+    """The place of a rank in its group. `device` is a torch device: "cpu" or "cuda:3"."""
 
     rank: int
     local_rank: int
@@ -87,15 +87,14 @@ class RankPlace:
 
 @dataclass(frozen=True)
 class Context:
-    """What a check may know: what is declared, who the peers are, and where it runs.
+    """Everything that a check may use: the declaration, the peers, and the place where it runs.
 
-    `access` is what it needs to speak with peers.
-    `options` holds the profile's numbers for this check (see checks.facts.profile_options). `place` is set for rank checks,
-    whose process group is initialised if the check says `group=True`. `catalogue` is its digest. `scratch` is
-    a folder of the node's own. `instance` is the declared type's row, None where the table has none. `before` is
-    what the check's own `before` function returned at the start of the run (closing checks), None if it failed.
-    `watched` is what its `watch` recorded, None where it did not watch to the end of the run.
-    A group check that measured calls `lose_group` with the reason where none after it can use the group.
+    `access` is needed to communicate with peers. `options` holds the profile's numbers for this check (see
+    checks.facts.profile_options). `place` is set for rank checks; their process group is initialised if the check says `group=True`.
+    `catalogue` is the catalogue's digest. `scratch` is a folder of this node alone. `instance` is the instance table's row of the
+    declared type, None if the table has none. `before` is what the check's own `before` function returned at the start of the run
+    (closing checks), None if it failed. `watched` is what the check's `watch` recorded, None if it did not watch until the end of
+    the run. A group check that has measured calls `lose_group` with a reason if no later check can use the process group.
     """
 
     access: Access
@@ -116,9 +115,9 @@ class Context:
 
 
 GREATEST_INT = 1 << 63
-# The Python module behind an entry of `needs`.
+# The Python module that an entry of `needs` stands for.
 MODULES: Mapping[str, str] = {"NVML": "pynvml", "torch": "torch"}
-# The program behind an entry of `needs`: what has to be on the PATH.
+# The program that an entry of `needs` stands for. It has to be on the PATH.
 PROGRAMS: Mapping[str, str] = {
     "dcgmi": "dcgmi",
     "fi_info": "fi_info",
@@ -137,16 +136,16 @@ Watch = Callable[[Context], Iterator[Mapping[str, object] | None]]
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the catalogue. `metrics` must all be in every measurement, or it counts as ERRORED.
+    """One line of the catalogue. Every measurement must contain all `metrics`, or the observation is ERRORED.
 
-    `needs` lists what the node must have, with commas; an entry that begins with a word of MODULES is a module, with a word
-    of PROGRAMS a program.
-    `cost` is "instant" (< 1 s), "seconds" or "minutes". `profiles` are those that plan it. `min_nodes` and
-    `min_ranks` say from which declared size on it applies, `part` to which nodes. `group` (rank checks): needs the
-    process group; `turn`: whether its place among its like is free. Node checks: `uses` names what it needs for itself;
-    `serial`: never beside another; `closing`: it runs after the ranks, so that it sees what they caused. A closing check's
-    `before` runs at the start; what it returns (plain JSON) is the context's `before`. Its `watch` runs in a process of
-    its own from the start of the run until the check begins (checks/runner/watchers.py).
+    `needs` lists what the node must have, separated by commas; an entry that begins with a word of MODULES is a Python module, one
+    that begins with a word of PROGRAMS is a program. `cost` is "instant" (< 1 s), "seconds" or "minutes". `profiles` are those that
+    plan the check. `min_nodes` and `min_ranks` are the smallest declared sizes to which it applies, `part` says to which nodes. For
+    rank checks, `group` says that it needs the process group, and `turn` whether its place among the others is fixed. For node
+    checks, `uses` names what it needs for itself; `serial` means that no other check runs at the same time; `closing` means that it
+    runs after the rank checks, so that it sees what they caused. A closing check's `before` runs at the start, and what it returns
+    (plain JSON) is the context's `before`. Its `watch` runs in a process of its own from the start of the run until the check begins
+    (checks/runner/watchers.py).
     """
 
     name: str
@@ -171,17 +170,17 @@ class Check:
 
     @property
     def path(self) -> str:
-        """Where it can be imported from, "package.module:attribute", as its function's own name tells."""
+        """The path from which the check can be imported, "package.module:attribute"."""
         return f"{self.body.__module__}:{self.body.__qualname__}"
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The Python modules that the check imports on a node: those of the entries of `needs`, by their first word."""
+        """The Python modules that the check imports on a node, taken from the first words of the entries of `needs`."""
         return tuple(MODULES[word] for word in self._needed if word in MODULES)
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The programs of others that the check runs, or asks: those of the entries of `needs`, by their first word."""
+        """The external programs that the check runs, taken from the first words of the entries of `needs`."""
         return tuple(PROGRAMS[word] for word in self._needed if word in PROGRAMS)
 
     @property
@@ -189,7 +188,7 @@ class Check:
         return tuple(entry.split()[0] for entry in self.needs.split(",") if entry.strip())
 
     def skip_for(self, declared: Declared, profile: Profile, instance: Instance | None = None) -> Skip | None:
-        """Why the check is not to run, as far as the declaration tells; None if it must."""
+        """The reason for which the declaration excludes this check; None if it has to run."""
         lacking = lacks(self.part, declared, instance)
         if lacking is not None:
             return lacking
@@ -222,7 +221,7 @@ def check(
     turn: Turn = Turn.FREE,
     watch: Watch | None = None,
 ) -> Callable[[Body], Check]:
-    """Make a catalogue line of a function; the first line of its docstring is the summary."""
+    """Makes a function a line of the catalogue. The first line of its docstring is the summary that lists show."""
 
     def wrap(body: Body) -> Check:
         summary = (body.__doc__ or "").strip().partition("\n")[0]
@@ -264,7 +263,7 @@ def imported(path: str) -> Check:
 
 
 def fault_of(check: Check, metrics: Mapping[str, object]) -> str:
-    """Why a measurement cannot stand ("NaN in busbw_gbps"), or ""."""
+    """Why a measurement is not valid ("NaN in busbw_gbps"), or ""."""
     for name in check.metrics:
         if name not in metrics:
             return f"the check did not return {name}"
@@ -275,7 +274,9 @@ def fault_of(check: Check, metrics: Mapping[str, object]) -> str:
 
 
 def _fault_of_value(value: object) -> str:
-    """What a report could not hold (see checks.documents.report): the decoder would refuse the whole report for it."""
+    """Why a report cannot contain this value (see checks.documents.report). The decoder would refuse the
+    whole report because of it.
+    """
     if isinstance(value, tuple):
         if not value:
             return "an empty list"

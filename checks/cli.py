@@ -1,4 +1,6 @@
-"""The node's command line: list, run, judge, gate. Exit codes are the gate's: 0 go, 1 no-go, 2 rejected, 3 cannot tell."""
+"""The command line on a node: list, run, judge, gate. The exit codes are those of the gate: 0 go, 1 no-go, 2 rejected, 3 cannot
+tell.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from checks.process.stderr import say
 if TYPE_CHECKING:
     from checks.runner.station import Station
 
-ASKED_S = 28 * 86400.0  # nobody is asked for longer than a training job may run
+ASKED_S = 28 * 86400.0  # an approval is never waited for longer than a training job may run
 
 
 def main(argv: list[str]) -> int:
-    """Run one verb; returns the exit code. Never a traceback for what a user can cause."""
+    """Runs one command and returns the exit code. What a user can cause never ends in a traceback."""
     arguments = _parser().parse_args(argv)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
@@ -52,7 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal that ends the run; what it started is ended on the way out."""
+    """A signal that ends the run. Processes that the run started are ended before it exits."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -66,9 +68,7 @@ def _interrupted(number: int, frame: object) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m checks", description="Health checks of this node.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    listing = verbs.add_parser(
-        "list", help="the checks: name, of each what, cost, what each observes [what it needs]"
-    )
+    listing = verbs.add_parser("list", help="list the checks: name, scope, cost, summary [needs]")
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.set_defaults(verb=_list)
     modules = verbs.add_parser(
@@ -77,23 +77,25 @@ def _parser() -> argparse.ArgumentParser:
     modules.set_defaults(verb=_modules)
     running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
     running.add_argument(
-        "--bundle", type=Path, help="the gate's bundle; otherwise --profile and --instance-type"
+        "--bundle", type=Path, help="the gate's bundle; without it, --profile and --instance-type are used"
     )
     running.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
     running.add_argument(
-        "--instance-type", help="what this machine is declared to be, such as cpu or p5.48xlarge"
+        "--instance-type", help="the instance type of this machine, such as cpu or p5.48xlarge"
     )
     running.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
     running.add_argument(
-        "--out", type=Path, required=True, help="the report's file; with --bundle the folder"
+        "--out", type=Path, required=True, help="the file of the report; with --bundle, the folder"
     )
     running.set_defaults(verb=_run)
-    judging = verbs.add_parser("judge", help="the verdict on a report")
+    judging = verbs.add_parser("judge", help="print the verdict on a report")
     judging.add_argument("report", type=Path)
     judging.add_argument("--policy", type=Path)
     judging.add_argument("--format", choices=("text", "json"), default="text")
     judging.set_defaults(verb=_judge)
-    gating = verbs.add_parser("gate", help="checks, verdict, then COMMAND once every host holds the pass")
+    gating = verbs.add_parser(
+        "gate", help="run the checks, decide, then start COMMAND once every host has the pass"
+    )
     gating.add_argument("--bundle", type=Path, required=True)
     gating.add_argument(
         "--out", type=Path, required=True, help="folder for reports, verdicts and the failure file"
@@ -106,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     gating.add_argument(
         "--pooled",
         action="store_true",
-        help="the pass's machines under any name and in any order, known by the token of their pool",
+        help="accept the pass's machines under any name and in any order, identified by the token of their pool",
     )
     gating.add_argument(
         "--ask-s",
@@ -140,7 +142,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _modules(arguments: argparse.Namespace) -> int:
-    """What the image's build runs: it fails where a module is missing or cannot be imported."""
+    """What the build of the image runs. It fails if a module is missing or cannot be imported."""
     missing = []
     for name in image_requirements.needed(catalog.CATALOG):
         try:
@@ -152,7 +154,9 @@ def _modules(arguments: argparse.Namespace) -> int:
 
 
 def _line(check: Check, width: int) -> str:
-    """Its columns; in a terminal `width` columns wide the summary is folded below itself, else it is one line."""
+    """The columns of a check. In a terminal of `width` columns the summary is wrapped below its beginning;
+    otherwise it is one line.
+    """
     head = f"{check.name:<24} {check.scope.value:<4} {check.cost:<7} "
     said = f"{check.summary} [{check.needs}]"
     if width <= len(head) + 20:
@@ -248,7 +252,7 @@ def _station(arguments: argparse.Namespace) -> Station:
 
 
 def attempt() -> str:
-    """The token of this start: the launcher's, or a new one."""
+    """The identifier of this start: the launcher's, or a new one."""
     import uuid
 
     return os.environ.get("PRELAUNCH_ATTEMPT") or uuid.uuid4().hex

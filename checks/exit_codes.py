@@ -9,7 +9,7 @@ from checks.model import Answer
 
 
 class Exit(IntEnum):
-    """What an exit code says. NO_GO is also that of a question that nobody has answered yet."""
+    """The meaning of an exit code. A question that nobody has answered yet ends in NO_GO, too."""
 
     GO = 0
     NO_GO = 1

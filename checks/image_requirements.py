@@ -1,4 +1,6 @@
-"""What checks need of an image: other programs, and Python modules beside the standard library, of which some come with them."""
+"""What the checks need from an image: other programs, and Python modules outside the standard library. Some modules are delivered
+with the checks.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-# Beside the checks, wherever they were unpacked, or in our image. A training never has these folders on its path.
+# Folders of modules that are delivered with the checks: next to where the checks were unpacked, or in our image. A training job
+# never has them on its path.
 FOLDERS = tuple(dict.fromkeys((Path(__file__).parents[1] / "lib", Path("/opt/prelaunch/lib"))))
-# What the newest call that a check makes is called: an older module would leave values unread that the driver has.
+# The newest function that a check calls: with an older module values that the driver has could not be read.
 NEWEST = {"pynvml": "nvmlDeviceGetRepairStatus"}
 # Modules that come with the checks, in our image and in an input channel (tasks/launchers/sagemaker/request/uploads.py).
 BROUGHT = frozenset({"pynvml"})
 
 
 class Needs(Protocol):
-    """What a check says that it needs (checks.check.Check)."""
+    """What a check declares that it needs (checks.check.Check)."""
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -32,7 +35,9 @@ class Needs(Protocol):
 
 
 def tools(check: Needs) -> tuple[str, ...]:
-    """What the image itself must have for this check, beside Python: programs on its PATH, and modules that do not come along."""
+    """What the image itself must have for this check, besides Python: programs on its PATH, and modules that are not delivered with
+    the checks.
+    """
     return tuple(sorted({*check.programs, *check.modules} - BROUGHT))
 
 
@@ -42,7 +47,7 @@ def needed(checks: Iterable[Needs]) -> tuple[str, ...]:
 
 
 def load(name: str) -> ModuleType:
-    """The image's own module where it is new enough, else the copy that came with the checks. Raises ImportError."""
+    """The image's own module if it is new enough, else the copy that was delivered with the checks. Raises ImportError."""
     try:
         found = importlib.import_module(name)
     except ImportError:
@@ -57,7 +62,7 @@ def load(name: str) -> ModuleType:
 
 @lru_cache(maxsize=8)
 def _beside(name: str) -> ModuleType | None:
-    """The copy, under a name of its own: pynvml completes the module that bears its name, which may be the image's."""
+    """The delivered copy, under a name of its own: pynvml modifies the module that has its name, which may be the image's."""
     path = next((folder / f"{name}.py" for folder in FOLDERS if (folder / f"{name}.py").is_file()), None)
     spec = importlib.util.spec_from_file_location(f"prelaunch_{name}", path) if path else None
     if spec is None or spec.loader is None:

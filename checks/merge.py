@@ -1,4 +1,4 @@
-"""Node reports -> one report (pure). What cannot be read or does not belong is said in `collection`."""
+"""Merges the reports of nodes into one report. Pure. What cannot be read, or belongs to another gate, is listed in `collection`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import datetime
 
 from checks.bundle import Bundle, plan_of
 from checks.documents.columns import Observations, Rows
-from checks.documents.decode import DecodeError
 from checks.documents.report import NodeReport, load_node
 from checks.model import Node, Observation, Report, Skip
+from checks.value_types import DecodeError
 
 
 def merge(
@@ -22,8 +22,8 @@ def merge(
 ) -> Report:
     """The report of one attempt from its nodes' files (name -> bytes).
 
-    `started_at` (UTC, ISO 8601) stands for the report's time where no node says one. `load` reads one file, and raises
-    DecodeError; whoever has decoded the files before gives the reader that remembers it.
+    `started_at` (UTC, ISO 8601) is the report's time if no node gives one. `load` reads one file, and raises DecodeError; a caller
+    that has decoded the files before passes a reader that remembers them.
     """
     nodes: list[NodeReport] = []
     problems: list[str] = []
@@ -57,7 +57,7 @@ def _dated(report: NodeReport) -> Node:
 
 
 def _by_check(reports: Iterable[NodeReport]) -> Iterator[Rows]:
-    """Check by check, as a merged report is stored."""
+    """The observations in the order of the checks, as a merged report is stored."""
     rows: dict[str, list[Observation]] = {}
     for report in reports:
         for row in report.observations:
@@ -66,7 +66,7 @@ def _by_check(reports: Iterable[NodeReport]) -> Iterator[Rows]:
 
 
 def _stranger(bundle: Bundle, report: NodeReport) -> str:
-    """Why a node report is not of this gate, or ""."""
+    """Why a node's report does not belong to this gate, or ""."""
     if report.gate_id != bundle.gate_id:
         return f"its report is of gate {report.gate_id:.64}"
     if report.declared != bundle.declared or report.profile != bundle.profile:

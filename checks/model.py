@@ -1,7 +1,7 @@
-"""The nouns: what was declared, planned, observed, found and concluded. Pure data; everything is frozen.
+"""The data types of a gate: what was declared, planned, observed, found and concluded. Pure data; everything is frozen.
 
-A *subject* is who an observation is about: "node-0" (a node), "node-0/rank-3" (a global rank on its node)
-or "cluster". An array metric holds one value a device, message size or peer, in the order its check states.
+A *subject* is what an observation is about: "node-0" (a node), "node-0/rank-3" (a global rank on its node) or "cluster". An array
+metric holds one value per device, message size or peer, in the order that its check states.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ SCHEMA_VERSION = 1
 CLUSTER = "cluster"
 LINK = "<->"  # between the two ends of a subject that is a link
 EVIDENCE_BYTES = 4096
-FIRST = "first_"  # before the name of a metric: what was measured before it was measured again
+FIRST = "first_"  # prefix of a metric: the value of the first measurement, if there was a second one
 NODE_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 NodeName = Annotated[str, Text(NODE_NAME, 253)]
 
-# Past a double's range nothing can be compared; int before float, so that a report read back is the one written.
+# Values outside the range of a double cannot be compared. int comes before float, so that a report that is read back equals the one
+# written.
 Whole = Annotated[int, Range(-1e300, 1e300)]
 Scalar = bool | Whole | float | str
 Value = Scalar | tuple[Whole | float | None, ...] | tuple[str, ...]
 
 
 def unreachable(value: NoReturn) -> NoReturn:
-    """Closes an enum's cases (typing.assert_never needs Python 3.11, nodes may have 3.10)."""
+    """Makes type checkers verify that all members of an enum are handled (typing.assert_never needs Python 3.11; nodes may have
+    3.10).
+    """
     raise AssertionError(f"unhandled case: {value!r}")
 
 
 class Level(str, Enum):
-    """Is it fit? PASS < WARN < FAIL."""
+    """How serious a finding is: PASS < WARN < FAIL."""
 
     PASS = "PASS"  # noqa: S105 - a level
     WARN = "WARN"
@@ -46,7 +49,7 @@ class Level(str, Enum):
 
 
 class Outcome(str, Enum):
-    """Did the check work? It says nothing about the hardware."""
+    """Whether the check could measure. This says nothing about the hardware."""
 
     MEASURED = "MEASURED"
     SKIPPED = "SKIPPED"
@@ -54,10 +57,10 @@ class Outcome(str, Enum):
 
 
 class ErrorKind(str, Enum):
-    """How a check came to be ERRORED. `reason` says the same in words, and no code reads it.
+    """Why a check is ERRORED. `reason` says the same in words, and no code reads it.
 
-    RAISED: it broke off by an exception that is not its own word. DEADLINE: its own deadline passed. NOT_RUN: its rank
-    did not begin it, for what happened before. NOT_REACHED: no rank of its node came so far. OTHER: all else.
+    RAISED: it raised an exception other than CheckError. DEADLINE: its own deadline passed. NOT_RUN: its rank did not begin it,
+    because of something that happened before. NOT_REACHED: no rank of its node reached it. OTHER: everything else.
     """
 
     RAISED = "raised"
@@ -68,10 +71,10 @@ class ErrorKind(str, Enum):
 
 
 class PairOutcome(str, Enum):
-    """How a test of two ranks ended. `failures` says the same in words, and no code reads them.
+    """How a test between two ranks ended. `failures` says the same in words, and no code reads them.
 
-    NOT_RUN and PEER_LEFT say nothing of the pair: the test did not begin, with PEER_LEFT because the peer takes part in
-    no test any more. NO_ANSWER and CLOSED: the peer itself was silent. FAILED: all else, wrong data among it.
+    NOT_RUN and PEER_LEFT say nothing about the pair: the test did not begin; with PEER_LEFT, because the peer had stopped its pair
+    tests. NO_ANSWER and CLOSED: the peer itself did not answer. FAILED: everything else, including wrong data.
     """
 
     OK = "ok"
@@ -93,7 +96,7 @@ class PairOutcome(str, Enum):
 
 
 class Cause(str, Enum):
-    """Why a finding exists. EVIDENCE means that the gate could not tell: nobody replaces a node for it."""
+    """Why a finding exists. EVIDENCE means that the gate cannot tell, so that no node is replaced because of it."""
 
     HARDWARE = "HARDWARE"
     CONFIGURATION = "CONFIGURATION"
@@ -102,7 +105,7 @@ class Cause(str, Enum):
 
 
 class Scope(str, Enum):
-    """Who a check observes: each node, each rank, or the cluster as one."""
+    """What a check observes: each node, each rank, or the cluster as one."""
 
     NODE = "node"
     RANK = "rank"
@@ -110,8 +113,8 @@ class Scope(str, Enum):
 
 
 class Skip(str, Enum):
-    """Why a check did not measure. GATE_FILE is the operator's own wish; the three before it come from the machine, the
-    others from what is declared.
+    """Why a check did not measure. GATE_FILE is what the operator asked for; the three before it come from the machine, the others
+    from the declaration.
     """
 
     NO_GPU_DECLARED = "no GPU declared"
@@ -130,8 +133,8 @@ class Skip(str, Enum):
 
 
 class Part(str, Enum):
-    """Which part a check looks at: it applies to declared nodes that have one. Where the table does not say
-    whether a type has one (None), the check applies, and has to measure.
+    """Which part of a machine a check tests: the check applies to declared nodes that have one. If the instance table does not say
+    whether a type has the part (None), the check applies and has to measure.
     """
 
     ANY = "any"
@@ -143,7 +146,7 @@ class Part(str, Enum):
 
 
 class Profile(str, Enum):
-    """How deep to look."""
+    """How thorough the checks are."""
 
     QUICK = "quick"
     STANDARD = "standard"
@@ -159,10 +162,10 @@ class KernelLog(str, Enum):
 
 @dataclass(frozen=True)
 class Declared:
-    """What the operator says is there; what must be observed follows from this, never from what was found.
+    """What the operator declares. What must be observed follows from this, never from what was found.
 
-    `node_names` is empty where the launcher cannot know them before the start. `kernel_log` is set from the table in
-    `tasks/launchers/registry.py`, never from a gate file; reports and bundles of 0.1.0 lack it, and mean READABLE.
+    `node_names` is empty if the launcher cannot know them before the start. `kernel_log` is set from the table in
+    `tasks/launchers/registry.py`, never from a gate file; reports and bundles of 0.1.0 lack it, which means READABLE.
     """
 
     instance_type: Annotated[str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)]
@@ -174,13 +177,15 @@ class Declared:
 
     @property
     def ranks(self) -> int:
-        """The world size."""
+        """The total number of ranks (the world size)."""
         return self.nodes * self.ranks_per_node
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One check that was to run on every subject of its scope, its metrics, or the declared reason why not."""
+    """One check that was planned for every subject of its scope, with its metrics, or the reason in the declaration for which it
+    does not run.
+    """
 
     check: str
     scope: Scope
@@ -190,11 +195,11 @@ class Planned:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one check saw of one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED. `error_kind` is
-    None unless ERRORED; rows of 0.1.0 lack it, and their reason tells it (checks.documents.compatibility).
+    """What one check observed on one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED. `error_kind` is None
+    unless ERRORED; rows of 0.1.0 lack it, and it is derived from their reason (checks.documents.compatibility).
 
-    Evidence longer than 4 KiB is cut, and the whole of it lies beside the report as evidence/<sha256>.gz.
-    `started_s` counts from when the node's report was opened: with `seconds` it is the schedule.
+    Evidence longer than 4 KiB is cut, and all of it is stored beside the report as evidence/<sha256>.gz. `started_s` counts from the
+    moment at which the node's report was opened; together with `seconds` it shows the schedule.
     """
 
     check: str
@@ -213,9 +218,9 @@ class Observation:
 
 @dataclass(frozen=True)
 class Node:
-    """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver ... as text.
+    """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver and others as text.
 
-    `measured_at` is what its own clock said when it last wrote (UTC, ISO 8601); "" until the reports are merged.
+    `measured_at` is the time of its own clock at its last write (UTC, ISO 8601); "" until the reports are merged.
     """
 
     name: NodeName
@@ -229,10 +234,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that was planned and observed; the only thing that a verdict is made from.
+    """Everything that was planned and observed. A verdict is made from this alone.
 
-    `measured_at` is UTC, ISO 8601, and the only clock that a verdict knows. `collection` names what the
-    collector could not read ("node-2: truncated at byte 812").
+    `measured_at` is UTC, ISO 8601, and the only time that a verdict uses. `collection` lists what the collector could not read
+    ("node-2: truncated at byte 812").
     """
 
     gate_id: str
@@ -248,7 +253,7 @@ class Report:
 
 
 class Action(str, Enum):
-    """What a finding calls for. NONE: the remedy's words say it, and no machine is touched."""
+    """What a finding calls for. NONE: its remedy says what to do, and no machine has to be repaired."""
 
     NONE = "none"
     RESTART_APP = "restart_app"
@@ -260,9 +265,9 @@ class Action(str, Enum):
 
 
 class FindingKind(str, Enum):
-    """What a finding is about, for the code that has to tell it from others. Messages are for people: no code reads them.
+    """What a finding is about, for code that has to distinguish findings. Messages are for people, and no code reads them.
 
-    The last two both say that nothing is known to compare with; ONLY_SMALL_MESSAGES, because no message was large enough.
+    The last two both mean that there is no expected value to compare with; ONLY_SMALL_MESSAGES, because no message was large enough.
     """
 
     NOT_MEASURED = "not_measured"
@@ -273,11 +278,11 @@ class FindingKind(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong or unknown, with what it rests on and what to do.
+    """One thing that is wrong or unknown, with its evidence and what to do.
 
-    `source` says who set the line that it crossed; "" where nothing was compared. `kind` is None for all that no code
-    has to tell from others. `metric` is that of the rule whose line was crossed; "" for all else. `elements` are the labels
-    ("GPU 5 (0000:b9:00.0)") of those elements of the metric that crossed it; () where the metric is no list.
+    `source` is the source of the threshold that was crossed; "" if nothing was compared. `kind` is None for findings that no code
+    has to distinguish. `metric` is the metric of the rule whose threshold was crossed; "" otherwise. `elements` are the labels ("GPU
+    5 (0000:b9:00.0)") of the elements of the metric that crossed it; () if the metric is not a list.
     """
 
     level: Level
@@ -296,7 +301,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Count:
-    """How many were seen of how many that had to be."""
+    """How many were observed, of how many that are required."""
 
     observed: int
     required: int
@@ -304,7 +309,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the verdict rests on; `checks` counts check x subject pairs."""
+    """How much was observed; `checks` counts pairs of a check and a subject."""
 
     nodes: Count
     gpus: Count
@@ -313,12 +318,12 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that had to be observed is missing."""
+        """Whether everything that is required was observed."""
         return all(c.observed >= c.required for c in (self.nodes, self.gpus, self.ranks, self.checks))
 
 
 class Answer(str, Enum):
-    """What the gate says. ASK is a WARN that the policy hands to a person."""
+    """The answer of the gate. ASK is a WARN that the policy leaves to a person."""
 
     GO = "go"
     NO_GO = "no_go"
@@ -337,7 +342,7 @@ ANSWER_WORDS: Mapping[Answer, str] = {
 
 @dataclass(frozen=True)
 class Digests:
-    """SHA-256 of everything that was decided upon, and the engine's version."""
+    """The SHA-256 of every input of a verdict, and the engine's version."""
 
     report: str
     policy: str
@@ -348,7 +353,7 @@ class Digests:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer, worst finding first. `condemned` lists nodes with a FAIL whose cause is HARDWARE."""
+    """The answer, with the most serious finding first. `condemned` lists the nodes with a FAIL whose cause is HARDWARE."""
 
     level: Level
     answer: Answer
@@ -360,7 +365,7 @@ class Verdict:
 
 
 def node_of(subject: str) -> str:
-    """The node that a subject lies on; "cluster" stands for itself."""
+    """The node of a subject; "cluster" for the cluster."""
     return subject.partition("/")[0]
 
 
@@ -370,5 +375,5 @@ def rank_subject(node: str, rank: int) -> str:
 
 
 def worst(levels: Sequence[Level]) -> Level:
-    """The worst of the levels; PASS for none."""
+    """The most serious of the levels; PASS if there are none."""
     return max(levels, key=lambda level: level.rank, default=Level.PASS)

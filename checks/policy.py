@@ -1,6 +1,6 @@
-"""What a site accepts: one line a check, thresholds with a source, and what a WARN means.
+"""What a site accepts: one table per check, thresholds with their sources, and what a WARN means.
 
-Policies are TOML for people; what travels to nodes is the same table as JSON.
+People write policies in TOML; nodes get the same table as JSON.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Range, Text, decode
+from checks.documents.decode import decode
 from checks.model import Action, Cause, Declared, Part, Profile, Scope, Skip
-from checks.value_types import version_of
+from checks.value_types import DecodeError, Range, Text, version_of
 
 Number = Annotated[float, Range(-1e18, 1e18)]
 Ratio = Annotated[float, Range(0, 1)]
-# The columns of the instance table that a rule may hold a metric to.
+# The columns of the instance table with which a rule may compare a metric.
 FACTS = (
     "gpus",
     "efa_devices",
@@ -41,7 +41,7 @@ class OnWarn(str, Enum):
 
 
 class Over(str, Enum):
-    """What a rule looks at: each subject by itself, all at once, each against others, or against what is known."""
+    """What a rule compares: each subject by itself, all subjects together, each with the others, or each with an expected value."""
 
     SUBJECT = "subject"
     CLUSTER = "cluster"
@@ -52,9 +52,10 @@ class Over(str, Enum):
     EXPECTED = "expected"
 
 
-# What checks/judge/reachability.py and checks/culprit condemn machines and links by, whatever the policy's rules are.
+# The metrics by which checks/judge/reachability.py and checks/culprit find faulty machines and links, whatever the policy's rules
+# are.
 JUDGED_BY_THE_ENGINE = ("network.reachability", "network.pairs", "collective.pairs", "nccl.pairs")
-# What the engine holds pairs to, and between which bounds an option is no excuse: a share of nothing holds nothing.
+# The options by which the engine judges pairs, and the range of each: with a share of 0, for example, no pair would be judged.
 SENSIBLE: Mapping[str, Range] = {
     "slow_ratio": Range(0.01, 1.0),
     "late_ratio": Range(0.001, 1.0),
@@ -70,7 +71,7 @@ RELATIVE = (Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST)
 
 
 class Expect(str, Enum):
-    """Which expectation of the facts a rule over = "expected" is held to."""
+    """Which expected values of the facts a rule over = "expected" compares with."""
 
     COLLECTIVE = "collective"
     GEMM = "gemm"
@@ -79,7 +80,7 @@ class Expect(str, Enum):
 
 
 class Overlay(str, Enum):
-    """Whose answers to Xids hold (checks/judge/xid_overlay.py)."""
+    """Whose answers to Xids are used (checks/judge/xid_overlay.py)."""
 
     NVIDIA = "nvidia"
     HYPERPOD = "hyperpod"
@@ -89,29 +90,36 @@ class Overlay(str, Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One line that a metric is held to; for an array metric every element is.
+    """One condition that a metric has to meet; of an array metric, every element has to meet it.
 
-    over = "subject": `*_below` and `*_above` bound the value of each subject (of a rule without `*_below` a value
-    below 0 is not measured: it is a count, a share or a time), `equals` is what it must be.
-    over = "cluster": the bounds hold for the least (below) or greatest (above) value of all subjects, and
-    `same` demands one value everywhere. over = "peers": `*_below` and `*_above` are ratios to the median of
-    all subjects; where fewer than
-    `min_peers` subjects are declared the rule does not apply; where fewer were measured it says so, a WARN.
-    over = "node": ratios to the median of the same node (its ranks, or the elements of its array). over = "fleet": a
-    node's median as a ratio to the median of all nodes; with `deviations` only what lies as many scaled median absolute
-    deviations away counts. over = "slowest": the share of the job's time for which the median subject waits for the
-    slowest, as all must in a synchronous step. over = "expected": ratios to what the facts expect of the declared
-    machine (`expect` names the table, `at` the array that says what each element was measured at: sizes, precisions). Where no
-    measurement of a collective is known it is held to a floor, and that is a WARN ("no baseline") unless `accept_floor`.
-    `uniform` demands that all elements of an array are alike. `fact` names a column of the instance table that each
-    value must reach (within the fraction `tolerance`): less is the rule's level, more is a WARN about the
-    declaration, and a type for which the table says nothing is a WARN, cause EVIDENCE, unless `accept_unknown`.
-    `each` names an array of texts that label the elements ("GPU 3").
-    `min_version` is the oldest driver that will do ("570", "550.163.01"), compared
-    number by number; what is no version is not measured. `needs_cpu`: the value is a speed or a time of something that the
-    host's CPU takes part in, so that what is slow is measured again, and is no proof while other work used the CPU
-    (checks/judge/cpu_contention.py). `action` is what its finding calls for; without one the cause tells
-    (checks.judge.rules.apply.ACTIONS). A metric that the facts list as absent from the declared GPU model may be null.
+    over = "subject": `*_below` and `*_above` are thresholds for the value of each subject (if the rule has no `*_below`, a value
+    below 0 counts as not measured: it is a count, a share or a time), and `equals` is the value that it must have.
+
+    over = "cluster": the thresholds apply to the smallest (below) or greatest (above) value of all subjects, and `same` requires the
+    same value everywhere.
+
+    over = "peers": `*_below` and `*_above` are ratios to the median of all subjects. If fewer than `min_peers` subjects are
+    declared, the rule does not apply; if fewer were measured, it says so with a WARN.
+
+    over = "node": ratios to the median of the same node (its ranks, or the elements of its array). over = "fleet": a node's median
+    as a ratio to the median of all nodes; with `deviations`, a node counts only if it is also that many scaled median absolute
+    deviations away.
+
+    over = "slowest": the share of the job's time for which the median subject waits for the slowest one, as all must in a
+    synchronous step.
+
+    over = "expected": ratios to what the facts expect of the declared machine (`expect` names the table, `at` the array that says at
+    what each element was measured: sizes, precisions). If no measurement of a collective is published, a minimum is used instead,
+    and that is a WARN ("no baseline") unless `accept_floor` is set.
+
+    `uniform` requires all elements of an array to be equal. `fact` names a column of the instance table that each value must reach
+    (within the fraction `tolerance`): a smaller value has the rule's level, a greater one is a WARN about the declaration, and a
+    type for which the table has no value is a WARN, cause EVIDENCE, unless `accept_unknown` is set. `each` names an array of texts
+    that label the elements ("GPU 3"). `min_version` is the oldest acceptable driver ("570", "550.163.01"), compared number by
+    number; a text that is no version counts as not measured. `needs_cpu`: the value is a speed or a time that depends on the host's
+    CPU, so that a slow value is measured again, and proves nothing while other work used the CPU (checks/judge/cpu_contention.py).
+    `action` is what its finding calls for; without one it follows from the cause (checks.judge.rules.apply.ACTIONS). A metric that
+    the facts list as absent from the declared GPU model may be null.
     """
 
     metric: str
@@ -143,11 +151,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class CheckPolicy:
-    """What one check must show. `accept_skips` are reasons that leave a WARN instead of a FAIL.
+    """What one check must show. `accept_skips` are reasons for which a skipped check is a WARN instead of a FAIL.
 
-    `scope` is whom the check must observe: a plan that asks the cluster once where each node was to answer is refused.
-    `profiles`, `part`, `min_nodes` and `min_ranks` say to which declarations the check applies, as its own line in
-    the catalogue does: no plan can excuse it from others. `overlay` is of kernel.xid alone: whose answers to Xids hold.
+    `scope` is what the check must observe: a plan that observes the cluster once, where each node is required, is refused.
+    `profiles`, `part`, `min_nodes` and `min_ranks` say to which declarations the check applies, as its line in the catalogue does,
+    so that no plan can leave it out elsewhere. `overlay` is for kernel.xid alone: whose answers to Xids are used.
     """
 
     required: bool = True
@@ -163,24 +171,26 @@ class CheckPolicy:
 
     @property
     def may_be_left_out(self) -> bool:
-        """Whether a gate file may leave the check out: it is optional, or the policy puts up with nodes that lack its tool."""
+        """Whether a gate file may skip the check: it is optional, or the policy accepts nodes without its tool."""
         return not self.required or bool({Skip.TOOL_MISSING, Skip.GATE_FILE} & {*self.accept_skips})
 
     def on(self, declared: Declared) -> CheckPolicy:
-        """The line without the skips that the declared machines contradict: of several nodes none is alone."""
+        """The entry without the accepted skips that the declared machines contradict: one of several nodes is not alone, for
+        example.
+        """
         false = {Skip.ONE_RANK_DECLARED} if declared.ranks_per_node > 1 else set[Skip]()
         false |= {Skip.ONE_NODE_DECLARED} if declared.nodes > 1 else set()
         kept = tuple(skip for skip in self.accept_skips if skip not in false)
         return self if kept == self.accept_skips else replace(self, accept_skips=kept)
 
     def accepts(self, skip: Skip | None) -> bool:
-        """Whether an observation that was skipped for this reason is a WARN, and no FAIL."""
+        """Whether an observation that was skipped for this reason is a WARN and not a FAIL."""
         return skip in self.accept_skips or (skip is Skip.GATE_FILE and self.may_be_left_out)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A site's policy. `instance_types` are those that it was written for: others are not judged by it."""
+    """A site's policy. `instance_types` are those that it was written for; machines of other types are not judged by it."""
 
     name: Annotated[str, Text(r"[a-z0-9][a-z0-9-]*", 64)]
     instance_types: tuple[str, ...]
@@ -190,7 +200,7 @@ class Policy:
 
 
 def load(value: object) -> Policy:
-    """A plain table (of TOML or JSON) -> Policy. Raises DecodeError with the path and the nearest valid key."""
+    """Makes a Policy of a plain table (from TOML or JSON). Raises DecodeError with the path and the nearest valid key."""
     made = decode(Policy, value)
     check_sense(made)
     _require_rules(made)
@@ -198,7 +208,7 @@ def load(value: object) -> Policy:
 
 
 def _require_rules(policy: Policy) -> None:
-    """Refuse a line that holds its check to nothing: whatever such a check measured would pass."""
+    """Refuses an entry without rules, because whatever its check measured would pass."""
     for name, line in policy.checks.items():
         if not line.rules and name not in JUDGED_BY_THE_ENGINE:
             reason = f"the entry of {name} has no rules, so that whatever it measures would pass"
@@ -209,7 +219,9 @@ def _require_rules(policy: Policy) -> None:
 
 
 def check_sense(policy: Policy) -> None:
-    """Raise DecodeError for a rule that holds nothing, cites no source, or would be let off by losing what it looks at."""
+    """Raises DecodeError for a rule without a condition or a source, and for a rule where losing the observation would be the better
+    result.
+    """
     for name, line in policy.checks.items():
         if line.overlay is not Overlay.NVIDIA and name != "kernel.xid":
             raise DecodeError("only kernel.xid has overlays", f"checks.{name}.overlay")
@@ -223,7 +235,7 @@ def check_sense(policy: Policy) -> None:
 
 
 def can_fail(rule: Rule) -> bool:
-    """Whether the rule can make a FAIL of what was measured; of more than a part can do any over = "expected" does."""
+    """Whether the rule can result in a FAIL. Every rule over = "expected" can, for a value that is more than the hardware can do."""
     if rule.fail_below is not None or rule.fail_above is not None or rule.over is Over.EXPECTED:
         return True
     bounded = rule.warn_below is not None or rule.warn_above is not None
@@ -231,7 +243,7 @@ def can_fail(rule: Rule) -> bool:
 
 
 def _require_no_excuse(name: str, line: CheckPolicy) -> None:
-    """Of an optional check a lost observation is a WARN, so that nothing of it may be worse than one."""
+    """For an optional check a lost observation is a WARN, so no rule of it may be more than a WARN."""
     lost = "a lost observation would be a better result than a bad value"
     if name in JUDGED_BY_THE_ENGINE:
         raise DecodeError(
@@ -279,7 +291,7 @@ def _require_sense(rule: Rule, path: str) -> None:
 
 
 def _require_speed(rule: Rule, bounded: bool, path: str) -> None:
-    """Other work slows a machine; it makes no value wrong, and counts no errors."""
+    """`needs_cpu` is for speeds alone: other work slows a machine, but makes no value wrong and causes no errors."""
     if not rule.needs_cpu:
         return
     if not bounded:
@@ -291,7 +303,7 @@ def _require_speed(rule: Rule, bounded: bool, path: str) -> None:
 
 
 def _require_comparison(rule: Rule, bounded: bool, path: str) -> None:
-    """A comparison needs bounds, and each of its keys the comparison that reads it: others would be ignored."""
+    """A comparison needs thresholds, and each key needs the comparison that reads it: otherwise the key would be ignored."""
     if rule.over in (*RELATIVE, Over.EXPECTED) and not bounded:
         raise DecodeError(f'over = "{rule.over.value}" compares: give bounds', path)
     if (rule.expect is not None) != (rule.over is Over.EXPECTED):

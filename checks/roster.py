@@ -1,7 +1,4 @@
-"""Who takes part in a job: the nodes, their addresses, and where they meet.
-
-Which peers a host probes by itself over TCP: all of a few, a spread of many (pure).
-"""
+"""The nodes of a job, their addresses, and where they meet. Also: which peers a node tests by itself over TCP. Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +32,11 @@ MOST = 32
 
 
 def neighbours(rank: int, nodes: int) -> tuple[int, ...]:
-    """The ranks of the peers that node `rank` probes, its successor first.
+    """The ranks of the peers that node `rank` tests, beginning with its successor.
 
-    Up to 33 hosts all others. Beyond, 32 of them at growing distances, the same for each host, so that each is
-    probed by 32 others as well and the cost does not grow with the cluster: enough to find a slow host, while a slow
-    link is found by the tournament of the ranks (checks/probes/pairs/pairs.py).
+    Up to 33 nodes test all others. With more nodes each tests 32 at growing distances, which are the same for every node, so that
+    each node is tested by 32 others as well and the cost does not grow with the cluster. That is enough to find a slow node; slow
+    links are found by the pair tests of the ranks (checks/probes/pairs/pairs.py).
     """
     if nodes <= ALL_UP_TO:
         return tuple((rank + step) % nodes for step in range(1, nodes))
@@ -47,10 +44,10 @@ def neighbours(rank: int, nodes: int) -> tuple[int, ...]:
 
 
 def _steps(nodes: int) -> tuple[int, ...]:
-    """32 distances from 1 to nodes - 1, each about as many times the one before."""
+    """32 distances from 1 to nodes - 1, each larger than the one before by about the same factor."""
     steps: list[int] = []
     for place in range(MOST):
         wanted = round((nodes - 1) ** (place / (MOST - 1)))
         steps.append(max(wanted, steps[-1] + 1 if steps else 1))
-    # Near distances crowd at 1, 2, 3 ...; what that pushed past the end is moved back.
+    # Small distances are rounded up to 1, 2, 3 ...; the distances that this moved past the end are moved back.
     return tuple(min(step, nodes - MOST + place) for place, step in enumerate(steps))

@@ -1,8 +1,8 @@
-"""What a value from outside is held to beyond its type, and how it is refused.
+"""Bounds and patterns for values from outside, and the error that refuses a value.
 
-DecodeError        what, where, and the nearest valid key
+    DecodeError        what is wrong, where, and the nearest valid key
 
-The keys of a dataclass and the types of their values, looked up once a class.
+Also: the keys of a dataclass and the types of their values, looked up once per class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Range:
     most: float
 
     def check(self, value: object, path: str) -> None:
-        """Raise DecodeError for a number outside."""
+        """Raises DecodeError for a number outside the range."""
         if isinstance(value, (int, float)) and not self.least <= value <= self.most:
             raise DecodeError(f"{value!r:.40} is not between {self.least:g} and {self.most:g}", path)
 
@@ -41,7 +41,7 @@ class Text:
     most: int
 
     def check(self, value: object, path: str) -> None:
-        """Raise DecodeError for another string."""
+        """Raises DecodeError for a string that does not match."""
         if isinstance(value, str) and (len(value) > self.most or not re.fullmatch(self.pattern, value)):
             raise DecodeError(f"{value!r:.80} is not of the form {self.pattern}", path)
 
@@ -51,7 +51,7 @@ class Text:
 
 
 class DecodeError(ValueError):
-    """Input that is not what its schema says. `path` is dotted; `nearest` is a valid key or value, or None."""
+    """Input that does not fit its schema. `path` is dotted; `nearest` is a valid key or value, or None."""
 
     def __init__(self, message: str, path: str = "", nearest: str | None = None) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
@@ -62,7 +62,7 @@ class DecodeError(ValueError):
 
 
 def version_of(text: object) -> Version | None:
-    """ "550.163.01" -> (550, 163, 1); None for what is no version."""
+    """ "550.163.01" -> (550, 163, 1); None if the text is not a version."""
     if not isinstance(text, str) or not VERSION.fullmatch(text):
         return None
     return tuple(map(int, text.split(".")))
@@ -80,7 +80,7 @@ _SHAPES: dict[Any, tuple[dict[str, Any], tuple[Any, ...]]] = {}
 
 
 def shape(kind: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Key -> type, and the fields in their order."""
+    """The keys with their types, and the fields in their order."""
     if kind not in _SHAPES:
         _SHAPES[kind] = (get_type_hints(kind, include_extras=True), dataclasses.fields(kind))
     return _SHAPES[kind]

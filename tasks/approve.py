@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 
 from checks import model
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, dump_plain, load
 from checks.model import SCHEMA_VERSION, Level
+from checks.value_types import DecodeError
 from tasks.gate.approval.answers import question_text
 from tasks.gate.approval.wait import PICKUP_S, ApprovalWait, can_resume_elsewhere
 from tasks.gate.blocking_calls import run_to_end

@@ -19,12 +19,12 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, load
-from checks.judge.baseline.learn import LEAST_VALUES, Case, learn
+from checks.judge.baseline.learn import LEAST_VALUES, ReportCase, learn
 from checks.judge.baseline.model import Baseline, digest_of, dump
 from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, unreachable
+from checks.value_types import DecodeError
 from tasks.finish import ClusterBusy, NotLaunched
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.commission import CommissionRequest, gate_requests
@@ -66,10 +66,10 @@ def learn_baseline(setting: GateContext, most: int) -> LearnedBaseline:
     return LearnedBaseline(said, place, problems)
 
 
-def _cases(setting: GateContext, most: int) -> tuple[list[Case], tuple[str, ...]]:
+def _cases(setting: GateContext, most: int) -> tuple[list[ReportCase], tuple[str, ...]]:
     kept = listed(setting.store, setting.index)
     problems = list(kept.problems)
-    cases: list[Case] = []
+    cases: list[ReportCase] = []
     for record in reversed(kept.records):
         if len(cases) == most:
             break
@@ -88,7 +88,7 @@ def _teaches(setting: GateContext, record: Record) -> bool:
     return same and record.answer is Answer.GO and not record.reused
 
 
-def _case(setting: GateContext, record: Record, problems: list[str]) -> Case | None:
+def _case(setting: GateContext, record: Record, problems: list[str]) -> ReportCase | None:
     data = setting.store.get(record.report)
     if data is None or digest(data) != record.digests.report:
         problems.append(f"{record.gate_id}: its report is missing, or is not the report that was judged")
@@ -99,7 +99,7 @@ def _case(setting: GateContext, record: Record, problems: list[str]) -> Case | N
         problems.append(f"{record.gate_id}: {error}")
         return None
     verdict = decide(report, setting.policy, setting.facts, report_digest=digest(data))
-    return Case(report, verdict, setting.policy)
+    return ReportCase(report, verdict, setting.policy)
 
 
 def _remedy(setting: GateContext, place: str, made: Baseline) -> str:

@@ -8,9 +8,10 @@ import time
 from prefect.client.orchestration import get_client
 from pydantic import ValidationError
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
 from checks.documents.report import digest, dump_plain, load
 from checks.model import SCHEMA_VERSION
+from checks.value_types import DecodeError
 from tasks.finish import outcome_summary, refused_outcome
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases

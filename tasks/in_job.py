@@ -20,9 +20,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.documents.answer import AnswerWord, dump_answer
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump, dump_plain
 from checks.model import Answer, Report
+from checks.value_types import DecodeError
 from tasks.approve import ask_for_approval
 from tasks.collect import (
     GATED_MARGIN_S,

@@ -18,10 +18,11 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.bundle import Pass, PassedNode
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.verdict import decide
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
+from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.outcome import JudgedReport
 from tasks.gate.predecessor import find_jobs

@@ -19,10 +19,11 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
 from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.model import Answer
+from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
 from tasks.gate.links import run_links, run_url

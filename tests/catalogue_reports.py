@@ -15,7 +15,7 @@ from checks.facts.instances import Instance
 from checks.judge.culprits.from_report import CHECKS
 from checks.judge.reachability import PAIRS, REACHABILITY
 from checks.judge.rules.expected_questions import questions
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import (
     CLUSTER,
     Declared,
@@ -93,12 +93,12 @@ def expected_report(
     """As `catalogue_report`, with the rates that the facts expect of the type, where they know any."""
     report = catalogue_report(instance_type, nodes, profile, kernel_log=kernel_log)
     facts, policy = builtin(), default_policy(instance_type)[1]
-    known = Known(facts.instances[instance_type], frozenset(), report.declared, facts)
+    known = RuleContext(facts.instances[instance_type], frozenset(), report.declared, facts)
     rows = tuple(_as_expected(row, policy.checks.get(row.check), known) for row in report.observations)
     return replace(report, observations=rows)
 
 
-def _as_expected(row: Observation, line: CheckPolicy | None, known: Known) -> Observation:
+def _as_expected(row: Observation, line: CheckPolicy | None, known: RuleContext) -> Observation:
     rules = [rule for rule in (line.rules if line else ()) if rule.over is Over.EXPECTED]
     metrics: Mapping[str, Value] = row.metrics
     for rule in rules:
@@ -118,7 +118,7 @@ def _as_expected(row: Observation, line: CheckPolicy | None, known: Known) -> Ob
     return replace(row, metrics=metrics)
 
 
-def _labels(rule: Rule, known: Known) -> tuple[int, ...] | tuple[str, ...]:
+def _labels(rule: Rule, known: RuleContext) -> tuple[int, ...] | tuple[str, ...]:
     """Sizes, two of them worth comparing; points of programs; precisions."""
     sizes, declared = (2**20, 2**28, 2**30), known.declared
     if rule.expect is Expect.COLLECTIVE and rule.at == "points":

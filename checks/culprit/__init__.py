@@ -1,1 +1,1 @@
-"""From measurements between parts to the part that is to blame: node, rank, rail, link or switch (pure)."""
+"""Finds the part that is to blame from measurements between parts: a node, rank, rail, link or switch. Pure."""

@@ -1,7 +1,7 @@
-"""Who may be to blame, and which tests each of them has part in (pure).
+"""The parts that may be to blame, and the tests in which each of them takes part. Pure.
 
-A candidate is an integer, so that counts are lists: `kind`, `way` and `subject` say what it is. Links are too many to
-be listed: `checks.culprit.links` makes them from bad tests.
+A candidate is an integer, so that counts are lists: `kind`, `way` and `subject` say which part it is. There are too many links to
+list: `checks.culprit.links` makes them from bad tests.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from checks.culprit.matrix import Kind, Matrix, Span, Way
+from checks.culprit.matrix import Direction, Kind, Matrix, Span
 
 
 @dataclass(frozen=True)
-class Who:
-    """A candidate. `at` is the index of its node or part; for rails and switches of its name in `Candidates`."""
+class Candidate:
+    """A part that may be to blame. `at` is the index of its node or part; for rails and switches, that of its name in `Candidates`."""
 
     kind: Kind
-    way: Way
+    way: Direction
     at: int
 
 
@@ -27,14 +27,14 @@ class Candidates:
     """All candidates of a matrix that are not links, and their tests."""
 
     matrix: Matrix
-    whos: list[Who] = field(default_factory=list)
+    whos: list[Candidate] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     node_of: list[int] = field(default_factory=list)
     rails: list[int] = field(default_factory=list)
     switches: list[str] = field(default_factory=list)
     _sending: list[list[int]] = field(default_factory=list)
     _receiving: list[list[int]] = field(default_factory=list)
-    _ids: dict[tuple[Kind, Way, int], int] = field(default_factory=dict)
+    _ids: dict[tuple[Kind, Direction, int], int] = field(default_factory=dict)
     _groups: list[dict[str, int]] = field(default_factory=list)
     _touching: dict[int, list[int]] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class Candidates:
         self._receiving = [[] for _ in parts]
         self.inside = self.matrix.span is Span.INSIDE
         self.several = len(parts) > len(self.nodes)
-        # Of two nodes nobody can say which one it is: only what lies between them can be named.
+        # With two nodes it is impossible to say which one is faulty: only what is between them can be named.
         if self.inside or len(self.nodes) > 2:
             if len(self.nodes) > 1:
                 self._add_nodes()
@@ -61,34 +61,40 @@ class Candidates:
             if not self.inside:
                 self._add_switches()
 
-    def _id(self, kind: Kind, way: Way, at: int) -> int:
+    def _id(self, kind: Kind, way: Direction, at: int) -> int:
         known = self._ids.get((kind, way, at))
         if known is None:
             known = self._ids[kind, way, at] = len(self.whos)
-            self.whos.append(Who(kind, way, at))
+            self.whos.append(Candidate(kind, way, at))
         return known
 
     def _add_nodes(self) -> None:
         for part, node in enumerate(self.node_of):
-            self._sending[part].append(self._id(Kind.NODE, Way.BOTH, node))
+            self._sending[part].append(self._id(Kind.NODE, Direction.BOTH, node))
             if not self.inside:
-                self._receiving[part].append(self._id(Kind.NODE, Way.BOTH, node))
-                self._sending[part].append(self._id(Kind.NODE, Way.OUT, node))
-                self._receiving[part].append(self._id(Kind.NODE, Way.IN, node))
+                self._receiving[part].append(self._id(Kind.NODE, Direction.BOTH, node))
+                self._sending[part].append(self._id(Kind.NODE, Direction.OUT, node))
+                self._receiving[part].append(self._id(Kind.NODE, Direction.IN, node))
 
     def _add_ranks(self) -> None:
         for part in range(len(self.node_of)):
-            self._sending[part] += [self._id(Kind.RANK, Way.BOTH, part), self._id(Kind.RANK, Way.OUT, part)]
-            self._receiving[part] += [self._id(Kind.RANK, Way.BOTH, part), self._id(Kind.RANK, Way.IN, part)]
+            self._sending[part] += [
+                self._id(Kind.RANK, Direction.BOTH, part),
+                self._id(Kind.RANK, Direction.OUT, part),
+            ]
+            self._receiving[part] += [
+                self._id(Kind.RANK, Direction.BOTH, part),
+                self._id(Kind.RANK, Direction.IN, part),
+            ]
 
     def _add_rails(self) -> None:
         if len(self.rails) < 2 or len(self.nodes) < 2:
             return
         at = {rail: n for n, rail in enumerate(self.rails)}
         for part, its in enumerate(self.matrix.parts):
-            self._sending[part].append(self._id(Kind.RAIL, Way.BOTH, at[its.rail]))
+            self._sending[part].append(self._id(Kind.RAIL, Direction.BOTH, at[its.rail]))
             if self.inside:
-                self._receiving[part].append(self._id(Kind.RAIL, Way.BOTH, at[its.rail]))
+                self._receiving[part].append(self._id(Kind.RAIL, Direction.BOTH, at[its.rail]))
 
     def _add_switches(self) -> None:
         members: dict[str, set[str]] = {}
@@ -98,14 +104,14 @@ class Candidates:
         self.switches = sorted(name for name, own in members.items() if 1 < len(own) < len(self.nodes))
         at = {name: n for n, name in enumerate(self.switches)}
         for name in self.switches:
-            for way in Way:
+            for way in Direction:
                 self._id(Kind.SWITCH, way, at[name])
         self._groups = [
             {name: at[name] for name in part.switches if name in at} for part in self.matrix.parts
         ]
 
     def of(self, test: int) -> list[int]:
-        """The candidates that have part in a test, each once."""
+        """The candidates that take part in a test, each once."""
         source, target = self.matrix.sources[test], self.matrix.targets[test]
         mine = self._sending[source] + self._receiving[target]
         if self.switches:
@@ -117,14 +123,14 @@ class Candidates:
         mine: list[int] = []
         for name, at in here.items():
             if name not in there:
-                mine += [self._ids[Kind.SWITCH, way, at] for way in (Way.BOTH, Way.OUT)]
+                mine += [self._ids[Kind.SWITCH, way, at] for way in (Direction.BOTH, Direction.OUT)]
         for name, at in there.items():
             if name not in here:
-                mine += [self._ids[Kind.SWITCH, way, at] for way in (Way.BOTH, Way.IN)]
+                mine += [self._ids[Kind.SWITCH, way, at] for way in (Direction.BOTH, Direction.IN)]
         return mine
 
     def count(self, tests: Iterable[int] | None) -> list[int]:
-        """How many of the tests each candidate has part in; None: of all tests."""
+        """In how many of the tests each candidate takes part; None: of all tests."""
         sources, targets = self.matrix.sources, self.matrix.targets
         if tests is not None:
             tests = list(tests)
@@ -147,7 +153,7 @@ class Candidates:
         return counts
 
     def remember(self, candidates: Iterable[int]) -> None:
-        """Look up the tests of these nodes and ranks in one pass over the matrix."""
+        """Finds the tests of these nodes and ranks in one pass over the matrix."""
         wanted = {
             part for candidate in candidates for part in self._parts(self.whos[candidate])
         } - self._touching.keys()
@@ -162,7 +168,7 @@ class Candidates:
                 self._touching[part].append(test)
 
     def tests(self, candidate: int) -> Sequence[int]:
-        """All tests that a candidate has part in."""
+        """All tests in which a candidate takes part."""
         who = self.whos[candidate]
         if who.kind in (Kind.NODE, Kind.RANK):
             self.remember([candidate])
@@ -171,7 +177,7 @@ class Candidates:
             near = dict.fromkeys(range(len(self.matrix.sources)))
         return [test for test in near if candidate in self.of(test)]
 
-    def _parts(self, who: Who) -> list[int]:
+    def _parts(self, who: Candidate) -> list[int]:
         if who.kind is Kind.RANK:
             return [who.at]
         return self._of_node[who.at] if who.kind is Kind.NODE else []

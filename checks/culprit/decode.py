@@ -1,8 +1,8 @@
-"""From a matrix of tests to whoever is to blame, or to nobody (pure).
+"""Decodes a matrix of tests: the parts that are to blame, or that there are none. Pure.
 
-Tests that are bad are explained by as few culprits as are needed: a node, one of its ranks, a link, a rail, a switch,
-each both ways or one way. A culprit's tests are bad at a rate of its own, all others at the hiccup rate, which is
-fitted. A culprit is named when neither chance nor anybody else is a likely explanation of the same tests.
+Bad tests are explained by as few culprits as are needed: a node, one of its ranks, a link, a rail, a switch, each in both directions
+or in one. A culprit's tests are bad at a rate of its own, all other tests at the rate of passing disturbances ("hiccups"), which is
+fitted. A culprit is named if neither chance nor another part is a likely explanation of the same tests.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from checks.culprit.candidates import Candidates
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import passed
 from checks.culprit.links import Links
-from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Noise, Span, Suspect, Tolerance, Way
+from checks.culprit.matrix import Answer, Decoded, Direction, Kind, Matrix, Noise, Span, Suspect, Tolerance
 from checks.culprit.noise import Screened, most_are_slow, screen, stand_together
 from checks.culprit.search import STARTS, Named, search, suspects
 
-# Judgement: where a quarter of the tests that nobody explains are bad, whoever stands out does so by chance.
+# Judgement: if a quarter of the tests that no culprit explains are bad, a part that is worse than the rest is so by chance.
 BLIND = 0.25
-# More bad tests than this are explained only if as many nodes as may be named could explain them.
+# A larger share of bad tests is only explained if as many nodes as may be named could explain them.
 MANY_BAD = 50_000
-# By how much hiccups and uneven numbers of tests may exceed the share of bad tests that bad nodes could make.
+# How far hiccups and uneven numbers of tests may raise the share of bad tests above what bad nodes could cause.
 SLACK = 0.1
-# Judgement, as before for reachability: so many links, and more than there are nodes, are no broken cables.
+# Judgement, as in checks/judge/reachability.py: this many links, if they are also more than there are nodes, are not a matter of
+# broken cables.
 MOST_LINKS = 64
-# Judgement: a confirm round ought to be short beside the tournament; a part's partners in it come one after another.
+# Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
 CONFIRM_A_PART = 4
-# Judgement: who is named on fewer visits, or for a smaller share of tests that are bad, is looked at again.
+# Judgement: a part that is named after fewer visits, or for a smaller share of bad tests, is measured again.
 FEW_VISITS, RARE = 4, 0.6
-# A cell that was measured again so that it has so many tests is a hiccup, where a link has smaller log odds than this.
+# If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
-# A pair that was bad so often is not asked for again.
+# A pair that was bad this often is not measured again.
 ENOUGH_TESTS = 4
 
 
 def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
-    """Who is to blame for what is bad in the matrix. A part without a test is `unseen`, and is not cleared by this."""
+    """The culprits of what is bad in the matrix. A part without a test is `unseen`, which says nothing about it."""
     kept = _without_loops(matrix)
     if kept is not None:
         return _renumbered(decode(_only(matrix, kept), tolerance), kept)
@@ -52,7 +53,7 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
     if not seen or (len(seen) == 2 and tolerance.floor is None and screened.main.usual is not None):
         return _unnamed(Answer.TOO_FEW, screened, unseen)
     if len(seen) > 2 and _below_floor(matrix, screened, tolerance):
-        # All are bad against the floor. Who is worse than the others is still worth knowing.
+        # All are below the floor. It is still useful to know which part is worse than the others.
         relative = decode(matrix, replace(tolerance, floor=None))
         noise = replace(relative.noise, line=_line(screened))
         return replace(relative, answer=Answer.FABRIC, noise=noise, bad=tuple(screened.bad), confirm=())
@@ -98,7 +99,7 @@ def _too_many(named: Sequence[Suspect], candidates: Candidates, tolerance: Toler
     most = max(1.0, tolerance.max_unfit_fraction * len(candidates.nodes))
     to_blame = {node for one in named if one.kind in (Kind.NODE, Kind.RANK) for node in one.nodes}
     switches = [one for one in named if one.kind is Kind.SWITCH]
-    # One switch is one fault, however many nodes hang on it; of several, their nodes count.
+    # One switch is one fault, however many nodes are connected to it; if there are several, their nodes count.
     below = {node for one in switches for node in one.nodes} | to_blame if len(switches) > 1 else to_blame
     links = sum(one.kind is Kind.LINK for one in named)
     rails = sum(one.kind is Kind.RAIL for one in named)
@@ -110,7 +111,7 @@ def _too_many(named: Sequence[Suspect], candidates: Candidates, tolerance: Toler
 
 
 def _blind(explanation: Explanation, found: Sequence[Named], tolerance: Tolerance) -> bool:
-    """Whether so much is bad that nobody is blamed for, or so many are, that blame is chance."""
+    """Whether so much is bad, or so many are blamed, that naming a part would be chance."""
     matrix = explanation.candidates.matrix
     bad, tests = explanation.left_over()
     if bad >= BLIND * tests > 0 and _several_pairs(matrix, explanation.bad_tests):
@@ -128,26 +129,30 @@ def _blind(explanation: Explanation, found: Sequence[Named], tolerance: Toleranc
 
 
 def _many_cells(matrix: Matrix, bad: Sequence[int]) -> bool:
-    """Whether so many cells of more than one pair were bad, if only once, that nobody may say that all is well."""
+    """Whether so many cells of more than one pair were bad, if only once, that the answer cannot be that all is well."""
     if not _several_pairs(matrix, bad):
         return False
-    tests = len(matrix.values)  # no cell is measured ten times: a matrix of a million is not counted in vain
+    tests = len(
+        matrix.values
+    )  # no cell is measured ten times, so that a matrix of a million cells need not be counted
     return 10 * len(bad) >= BLIND * tests > 0 and _cells(matrix, bad) >= BLIND * _cells(matrix, range(tests))
 
 
 def _several_pairs(matrix: Matrix, bad: Sequence[int]) -> bool:
-    """Whether the bad tests are of two pairs or more: one pair, in one direction or both, is not all of the fabric."""
+    """Whether the bad tests belong to two pairs or more. A single pair, in one or both directions, is not the whole fabric."""
     first = _pair(matrix, bad[0]) if bad else None
     return any(_pair(matrix, test) != first for test in bad)
 
 
 def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
-    """Of how many cells these are tests. Bad cells are measured again on purpose, which makes nothing worse."""
+    """The number of cells to which these tests belong. Bad cells are measured again on purpose, which must not make the result
+    worse.
+    """
     return len({(matrix.sources[test], matrix.targets[test]) for test in tests})
 
 
 def _doubtful(explanation: Explanation, found: Sequence[Named]) -> list[int]:
-    """Bad tests that nobody who is named explains, save hiccups: the same cell was measured again, and is no link."""
+    """Bad tests that no named part explains, except hiccups: the cell was measured again, and a faulty link is unlikely."""
     explained = {test for one in found if one.named for test in one.tests}
     links = explanation.links
     doubtful = []
@@ -164,25 +169,27 @@ def _is_hiccup(explanation: Explanation, counts: Sequence[int], forward: bool) -
     at = 0 if forward else 2
     if (
         counts[at + 1] < MEASURED_AGAIN or 2 * counts[at] >= counts[at + 1]
-    ):  # bad as often as good: no accident
+    ):  # bad as often as good, which is no accident
         return False
     odds, back = explanation.odds, float(explanation.links.back)
     if passed(counts[1] + counts[3], counts[4], back):
         return True
-    both = odds.of(Kind.LINK, Way.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back)
-    one = odds.of(Kind.LINK, Way.OUT, counts[at], counts[at + 1], counts[at], 1.0)
+    both = odds.of(Kind.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back)
+    one = odds.of(Kind.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
     return max(both.sure, one.sure) < IMPOSSIBLE
 
 
 def _unsure(found: Sequence[Named], bad: set[int]) -> list[int]:
-    """Bad tests of those who are named on few visits, or for a rate that a spell of congestion could have made."""
+    """Bad tests of parts that are named after few visits, or for a rate that a period of congestion could have caused."""
     named = [one for one in found if one.named]
     weak = [one for one in named if one.visits < FEW_VISITS or one.suspect.bad < RARE * one.suspect.tests]
     return sorted({test for one in weak for test in one.tests if test in bad})
 
 
 def _confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Pairs to measure again, both ways; those that were bad more often come first: links rather than chance."""
+    """Pairs to measure again, in both directions. Pairs that were bad more often come first: they are more
+    likely links than chance.
+    """
     times = Counter(_pair(matrix, test) for test in doubtful)
     a_part = 2 * len(times) / max(1, len(matrix.parts))
     most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.parts) // 4)
@@ -231,7 +238,7 @@ def _below_floor(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> bo
 def _explicable(
     matrix: Matrix, screened: Screened, tolerance: Tolerance, named: Sequence[Suspect] = ()
 ) -> bool:
-    """Whether as many bad nodes as may be named could make so many tests bad, or a rail or switch that is named did."""
+    """Whether as many bad nodes as may be named, or a named rail or switch, could make this many tests bad."""
     nodes = len({part.node for part in matrix.parts})
     if nodes <= 2 or any(one.kind in (Kind.RAIL, Kind.SWITCH) for one in named):
         return True
@@ -245,7 +252,7 @@ def _explicable(
 
 
 def _without_loops(matrix: Matrix) -> list[int] | None:
-    """The tests that are not from a part to itself, if there are such; None if there are none."""
+    """The tests that are not from a part to itself, if there are such tests; None if there are none."""
     if not any(map(eq, matrix.sources, matrix.targets)):
         return None
     return [test for test, (a, b) in enumerate(zip(matrix.sources, matrix.targets, strict=True)) if a != b]

@@ -1,21 +1,23 @@
-"""A set of blamed candidates and links, the tests that each of them owns, and how likely all of it is (pure)."""
+"""A set of blamed candidates and links, the tests that each of them owns, and how likely all of it is. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 
-from checks.culprit.candidates import Candidates, Who
+from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.likelihood import Chance, Gain, Odds, blamed, by_chance, prior
 from checks.culprit.links import Counts, LinkFault, Links, Pair
-from checks.culprit.matrix import Kind, Way
+from checks.culprit.matrix import Direction, Kind
 
-# A candidate that is this unlikely even where hiccups are rare is none, whatever else is found.
+# A candidate that is this unlikely even if hiccups are rare is left out, whatever else is found.
 HOPELESS = -12.0
 
 
 class Explanation:
-    """Changed in place. A test has one owner: the candidate that was blamed first, or none."""
+    """The explanation of the matrix so far. It is changed in place. A test has one owner: the candidate that was blamed first, or
+    none.
+    """
 
     def __init__(self, candidates: Candidates, bad: Sequence[int], links: Links, chance: Chance) -> None:
         self.candidates, self.links = candidates, links
@@ -30,13 +32,13 @@ class Explanation:
         self._choose(chance)
         self.fit(chance)
 
-    def _tests_a_visit(self, who: Who) -> float:
-        directions = self.links.back if who.way is Way.BOTH else 1
+    def _tests_a_visit(self, who: Candidate) -> float:
+        directions = self.links.back if who.way is Direction.BOTH else 1
         whole = who.kind in (Kind.NODE, Kind.SWITCH) and not self.candidates.inside
         return directions * self.links.size / self.links.back if whole else float(directions)
 
     def _choose(self, chance: Chance) -> None:
-        """Who could be to blame at all, with the visits that went wrong for each of them."""
+        """The candidates that could be to blame at all, with the visits in which each had bad tests."""
         self.odds = Odds(chance, self.nodes)
         self.visits = [0] * len(self._size)
         self._in_visit: dict[tuple[int, int], int] = {}
@@ -68,7 +70,7 @@ class Explanation:
                     self.visits[at] += sign
 
     def fit(self, chance: Chance) -> None:
-        """Take other rates of hiccups and spells; what is blamed stays."""
+        """Uses other rates of hiccups and spells. What is blamed stays blamed."""
         self.odds = Odds(chance, self.nodes)
         self.found: dict[Pair, list[LinkFault]] = {}
         self._shares: dict[Pair, list[tuple[int, float]]] = {}
@@ -76,24 +78,24 @@ class Explanation:
         self._relink(self.links.pairs)
 
     def gain(self, at: int) -> Gain:
-        """What is gained by blaming this candidate for what is left of its tests."""
+        """The gain in log odds from blaming this candidate for its tests that have no owner."""
         who = self.candidates.whos[at]
         return self.odds.of(who.kind, who.way, self.bad[at], self.tests[at], self.visits[at], self._size[at])
 
     def surplus(self, at: int) -> float:
-        """The same over chance, and over links that would explain its tests; whichever is less."""
+        """The gain compared with chance, or with links that would explain its tests; the smaller of the two."""
         sure, over_hiccups = self.gain(at)
         return min(sure, over_hiccups - self._credit[at])
 
     def blame(self, at: int) -> None:
-        """This candidate is to blame for those of its tests that have no owner yet."""
+        """Blames this candidate for those of its tests that have no owner yet."""
         mine = [test for test in self.tests_of(at) if test not in self.owner]
         self.owner.update(dict.fromkeys(mine, at))
         self.blamed[at] = self._owned(mine)
         self._move(mine, -1)
 
     def acquit(self, at: int) -> None:
-        """Its tests go to others who are blamed and have part in them, or to nobody."""
+        """No longer blames a candidate. Its tests go to other blamed candidates that take part in them, or to none."""
         del self.blamed[at]
         free, heirs = [], set()
         for test in self.tests_of(at):
@@ -117,12 +119,12 @@ class Explanation:
         return [len(bad), len(tests), len({self.links.visit[test] for test in bad})]
 
     def clear(self) -> None:
-        """Nobody is to blame."""
+        """Blames no candidate."""
         for at in list(self.blamed):
             self.acquit(at)
 
     def gain_of(self, at: int) -> float:
-        """What blaming a blamed candidate for its own tests gains over chance."""
+        """The gain, compared with chance, from blaming a blamed candidate for its own tests."""
         who = self.candidates.whos[at]
         bad, tests, visits = self.blamed[at]
         return self.odds.of(who.kind, who.way, bad, tests, visits, self._size[at]).sure
@@ -132,22 +134,22 @@ class Explanation:
         return self.links.tests[pair]
 
     def size_of(self, at: int) -> float:
-        """How many tests of a visit a candidate has part in."""
+        """In how many tests of a visit a candidate takes part."""
         return self._size[at]
 
     def left_over(self) -> tuple[int, int]:
-        """Bad tests, and tests, that neither a candidate nor a link owns."""
+        """The numbers of bad tests and of tests that neither a candidate nor a link owns."""
         faults = [fault for found in self.found.values() for fault in found]
         return self.left_bad - sum(fault.bad for fault in faults), self.left - sum(
             fault.tests for fault in faults
         )
 
     def chance(self) -> Chance:
-        """The rates of hiccups and spells that follow from it."""
+        """The rates of hiccups and spells that follow from these tests."""
         return Chance.fitted(*self.left_over(), *self.links.spells(self.found), self.links.size)
 
     def score(self) -> float:
-        """The log likelihood of all tests, and of so many being to blame."""
+        """The log likelihood of all tests and of this number of culprits."""
         total = by_chance(*self.left_over(), *self.links.spells(self.found), self.links.size)
         for at, (bad, tests, visits) in self.blamed.items():
             who = self.candidates.whos[at]
@@ -160,17 +162,17 @@ class Explanation:
         return total
 
     def pairs_of(self, at: int) -> set[Pair]:
-        """The pairs with bad tests that a candidate has part in."""
+        """The pairs with bad tests in which a candidate takes part."""
         return {self.links.pair(test) for test in self.tests_of(at) if test in self._bad}
 
     def tests_of(self, at: int) -> Sequence[int]:
-        """All tests that a candidate has part in."""
+        """All tests in which a candidate takes part."""
         if at not in self._tests_of:
             self._tests_of[at] = self.candidates.tests(at)
         return self._tests_of[at]
 
     def _move(self, tests: Sequence[int], sign: int) -> None:
-        """Give tests to chance and links (1), or take them away (-1)."""
+        """Assigns tests to chance and links (1), or takes them away (-1)."""
         for test in tests:
             its = self.candidates.of(test)
             for at in its:
@@ -195,7 +197,7 @@ class Explanation:
                 self._shares[pair] = self._shared(pair, sum(fault.gain.over_hiccups for fault in faults))
 
     def _shared(self, pair: Pair, gain: float) -> list[tuple[int, float]]:
-        """What a candidate takes from the pair's links with each bad test of theirs."""
+        """What a candidate takes away from the links of a pair with each of their bad tests."""
         tests = [test for test in self.links.bad_tests[pair] if test not in self.owner]
         share = gain / len(tests)
         for test in tests:

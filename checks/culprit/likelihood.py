@@ -1,12 +1,12 @@
-"""How much likelier tests are if somebody is to blame for them than by chance (pure).
+"""How much more likely the tests are if a part is to blame for them than by chance. Pure.
 
-A bad part's tests are bad at a rate of its own, which is not known: the likelihood is averaged over RATES. All other
-tests are bad at the hiccup rate, averaged over a beta distribution. So parts that fail each time and parts that fail
-every third time are both found, and a part whose tests are bad now and then is none.
+The tests of a bad part are bad at a rate of its own, which is unknown: the likelihood is averaged over RATES. All other tests are
+bad at the rate of hiccups, averaged over a beta distribution. Parts that fail each time and parts that fail every third time are
+both found, and a part whose tests are bad once in a while is not blamed.
 
-What two nodes measure at one time (both ways, on all rails: a visit) may go wrong together, by a fault that comes and
-goes and by chance alike. So the same tests are also weighed as visits of which some were bad: 8 bad tests of one visit
-are then little more than one.
+What two nodes measure at one time (in both directions, on all rails) is a visit. Its tests may be bad together, because of a fault
+that comes and goes as well as by chance. Therefore the same tests are also evaluated as visits of which some were bad: 8 bad tests
+of one visit are then little more evidence than one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from checks.culprit.matrix import Kind, Way
+from checks.culprit.matrix import Direction, Kind
 
-# Judgement: a part that is at fault fails a third of its tests or more; most that are at fault fail nearly all.
+# Judgement: a faulty part fails a third of its tests or more; most faulty parts fail nearly all.
 RATES = (
     (0.3, 0.08),
     (0.4, 0.08),
@@ -30,19 +30,19 @@ RATES = (
     (0.9, 0.17),
     (0.98, 0.28),
 )
-# Judgement: a good part may have a bad moment (congestion that others cause), in which a few of its tests are bad. It is
+# Judgement: a good part may have a bad moment (congestion that others cause) in which a few of its tests are bad. This is
 # rare, so that it explains many tests, where the rate tells it from a fault, and not a few.
 MOMENT, MOMENT_RATES = 0.0003, (0.03, 0.06, 0.1, 0.15, 0.2)
-# Judgement: before anything was seen, one good test of 200 is bad; as sure of it as a hundred tests would make us.
+# Judgement: before any measurement, one good test in 200 is assumed to be bad, with the weight of a hundred tests.
 HICCUP_BAD, HICCUP_GOOD = 0.5, 99.5
-# Judgement: before anything was seen, a visit between good ends hardly ever goes wrong as a whole; the first that does
+# Judgement: before any measurement, a visit between good ends is assumed to be almost never bad as a whole; the first that is
 # counts for much.
 SPELL_BAD, SPELL_GOOD = 0.002, 100.0
 # Judgement, as the share of each kind that is bad in a cluster that a gate is put in front of. Whole nodes fail most
 # often; a rank needs a fault of one GPU or NIC of many; of links there are N/2 times as many as of nodes.
 NODE, RANK, RAIL, SWITCH, LINKS_A_NODE = 0.01, 0.002, 0.002, 0.005, 0.005
 # Judgement: most faults act both ways.
-WAYS = {Way.BOTH: 0.6, Way.OUT: 0.2, Way.IN: 0.2}
+WAYS = {Direction.BOTH: 0.6, Direction.OUT: 0.2, Direction.IN: 0.2}
 
 
 # logarithms of weight, rate and 1 - rate
@@ -59,19 +59,19 @@ _MOMENT = _logs((rate, MOMENT / len(MOMENT_RATES)) for rate in MOMENT_RATES)
 
 @lru_cache(maxsize=65_536)
 def rated(bad: float, tests: float) -> float:
-    """The log likelihood of so many bad ones of one that is at fault."""
+    """The log likelihood of this many bad tests of a faulty part."""
     return _sum([weight + bad * rate + (tests - bad) * rest for weight, rate, rest in _FAULT])
 
 
 def blamed(bad: int, tests: int, visits: int, size: float) -> float:
-    """The log likelihood of tests of one that is at fault: each on its own, or visits of `size` tests as a whole."""
+    """The log likelihood of the tests of a faulty part: each by itself, or visits of `size` tests as a whole."""
     if size <= 1:
         return rated(bad, tests)
     return _sum([rated(bad, tests), _visited(bad, tests, visits, size, _FAULT)]) - math.log(2)
 
 
 def _visited(bad: int, tests: int, visits: int, size: float, rates: Logs) -> float:
-    """So many of the visits were bad, at one of the rates, and so many of the tests in those."""
+    """The log likelihood that this many visits were bad, at one of the rates, with this many bad tests in them."""
     good = max(0.0, tests / size - visits)
     among = _sum([weight + visits * rate + good * rest for weight, rate, rest in rates])
     return among + rated(bad, max(bad, visits * size))
@@ -83,7 +83,7 @@ def _sum(logs: Sequence[float]) -> float:
 
 
 def by_chance(bad: int, tests: float, spells: int, spoiled: int, size: float) -> float:
-    """The log likelihood of all tests that nobody is to blame for; `spells` visits went wrong, with `spoiled` bad tests."""
+    """The log likelihood of all tests without a culprit; `spells` visits were bad, with `spoiled` bad tests."""
     alone = _beta(bad, tests, HICCUP_BAD, HICCUP_GOOD)
     if not spells:
         return alone
@@ -103,30 +103,30 @@ def _beta(bad: float, tests: float, one: float, other: float) -> float:
 
 @dataclass(frozen=True)
 class Chance:
-    """How often a good test is bad, and how often a whole visit between good ends."""
+    """How often a good test is bad, and how often a whole visit between good ends is bad."""
 
     hiccup: float
     spell: float
 
     @classmethod
     def fitted(cls, bad: int, tests: float, spells: int, spoiled: int, size: float) -> Chance:
-        """From the tests that nobody is to blame for."""
+        """The rates, fitted to the tests without a culprit."""
         visits = max(float(spells), tests / size)
         rest = max(float(bad - spoiled), tests - spells * size)
         hiccup = (HICCUP_BAD + bad - spoiled) / (HICCUP_BAD + HICCUP_GOOD + rest)
         return cls(hiccup, (SPELL_BAD + spells) / (SPELL_BAD + SPELL_GOOD + visits))
 
 
-def prior(kind: Kind, way: Way, nodes: int) -> float:
-    """The log of the odds that one candidate of this kind is bad, before anything was measured."""
+def prior(kind: Kind, way: Direction, nodes: int) -> float:
+    """The log odds that one candidate of this kind is bad, before any measurement."""
     each = {Kind.NODE: NODE, Kind.RANK: RANK, Kind.RAIL: RAIL, Kind.SWITCH: SWITCH}
     share = each.get(kind, 2 * LINKS_A_NODE / max(1, nodes - 1)) * WAYS[way]
     return math.log(share / (1 - share))
 
 
 class Gain(NamedTuple):
-    """Log odds. `sure`: against all that a good one may show; above 0 it is likelier bad than not. `over_hiccups`:
-    against hiccups alone, by which explanations of the same tests are compared with each other.
+    """Log odds. `sure`: compared with everything that a good part may show; above 0 the part is more likely bad than good.
+    `over_hiccups`: compared with hiccups alone; explanations of the same tests are compared with each other by this value.
     """
 
     sure: float
@@ -134,9 +134,9 @@ class Gain(NamedTuple):
 
 
 class LinkOdds(NamedTuple):
-    """The likeliest way for a link to be bad: on how many of its tests, and of its visits of `size` tests each."""
+    """The most likely way in which a link is bad: on how many of its tests, and of its visits of `size` tests each."""
 
-    way: Way
+    way: Direction
     bad: int
     tests: int
     visits: int
@@ -145,22 +145,24 @@ class LinkOdds(NamedTuple):
 
 
 def passed(tests: int, visits: int, size: float) -> bool:
-    """Whether a link met three times or more was bad at one of them alone: what has passed is no fault of a link."""
+    """Whether a link was tested in three visits or more and was bad in one of them alone: such a passing problem is not a fault of
+    the link.
+    """
     return visits == 1 and tests >= 3 * size
 
 
 class Odds:
-    """What blaming gains over chance: sums of log odds. They are kept, for few counts are many candidates'."""
+    """The gain of blaming over chance: sums of log odds. Results are kept, because many candidates have the same few counts."""
 
     def __init__(self, chance: Chance, nodes: int) -> None:
         self._hiccup = ((0.0, math.log(chance.hiccup), math.log1p(-chance.hiccup)),)
         self._spell = ((0.0, math.log(chance.spell), math.log1p(-chance.spell)),)
-        self._prior = {(kind, way): prior(kind, way, nodes) for kind in Kind for way in Way}
-        self._known: dict[tuple[Kind, Way, int, int, int, float], Gain] = {}
+        self._prior = {(kind, way): prior(kind, way, nodes) for kind in Kind for way in Direction}
+        self._known: dict[tuple[Kind, Direction, int, int, int, float], Gain] = {}
         self._links: dict[tuple[int, ...], LinkOdds | None] = {}
 
-    def of(self, kind: Kind, way: Way, bad: int, tests: int, visits: int, size: float) -> Gain:
-        """What is gained by blaming one candidate for its tests, `size` of them a visit."""
+    def of(self, kind: Kind, way: Direction, bad: int, tests: int, visits: int, size: float) -> Gain:
+        """The gain from blaming one candidate for its tests, with `size` tests per visit."""
         key = (kind, way, bad, tests, visits, size)
         gain = self._known.get(key)
         if gain is None:
@@ -170,15 +172,15 @@ class Odds:
         return gain
 
     def hiccups(self, bad: int, tests: int) -> float:
-        """The log likelihood of tests that are bad by hiccups alone, which all others are measured by."""
+        """The log likelihood of tests that are bad by hiccups alone, with which all others are compared."""
         return bad * self._hiccup[0][1] + (tests - bad) * self._hiccup[0][2]
 
     def innocent(self, bad: int, tests: int, visits: int, size: float) -> float:
-        """How much likelier hiccups and spells are than hiccups alone, for the tests between two ends."""
+        """How much more likely hiccups and spells are than hiccups alone, for the tests between two ends."""
         return self._innocent(Kind.LINK, bad, tests, visits, size) - self.hiccups(bad, tests)
 
     def _innocent(self, kind: Kind, bad: int, tests: int, visits: int, size: float) -> float:
-        """Hiccups, or spells; where it is no link also a bad moment: many hiccups, or many spells."""
+        """Hiccups, or spells; for a part that is not a link also a bad moment: many hiccups, or many spells."""
         moment = () if kind is Kind.LINK else _MOMENT
         rates = (*self._hiccup, *moment)
         logs = [weight + bad * rate + (tests - bad) * rest for weight, rate, rest in rates]
@@ -187,19 +189,19 @@ class Odds:
         return _sum(logs)
 
     def of_link(self, counts: tuple[int, ...], size: int, back: int) -> LinkOdds | None:
-        """The likeliest way for a link to be bad; None where chance is likelier.
+        """The most likely way in which a link is bad; None if chance is more likely.
 
-        `counts` are bad tests and tests one way, then the other way, then visits with a bad test. A visit has `size`
-        tests, in `back` directions.
+        `counts` are bad tests and tests in one direction, the same in the other direction, then visits with a bad test. A visit has
+        `size` tests, in `back` directions.
         """
         key = (*counts, size, back)
         if key not in self._links:
             bad, tests, bad_back, tests_back, visits = counts
             one = size / back
             ways = (
-                (Way.BOTH, bad + bad_back, tests + tests_back, visits, float(size)),
-                (Way.OUT, bad, tests, min(visits, bad), one),
-                (Way.IN, bad_back, tests_back, min(visits, bad_back), one),
+                (Direction.BOTH, bad + bad_back, tests + tests_back, visits, float(size)),
+                (Direction.OUT, bad, tests, min(visits, bad), one),
+                (Direction.IN, bad_back, tests_back, min(visits, bad_back), one),
             )
             found = [
                 LinkOdds(*its, self.of(Kind.LINK, *its))

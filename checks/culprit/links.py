@@ -1,4 +1,4 @@
-"""Links between two ends of which neither is blamed: one rail's pair, or all rails between two nodes (pure)."""
+"""Links between two ends of which neither is blamed: the pair of one rail, or all rails between two nodes. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from checks.culprit.likelihood import Gain, Odds
-from checks.culprit.matrix import Way
+from checks.culprit.matrix import Direction
 
 # bad and tests from the pair's lower end to the higher, then bad and tests back, then visits with a bad test
 Counts = list[int]
@@ -18,11 +18,11 @@ V = TypeVar("V", int, tuple[Pair, int])
 
 @dataclass(frozen=True)
 class LinkFault:
-    """A link that is likelier bad than not. `rail` is its pair of parts, None where it is all rails of two nodes."""
+    """A link that is more likely bad than good. `rail` is its pair of parts, None if it is all rails of two nodes."""
 
     ends: Pair
     rail: Pair | None
-    way: Way
+    way: Direction
     bad: int
     tests: int
     visits: int
@@ -31,16 +31,16 @@ class LinkFault:
 
 
 class Links:
-    """The pairs that have a bad test, with what is left of their tests when the blamed candidates' are taken away.
+    """The pairs with a bad test, and their tests without those that the blamed candidates explain.
 
-    `visit` is which visit a bad test belongs to: the n-th time of its cell is of the n-th visit of its pair. A visit
-    has `size` tests, in `back` directions (1 or 2).
+    `visit` says to which visit a bad test belongs: the n-th test of its cell belongs to the n-th visit of its pair. A visit has
+    `size` tests, in `back` directions (1 or 2).
     """
 
     def __init__(
         self, sources: Sequence[int], targets: Sequence[int], bad: Iterable[int], ends: list[int]
     ) -> None:
-        """`ends[part]` is what a pair is between: the part's node, or the part where pairs lie inside of nodes."""
+        """`ends[part]` is the end of a pair to which a part belongs: its node, or the part itself if pairs are inside of nodes."""
         self.whole = len(set(ends)) < len(ends)
         self._sources, self._targets, self._ends = sources, targets, ends
         self._bad = set(bad)
@@ -81,7 +81,7 @@ class Links:
         self.back = 2 if sum((b, a) in its for its in cells.values() for a, b in its) * 2 > sum(sizes) else 1
 
     def pick(self, ends: Pair, odds: Odds) -> list[LinkFault]:
-        """The likeliest explanation of what is left between two ends by links; empty where chance is likelier."""
+        """The most likely explanation by links of the remaining tests between two ends; empty if chance is more likely."""
         rails = self.pairs[ends]
         found = []
         for rail, counts in rails.items():
@@ -98,14 +98,14 @@ class Links:
         return found if len(found) < 2 or alone > spell else []
 
     def spells(self, without: Container[Pair]) -> tuple[int, int]:
-        """Visits that went wrong as a whole, and their bad tests, among what is left of other pairs."""
+        """The number of visits that were bad as a whole, and of their bad tests, among the remaining tests of other pairs."""
         enough = max(2.0, self.size / 2)
         many = [(visit, number) for visit, number in self._bad_in.items() if number >= enough]
         bad = [number for visit, number in many if self._pair_of[visit] not in without]
         return len(bad), sum(bad)
 
     def pair(self, test: int) -> Pair:
-        """The pair that a test lies between."""
+        """The pair to which a test belongs."""
         one, other = self._ends[self._sources[test]], self._ends[self._targets[test]]
         return (one, other) if one < other else (other, one)
 
@@ -114,12 +114,12 @@ class Links:
         return self._ends[self._sources[test]] < self._ends[self._targets[test]]
 
     def rail(self, test: int) -> Pair:
-        """The pair of parts that a test lies between, the pair's first end first."""
+        """The two parts of a test, the pair's first end first."""
         source, target = self._sources[test], self._targets[test]
         return (source, target) if self.forward(test) else (target, source)
 
     def add(self, tests: Iterable[int], sign: int) -> set[Pair]:
-        """Count tests in (1) or out (-1); the pairs that this changes."""
+        """Counts tests in (1) or out (-1). Returns the pairs that this changes."""
         changed = set()
         for test in tests:
             source, target = self._sources[test], self._targets[test]
@@ -144,7 +144,7 @@ class Links:
 
 
 def _step(counts: dict[V, int], visit: V, sign: int) -> int:
-    """Count a bad test of a visit in or out; by how much this changes the number of bad visits."""
+    """Counts a bad test of a visit in or out. Returns the change in the number of bad visits."""
     before = counts.get(visit, 0)
     if before + sign:
         counts[visit] = before + sign

@@ -1,7 +1,7 @@
-"""What was measured between parts, and what follows from it: the data of the decoder (pure).
+"""The data of the decoder: what was measured between parts, and what follows from it. Pure.
 
-A matrix is columns: test k went from part `sources[k]` to part `targets[k]` and gave `values[k]`, None where it was
-tried and gave nothing (no answer, or wrong data). A cell that was measured again is there again.
+A matrix is stored in columns: test k went from part `sources[k]` to part `targets[k]` and gave `values[k]`, None if it was tried and
+gave no value (no answer, or wrong data). A cell that was measured again has several tests.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from checks.model import LINK
 
 
 class Better(str, Enum):
-    """Which values are the good ones."""
+    """Whether higher or lower values are good."""
 
     HIGHER = "higher"
     LOWER = "lower"
 
 
 class Span(str, Enum):
-    """Where the pairs lie: each between two nodes, or each inside of one."""
+    """Whether the pairs are between two nodes or inside of one."""
 
     BETWEEN = "between nodes"
     INSIDE = "inside nodes"
 
 
 class Kind(str, Enum):
-    """What a suspect is. RANK is one rank's GPU or NIC; RAIL one local rank on all nodes; FABRIC all of it."""
+    """What a suspect is. RANK is one rank's GPU or NIC; RAIL one local rank on all nodes; FABRIC all of the network."""
 
     NODE = "node"
     RANK = "rank"
@@ -38,8 +38,8 @@ class Kind(str, Enum):
     FABRIC = "fabric"
 
 
-class Way(str, Enum):
-    """Which direction is bad, seen from the suspect (from the first end of a link)."""
+class Direction(str, Enum):
+    """Which direction is bad, as seen from the suspect (from the first end of a link)."""
 
     BOTH = "both ways"
     OUT = "sending"
@@ -47,10 +47,10 @@ class Way(str, Enum):
 
 
 class Answer(str, Enum):
-    """NAMED: suspects explain what is bad. NOBODY: nothing is bad, or only what was good when it was
-    measured again. FABRIC: it is bad nearly everywhere, or below the floor everywhere, or in two halves, so no part
-    stands out. TOO_FEW: there is too little to compare. UNEXPLAINED: tests are bad, and no
-    part is likelier than chance.
+    """NAMED: suspects explain what is bad. NOBODY: nothing is bad, or only what was good when it was measured again. FABRIC: nearly
+    everything is bad, or everything is below the floor, or the parts fall into two halves, so that no part is worse than the
+    rest. TOO_FEW: there is too little to compare. UNEXPLAINED: tests are bad, and no part is a more likely explanation than
+    chance.
     """
 
     NAMED = "named"
@@ -62,7 +62,7 @@ class Answer(str, Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """One end of tests: a rank (or a node, where one was measured as a whole). `switches` are its own, nearest first."""
+    """One end of tests: a rank (or a node, if nodes were measured as a whole). `switches` are its own, the nearest first."""
 
     name: str
     node: str
@@ -86,11 +86,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is held against the matrix.
+    """Which values of the matrix are bad.
 
-    A test is bad that gave nothing, or whose value is worse than `ratio` of what is usual (HIGHER: below ratio x usual;
-    LOWER: above usual / ratio), or worse than `floor` (None: nobody said). More than `max_unfit_fraction` of the nodes
-    (never less than one) are not named.
+    A test is bad if it gave no value, if its value is worse than `ratio` of the usual value (HIGHER: below ratio x usual; LOWER:
+    above usual / ratio), or worse than `floor` (None: there is no floor). If more than `max_unfit_fraction` of the nodes (at least
+    one) would be named, none is.
     """
 
     ratio: float
@@ -100,10 +100,10 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Noise:
-    """What was fitted: how often a bad part's tests are bad, how often good ones' are, and how values usually lie.
+    """What was fitted: how often a bad part's tests are bad, how often good ones' are, and the usual values.
 
-    `spread` is the robust standard deviation of the natural logarithm of good values; `line` the value beyond which a
-    test was taken as bad.
+    `spread` is the robust standard deviation of the natural logarithm of good values; `line` is the value beyond which a test counts
+    as bad.
     """
 
     sensitivity: float
@@ -115,7 +115,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class RunnerUp:
-    """The next best explanation of the same tests."""
+    """The second most likely explanation of the same tests."""
 
     kind: Kind
     subject: str
@@ -126,16 +126,16 @@ class RunnerUp:
 class Suspect:
     """One part to blame.
 
-    `subject`: a node's or part's name, "a<->b" for a link (names of parts, in their order), "rail 3", a switch's name.
-    `probability` is that it is bad, given the matrix and the fitted noise; `bad` of its `tests` were bad; `ratio` is the
-    median of its values over the usual one (None where none gave a value). `cells` are tests (indices into the matrix),
-    the worst first, at most 16.
+    `subject`: a node's or part's name, "a<->b" for a link (names of parts, in their order), "rail 3", a switch's name. `probability`
+    is that it is bad, given the matrix and the fitted noise; `bad` of its `tests` were bad; `ratio` is the median of its values
+    divided by the usual one (None if no test gave a value). `cells` are tests (indices into the matrix), the worst first, at most
+    16.
     """
 
     kind: Kind
     subject: str
     nodes: tuple[str, ...]
-    way: Way
+    way: Direction
     probability: float
     bad: int
     tests: int
@@ -146,9 +146,9 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What the matrix says. `suspects` are the likeliest first; empty unless NAMED, save that FABRIC lists whom it would
-    have named. `confirm` are cells (source, target) that ought to be measured again before anybody is blamed.
-    `bad` are all bad tests (indices into the matrix). `unseen` are parts without a test: nothing clears them.
+    """The result for a matrix. `suspects` are sorted by probability; the list is empty unless NAMED, except that FABRIC lists the
+    parts that it would have named. `confirm` are cells (source, target) that should be measured again before a part is blamed.
+    `bad` are all bad tests (indices into the matrix). `unseen` are parts without a test, about which nothing is known.
     """
 
     answer: Answer
@@ -160,5 +160,5 @@ class Decoded:
 
 
 def link(one: str, other: str) -> str:
-    """A link's subject."""
+    """The subject of a link."""
     return f"{one}{LINK}{other}"

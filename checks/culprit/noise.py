@@ -1,6 +1,6 @@
-"""What is usual in a matrix, how far good values scatter, and which tests are bad (pure).
+"""The usual values of a matrix, how far good values differ from them, and which tests are bad. Pure.
 
-Clusters that fall in two: what looks like good and bad nodes, and is not (pure).
+It also recognises clusters that fall into two groups, which look like good and bad nodes and are not.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from checks.culprit.matrix import Better, Kind, Matrix, Suspect, Tolerance
 
-# Enough values for a median to a fraction of a percent; sorting each of a million would cost more than all the rest.
+# This many values give a median to a fraction of a percent; sorting a million would take longer than everything else.
 SAMPLE = 16_384
-# Judgement: what lies under another switch is oversubscribed two or three times, and not more.
+# Judgement: links to nodes of another switch are oversubscribed two or three times, and not more.
 FAR = 0.25
 # Of a normal distribution the median absolute deviation is 0.6745 standard deviations.
 MAD_TO_SIGMA = 1.4826
@@ -21,9 +21,9 @@ MAD_TO_SIGMA = 1.4826
 
 @dataclass(frozen=True)
 class Level:
-    """What is usual among tests of one distance, and the value beyond which one of them is bad (None: no value).
+    """The usual value of tests of one distance, and the value beyond which one of them is bad (None: there is none).
 
-    `merits` is one value a cell, the more the better, of as many cells as it rests on.
+    `merits` holds one value per cell (a greater one is better), of as many cells as the usual value is computed from.
     """
 
     usual: float | None
@@ -34,7 +34,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Screened:
-    """The bad tests (indices, ascending), and each distance's level. `distance[k]` is test k's, None where all are one."""
+    """The bad tests (indices, ascending), and each distance's level. `distance[k]` is test k's distance, None if all are the same."""
 
     bad: list[int]
     levels: tuple[Level, ...]
@@ -42,12 +42,12 @@ class Screened:
     main: Level
 
     def usual(self, test: int) -> float | None:
-        """What is usual for this test."""
+        """The usual value for this test."""
         return self.levels[self.distance[test] if self.distance else 0].usual
 
 
 def screen(matrix: Matrix, tolerance: Tolerance) -> Screened:
-    """Which tests are bad. Where switches are known, pairs of one distance are held against each other alone."""
+    """Which tests are bad. If switches are known, pairs are only compared with pairs of the same distance."""
     distance = _distances(matrix)
     if distance is None:
         tests: list[Sequence[int]] = [range(len(matrix.values))]
@@ -69,7 +69,7 @@ def _bad(matrix: Matrix, tests: Sequence[int], line: float | None) -> list[int]:
         return [test for test in tests if (value := values[test]) is None or value != value]
     column: Iterable[tuple[int, float | None]]
     column = enumerate(values) if isinstance(tests, range) else ((test, values[test]) for test in tests)
-    # "not good" rather than "bad", so that what is not a number is not good.
+    # The test is for "not good" instead of "bad", so that NaN is not good.
     if matrix.better is Better.HIGHER:
         return [test for test, value in column if value is None or not value >= line]
     return [test for test, value in column if value is None or not value <= line]
@@ -96,7 +96,7 @@ def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> Level:
 
 
 def _held_to_best(matrix: Matrix, tolerance: Tolerance, levels: Sequence[Level]) -> tuple[Level, ...]:
-    """With lines so drawn that a whole distance is bad where it reaches too little of what the best one does."""
+    """The levels with thresholds at which a whole distance is bad if it reaches too little of what the best one reaches."""
     higher = matrix.better is Better.HIGHER
     usual = [level.usual if higher else 1 / level.usual for level in levels if level.usual]
     share = min(FAR, tolerance.ratio) * max(usual, default=0.0)
@@ -110,7 +110,7 @@ def _held_to_best(matrix: Matrix, tolerance: Tolerance, levels: Sequence[Level])
 
 
 def _merits(matrix: Matrix, tests: Sequence[int]) -> dict[tuple[int, int], float]:
-    """One value a cell, the more the better: bad cells are measured again, and must not become the norm by that."""
+    """One value per cell, the greater the better: bad cells are measured again, which must not make them the usual ones."""
     higher = matrix.better is Better.HIGHER
     of_cell: dict[tuple[int, int], list[float]] = {}
     for test in tests[:: max(1, len(tests) // SAMPLE) | 1]:
@@ -127,8 +127,8 @@ def _merits(matrix: Matrix, tests: Sequence[int]) -> dict[tuple[int, int], float
 def _reference(of_part: dict[int, list[float]]) -> float:
     """What a good part reaches with good partners.
 
-    A part's upper quartile forgives it three bad partners of four; the median over parts forgives half of them. The
-    upper one of two middle values each time, so that one slow node of three does not make itself the norm.
+    The upper quartile of a part allows three bad partners in four; the median over parts allows half of the parts to be bad. It is
+    the upper one of two middle values each time, so that one slow node in three does not set the usual value.
     """
     quartiles = []
     for merits in of_part.values():
@@ -160,7 +160,7 @@ def _distance(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _comparable(matrix: Matrix, distance: list[int], far: int) -> bool:
-    """Whether no single node has part in all tests of this distance: else it would be held against itself."""
+    """Whether no single node takes part in all tests of this distance, because it would be compared with itself."""
     common: set[str] | None = None
     for test, its in enumerate(distance):
         if its == far:
@@ -171,16 +171,16 @@ def _comparable(matrix: Matrix, distance: list[int], far: int) -> bool:
     return False
 
 
-# Judgement: nodes that belong together do so in most of their pairs.
+# Judgement: nodes of one group are good in most of their pairs with each other.
 MOST = 0.8
 # Judgement: who is bad in so many tests is bad all the time, and would be so towards the other bad ones.
 STEADY = 0.6
 
 
 def most_are_slow(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> bool:
-    """Whether a few parts (three or more) reach far more than is usual among each other, and nobody else does.
+    """Whether a few parts (three or more) reach far more than usual with each other, and no other part does.
 
-    Then what is usual is what the bad ones reach. Where nearly all have some such partner, those are merely near.
+    Then the usual value is that of the bad parts. If nearly all parts have such a partner, these are merely near to each other.
     """
     if screened.distance is not None or screened.main.usual is None:
         return False
@@ -195,9 +195,11 @@ def most_are_slow(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> b
 
 
 def stand_together(matrix: Matrix, named: Sequence[Suspect], bad: Sequence[int]) -> bool:
-    """Whether nodes (of one node: ranks) that are bad towards all others are good among each other: a cut in two."""
+    """Whether nodes (within one node: ranks) that are bad towards all others are good with each other: the cluster falls into two
+    parts.
+    """
     parts = matrix.parts
-    alone = len({part.node for part in parts}) == 1  # of one node it is its ranks
+    alone = len({part.node for part in parts}) == 1  # within one node these are its ranks
     kind = Kind.RANK if alone else Kind.NODE
     names = {one.subject for one in named if one.kind is kind and one.bad >= STEADY * one.tests}
     if len(names) < 2:

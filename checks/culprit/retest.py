@@ -1,6 +1,6 @@
-"""From what all ranks measured to the pairs that are to be measured next (pure).
+"""Chooses the pairs to measure again from what all ranks measured. Pure.
 
-Nothing is judged here: what is measured again because of noise costs a round. The policy's decoder has the last word.
+Nothing is judged here: a pair that is measured again because of noise only costs a round. The policy decides later.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from checks.culprit.rounds import Pair
 from checks.culprit.test_rows import Trial
 from checks.model import PairOutcome
 
-# Judgement: half of what is usual is worth a second look.
+# Judgement: a value below half of the usual one is measured again.
 RATIO = 0.5
 # Linux waits at least 200 ms before it sends a lost segment again (TCP_RTO_MIN in include/net/tcp.h); half of it is what one
 # way of such a round trip shows.
 PAUSE_US = 90_000.0
-# Where more than a part of the nodes looks bad, it is the fabric or a busy host, and more tests would not tell them apart.
+# If a larger share of the nodes looks bad, the reason is the fabric or a busy host, and more tests would not tell these apart.
 SUSPECT_SHARE, LEAST_SUSPECTS = 0.25, 4
 GOOD_PARTNERS = 3
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the policy's judge compares bandwidths with: `ratio` of the usual one, and floors in 10^9 bytes/s (0: none)."""
+    """The thresholds of the policy for bandwidths: `ratio` of the usual one, and floors in 10^9 bytes/s (0: none)."""
 
     ratio: float = RATIO
     floor_gbps: float = 0.0
     floor_inside_gbps: float = 0.0
 
     def tolerance(self, span: Span) -> Tolerance:
-        """The same for the pairs inside nodes, or for those between them."""
+        """The thresholds for the pairs inside nodes, or for those between nodes."""
         floor = self.floor_inside_gbps if span is Span.INSIDE else self.floor_gbps
         return Tolerance(self.ratio, floor or None)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One test as the others need to know it."""
+    """One test, as the other ranks need to know it."""
 
     source: int
     target: int
@@ -53,8 +53,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Note:
-    """What a rank tells the others: its tests, whom it got no answer from, whether it can play on, and whether an exchange
-    that hangs holds its communicator.
+    """What a rank tells the others: whether it can run more tests, whether an exchange that hangs blocks its communicator, its
+    tests, and the ranks that did not answer it.
     """
 
     able: bool
@@ -70,26 +70,26 @@ def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
 
 
 def read(rank: int, text: str) -> Note:
-    """The note of a rank. Tests that never ran are not in it: they say nothing of what lies between."""
+    """The note of a rank, without tests that never ran, because these say nothing about the pair."""
     able, hung, tests = json.loads(text)
     every = [Entry(rank, peer, rate, slow, PairOutcome(word)) for peer, rate, slow, word in tests]
     ran = tuple(test for test in every if not test.outcome.never_ran)
     return Note(able, hung, ran, tuple({test.target for test in ran if test.outcome.is_silence}))
 
 
-def playable(notes: Mapping[int, Note], pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """Those of the pairs whose ends both left a note that says that they can play on, each once."""
+def testable(notes: Mapping[int, Note], pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """The pairs of which both ends wrote in their notes that they can run more tests, each pair once."""
     able = {rank for rank, note in notes.items() if note.able}
     return tuple(dict.fromkeys((min(p), max(p)) for p in pairs if able.issuperset(p)))
 
 
 def silent(notes: Mapping[int, Note], rank: int) -> bool:
-    """Whether two ranks say that this one gave no answer: its note is not worth waiting for."""
+    """Whether two ranks say that this one gave no answer: then its note is not waited for."""
     return sum(rank in note.silent for note in notes.values()) > 1
 
 
 def gone(notes: Mapping[int, Note], ranks: int) -> tuple[int, ...]:
-    """The ranks without whom nothing that all do together can end: they hang, or fell silent and left no note."""
+    """The ranks without which no collective of all ranks can complete: they hang, or fell silent and left no note."""
     silent_to_some = {rank for note in notes.values() for rank in note.silent}
     return tuple(r for r in range(ranks) if (notes[r].hung if r in notes else r in silent_to_some))
 
@@ -97,7 +97,7 @@ def gone(notes: Mapping[int, Note], ranks: int) -> tuple[int, ...]:
 def suspects(
     tests: Sequence[Entry], nodes: int, ranks_per_node: int, bounds: Bounds = Bounds()
 ) -> tuple[Pair, ...]:
-    """Pairs of the nodes that have bad tests: with each other, and with a few that have none; on all rails.
+    """Pairs of the nodes with bad tests: with each other, and with a few nodes that have none, on all rails.
 
     The nodes with the largest share of bad tests come first, a quarter of the nodes at most.
     """
@@ -118,9 +118,9 @@ def suspects(
 
 
 def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bounds()) -> tuple[Pair, ...]:
-    """The pairs to measure again before anybody is blamed.
+    """The pairs to measure again before a part is blamed.
 
-    Where so much is bad that the decoder asks for nothing, each bad pair is: a busy host may have slowed all of them.
+    If so much is bad that the decoder asks for nothing, these are all bad pairs, because a busy host may have slowed all of them.
     """
     cells = [
         (t.source, t.target)

@@ -1,8 +1,8 @@
-"""Who meets whom in which round: every rank at most one partner a round (pure).
+"""Which ranks are tested with each other in which round: every rank has at most one partner per round. Pure.
 
-A round is asked for one rank's partner, so that a rank of thousands never lists the pairs of all others.
-Inside rounds: the ranks of each node among themselves, all nodes at once. Between rounds: node against node, each
-rank with the one of its own local rank ("rail") on the other node, all rails at once.
+A round is asked for the partner of one rank, so that a rank of thousands never lists the pairs of all others. Inside rounds: the
+ranks of each node with each other, on all nodes at once. Between rounds: node with node, each rank with the one of its own local
+rank ("rail") on the other node, on all rails at once.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class Round(Protocol):
     """Disjoint pairs of the numbers 0 to n-1."""
 
     def partner(self, one: int) -> int | None:
-        """Whom `one` meets; None if nobody. The partner's partner is `one`."""
+        """The partner of `one`; None if it has none. The partner's partner is `one`."""
 
 
 @dataclass(frozen=True)
 class Circle:
-    """Round `turn` of a round robin of `size`: those whose numbers add up to it, modulo the number of rounds.
+    """Round `turn` of a round robin of `size`: two numbers are partners if their sum is `turn`, modulo the number of rounds.
 
-    The circle method: the last stays in the middle and meets the one that would meet itself. With an odd size that
-    one has a bye.
+    This is the circle method: the last number is the partner of the one that would be its own partner. With an odd size that one has
+    no partner.
     """
 
     size: int
@@ -36,18 +36,20 @@ class Circle:
 
     def partner(self, one: int) -> int | None:
         """Whom `one` meets."""
-        last = self.size - 1 + self.size % 2  # an odd round robin is an even one against nobody
-        middle = (self.turn if self.turn % 2 == 0 else self.turn + last) // 2  # it would meet itself
+        last = (
+            self.size - 1 + self.size % 2
+        )  # a round robin of odd size is one of even size, in which the last number is nobody
+        middle = (self.turn if self.turn % 2 == 0 else self.turn + last) // 2  # it would be its own partner
         met = middle if one == last else last if one == middle else (self.turn - one) % last
         return met if met < self.size else None
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Those `distance` apart on a ring of `size`, in pairs; `phase` 1 takes the pairs that phase 0 leaves out.
+    """Pairs of numbers that are `distance` apart on a ring of `size`; `phase` 1 has the pairs that phase 0 leaves out.
 
-    Steps of `distance` make gcd(size, distance) cycles; every second step of each is a pair. A cycle of odd length
-    leaves one bye.
+    Steps of `distance` form gcd(size, distance) cycles; every second step of each is a pair. In a cycle of odd length one number has
+    no partner.
     """
 
     size: int
@@ -69,7 +71,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Inside:
-    """The ranks of each node among themselves, all nodes at once."""
+    """The ranks of each node with each other, on all nodes at once."""
 
     ranks_per_node: int
     locals: Round
@@ -83,7 +85,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class Between:
-    """Nodes against each other, all rails at once."""
+    """Nodes with each other, on all rails at once."""
 
     ranks_per_node: int
     nodes: Round
@@ -97,7 +99,7 @@ class Between:
 
 @dataclass(frozen=True)
 class Listed:
-    """These pairs alone."""
+    """Exactly these pairs."""
 
     partners: Mapping[int, int]
 
@@ -106,14 +108,14 @@ class Listed:
         return self.partners.get(one)
 
     def pairs(self) -> tuple[Pair, ...]:
-        """All of them, the lower number first."""
+        """All pairs, the lower number first."""
         return tuple((one, other) for one, other in self.partners.items() if one < other)
 
 
 def planned(nodes: int, ranks_per_node: int, all_pairs_nodes: int, most: int) -> tuple[Round, ...]:
     """The rounds of a job: inside, then between.
 
-    Up to `all_pairs_nodes` nodes every pair of a rail meets once; above, there are `most` matchings.
+    Up to `all_pairs_nodes` nodes every pair of a rail is tested once; with more nodes there are `most` matchings.
     """
     inside = (Inside(ranks_per_node, r) for r in round_robin(ranks_per_node))
     nodes_rounds = round_robin(nodes) if nodes <= all_pairs_nodes else matchings(nodes, most)
@@ -123,7 +125,8 @@ def planned(nodes: int, ranks_per_node: int, all_pairs_nodes: int, most: int) ->
 def round_robin(size: int) -> tuple[Round, ...]:
     """Every pair once, in size - 1 rounds (size, if that is odd).
 
-    A plan that is cut short must have met near ones and far ones: round after round lies a golden section further.
+    If the rounds are cut short, near and far pairs must both have been tested: each round is a golden section further than the one
+    before.
     """
     if size < 2:
         return ()
@@ -135,9 +138,9 @@ def round_robin(size: int) -> tuple[Round, ...]:
 
 
 def matchings(size: int, most: int) -> tuple[Round, ...]:
-    """At most `most` rounds, in each of which nearly all meet: at distances of powers of two, the far ones included.
+    """At most `most` rounds, in each of which nearly all have a partner, at distances of powers of two, including the far ones.
 
-    Where there is room for more, each distance comes a second time, with the pairs that the first left out.
+    If there is room for more, each distance comes a second time, with the pairs that the first round left out.
     """
     powers = [1 << bit for bit in range(max(1, size // 2).bit_length())] if size > 1 else []
     first = [Shift(size, distance) for distance in powers]
@@ -146,7 +149,7 @@ def matchings(size: int, most: int) -> tuple[Round, ...]:
 
 
 def disjoint(pairs: Iterable[Pair]) -> tuple[Listed, ...]:
-    """These pairs, each once, in as few rounds as a greedy colouring finds; the first ones come in the first rounds."""
+    """These pairs, each once, in as few rounds as a greedy colouring finds; the first pairs come in the first rounds."""
     rounds: list[dict[int, int]] = []
     for one, other in dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]):
         free = next((r for r in rounds if one not in r and other not in r), None)
@@ -157,7 +160,7 @@ def disjoint(pairs: Iterable[Pair]) -> tuple[Listed, ...]:
 
 
 def _spread(rounds: list[Shift], most: int) -> list[Shift]:
-    """At most so many of them, from first to last."""
+    """At most this many of them, evenly from first to last."""
     if most >= len(rounds):
         return rounds
     steps = range(max(0, most))

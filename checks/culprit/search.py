@@ -1,6 +1,6 @@
-"""The set of culprits that explains the bad tests best, and for each of them the best explanation without it (pure).
+"""Searches the set of culprits that explains the bad tests best, and for each of them the best explanation without it. Pure.
 
-From the likeliest explanation to suspects: who, how sure, on what evidence, and who else it might be (pure).
+From the most likely explanation it makes the suspects: the part, its probability, the evidence, and the next most likely part.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checks.culprit.candidates import Candidates, Who
+from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Chance
 from checks.culprit.links import LinkFault
-from checks.culprit.matrix import Better, Kind, Matrix, RunnerUp, Suspect, Way, link
+from checks.culprit.matrix import Better, Direction, Kind, Matrix, RunnerUp, Suspect, link
 from checks.culprit.noise import Screened
 
-# Where to begin from: hiccups that are rare, usual, and so frequent that blame is hard. The likeliest end is taken.
+# The rates from which the search begins: hiccups that are rare, usual, and so frequent that blaming is hard. The most likely result
+# is used.
 STARTS = (Chance(0.1, 0.05), Chance(0.02, 0.01), Chance(0.002, 0.0005))
 REFITS = 3
-# Close enough: another round of fitting would blame the same.
+# If the rates change by less, another round of fitting would blame the same parts.
 SAME_RATE = 1.2
-# More culprits than this are weighed by what they gain alone: then it is the fabric, and no list of parts.
+# More culprits than this are only compared by their own gain: then the reason is the fabric, and not a list of parts.
 MOST_WEIGHED = 48
 SWAPS = 8
 
 
 @dataclass(frozen=True)
 class Rival:
-    """What explains a culprit's tests when it is acquitted, and the log odds that this loses (or gains, below 0)."""
+    """What explains a culprit's tests if the culprit is not blamed, and the log odds that this loses (or gains, below 0)."""
 
     loss: float
     candidates: tuple[int, ...]
@@ -36,7 +37,9 @@ class Rival:
 
 
 def search(explanation: Explanation) -> dict[int, Rival]:
-    """Find the likeliest explanation, which `explanation` then is. Each culprit with its rival (none if too many)."""
+    """Finds the most likely explanation, and changes `explanation` to it. Returns the rival of each culprit (none if there are too
+    many).
+    """
     best = max((_settle(explanation, start) for start in STARTS), key=lambda found: found[0])
     if list(explanation.blamed) != best[2]:
         explanation.clear()
@@ -47,7 +50,7 @@ def search(explanation: Explanation) -> dict[int, Rival]:
 
 
 def _settle(explanation: Explanation, chance: Chance) -> tuple[float, Chance, list[int]]:
-    """Begin with these rates and whoever is blamed already, and go on until rates and blame agree."""
+    """Begins with these rates and the parts that are blamed already, and continues until rates and blame agree."""
     for _ in range(REFITS):
         explanation.fit(chance)
         for at in [at for at in explanation.blamed if explanation.gain_of(at) <= 0]:
@@ -63,8 +66,8 @@ def _same(one: float, other: float) -> bool:
     return max(one / other, other / one) < SAME_RATE
 
 
-def blame_greedily(explanation: Explanation, acquitted: Who | None = None) -> None:
-    """Blame whoever gains most over chance and links, one at a time; never the acquitted one, in no way."""
+def blame_greedily(explanation: Explanation, acquitted: Candidate | None = None) -> None:
+    """Blames the candidate with the greatest gain over chance and links, one at a time; never the acquitted one, in any direction."""
     whos = explanation.candidates.whos
     taken = {(whos[at].kind, whos[at].at) for at in explanation.blamed}
     if acquitted is not None:
@@ -79,7 +82,7 @@ def blame_greedily(explanation: Explanation, acquitted: Who | None = None) -> No
 
 
 def _weigh(explanation: Explanation) -> dict[int, Rival]:
-    """Each culprit's rival; a rival that is likelier takes the culprit's place, and all are weighed again."""
+    """Each culprit's rival. A rival that is more likely replaces the culprit, and all are compared again."""
     if len(explanation.blamed) > MOST_WEIGHED:
         return {}
     rivals: dict[int, Rival] = {}
@@ -109,16 +112,18 @@ def _rival(explanation: Explanation, at: int) -> Rival:
     return rival
 
 
-# Judgement: a node or rank is sent away only when its being good is unlikelier than this.
+# Judgement: a node or rank is only named if the probability that it is good is below this.
 SURE = 0.9
-# What is between nodes sends nobody away: it is said when it is likelier than not, and chance is unlikely.
+# A fault between nodes removes no machine: it is named if it is more likely than not, and chance is unlikely.
 LIKELY = 0.5
 MOST_CELLS = 16
 
 
 @dataclass(frozen=True)
 class Named:
-    """A suspect with all of its tests, made on so many visits; `named` unless chance or somebody else is too likely."""
+    """A suspect with all of its tests and the number of visits in which they were made; `named` is False if chance or another part
+    is too likely.
+    """
 
     suspect: Suspect
     tests: Sequence[int]
@@ -129,7 +134,7 @@ class Named:
 def suspects(
     matrix: Matrix, screened: Screened, explanation: Explanation, rivals: Mapping[int, Rival]
 ) -> list[Named]:
-    """All culprits of the explanation, the likeliest first."""
+    """All culprits of the explanation, the most likely first."""
     bad = set(screened.bad)
     found = [
         _of_candidate(matrix, screened, explanation, at, rivals.get(at), bad) for at in explanation.blamed
@@ -193,7 +198,7 @@ def _of_link(
 def _suspect(
     matrix: Matrix,
     screened: Screened,
-    who: tuple[Kind, str, tuple[str, ...], Way],
+    who: tuple[Kind, str, tuple[str, ...], Direction],
     tests: Sequence[int],
     bad: Collection[int],
     probability: float,
@@ -220,7 +225,11 @@ def _merit(matrix: Matrix, value: float | None) -> float:
 
 
 def _runner_up(
-    matrix: Matrix, candidates: Candidates, other: Who | None, links: Sequence[LinkFault], probability: float
+    matrix: Matrix,
+    candidates: Candidates,
+    other: Candidate | None,
+    links: Sequence[LinkFault],
+    probability: float,
 ) -> RunnerUp | None:
     if other is not None:
         return RunnerUp(other.kind, subject_of(candidates, other), probability)
@@ -228,7 +237,7 @@ def _runner_up(
     return None if best is None else RunnerUp(Kind.LINK, link(*_ends(matrix, candidates, best)), probability)
 
 
-def subject_of(candidates: Candidates, who: Who) -> str:
+def subject_of(candidates: Candidates, who: Candidate) -> str:
     """A candidate's name for people."""
     if who.kind is Kind.NODE:
         return candidates.nodes[who.at]
@@ -237,8 +246,8 @@ def subject_of(candidates: Candidates, who: Who) -> str:
     return f"rail {candidates.rails[who.at]}" if who.kind is Kind.RAIL else candidates.switches[who.at]
 
 
-def nodes_of(candidates: Candidates, who: Who) -> tuple[str, ...]:
-    """The nodes that a candidate is, or that hang on it."""
+def nodes_of(candidates: Candidates, who: Candidate) -> tuple[str, ...]:
+    """The nodes that a candidate is, or that are connected to it."""
     parts = candidates.matrix.parts
     if who.kind is Kind.NODE:
         return (candidates.nodes[who.at],)
@@ -274,7 +283,7 @@ def _in_fault(matrix: Matrix, explanation: Explanation, fault: LinkFault, test: 
     if fault.rail is not None and ends not in (fault.rail, fault.rail[::-1]):
         return False
     forward = explanation.links.forward(test)
-    return fault.way is Way.BOTH or (fault.way is Way.OUT) == forward
+    return fault.way is Direction.BOTH or (fault.way is Direction.OUT) == forward
 
 
 def _sigmoid(odds: float) -> float:

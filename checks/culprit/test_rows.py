@@ -1,4 +1,4 @@
-"""What a rank's tests gave, and the row that is made of them (pure)."""
+"""The results of a rank's pair tests, and the row that is made of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TABLE_LINES = 40
 
 @dataclass(frozen=True)
 class Ending:
-    """How a test ended, and the same in words."""
+    """How a test ended, as an outcome and in words."""
 
     outcome: PairOutcome
     words: str
 
     @property
     def is_ok(self) -> bool:
-        """Whether the test has its numbers, and they are right."""
+        """Whether the test has its numbers, and its data was right."""
         return self.outcome is PairOutcome.OK
 
 
@@ -29,7 +29,7 @@ FINE = Ending(PairOutcome.OK, "ok")
 
 @dataclass
 class Trial:
-    """One test with one peer, None for what it did not come to. Seen from this rank; see checks.probes.pairs.pairs for units."""
+    """One test with one peer, as this rank saw it; None for what the test did not reach. For units see checks.probes.pairs.pairs."""
 
     peer: int = -1
     ending: Ending = FINE
@@ -41,7 +41,7 @@ class Trial:
 
 
 def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: bool) -> dict[str, Value]:
-    """The row's metrics, a list's entries in the order of the tests."""
+    """The row's metrics. The entries of a list are in the order of the tests."""
     row: dict[str, Value] = {
         "peers": tuple(test.peer for test in tests),
         "results": tuple(test.ending.outcome.value for test in tests),
@@ -57,7 +57,7 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: 
 
 
 def table(rank: int, tests: Sequence[Trial], notes: Sequence[str]) -> str:
-    """A short account: notes, medians, then the failed and the slowest tests."""
+    """A short summary: notes, medians, then the failed and the slowest tests."""
     fine = [test for test in tests if test.ending.is_ok]
     lines = [f"rank {rank}: {len(tests)} tests, {len(tests) - len(fine)} of them without a number", *notes]
     rates = [test.bandwidth_gbps for test in fine if test.bandwidth_gbps is not None]

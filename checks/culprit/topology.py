@@ -1,7 +1,7 @@
-"""Which switches a node hangs under, nearest first: as the operator or Slurm said, and as a report holds it (pure).
+"""The switches to which a node is connected, the nearest first: from the operator or from Slurm, and in a report. Pure.
 
-Each node looks itself up before it runs anything, and its identity keeps the answer under SWITCHES. There "" means that
-somebody described switches and this node is under none of them; without the key nobody described any.
+Each node looks itself up before it runs anything, and its identity holds the answer under SWITCHES. There "" means that switches are
+described and this node is connected to none of them; without the key no switches are described.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ CHECK = "topology"
 
 @dataclass(frozen=True)
 class Topology:
-    """What a gate file says of the switches.
+    """The gate file's description of the switches.
 
-    `under` is switches (nearest first, comma-separated) -> the nodes under them, by any name that they are known by: the
-    node's, the host's, the EC2 instance id. `names` is a regular expression with one group, found in names of nodes that
-    `under` lacks; nodes for which the group is equal hang under one switch.
+    `under` is switches (nearest first, comma-separated) -> the nodes that are connected to them, by any of their names: the node's,
+    the host's, the EC2 instance id. `names` is a regular expression with one group, searched in the names of nodes that `under`
+    lacks; nodes for which the group is equal are connected to the same switch.
     """
 
     under: Mapping[str, tuple[str, ...]]
     names: str = ""
 
     def switches(self, known: Sequence[str]) -> tuple[str, ...]:
-        """The switches of the node that is known by these names, nearest first; () where it is under none."""
+        """The switches of the node with these names, the nearest first; () if it is connected to none."""
         table = _by_name(self.under)
         for name in (*known, *map(_short, known)):
             if name.casefold() in table:
@@ -41,7 +41,7 @@ class Topology:
 
 
 def grouped(switches: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Node -> its switches, turned into `Topology.under`, which names each switch once."""
+    """Makes `Topology.under`, which names each switch once, from node -> its switches."""
     under: dict[str, list[str]] = {}
     for node, own in switches.items():
         under.setdefault(COMMA.join(own), []).append(node)
@@ -49,18 +49,18 @@ def grouped(switches: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Comma-separated switches, each once, without what is too long to be one."""
+    """Comma-separated switches, each once, without texts that are too long to be a name."""
     found = dict.fromkeys(part.strip() for part in text.split(COMMA))
     return tuple(part for part in found if 0 < len(part) <= MOST_CHARACTERS)[:MOST_LEVELS]
 
 
 def switches_of(report: Report) -> Mapping[str, tuple[str, ...]]:
-    """Node name -> its switches, nearest first; () where they are not known."""
+    """Node name -> its switches, the nearest first; () if they are unknown."""
     return {node.name: split(node.identity.get(SWITCHES, "")) for node in report.nodes}
 
 
 def judge(report: Report) -> tuple[Finding, ...]:
-    """A WARN where switches were described and nodes are under none: then no switch can be told from its nodes."""
+    """A WARN if switches are described and some nodes are connected to none: then a bad switch cannot be told from bad nodes."""
     asked = [node for node in report.nodes if SWITCHES in node.identity]
     lost = [node.name for node in asked if not split(node.identity[SWITCHES])]
     if not lost:
@@ -79,14 +79,14 @@ def judge(report: Report) -> tuple[Finding, ...]:
 
 
 def by_address(address: str, pattern: str, known: Iterable[str]) -> tuple[str, ...] | None:
-    """SLURM_TOPOLOGY_ADDR and _PATTERN ("spine.leaf.node", "switch.switch.node") -> switches, nearest first.
+    """SLURM_TOPOLOGY_ADDR and _PATTERN ("spine.leaf.node", "switch.switch.node") -> switches, the nearest first.
 
-    None where Slurm says nothing of switches ("node" alone), or speaks of another node: an environment that somebody
-    forwarded from the first node would put all nodes under its switches. Several switches of one level stay one name, in
-    Slurm's own brackets. Source: srun(1), "SLURM_TOPOLOGY_ADDR".
+    None if Slurm names no switches ("node" alone) or describes another node: an environment that was forwarded from the first node
+    would connect all nodes to its switches. Several switches of one level stay one name, in Slurm's own brackets. Source: srun(1),
+    "SLURM_TOPOLOGY_ADDR".
     """
     kinds = pattern.split(".")
-    parts = address.split(".", len(kinds) - 1)  # a node's name may have dots of its own
+    parts = address.split(".", len(kinds) - 1)  # the name of a node may contain dots
     if len(parts) != len(kinds) or len(kinds) < 2 or kinds[-1] != "node":
         return None
     names = {name.casefold() for name in known}
@@ -96,18 +96,18 @@ def by_address(address: str, pattern: str, known: Iterable[str]) -> tuple[str, .
 
 
 def by_name(expression: str, name: str) -> tuple[str, ...]:
-    """The switch that a node's own name says: "rack(\\d+)" makes rack12 of gpu-rack12-3; () where it says none."""
+    r"""The switch in a node's own name: with "rack(\d+)" it is rack12 for gpu-rack12-3; () if the name contains none."""
     if not expression:
         return ()
     try:
         found = re.search(expression, name)
-    except re.error:  # the gate's Python may know more than this node's
+    except re.error:  # the gate's Python may support more than this node's
         return ()
     return (f"{_word(expression)}{found[1]}",) if found and found.re.groups and found[1] else ()
 
 
 def why_no_expression(expression: str) -> str:
-    """Why this cannot be a `Topology.names`, or ""."""
+    """Why this text cannot be a `Topology.names`, or ""."""
     try:
         groups = re.compile(expression).groups
     except re.error as error:
@@ -120,13 +120,13 @@ def why_no_expression(expression: str) -> str:
 
 
 def _word(expression: str) -> str:
-    """The letters right before the group, as they stand there, so that a switch is called rack12 and not 12."""
+    """The letters right before the group, so that a switch is called rack12 and not 12."""
     found = re.match(r"[^\\\[(|]*?([A-Za-z]+)\((?!\?)", expression)
     return found[1] if found else ""
 
 
 def _by_name(under: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Any name -> switches. A host's first label stands for it only where no other host has the same."""
+    """Any name -> switches. The first label of a host's name is used if no other host has the same one."""
     table = {name.casefold(): path for path, nodes in under.items() for name in nodes}
     short: dict[str, set[str]] = {}
     for name, path in table.items():

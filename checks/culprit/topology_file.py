@@ -1,11 +1,11 @@
-"""A description of switches, in any of four formats -> node -> its switches, nearest first (pure).
+"""Reads a description of switches, in any of four formats, into node -> its switches, the nearest first. Pure.
 
     AWS        `aws ec2 describe-instance-topology` (JSON)
     Slurm      topology.conf, or what `scontrol show topology` prints
-    CSV        node,switch[,switch...], nearest first
-    the names  are no file: see checks.culprit.topology
+    CSV        node,switch[,switch...], the nearest first
+    names      need no file: see checks.culprit.topology
 
-TopologyError       what is wrong, and in which line
+A text that cannot be used raises TopologyError, which says what is wrong and in which line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from checks.culprit.topology import COMMA, MOST_CHARACTERS, MOST_LEVELS
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
+from checks.value_types import DecodeError
 
 FILE_BYTES = 4 << 20
 MOST_NODES = 100_000
@@ -22,11 +23,11 @@ Switches = dict[str, tuple[str, ...]]
 
 
 class TopologyError(Exception):
-    """The text describes no switches that could be used."""
+    """The text describes no switches that can be used."""
 
 
 def parse(text: str) -> Switches:
-    """Node -> switches, nearest first, whichever of the formats it is. Raises TopologyError."""
+    """Node -> switches, the nearest first, from any of the formats. Raises TopologyError."""
     if text.lstrip().startswith(("{", "[")):
         found = parse_instances(text)
     elif any(_key(line) in ("switchname", "blockname") for line in text.splitlines()):
@@ -43,10 +44,10 @@ def parse(text: str) -> Switches:
 
 
 def parse_instances(text: str) -> Switches:
-    """EC2's own answer: NetworkNodes lead from the top layer down to the one that the instance hangs on.
+    """EC2's own answer: NetworkNodes lead from the top layer down to the one to which the instance is connected.
 
-    Source: Amazon EC2 User Guide, "How Amazon EC2 topology works" (three or four layers, by instance type), and the API
-    reference of DescribeInstanceTopology (NextToken is there while more pages are to come).
+    Source: Amazon EC2 User Guide, "How Amazon EC2 topology works" (three or four layers, by instance type), and the API reference of
+    DescribeInstanceTopology (NextToken is there if there are more pages).
     """
     try:
         value = parse_json(text, FILE_BYTES)
@@ -71,8 +72,9 @@ def parse_instances(text: str) -> Switches:
 def parse_slurm(text: str) -> Switches:
     """topology.conf or `scontrol show topology`, of topology/tree or topology/block.
 
-    A switch with Switches= is above them; its Nodes=, which scontrol adds, are those below them. A node on two leaves
-    hangs under both. Source: topology.conf(5); scontrol's lines were taken from Slurm 22.05.8.
+    The switches in Switches= are below the switch of that line; Nodes=, which scontrol adds for upper switches, names the nodes
+    below them. A node on two leaf switches is connected to both. Source: topology.conf(5); scontrol's lines were taken from Slurm
+    22.05.8.
     """
     nodes_of: dict[str, list[str]] = {}
     parents: dict[str, list[str]] = {}
@@ -92,7 +94,7 @@ def parse_slurm(text: str) -> Switches:
 
 
 def parse_csv(text: str) -> Switches:
-    """node,switch[,switch...], nearest first; lines that begin with # and a heading "node,..." are passed over."""
+    """node,switch[,switch...], the nearest first. Lines that begin with # and a heading "node,..." are ignored."""
     found: Switches = {}
     for number, line in enumerate(text.splitlines(), 1):
         cells = [cell.strip().strip('"') for cell in line.partition("#")[0].split(COMMA)]
@@ -108,7 +110,7 @@ def parse_csv(text: str) -> Switches:
 
 
 def expand(text: str, number: int = 0) -> list[str]:
-    """Slurm's list of hosts -> names: "n[0-2,7],m1" is n0, n1, n2, n7, m1; zeros in front stay. Raises TopologyError."""
+    """Slurm's list of hosts as names: "n[0-2,7],m1" is n0, n1, n2, n7, m1; leading zeros stay. Raises TopologyError."""
     names: list[str] = []
     for word in _words(text, number):
         parts: list[Sequence[str]] = []
@@ -127,7 +129,7 @@ def expand(text: str, number: int = 0) -> list[str]:
 
 
 def _words(text: str, number: int) -> Iterator[str]:
-    """The parts between the commas that stand in no brackets."""
+    """The parts between those commas that are not in brackets."""
     depth, word = 0, ""
     for letter in text:
         depth += (letter == "[") - (letter == "]")
@@ -155,7 +157,7 @@ def _numbers(text: str, number: int) -> list[str]:
 
 
 def _slurm_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, joined where a backslash ends one."""
+    """The lines without comments, joined if a backslash ends one."""
     whole, begun = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.partition("#")[0].strip()
@@ -181,7 +183,7 @@ def _keys_of(line: str, number: int) -> dict[str, str]:
 
 
 def _upwards(leaves: Sequence[str], parents: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Level by level; a ring of switches ends where it began."""
+    """The switches level by level. In a ring of switches this ends where it began."""
     found, level = dict.fromkeys(leaves), list(leaves)
     while level:
         level = [above for name in level for above in parents.get(name, ()) if above not in found]

@@ -1,4 +1,4 @@
-"""A person's answer to nodes that hold at their gate, as a file: out/<attempt>/answer.json.
+"""A person's answer to nodes that wait for an approval, as a file: out/<attempt>/answer.json.
 
 It is for one attempt of one gate: an answer to an earlier start of the job starts nothing.
 """
@@ -12,9 +12,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Text, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
+from checks.value_types import DecodeError, Text
 
 ANSWER, ASKING = "answer.json", "asking"
 ANSWER_BYTES = 1 << 16
@@ -64,7 +65,7 @@ def wait_for_answer(
 ) -> GateAnswer | None:
     """The answer in folder/<attempt>, waited for; None where none came in time, or waiting became `hopeless`.
 
-    A garbled one is said, and waited on.
+    An answer that cannot be read is logged, and waiting continues.
     """
     path, deadline, said = folder / attempt / ANSWER, time.monotonic() + seconds, ""
     while True:

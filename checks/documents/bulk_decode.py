@@ -1,7 +1,8 @@
-"""A whole list decoded at once, by a few passes of C, where all of it plainly fits its type (pure).
+"""Decodes a whole list at once, by a few fast passes, if all of it clearly fits its type. Pure.
 
-A report of a fleet holds a million values. What `taken` returns is what the element-wise reader of `checks.documents.decode`
-makes of the same list; where it is in any doubt it returns None, and that reader looks, and says what is wrong and where.
+A report of a fleet holds a million values. What `taken` returns equals the result of the element-wise reader of
+`checks.documents.decode` for the same list. In any doubt it returns None, and that reader reads the list, and says what is wrong and
+where.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Reader = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
 
 
 def taken(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
-    """All items as `kind`, or None where that takes a closer look."""
+    """All items as `kind`, or None if the element-wise reader has to read them."""
     if not items:
         return ()
     readers = _readers(kind)
@@ -36,7 +37,7 @@ def taken(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def _mixed(readers: Mapping[type, Reader], items: Sequence[Any], found: set[type]) -> tuple[Any, ...] | None:
-    """Items of several JSON types: each type's are read together, and put back into their places."""
+    """Items of several JSON types: the items of each type are read together and put back into their places."""
     made: dict[type, Any] = {}
     for kind in found:
         part = readers[kind]([item for item in items if type(item) is kind])
@@ -46,7 +47,7 @@ def _mixed(readers: Mapping[type, Reader], items: Sequence[Any], found: set[type
     return tuple([next(made[type(item)]) for item in items])
 
 
-# By identity: Union[int, float] and Union[float, int] are equal keys, and differ in what they make of 1.
+# By identity: Union[int, float] and Union[float, int] are equal keys, but read 1 differently.
 _READERS: dict[int, tuple[Any, dict[type, Reader] | None]] = {}
 
 
@@ -57,7 +58,7 @@ def _readers(kind: Any) -> dict[type, Reader] | None:
 
 
 def _compiled(kind: Any) -> dict[type, Reader] | None:
-    """JSON type -> reader; None for a type that only the element-wise reader knows."""
+    """JSON type -> reader; None for a type that only the element-wise reader can read."""
     if kind is NONE:
         return {NONE: tuple}
     origin, args = get_origin(kind), get_args(kind)
@@ -83,7 +84,7 @@ def _compiled(kind: Any) -> dict[type, Reader] | None:
 
 
 def _union(kinds: Sequence[Any]) -> dict[type, Reader] | None:
-    """The first alternative that takes a JSON type reads it; two kinds of list are tried in turn."""
+    """The first alternative that accepts a JSON type reads it; two kinds of list are tried in turn."""
     readers: dict[type, Reader] = {}
     for kind in kinds:
         more = _readers(kind)
@@ -95,13 +96,15 @@ def _union(kinds: Sequence[Any]) -> dict[type, Reader] | None:
                 readers[json] = reader
             elif json in (list, tuple):
                 readers[json] = _either(first, reader)
-            elif json is not int:  # a whole number that the first one refuses is for the element-wise reader
+            elif (
+                json is not int
+            ):  # a whole number that the first one refuses is left to the element-wise reader
                 return None
     return readers
 
 
 def _either(first: Reader, second: Reader) -> Reader:
-    """Two kinds of list. Where both are there, the second is for those of which the first takes none."""
+    """Two kinds of list. If both occur, the second reads the lists of which the first accepts none."""
 
     def read(items: Sequence[Any]) -> tuple[Any, ...] | None:
         made = first(items)
@@ -165,7 +168,7 @@ def _enum(kind: type[Enum]) -> dict[type, Reader]:
 
 
 def _finite(items: Sequence[Any]) -> tuple[Any, ...] | None:
-    # One that is infinite or NaN makes the sum so. A sum of large ones may be infinite too: that only costs time.
+    # A single infinite value or NaN makes the sum infinite or NaN. A sum of large values may be infinite, too: that only costs time.
     return tuple(items) if math.isfinite(sum(items)) else None
 
 
@@ -196,7 +199,7 @@ def _tables(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def _records(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Tables of one and the same keys, by columns."""
+    """Tables that all have the same keys, read by columns."""
     hints, fields = shape(kind)
     keys = items[0].keys()
     if not keys <= hints.keys() or any(item.keys() != keys for item in items):

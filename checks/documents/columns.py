@@ -1,6 +1,6 @@
-"""Observations by columns: a list a field and a metric, and an Observation made only where one is asked for (pure).
+"""Observations stored in columns: one list per field and metric. An Observation is only made if one is asked for. Pure.
 
-A report of a fleet has a million of them. Who iterates gets Observations; who judges a fleet asks for `column`.
+A report of a fleet has a million observations. An iteration gives Observations; code that judges a fleet uses `column`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Seconds = Annotated[float, Range(0, 1e9)]
 
 @dataclass(frozen=True)
 class Columns:
-    """All observations of one check; every list has one entry a subject, null where there is none."""
+    """All observations of one check. Every list has one entry per subject, null if there is no value."""
 
     subjects: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
@@ -35,7 +35,7 @@ class Columns:
 
     @property
     def even(self) -> bool:
-        """Whether every list has one entry a subject."""
+        """Whether every list has one entry per subject."""
         length = len(self.subjects)
         plain = (getattr(self, name) for name in PLAIN)
         return all(len(column) == length for column in chain(plain, self.metrics.values()))
@@ -45,14 +45,14 @@ PLAIN = tuple(field.name for field in fields(Columns) if field.name != "metrics"
 
 
 class Rows(Sequence[Observation]):
-    """The observations of one check. `columns` must be even."""
+    """The observations of one check. All lists of `columns` must have the same length."""
 
     def __init__(self, check: str, columns: Columns) -> None:
         self.check, self.columns = check, columns
 
     @staticmethod
     def of(check: str, rows: Sequence[Observation]) -> Rows:
-        """The same rows by columns, in their order."""
+        """The same rows in columns, in their order."""
         if isinstance(rows, Rows):
             return rows
         names = dict.fromkeys(name for row in rows for name in row.metrics)
@@ -72,18 +72,18 @@ class Rows(Sequence[Observation]):
         return Rows(check, columns)
 
     def column(self, metric: str) -> Sequence[Value | None]:
-        """The metric's value a subject, None where there is none."""
+        """The metric's value for each subject, None if there is none."""
         return self.columns.metrics.get(metric) or (None,) * len(self)
 
     def take(self, places: Sequence[int]) -> Rows:
-        """Only these rows, in this order."""
+        """These rows only, in this order."""
         pick = _picker(places)
         plain: Any = {name: pick(getattr(self.columns, name)) for name in PLAIN}
         metrics = {name: pick(column) for name, column in self.columns.metrics.items()}
         return Rows(self.check, Columns(**plain, metrics=metrics))
 
     def by_subject(self) -> Rows:
-        """In the order of the subjects' names."""
+        """The rows in the order of their subjects' names."""
         subjects = self.columns.subjects
         if all(map(le, subjects, subjects[1:])):
             return self
@@ -127,7 +127,7 @@ class Rows(Sequence[Observation]):
 
 
 class Observations(Sequence[Observation]):
-    """A whole report's observations, check by check."""
+    """The observations of a whole report, check by check."""
 
     def __init__(self, parts: Iterable[Rows]) -> None:
         self.parts = tuple(parts)
@@ -159,7 +159,7 @@ class Observations(Sequence[Observation]):
 
 
 def by_check(observations: Sequence[Observation]) -> dict[str, Rows]:
-    """Check -> its rows, in the order in which the checks come first."""
+    """Check -> its rows, in the order in which the checks first appear."""
     if isinstance(observations, Observations) and len({part.check for part in observations.parts}) == len(
         observations.parts
     ):

@@ -1,6 +1,6 @@
-"""What documents of version 0.1.0 said in a sentence, and later ones say in a field (pure).
+"""What documents of version 0.1.0 say in a sentence, and later ones in a field. Pure.
 
-Only decoders use it, and only for what lacks the field. The sentences are those of 0.1.0: they never change.
+Only decoders use it, and only for documents that lack the field. The sentences are those of 0.1.0, and never change.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from checks.documents.columns import Columns
 from checks.model import Cause, ErrorKind, FindingKind, Observation, Outcome, PairOutcome
 
 _SMALL_MESSAGES = "was measured with no message of"
-# How the reason of an ERRORED row begins.
+# The beginnings of the reasons of ERRORED rows.
 _ERRORS: Mapping[str, ErrorKind] = {
     "it raised ": ErrorKind.RAISED,
     "its deadline of ": ErrorKind.DEADLINE,
     "not run: ": ErrorKind.NOT_RUN,
     "not reached: ": ErrorKind.NOT_REACHED,
 }
-# How the failure of a test of two ranks begins. PEER_LEFT is told by how it ends as well.
+# The beginnings of the failures of tests between two ranks. PEER_LEFT also needs the end of the text.
 _PAIRS: Mapping[str, PairOutcome] = {
     "not run": PairOutcome.NOT_RUN,
     "not tried": PairOutcome.NOT_RUN,
@@ -29,7 +29,7 @@ _PAIRS: Mapping[str, PairOutcome] = {
 
 
 def pair_outcome(failure: str) -> PairOutcome:
-    """How a test of two ranks ended whose row lacks `results`."""
+    """The outcome of a test between two ranks whose row lacks `results`."""
     if failure == "ok":
         return PairOutcome.OK
     if failure.startswith("not run: rank") and failure.endswith("left the tournament"):
@@ -38,24 +38,24 @@ def pair_outcome(failure: str) -> PairOutcome:
 
 
 def was_refused(failure: str) -> bool:
-    """Whether nothing listened on a peer's port, in a row of network.reachability that lacks `refused`."""
+    """Whether nothing listened on a peer's port, for a row of network.reachability that lacks `refused`."""
     return "refused" in failure
 
 
 def error_kind(reason: str) -> ErrorKind:
-    """How a check of 0.1.0 came to be ERRORED."""
+    """Why a check of 0.1.0 is ERRORED."""
     return next((kind for start, kind in _ERRORS.items() if reason.startswith(start)), ErrorKind.OTHER)
 
 
 def with_error_kind(row: Observation) -> Observation:
-    """The row; an ERRORED one that lacks its kind gets it."""
+    """The row. An ERRORED row without a kind gets one."""
     if row.outcome is not Outcome.ERRORED or row.error_kind is not None:
         return row
     return replace(row, error_kind=error_kind(row.reason))
 
 
 def with_error_kinds(columns: Columns) -> Columns:
-    """The same of rows by columns; columns of unequal length are left as they are."""
+    """The same for rows in columns. Columns of different lengths stay as they are."""
     kinds = columns.error_kinds or (None,) * len(columns.subjects)
     if not len(kinds) == len(columns.outcomes) == len(columns.reasons):
         return columns
@@ -69,7 +69,7 @@ def with_error_kinds(columns: Columns) -> Columns:
 
 
 def with_finding_kinds(verdict: Mapping[str, object]) -> dict[str, object]:
-    """The table of a verdict, each finding with its kind; whatever does not look like a finding is left as it is."""
+    """The table of a verdict, with a kind for each finding. What does not look like a finding stays as it is."""
     findings = verdict.get("findings")
     if not isinstance(findings, list):
         return dict(verdict)

@@ -1,9 +1,7 @@
-"""The one strict reader of what comes from outside: JSON or TOML values -> frozen dataclasses.
+"""Reads JSON and TOML values from outside into frozen dataclasses. Everything that comes from outside is read here.
 
-Unknown keys are refused with their path and the nearest valid key, numbers must be finite, and nothing is
-coerced: "8" is not 8, True is not 1.
-
-DecodeError        what, where, and the nearest valid key
+Unknown keys are refused with their path and the nearest valid key, numbers must be finite, and no value is converted to another type:
+"8" is not read as 8, and True is not read as 1. What is refused raises `DecodeError` (checks.value_types).
 """
 
 from __future__ import annotations
@@ -21,10 +19,7 @@ from itertools import chain
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from checks.documents import bulk_decode
-from checks.value_types import DecodeError as DecodeError
-from checks.value_types import Range as Range
-from checks.value_types import Text as Text
-from checks.value_types import required, shape
+from checks.value_types import DecodeError, required, shape
 
 T = TypeVar("T")
 MAX_DEPTH = 32
@@ -38,7 +33,7 @@ def nearest(word: str, choices: Sequence[str]) -> str | None:
 
 
 def parse_json(text: str | bytes, max_bytes: int) -> object:
-    """JSON -> plain values. Refuses NaN, duplicate keys, deep nesting and more than `max_bytes`."""
+    """JSON as plain values. Refuses NaN, duplicate keys, deep nesting and more than `max_bytes`."""
     if len(text) > max_bytes:
         raise DecodeError(f"{len(text)} bytes is more than the {max_bytes} that are read")
     try:
@@ -54,12 +49,12 @@ def parse_json(text: str | bytes, max_bytes: int) -> object:
 
 
 def decode(kind: type[T], value: object, path: str = "") -> T:
-    """A plain value -> `kind` (a dataclass, enum, union, mapping, tuple or scalar). Raises DecodeError."""
+    """A plain value as `kind` (a dataclass, enum, union, mapping, tuple or scalar). Raises DecodeError."""
     return typing.cast(T, _decode(kind, value, path))
 
 
 Read = Callable[[object, str], object]
-# By identity: Union[int, float] and Union[float, int] are equal keys, and differ in what they make of 1.
+# By identity: Union[int, float] and Union[float, int] are equal keys, but read 1 differently.
 _READS: dict[int, tuple[Any, Read]] = {}
 
 
@@ -199,7 +194,7 @@ def _limit_depth(value: object) -> None:
 
 
 def _children(items: Any) -> Sequence[Iterable[object]]:
-    """What the tables and lists among the items hold. A column of numbers has none, one of lists is taken as it is."""
+    """The contents of the tables and lists among the items. A column of numbers has none; a column of lists is returned as it is."""
     kinds = set(map(type, items))
     if kinds == {list}:
         return items  # type: ignore[no-any-return]

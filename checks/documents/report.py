@@ -1,6 +1,6 @@
-"""Report <-> JSON. A merged report is stored by columns: nodes once, then metric -> one value a subject.
+"""Report <-> JSON. A merged report is stored in columns: the nodes once, then metric -> one value per subject.
 
-A node writes a node report (rows, <= 256 KiB) as it goes; `checks.merge` makes the merged report of them.
+A node writes a node report (rows, <= 256 KiB) while it runs; `checks.merge` makes the merged report from these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from checks.documents.columns import Columns, Observations, Rows, by_check
 from checks.documents.compatibility import with_error_kind, with_error_kinds
-from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.model import (
     EVIDENCE_BYTES,
     SCHEMA_VERSION,
@@ -28,18 +28,19 @@ from checks.model import (
     Profile,
     Report,
 )
+from checks.value_types import DecodeError, Range
 
 NODE_REPORT_BYTES = 256 * 1024
 REPORT_BYTES = 512 * 1024 * 1024
 
-# A file that has other tools' tables beside the report holds the report under this key (tasks/render/seed_report.py).
+# A file that also has the tables of another tool holds the report under this key (tasks/render/seed_report.py).
 WRAPPED = "prelaunch_report"
 Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
 
 
 @dataclass(frozen=True)
 class ReportFile:
-    """`health_check_metrics.json` as it lies on disk."""
+    """The content of `health_check_metrics.json`."""
 
     schema_version: Version
     gate_id: str
@@ -56,7 +57,7 @@ class ReportFile:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What one node knows so far. `node.complete` is set by the last write only."""
+    """Everything that one node has observed so far. Only the last write sets `node.complete`."""
 
     schema_version: Version
     gate_id: str
@@ -69,7 +70,7 @@ class NodeReport:
 
 
 def dump(report: Report) -> bytes:
-    """The report's one canonical JSON text (sorted keys, UTF-8): equal reports give equal bytes."""
+    """The report as canonical JSON (sorted keys, UTF-8): equal reports give equal bytes."""
     file = ReportFile(
         schema_version=SCHEMA_VERSION,
         checks={check: rows.by_subject().columns for check, rows in by_check(report.observations).items()},
@@ -79,8 +80,8 @@ def dump(report: Report) -> bytes:
 
 
 def load(data: bytes) -> Report:
-    """The report in `data`. Raises DecodeError for anything that is not wholly a report of this version."""
-    # Millions of new values and no cycle among them: the collector would look through all of them again and again.
+    """The report in `data`. Raises DecodeError if it is not completely a report of this version."""
+    # There are millions of new values and no cycles among them: the garbage collector would scan all of them again and again.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -144,7 +145,7 @@ def digest(data: bytes) -> str:
 
 
 def clip(text: str) -> tuple[str, bool]:
-    """Evidence cut to 4 KiB of UTF-8, keeping its start and end, and whether anything was cut."""
+    """Evidence cut to 4 KiB of UTF-8, with its start and end, and whether anything was cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= EVIDENCE_BYTES:
         return data.decode("utf-8"), False

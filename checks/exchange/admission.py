@@ -1,8 +1,8 @@
-"""One port of a responder: who proves the key is served in a thread of its own, everybody else is cut.
+"""One port of a responder. A connection that proves the key is served in a thread of its own, every other one is closed.
 
-Strangers cost one file descriptor each, for a short time and few at a time; no thread, and no more bytes than an opening
-has. Where there are too many, the oldest one of the address that has most is cut: a node proves the key within
-milliseconds, so it is never among the oldest for long.
+A connection without proof costs one file descriptor for a short time, and few of them are open at a time; it costs no thread, and no
+more bytes than an opening has. If there are too many, the oldest one of the address with the most connections is closed: a node
+proves the key within milliseconds, so its connection is never among the oldest for long.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from checks.exchange.authentication import (
     open_opening,
 )
 
-# Judgement. A node opens a handful of connections at a time, and up to 240 nodes of a local job share 127.0.0.1. A process
+# Judgement. A node opens a few connections at a time, and up to 240 nodes of a local job share 127.0.0.1. A process
 # of a busy host may wait seconds for a CPU between connecting and proving the key.
 OPENING_S = 5.0
 STRANGERS, STRANGERS_OF_ADDRESS = 512, 64
@@ -38,14 +38,14 @@ PEERS, PEERS_OF_ADDRESS = 4096, 1024
 BACKLOG, ACCEPTS_AT_ONCE = 1024, 64
 LOOK_S = 0.5
 CLOSE_S = 5.0
-RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a stranger leaves no half-closed connection behind (socket(7))
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a refused connection is not left half closed (socket(7))
 
 Serve = Callable[[socket.socket, Session], None]
 
 
 @dataclass(eq=False)
 class _Stranger:
-    """A connection that has proven nothing yet."""
+    """A connection that has not proven the key yet."""
 
     link: socket.socket
     address: str
@@ -55,7 +55,7 @@ class _Stranger:
 
 
 class Peers:
-    """How many proven connections a responder serves, over all its ports."""
+    """The number of proven connections that a responder serves, over all its ports."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Peers:
         self._of: dict[str, int] = {}
 
     def enter(self, address: str) -> bool:
-        """Whether there is room for one more."""
+        """Whether there is room for one more connection."""
         with self._lock:
             mine = self._of.get(address, 0)
             if self._number >= min(PEERS, _descriptors() // 2) or mine >= PEERS_OF_ADDRESS:
@@ -72,7 +72,7 @@ class Peers:
             return True
 
     def leave(self, address: str) -> None:
-        """One of them has ended."""
+        """One of the connections has ended."""
         with self._lock:
             self._number -= 1
             self._of[address] -= 1
@@ -81,7 +81,7 @@ class Peers:
 
 
 class Port:
-    """Listens until closed. Raises OSError where it cannot. `serve` gets the connection and closes nothing."""
+    """Listens until it is closed. Raises OSError if it cannot. `serve` gets the connection and does not close it."""
 
     def __init__(self, address: str, port: int, key: bytes, peers: Peers, serve: Serve) -> None:
         self._key, self._peers, self._serve = key, peers, serve
@@ -99,7 +99,7 @@ class Port:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more: the port is free on return. Who is being served goes on being served."""
+        """Stops listening: the port is free when this returns. Connections that are being served continue."""
         self._closing = True
         self._wake.close()
         self._thread.join(CLOSE_S)
@@ -126,7 +126,7 @@ class Port:
                 link, found = self._listener.accept()
             except (BlockingIOError, ConnectionError):
                 return
-            except OSError:  # no descriptor is left: strangers give theirs up
+            except OSError:  # no descriptor is left: connections without proof are closed
                 if self._strangers:
                     self._cut_most()
                 else:
@@ -147,7 +147,7 @@ class Port:
         self._selector.register(link, selectors.EVENT_READ)
         try:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link.send(greeting(stranger.nonce))  # a new connection's buffer takes it whole
+            link.send(greeting(stranger.nonce))  # the empty buffer of a new connection has room for all of it
         except OSError:
             self._cut(stranger)
 
@@ -174,7 +174,7 @@ class Port:
         self._forget(stranger)
         try:
             threading.Thread(target=self._served, args=(stranger, session), daemon=True).start()
-        except RuntimeError:  # no thread can be had
+        except RuntimeError:  # no thread is available
             self._peers.leave(stranger.address)
             _reset(stranger.link)
 
@@ -191,7 +191,7 @@ class Port:
             self._cut(oldest)
 
     def _cut_most(self) -> None:
-        """The oldest of the address that has most."""
+        """Closes the oldest connection of the address with the most connections."""
         most = max(self._of.values(), key=len)
         self._cut(next(iter(most.values())))
 
@@ -209,7 +209,7 @@ class Port:
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: of IPv6 its first 64 bits, of which a host may take every address (RFC 4862)."""
+    """What counts as one address: for IPv6 its first 64 bits, because a host may use every address of these (RFC 4862)."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address.partition("%")[0])
@@ -226,6 +226,6 @@ def _reset(link: socket.socket) -> None:
 
 @lru_cache(maxsize=1)
 def _descriptors() -> int:
-    """How many files this process may have open: what is left belongs to the checks."""
+    """How many file descriptors this module may use: the others belong to the checks."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return soft if soft != resource.RLIM_INFINITY else 4 * PEERS

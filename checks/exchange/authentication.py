@@ -1,13 +1,14 @@
-"""What every message between two nodes proves, as bytes: both hold one key, and nothing was replayed or changed. Pure.
+"""The messages between two nodes, as bytes. Each proves that the sender has the gate's key, and that nothing was replayed or
+changed. Pure.
 
     responder -> caller   MARK, its nonce
     caller -> responder   its nonce, op, length of the request, MAC              (the opening, of fixed length)
                           the request, MAC
     responder -> caller   length, the answer, MAC                                (one or more)
 
-A MAC is HMAC-SHA256 (RFC 2104) over direction, number, op, length, both nonces and the bytes. The responder's nonce is new
-for each connection, so that no message of another one is taken; direction and number keep messages of one connection
-apart. The opening is proven before a byte of the request is read.
+A MAC is HMAC-SHA256 (RFC 2104) over direction, number, op, length, both nonces and the bytes. The responder's nonce is new for each
+connection, so that a message of another connection is never accepted; direction and number distinguish the messages of one
+connection. The opening is verified before a byte of the request is read.
 
 AuthenticationError      the message is not signed with this gate's key
 """
@@ -35,7 +36,7 @@ class AuthenticationError(Exception):
 
 
 class Op(IntEnum):
-    """What a caller asks for."""
+    """The operation that a caller asks for."""
 
     HELLO = 1
     PING = 2
@@ -63,12 +64,12 @@ class Session:
     length: int
 
     def opening(self) -> bytes:
-        """What the caller sends first."""
+        """The first message of the caller."""
         head = _OPENING.pack(self.caller_nonce, self.op, self.length)
         return head + self._mac(Direction.OPENING, 0, self.length, b"")
 
     def request(self, data: bytes) -> bytes:
-        """What the caller sends next: `length` bytes and their MAC."""
+        """The second message of the caller: `length` bytes and their MAC."""
         return data + self._mac(Direction.REQUEST, 0, self.length, data)
 
     def open_request(self, message: bytes) -> bytes:
@@ -99,7 +100,7 @@ class Session:
 
 
 def greeting(nonce: bytes) -> bytes:
-    """What the responder sends first."""
+    """The first message of the responder."""
     return MARK + nonce
 
 

@@ -1,16 +1,17 @@
-"""How nodes speak with each other before any collective: a responder on each node, and a board of notes on the first one.
+"""Communication between nodes before any collective: a responder on each node; the first node's also stores the notes of all.
 
-One request a connection, each message proven with the gate's key (checks.exchange.authentication). A request is a JSON object
-{"from", ...}, an answer one {"node", ...}:
-  HELLO -> {"catalogue"}                            who is there
-  PING  -> {}, then 64-byte messages are echoed, as they are, until the connection closes
-  SINK  -> {}, then `bytes` bytes are read, as they are; -> {"received", "timed", "seconds"}; one sink at a time
-  PUT   -> {"ok", "why"}: a note under a key, for every node to read. The first writer's stays, and a key ends with the
-           name of the node that writes it
-  GET   -> {"value"}: the note, after waiting up to `wait_ms` for it; null where there is none
-Whoever does not prove the key is cut without a word (checks.exchange.admission).
+Each connection has one request, and each message is signed with the gate's key (checks.exchange.authentication). A request is a JSON
+object {"from", ...}, an answer one {"node", ...}:
 
-ExchangeError         the peer cannot be reached, or does not answer as it should; the message is for people
+    HELLO -> {"catalogue"}    who is there
+    PING  -> {}, then 64-byte messages are echoed, as they are, until the connection closes
+    SINK  -> {}, then `bytes` bytes are read, as they are; -> {"received", "timed", "seconds"}; one sink at a time
+    PUT   -> {"ok", "why"}: a note under a key, for every node to read. The first note under a key stays, and a key ends
+             with the name of the node that writes it
+    GET   -> {"value"}: the note, after waiting up to `wait_ms` for it; null if there is none
+
+A connection that does not prove the key is closed without an answer (checks.exchange.admission). If the peer cannot be reached, or
+does not answer correctly, an ExchangeError says why, in words for people.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from checks.exchange.authentication import (
 from checks.exchange.secret_key import Access
 from checks.roster import Member
 
-# Of peers, which proved the key: against a node that runs wild, and for an end in any case (judgement).
-MESSAGE_BYTES = 16 << 20  # a node's report, in JSON once more
+# Limits for peers that proved the key, in case a node misbehaves, and so that every wait ends (judgement).
+MESSAGE_BYTES = 16 << 20  # a node's report, encoded as JSON a second time
 MESSAGE_S, IDLE_S, STREAM_S = 30.0, 10.0, 30.0
 LONGEST_WAIT_S = 10.0
 NOTES, NOTE_BYTES = 1 << 14, 512 << 20
@@ -51,7 +52,7 @@ CHUNK_BYTES = 1 << 18
 
 
 class ExchangeError(Exception):
-    """A peer that could not be reached or did not answer as it should. `refused`: nobody listens on that port."""
+    """A peer could not be reached or did not answer correctly. `refused`: nothing listens on that port."""
 
     def __init__(self, message: str, refused: bool = False) -> None:
         super().__init__(message)
@@ -59,7 +60,7 @@ class ExchangeError(Exception):
 
 
 class Put(Enum):
-    """What became of a note, in words for people."""
+    """The result of writing a note, in words for people."""
 
     OK = ""
     FULL = "the first node has no room for more notes"
@@ -69,7 +70,7 @@ class Put(Enum):
 
 
 class Responder:
-    """Answers peers on one address and on as many ports as asked, until closed. Threads are daemons."""
+    """Answers peers on one address and on any number of ports, until it is closed. Its threads are daemons."""
 
     def __init__(self, access: Access, catalogue: str) -> None:
         self.node, self._key = access.node, access.key
@@ -83,21 +84,21 @@ class Responder:
         self._ports: dict[int, Port] = {}
 
     def listen(self, address: str, port: int) -> None:
-        """Open a port. Raises ExchangeError if it is taken."""
+        """Opens a port. Raises ExchangeError if it is in use."""
         try:
             self._ports[port] = Port(address, port, self._key, self._peers, self._serve)
         except OSError as error:
             raise ExchangeError(f"cannot listen on {address}:{port}: {error.strerror or error}") from error
 
     def close(self, port: int | None = None) -> None:
-        """Close one port, or all."""
+        """Closes one port, or all."""
         for number in [port] if port is not None else list(self._ports):
             found = self._ports.pop(number, None)
             if found is not None:
                 found.close()
 
     def put(self, key: str, value: str) -> Put:
-        """Leave a note of this node's own. The same note again is fine."""
+        """Writes a note of this node. Writing the same note again is allowed."""
         with self.changed:
             found = self.notes.get(key)
             if found is not None and not self.replaceable(key):
@@ -110,7 +111,7 @@ class Responder:
         return Put.OK
 
     def put_of(self, writer: str, key: str, value: str) -> Put:
-        """Leave a note of a peer's."""
+        """Writes a note of a peer."""
         if key.rpartition("/")[2] != writer:
             return Put.FOREIGN
         with self.changed:
@@ -128,7 +129,7 @@ class Responder:
             return self.notes.get(key)
 
     def replaceable(self, key: str) -> bool:
-        """Whether a second note may take the place of the first."""
+        """Whether a second note may replace the first one."""
         return False
 
     def _serve(self, link: socket.socket, session: Session) -> None:
@@ -208,7 +209,7 @@ class _Served:
 def connection(
     member: Member, access: Access, op: Op, timeout_s: float, port: int = 0, **more: object
 ) -> Iterator[_Line]:
-    """An open request to a peer. Raises ExchangeError with the reason in the operating system's words."""
+    """Opens a request to a peer. Raises ExchangeError with the reason in the operating system's words."""
     until = time.monotonic() + timeout_s
     try:
         with socket.create_connection((member.address, port or member.probe_port), timeout=timeout_s) as link:
@@ -227,7 +228,7 @@ def connection(
 
 
 class _Line:
-    """The caller's side of a connection: proven answers, and bytes as they are by `link` and `file`."""
+    """The caller's side of a connection: verified answers, and plain bytes through `link` and `file`."""
 
     def __init__(
         self, link: socket.socket, file: BinaryIO, session: Session, peer: str, timeout_s: float
@@ -237,7 +238,7 @@ class _Line:
         self._answers = 0
 
     def answer(self) -> dict[str, object]:
-        """The next answer, waited for as long as the request may take. Raises ExchangeError, OSError."""
+        """The next answer. It is waited for as long as the request may take. Raises ExchangeError, OSError."""
         until = time.monotonic() + self._timeout_s
         try:
             length = length_of(_read(self.link, LENGTH_BYTES, until))
@@ -267,7 +268,7 @@ def ask(
 
 
 def _read(link: socket.socket, count: int, until: float) -> bytes:
-    """Exactly `count` bytes by `until`, however slowly they come. Raises OSError."""
+    """Exactly `count` bytes before `until`, however slowly they come. Raises OSError."""
     parts: list[bytes] = []
     while count:
         left = until - time.monotonic()

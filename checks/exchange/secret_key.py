@@ -1,4 +1,4 @@
-"""The secret of one gate's exchange between its nodes: where it lies, and the keys that are derived from it.
+"""The secret of one gate's exchange between its nodes: where it is stored, and the keys that are derived from it.
 
 KeyUnavailable      there is no secret, or none that can be used, or it cannot be removed; the message has the remedy
 """
@@ -26,7 +26,7 @@ class KeyUnavailable(Exception):
 
 
 class Service(Enum):
-    """Who speaks: a key of one service opens nothing of another one."""
+    """The service that communicates: a key of one service cannot be used for another one."""
 
     CHECKS = "checks"
     AGENT = "agent"
@@ -35,7 +35,7 @@ class Service(Enum):
 
 @dataclass(frozen=True)
 class Access:
-    """What one node needs to speak with its peers: its own name, and the key of one service of one gate."""
+    """What one node needs to communicate with its peers: its own name, and the key of one service of one gate."""
 
     key: bytes = field(repr=False)
     node: str
@@ -43,7 +43,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Secret:
-    """The 32 random bytes that all nodes of one job share. Never printed."""
+    """The 32 random bytes that all nodes of one job share. They are never printed."""
 
     data: bytes = field(repr=False)
 
@@ -53,7 +53,7 @@ class Secret:
 
 
 def derived(key: bytes, purpose: str) -> bytes:
-    """A key for one purpose, from which neither `key` nor that of another purpose can be found."""
+    """A key for one purpose. Neither `key` nor a key for another purpose can be computed from it."""
     return hmac.digest(key, f"prelaunch exchange 1: {purpose}".encode(), "sha256")
 
 
@@ -72,7 +72,7 @@ def parse(data: bytes, place: str) -> Secret:
 
 
 def file_of(bundle: Path) -> Path:
-    """Where the key of this bundle's gate lies: as PRELAUNCH_EXCHANGE_KEY says, else beside the bundle."""
+    """Where the key of this bundle's gate is stored: where PRELAUNCH_EXCHANGE_KEY says, else beside the bundle."""
     return Path(os.environ.get(VARIABLE) or bundle.with_name(FILE))
 
 
@@ -101,11 +101,11 @@ def require_removable(path: Path) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a key file that its owner alone may read. Raises OSError, also where there is a file already."""
+    """Writes a key file that only its owner may read. Raises OSError, also if there is a file already."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
         file.write(data)
 
 
 def remove(path: Path) -> None:
-    """Remove the key file; nothing is done where there is none. Raises OSError."""
+    """Removes the key file, if there is one. Raises OSError."""
     path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Reads a matrix of another tool: CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth. What judges it is checks/explain.
+"""Reads a matrix of another tool: CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth.
 
-What is cut, one-directional or contradictory is said, and is never passed.
+A matrix that is truncated, has one direction only, or contradicts itself is reported as such, and never passes.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checks.explain import matrix_csv, matrix_json, matrix_nvidia
-from checks.explain.matrix_cells import Unclear, Written, tables_of, untested
-from checks.explain.matrix_nvidia import Found
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Reading, Table
+from checks.explain.matrix_cells import UnclearDirection, WrittenMatrix, tables_of, untested
+from checks.explain.matrix_nvidia import FoundMatrices
+from checks.explain.reading import Broken, Kind, NotRecognised, Reading, ReadOptions, Table
 
 FORMS = "CSV or JSON of names and numbers, nor a matrix of p2pBandwidthLatencyTest or nvbandwidth"
 
 
 def detect(text: str) -> bool:
-    """Whether it is one of the forms, by its beginning, or by the titles of the tools' matrices."""
+    """Whether the text has one of the forms, by its beginning or by the titles of the tools' matrices."""
     if any(form.search(text) for form in (matrix_nvidia.P2P, matrix_nvidia.NVBANDWIDTH, matrix_nvidia.HOST)):
         return True
     return matrix_json.looks_like(text) if text.lstrip()[:1] in ("{", "[") else matrix_csv.looks_like(text)
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """The reading. Raises NotRecognised, Broken."""
     try:
         found = _found(text, asked)
-    except Unclear as error:
+    except UnclearDirection as error:
         raise Broken(str(error)) from error
     tables = tuple(table for one in found.written for table in tables_of(one))
     unread = [*found.unread, *(line for one in found.written for line in untested(one))]
@@ -40,7 +40,7 @@ def read(text: str, asked: Asked) -> Reading:
     return Reading(Kind.MATRIX, title, found.parts, tuple(unread), tables, found.left_out)
 
 
-def _found(text: str, asked: Asked) -> Found:
+def _found(text: str, asked: ReadOptions) -> FoundMatrices:
     is_p2p = matrix_nvidia.P2P.search(text) is not None
     is_nvbandwidth = any(form.search(text) for form in (matrix_nvidia.NVBANDWIDTH, matrix_nvidia.HOST))
     if is_p2p and is_nvbandwidth:
@@ -53,10 +53,10 @@ def _found(text: str, asked: Asked) -> Found:
         return matrix_json.read_json(text, asked.better)
     if not matrix_csv.looks_like(text):
         raise NotRecognised(f"it is neither {FORMS}")
-    return Found("a matrix", matrix_csv.written(matrix_csv.read_sheet(text), asked.better), (), ())
+    return FoundMatrices("a matrix", matrix_csv.written(matrix_csv.read_sheet(text), asked.better), (), ())
 
 
-def _counted(written: Sequence[Written], tables: Sequence[Table]) -> str:
+def _counted(written: Sequence[WrittenMatrix], tables: Sequence[Table]) -> str:
     parts = len({name for one in written for name in one.names})
     tests = sum(len(table.matrix.values) for table in tables)
     several = f"{len(tables)} matrices, " if len(tables) > 1 else ""

@@ -1,8 +1,7 @@
-"""A matrix as somebody wrote it: ends, cells and their lines; made into the decoder's matrices (pure).
+"""The matrix that a text describes: ends, cells and their lines, and the decoder's matrices made of them. Pure.
 
-What a cell may say is one of three: a number, that the test was tried and gave nothing, or that nobody tried.
-
-What a header says of the numbers below it: the unit, and whether more or less of it is good (pure).
+A cell is one of three things: a number, a test that was tried and gave no value, or a test that was not tried. A header names the
+unit of the numbers below it, and whether higher or lower values are good.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from checks.culprit.matrix import Better, Matrix, Part, Span
 from checks.explain.reading import Broken, Table
 from checks.model import LINK
 
-LEAST = 1e-9  # in any unit that a matrix has: less is no rate and no time that a tool can measure
+LEAST = 1e-9  # in any unit that a matrix has: a tool cannot measure a smaller rate or time
 MOST_NAMES, NAME, SAID = 4096, 253, 4
 NOTHING = ("", "nan", "-", "--", "failed", "fail", "error", "err", "timeout", "none", "null")
 UNTRIED = ("n/a", "na", "#n/a")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-# "node-1/rank-9", "host:3", "host/gpu2": the node, and which of its ends it is.
+# "node-1/rank-9", "host:3", "host/gpu2": the node, and the index of the end on it.
 _PLACED = re.compile(r"(?P<node>.+?)[/:][A-Za-z_-]*(?P<number>\d+)")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One test from one end to another. `value` is None where it was tried and gave nothing."""
+    """One test from one end to another. `value` is None if it was tried and gave no value."""
 
     source: str
     target: str
@@ -37,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Ends:
-    """What is known of where ends are, by name: the node, the rail, the switches (nearest first). All may be empty."""
+    """The places of the ends, by name: the node, the rail, the switches (nearest first). All may be empty."""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     rails: Mapping[str, int] = field(default_factory=dict)
@@ -45,8 +44,8 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Written:
-    """One metric of all ends. `names` are every end that the text names, in its order."""
+class WrittenMatrix:
+    """One metric of all ends. `names` are all ends that the text names, in its order."""
 
     name: str
     unit: str
@@ -58,7 +57,7 @@ class Written:
 
 
 def cell_value(text: str, where: str, better: Better) -> float | None:
-    """A cell's number, None for a test that gave nothing. Raises Broken for what is neither."""
+    """The number of a cell, None for a test that gave no value. Raises Broken if it is neither."""
     if text.strip().lower() in NOTHING:
         return None
     if not _NUMBER.fullmatch(text.strip()):
@@ -66,16 +65,16 @@ def cell_value(text: str, where: str, better: Better) -> float | None:
     value = float(text)
     if not math.isfinite(value) or value < 0 or (value < LEAST and (value > 0 or better is Better.LOWER)):
         raise Broken(f"{where} is {text.strip()[:40]}, which is an impossible value")
-    return value or None  # no bytes in a second: nothing came through
+    return value or None  # zero bytes per second: nothing arrived
 
 
 def is_untried(text: str) -> bool:
-    """Whether the cell says that nobody tried."""
+    """Whether the cell says that the test was not tried."""
     return text.strip().lower() in UNTRIED
 
 
 def require_names(names: Sequence[str], where: str) -> tuple[str, ...]:
-    """The names. Raises Broken for one that is empty, too long or there twice."""
+    """The names. Raises Broken if one is empty, too long or occurs twice."""
     found: dict[str, int] = {}
     for place, name in enumerate(names, 1):
         if not name or len(name) > NAME or LINK in name:
@@ -90,8 +89,8 @@ def require_names(names: Sequence[str], where: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def tables_of(written: Written) -> tuple[Table, ...]:
-    """Its matrices: what lies between nodes and what lies inside of them are never held against each other."""
+def tables_of(written: WrittenMatrix) -> tuple[Table, ...]:
+    """The decoder's matrices. Pairs between nodes are never compared with pairs inside of nodes."""
     ends = placed(written.names, written.ends)
     parts = tuple(
         Part(name, ends.nodes.get(name, name), ends.rails.get(name, 0), ends.switches.get(name, ()))
@@ -115,7 +114,7 @@ def tables_of(written: Written) -> tuple[Table, ...]:
 
 
 def placed(names: Sequence[str], ends: Ends) -> Ends:
-    """With nodes and rails taken from names of one pattern ("host:3", "node-1/rank-9"), where nobody said them."""
+    """The ends, with nodes and rails taken from names of one pattern ("host:3", "node-1/rank-9") if they are not given."""
     matches = [_PLACED.fullmatch(name) for name in names]
     nodes = dict(ends.nodes)
     if not nodes and all(matches):
@@ -131,8 +130,8 @@ def placed(names: Sequence[str], ends: Ends) -> Ends:
     return Ends(nodes, rails, ends.switches)
 
 
-def untested(written: Written) -> Iterator[str]:
-    """What was not measured: a verdict that forgave it would take a part that nobody looked at for a good one."""
+def untested(written: WrittenMatrix) -> Iterator[str]:
+    """The tests that are missing. If they were ignored, a part that was not tested would count as good."""
     tried = {(cell.source, cell.target) for cell in written.cells if cell.source != cell.target}
     wanted = _wanted(written, tried)
     missing = [pair for pair in wanted if pair not in tried]
@@ -150,8 +149,8 @@ def untested(written: Written) -> Iterator[str]:
         yield f"{written.name}: {len(missing)} of {len(wanted)} directions were not measured: {named}{more}"
 
 
-def _wanted(written: Written, tried: set[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Every two ends; where no rail was measured against another between nodes, none is missed."""
+def _wanted(written: WrittenMatrix, tried: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Every pair of ends. If no rail was measured with another one between nodes, no such pair is missing."""
     ends = placed(written.names, written.ends)
 
     def across(a: str, b: str) -> bool:
@@ -177,39 +176,39 @@ _LESS = re.compile(r"(?<![a-z])(?:latency|latencies|lat|rtt)(?![a-z])", re.IGNOR
 SAY = "Say which values are good: --better higher (bandwidth) or --better lower (latency)."
 
 
-class Unclear(Exception):
-    """Nothing says which values are good, or it is contradicted. The message says what to give."""
+class UnclearDirection(Exception):
+    """It is unclear or contradictory which values are good. The message says what to give."""
 
 
 def unit_of(words: str) -> str:
-    """ "GB/s" of "Bandwidth (GB/s)", "gbps" of "bandwidth_gbps"; "" where none is named."""
+    """ "GB/s" for "Bandwidth (GB/s)", "gbps" for "bandwidth_gbps"; "" if no unit is named."""
     found = _RATE.search(words) or _TIME.search(words)
     return found.group() if found else ""
 
 
 def what_of(words: str) -> str:
-    """ "bandwidth", "latency", or "value" where nothing says it."""
+    """ "bandwidth", "latency", or "value" if the words say neither."""
     says = says_better(words)
     return {Better.HIGHER: "bandwidth", Better.LOWER: "latency", None: "value"}[says]
 
 
 def says_better(words: str) -> Better | None:
-    """Which values are the good ones, by the header's words; None where they say nothing, or both."""
+    """Which values are good, by the words of the header; None if they say nothing, or both."""
     more = bool(_MORE.search(words) or _RATE.search(words))
     less = bool(_LESS.search(words) or _TIME.search(words))
     return None if more is less else Better.HIGHER if more else Better.LOWER
 
 
 def better_of(words: str, asked: Better | None) -> Better:
-    """The same, or what was asked for. Raises Unclear; also for an answer that the header contradicts."""
+    """The same, or the direction that was asked for. Raises UnclearDirection, also if the header contradicts what was asked for."""
     says = says_better(words)
     if asked is None and says is None:
         both = _MORE.search(words) or _RATE.search(words)
-        raise Unclear(
+        raise UnclearDirection(
             f"its header names {'bandwidth and latency' if both else 'neither bandwidth nor latency'}. {SAY}"
         )
     if asked is not None and says is not None and asked is not says:
-        raise Unclear(
+        raise UnclearDirection(
             f"its header says {what_of(words)}, of which the {says.value} values are good: not --better {asked.value}"
         )
     return asked or says or Better.HIGHER

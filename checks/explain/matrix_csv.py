@@ -1,4 +1,4 @@
-"""A matrix in a file of separated values: a square with a name a row and a column, or a test a line (pure)."""
+"""Reads a matrix from separated values: a square with one name per row and column, or one test per line. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from checks.culprit.matrix import Better
 from checks.explain.matrix_cells import (
     Cell,
-    Written,
+    WrittenMatrix,
     better_of,
     cell_value,
     is_untried,
@@ -24,11 +24,11 @@ from checks.explain.reading import Broken, NotRecognised
 SOURCES = ("source", "src", "from", "sender", "client")
 TARGETS = ("target", "dst", "dest", "destination", "to", "receiver", "server")
 VALUES = ("value", "result")
-# Values of two message sizes are no two measurements of one thing.
+# Values for two message sizes are not two measurements of the same thing.
 SIZES = ("size", "bytes", "size_bytes", "msg_size", "message_size", "message_bytes")
-# When a test was, and how long it took, are no results of it.
+# The time and the duration of a test are not results of it.
 TIMES = ("timestamp", "date", "duration", "elapsed", "start", "end")
-# A test that says of itself that it failed gave nothing, whatever number stands beside it.
+# A test with a failed status gave no value, whatever number is beside it.
 STATES = (
     "status",
     "state",
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Sheet:
-    """`title` is what stands above the header: comments, a line of words."""
+    """`title` is the text above the header: comments, or a line of words."""
 
     title: str
     header: Row
@@ -67,7 +67,7 @@ class Sheet:
 
 
 def looks_like(text: str) -> bool:
-    """Whether its first lines are the beginning of such a file."""
+    """Whether the first lines look like such a file."""
     try:
         sheet = read_sheet("\n".join(text[:65536].splitlines()[:40]), whole=False)
     except (Broken, NotRecognised):
@@ -78,7 +78,7 @@ def looks_like(text: str) -> bool:
 
 
 def read_sheet(text: str, whole: bool = True) -> Sheet:
-    """Its lines as fields. Raises NotRecognised without a header, Broken where a second table follows."""
+    """The lines as fields. Raises NotRecognised without a header, and Broken if a second table follows."""
     title, header, rows, ended = list[str](), None, list[Row](), False
     delimiter = ","
     for number, line in enumerate(text.splitlines(), 1):
@@ -103,8 +103,8 @@ def read_sheet(text: str, whole: bool = True) -> Sheet:
     return _without_last(Sheet(" ".join(title), header, tuple(rows)))
 
 
-def written(sheet: Sheet, asked: Better | None) -> tuple[Written, ...]:
-    """The matrices of the sheet, one a column of values. Raises Broken, Unclear."""
+def written(sheet: Sheet, asked: Better | None) -> tuple[WrittenMatrix, ...]:
+    """The matrices of the sheet, one per column of values. Raises Broken, UnclearDirection."""
     if not _is_long(sheet.header):
         return (_square(sheet, asked),)
     keys = require_names(sheet.header.fields, f"line {sheet.header.line}")
@@ -120,8 +120,10 @@ def long_form(
     rows: Sequence[tuple[str, int, Mapping[str, str]]],
     title: str,
     asked: Better | None,
-) -> tuple[Written, ...]:
-    """A test a row (where it stands, its line, its fields): a matrix for each column of values. Raises Broken, Unclear."""
+) -> tuple[WrittenMatrix, ...]:
+    """Rows with one test each (its place, its line, its fields), as one matrix per column of values. Raises Broken,
+    UnclearDirection.
+    """
     source, target = _one_of(keys, SOURCES), _one_of(keys, TARGETS)
     sizes = {fields[key] for _, _, fields in rows for key in keys if _key(key) in SIZES}
     if len(sizes) > 1:
@@ -149,7 +151,7 @@ def _column(
     rows: Sequence[tuple[str, int, Mapping[str, str]]],
     ends: tuple[str, str],
     asked: Better | None,
-) -> Written:
+) -> WrittenMatrix:
     words = column if says_better(column) is not None else f"{column} {title}"
     better = better_of(words, asked)
     cells = []
@@ -160,14 +162,16 @@ def _column(
             value = cell_value(text, said, better)
             cells.append(Cell(source, target, None if _failed(fields) else value, line))
     what = what_of(words)
-    return Written(what if _key(column) in VALUES else column, unit_of(words), what, better, names, cells)
+    return WrittenMatrix(
+        what if _key(column) in VALUES else column, unit_of(words), what, better, names, cells
+    )
 
 
 def _failed(fields: Mapping[str, str]) -> bool:
     return any(_key(key) in STATES and text.strip().lower() not in FINE for key, text in fields.items())
 
 
-def _square(sheet: Sheet, asked: Better | None) -> Written:
+def _square(sheet: Sheet, asked: Better | None) -> WrittenMatrix:
     first = sheet.rows[0].fields
     # R writes no field above the names of the rows.
     bare = len(first) == len(sheet.header.fields) + 1
@@ -190,11 +194,11 @@ def _square(sheet: Sheet, asked: Better | None) -> Written:
         seen[source] = row.line
         cells += _row(row, source, names, better)
     what = what_of(words) if says_better(words) else better_word(better)
-    return Written(what, unit_of(words), what, better, names, _without_empty_triangle(cells, names))
+    return WrittenMatrix(what, unit_of(words), what, better, names, _without_empty_triangle(cells, names))
 
 
 def better_word(better: Better) -> str:
-    """What to call values of which nothing but this is known."""
+    """The name of values about which only the good direction is known."""
     return "bandwidth" if better is Better.HIGHER else "latency"
 
 
@@ -206,7 +210,7 @@ def _row(row: Row, source: str, names: tuple[str, ...], better: Better) -> Itera
 
 
 def _without_empty_triangle(cells: list[Cell], names: tuple[str, ...]) -> list[Cell]:
-    """A half that is empty throughout was not tried: some write each pair once."""
+    """A half that is completely empty was not tried: some tools write each pair once."""
     place = {name: index for index, name in enumerate(names)}
     for sign in (1, -1):
         half = [cell for cell in cells if sign * (place[cell.source] - place[cell.target]) > 0]
@@ -248,7 +252,7 @@ def _require_length(row: Row, wanted: int) -> None:
 
 
 def _without_last(sheet: Sheet) -> Sheet:
-    """Without an empty last column: some end each line with a delimiter."""
+    """The rows without an empty last column, because some tools end each line with a delimiter."""
     if sheet.header.fields[-1] or any(row.fields[-1] for row in sheet.rows):
         return sheet
     rows = tuple(Row(row.line, row.fields[:-1]) for row in sheet.rows)

@@ -1,15 +1,15 @@
-"""A matrix as JSON: names and values, a list of tests, or what nvbandwidth --json writes (pure)."""
+"""Reads a matrix from JSON: names and values, a list of tests, or the output of nvbandwidth --json. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from checks.culprit.matrix import Better
-from checks.documents.decode import DecodeError, nearest, parse_json
+from checks.documents.decode import nearest, parse_json
 from checks.explain.matrix_cells import (
     Cell,
     Ends,
-    Written,
+    WrittenMatrix,
     better_of,
     cell_value,
     is_untried,
@@ -19,8 +19,9 @@ from checks.explain.matrix_cells import (
     what_of,
 )
 from checks.explain.matrix_csv import SOURCES, TARGETS, better_word, long_form
-from checks.explain.matrix_nvidia import THIS_HOST, Copies, Found, Line, host_metric, part_of
+from checks.explain.matrix_nvidia import THIS_HOST, Copies, FoundMatrices, Line, host_metric, part_of
 from checks.explain.reading import Broken, NotRecognised, Part
+from checks.value_types import DecodeError
 
 MOST_BYTES = 64 << 20
 KEYS = ("names", "values", "tests", "what", "unit", "better", "nodes", "rails", "switches")
@@ -28,21 +29,21 @@ _SQUARE = '"bandwidth_matrix"'
 
 
 def looks_like(text: str) -> bool:
-    """Whether it begins as one of the three."""
+    """Whether the text begins like one of the three."""
     head = text[:65536].lstrip()
     if head.startswith("{"):
         return ('"names"' in head and '"values"' in text) or '"nvbandwidth"' in head[:200] or _tests(head)
     return head.startswith("[") and _tests(head)
 
 
-def read_json(text: str, asked: Better | None) -> Found:
-    """What it holds. Raises NotRecognised, Broken, Unclear."""
+def read_json(text: str, asked: Better | None) -> FoundMatrices:
+    """The matrices. Raises NotRecognised, Broken, UnclearDirection."""
     try:
         value = parse_json(text, MOST_BYTES)
     except DecodeError as error:
         raise Broken(f"{error}; what gave nothing is null" if "NaN" in str(error) else str(error)) from error
     if isinstance(value, list):
-        return Found("a list of tests", _listed(value, "", asked, Ends()), (), ())
+        return FoundMatrices("a list of tests", _listed(value, "", asked, Ends()), (), ())
     if not isinstance(value, dict):
         raise NotRecognised("it is neither an object nor a list of tests")
     if isinstance(value.get("nvbandwidth"), dict):
@@ -54,7 +55,7 @@ def _tests(head: str) -> bool:
     return any(f'"{word}"' in head for word in SOURCES) and any(f'"{word}"' in head for word in TARGETS)
 
 
-def _object(value: Mapping[str, object], asked: Better | None) -> Found:
+def _object(value: Mapping[str, object], asked: Better | None) -> FoundMatrices:
     for key in value:
         if key not in KEYS:
             near = nearest(key, KEYS)
@@ -68,13 +69,13 @@ def _object(value: Mapping[str, object], asked: Better | None) -> Found:
         tests = value["tests"]
         if not isinstance(tests, list) or "values" in value:
             raise Broken("tests must be a list, and stand alone: without names and values")
-        return Found("a list of tests", _listed(tests, words, asked, _ends(value, ())), (), ())
+        return FoundMatrices("a list of tests", _listed(tests, words, asked, _ends(value, ())), (), ())
     names = _texts(value.get("names"), "names")
     ends, better = _ends(value, names), better_of(words, asked)
     what = what_of(words) if says_better(words) else better_word(better)
     cells = _cells(_rows(value.get("values"), names), names, better)
-    return Found(
-        "names and values", (Written(what, unit_of(words), what, better, names, cells, ends),), (), ()
+    return FoundMatrices(
+        "names and values", (WrittenMatrix(what, unit_of(words), what, better, names, cells, ends),), (), ()
     )
 
 
@@ -109,7 +110,9 @@ def _cells(rows: Sequence[Sequence[object]], names: Sequence[str], better: Bette
     )
 
 
-def _listed(tests: Sequence[object], words: str, asked: Better | None, ends: Ends) -> tuple[Written, ...]:
+def _listed(
+    tests: Sequence[object], words: str, asked: Better | None, ends: Ends
+) -> tuple[WrittenMatrix, ...]:
     rows, keys = [], dict[str, None]()
     for place, test in enumerate(tests, 1):
         if not isinstance(test, dict):
@@ -123,7 +126,7 @@ def _listed(tests: Sequence[object], words: str, asked: Better | None, ends: End
         raise Broken("its list of tests is empty")
     made = long_form(tuple(keys), rows, words, asked)
     return tuple(
-        Written(one.name, one.unit or unit_of(words), one.what, one.better, one.names, one.cells, ends)
+        WrittenMatrix(one.name, one.unit or unit_of(words), one.what, one.better, one.names, one.cells, ends)
         for one in made
     )
 
@@ -142,7 +145,7 @@ def _ends(value: Mapping[str, object], names: Sequence[str]) -> Ends:
 
 
 def _by_name(value: Mapping[str, object], key: str, names: Sequence[str]) -> dict[str, object]:
-    """An object by name, or a list in the order of the names; of every name or of none."""
+    """An object by name, or a list in the order of the names, with an entry for every name or for none."""
     found = value.get(key, {})
     if isinstance(found, list) and names and len(found) == len(names):
         return dict(zip(names, found, strict=True))
@@ -161,13 +164,13 @@ def _texts(value: object, key: str) -> tuple[str, ...]:
 
 
 def _text(cell: object) -> str:
-    """As it would stand in a file of separated values; what is neither is no number either."""
+    """The value as it would be written in separated values. What is neither text nor a number is no number there either."""
     return "" if cell is None else cell if isinstance(cell, str) else repr(cell)
 
 
-def _nvbandwidth(value: Mapping[str, object]) -> Found:
-    """Its matrices between GPUs; a failed test leaves an entry that says Running, and an error beside it."""
-    cases, written, unread, left_out = value.get("testcases"), list[Written](), list[str](), list[str]()
+def _nvbandwidth(value: Mapping[str, object]) -> FoundMatrices:
+    """The matrices between GPUs. A failed test leaves an entry with the status Running, and an error beside it."""
+    cases, written, unread, left_out = value.get("testcases"), list[WrittenMatrix](), list[str](), list[str]()
     parts: list[Part] = []
     if not isinstance(cases, list):
         raise Broken("nvbandwidth has no list of testcases")
@@ -187,7 +190,7 @@ def _nvbandwidth(value: Mapping[str, object]) -> Found:
             unread.append(f"{name}: its status is {status or 'not said'}")
         else:
             written.append(_of_case(name, said, case.get("bandwidth_matrix")))
-    return Found("nvbandwidth as JSON", tuple(written), tuple(unread), tuple(left_out), tuple(parts))
+    return FoundMatrices("nvbandwidth as JSON", tuple(written), tuple(unread), tuple(left_out), tuple(parts))
 
 
 def _copies(name: str, metric: str, matrix: object) -> Copies:
@@ -199,11 +202,11 @@ def _copies(name: str, metric: str, matrix: object) -> Copies:
     )
 
 
-def _of_case(name: str, said: str, matrix: object) -> Written:
+def _of_case(name: str, said: str, matrix: object) -> WrittenMatrix:
     count = len(matrix) if isinstance(matrix, list) else 0
     names = tuple(f"GPU {place}" for place in range(count))
     better = better_of(said, None)
     rows = _rows(matrix, names)
     turned = [list(column) for column in zip(*rows, strict=True)] if "<- GPU(column)" in said else rows
     cells, ends = _cells(turned, names, better), Ends(dict.fromkeys(names, THIS_HOST))
-    return Written(name, unit_of(said), what_of(said), better, names, cells, ends)
+    return WrittenMatrix(name, unit_of(said), what_of(said), better, names, cells, ends)

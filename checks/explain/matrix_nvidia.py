@@ -1,8 +1,8 @@
-"""The matrices that two tools of NVIDIA print of the GPUs of one host: p2pBandwidthLatencyTest and nvbandwidth (pure).
+"""Reads the matrices that two tools of NVIDIA print about the GPUs of one host: p2pBandwidthLatencyTest and nvbandwidth. Pure.
 
-p2pBandwidthLatencyTest writes six matrices (both ways of access, one and both directions, latency), and beside each
-latency what the CPU took to ask for the copy, which is no property of the path. nvbandwidth writes a matrix a test, and
-the sum of its cells; what is not between two GPUs is no matrix of equals.
+p2pBandwidthLatencyTest prints six matrices (both kinds of access, one and both directions, latency), and beside each latency the
+time that the CPU took to request the copy, which is no property of the path. nvbandwidth prints one matrix per test, and the sum of
+its cells; only matrices between two GPUs compare equal parts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from checks.culprit.matrix import Better
 from checks.explain.matrix_cells import (
     Cell,
     Ends,
-    Written,
+    WrittenMatrix,
     cell_value,
     is_untried,
     require_names,
@@ -33,7 +33,7 @@ P2P = re.compile(
 NVBANDWIDTH = re.compile(
     r"^[^\n]*\bGPU\(row\) (?P<arrow><->|->|<-) GPU\(column\)[^\n]*\((?P<unit>GB/s|ns)\)[ \t]*$", re.MULTILINE
 )
-# A copy between a CPU and a GPU while no other runs: the test's name, and the metric of compute.transfer that it is.
+# A copy between a CPU and a GPU while no other runs: the name of the test, and the metric of compute.transfer that it measures.
 HOST = re.compile(r"^[^\n]*\bCPU\(row\) (?P<arrow>->|<-) GPU\(column\)[^\n]*\(GB/s\)[ \t]*$", re.MULTILINE)
 _HOST_TESTS = {"host_to_device_memcpy": "h2d_gbps", "device_to_host_memcpy": "d2h_gbps"}
 _OTHER = re.compile(r"\b(?:CPU\(row\)|local GPU\(column\))[^\n]*\((?:GB/s|ns)\)[ \t]*$")
@@ -44,7 +44,7 @@ _P2P_BEGINS = re.compile(r"^\s*(?:\[P2P |Device: \d|Device=\d|P2P Connectivity M
 _RUNNING = re.compile(r"^\s*Running (\w*)\.?\s*$")
 _WAIVED = re.compile(r"^\s*Waiv(?:ing|ed)\b:? *(\w*)")
 _SUM = re.compile(r"^\s*SUM (\w+) ([0-9.eE+]+)\s*$")
-# What may stand last: a row, a sum, a remark.
+# What the last line may be: a row, a sum, a remark.
 _END = re.compile(r"^\s*(?:\d+\s+(?:[\d.]+|N/A)|[A-Z]{3,} |NOTE|Waiv|Additional)")
 _TROUBLE = re.compile(
     r"\bASSERT in expression\b|^\s*\[?CUDA_ERROR|\bCuda failure\b|^\s*ERROR\b|Invalid value when checking"
@@ -54,21 +54,21 @@ TRANSFER = "compute.transfer"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a tool's text holds, what of it could not be read whole, and what is not judged ("name: why").
+class FoundMatrices:
+    """The matrices in the output of a tool, what could not be read completely, and what is not judged ("name: why").
 
-    `parts` are what a check of ours would have measured: copies between the host and its GPUs.
+    `parts` are what one of Prelaunch's checks would have measured: copies between the host and its GPUs.
     """
 
     title: str
-    written: tuple[Written, ...]
+    written: tuple[WrittenMatrix, ...]
     unread: tuple[str, ...]
     left_out: tuple[str, ...]
     parts: tuple[Part, ...] = ()
 
 
-def p2p(text: str) -> Found:
-    """p2pBandwidthLatencyTest. Raises Broken."""
+def p2p(text: str) -> FoundMatrices:
+    """Reads p2pBandwidthLatencyTest. Raises Broken."""
     lines, written, names = text.splitlines(), [], list[str]()
     for number, line in enumerate(lines):
         if found := P2P.match(line):
@@ -81,13 +81,13 @@ def p2p(text: str) -> Found:
         raise Broken("it holds several outputs of p2pBandwidthLatencyTest. Explain them one by one")
     begins = any(
         map(_P2P_BEGINS.match, lines)
-    )  # a text that begins as the tool's does was cut where a matrix is missing
+    )  # if a text begins like the tool's output and a matrix is missing, it was truncated
     unread = [f"it contains no matrix {name}: the output is truncated" for name in missing if begins]
     unread += _unfinished(lines) if begins and "P2P=Disabled Latency" in names else ()
     left_out = ["latency CPU: it is the time that the host takes to ask for a copy"] if names else []
     left_out += [] if begins else [f"{name}: this excerpt does not contain it" for name in missing]
     gpus = len(written[0].names) if written else 0
-    return Found(
+    return FoundMatrices(
         f"p2pBandwidthLatencyTest of {gpus} GPUs",
         tuple(written),
         (*unread, *_troubles(lines)),
@@ -96,13 +96,13 @@ def p2p(text: str) -> Found:
 
 
 def host_metric(test: str) -> str:
-    """What a test of copies between CPUs and GPUs measures of compute.transfer: "h2d_gbps"; "" for every other test."""
+    """The metric of compute.transfer that a test of copies between CPUs and GPUs measures: "h2d_gbps"; "" for every other test."""
     return _HOST_TESTS.get(test.rpartition("_")[0], "")
 
 
-def nvbandwidth(text: str) -> Found:
-    """nvbandwidth's text. Raises Broken."""
-    lines, written, left_out, unread = text.splitlines(), list[Written](), list[str](), list[str]()
+def nvbandwidth(text: str) -> FoundMatrices:
+    """Reads nvbandwidth's text. Raises Broken."""
+    lines, written, left_out, unread = text.splitlines(), list[WrittenMatrix](), list[str](), list[str]()
     running, copies, gpus = "", list[Copies](), 0
     for number, line in enumerate(lines):
         if found := _RUNNING.match(line):
@@ -134,12 +134,12 @@ def nvbandwidth(text: str) -> Found:
     if not text.endswith("\n") and lines and not _END.match(lines[-1]):
         unread.append(f"it ends within line {len(lines)}: {lines[-1].strip()[:80]}")
     title, rest = f"nvbandwidth of {gpus} GPUs", (*unread, *_troubles(lines))
-    return Found(title, tuple(written), rest, tuple(left_out), tuple(map(part_of, copies)))
+    return FoundMatrices(title, tuple(written), rest, tuple(left_out), tuple(map(part_of, copies)))
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a matrix: where it stands (0 in JSON), whose it is, and its cells as text."""
+    """One row of a matrix: its line in the text (0 in JSON), its name, and its cells as text."""
 
     number: int
     name: str
@@ -147,7 +147,7 @@ class Line:
 
 
 def _block(lines: Sequence[str], start: int, name: str) -> tuple[Line, ...]:
-    """The rows below a title: as many as the line of names below it has, numbered alike. Raises Broken."""
+    """The rows below a title: as many as the line of names below it has, with the same numbers. Raises Broken."""
     if start >= len(lines):
         raise Broken(f"{name}: it ends before the matrix")
     header = lines[start].split()
@@ -195,7 +195,7 @@ def _host_block(lines: Sequence[str], start: int, name: str) -> tuple[Line, ...]
 
 
 def part_of(copies: Copies) -> Part:
-    """A value for each CPU and GPU, row by row, each with its line. Raises Broken."""
+    """One value for each CPU and GPU, row by row, each with its line. Raises Broken."""
     cells = [
         (cell_value(text, f"line {row.number} ({row.name}), column {place},", Better.HIGHER), row, place)
         for row in copies.rows
@@ -207,12 +207,14 @@ def part_of(copies: Copies) -> Part:
     return Part(TRANSFER, {copies.metric: tuple(value for value, _, _ in cells)}, {copies.metric: said}, said)
 
 
-def _written(name: str, unit: str, rows: Sequence[Line], arrow: str) -> Written:
+def _written(name: str, unit: str, rows: Sequence[Line], arrow: str) -> WrittenMatrix:
     names, words = tuple(row.name for row in rows), f"{name} {unit}"
     better = says_better(unit) or Better.HIGHER
     cells = tuple(_cells(rows, names, arrow, better))
     what = what_of(unit)
-    return Written(name, unit_of(words), what, better, names, cells, Ends(dict.fromkeys(names, THIS_HOST)))
+    return WrittenMatrix(
+        name, unit_of(words), what, better, names, cells, Ends(dict.fromkeys(names, THIS_HOST))
+    )
 
 
 def _cells(rows: Sequence[Line], names: Sequence[str], arrow: str, better: Better) -> Iterator[Cell]:
@@ -225,7 +227,7 @@ def _cells(rows: Sequence[Line], names: Sequence[str], arrow: str, better: Bette
 
 
 def _sum_fits(lines: Sequence[str], at: int, rows: Sequence[Line], name: str) -> bool:
-    """Whether a sum stands below the matrix: that of its cells, but for what rounding loses. Raises Broken."""
+    """Whether the sum below the matrix equals that of its cells, except for rounding. Raises Broken."""
     found = next((_SUM.match(line) for line in lines[at : at + 2] if _SUM.match(line)), None)
     if found is None:
         return False
@@ -239,11 +241,11 @@ def _sum_fits(lines: Sequence[str], at: int, rows: Sequence[Line], name: str) ->
 
 
 def _unfinished(lines: Sequence[str]) -> list[str]:
-    """The last thing measured is what the CPU took beside the last latency: a text that lacks it was cut."""
+    """The last result is the CPU time beside the last latency: a text without it was truncated."""
     blocks = [number for number, line in enumerate(lines) if line.split()[:1] == ["CPU"]]
     latencies = [number for number, line in enumerate(lines) if P2P.match(line) and "Latency" in line]
     if not blocks and len(latencies) == 2:
-        return []  # before CUDA 9.2 it had none
+        return []  # before CUDA 9.2 there was none
     if len(blocks) < len(latencies):
         return ["it ends before its last matrix"]
     for start in blocks:

@@ -1,4 +1,4 @@
-"""Whether a text holds more outputs than the one that its reader takes (pure): what stands beside it would pass unread."""
+"""Whether a text holds more outputs than the one that its reader reads. Pure. The others would go unread."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class _Form:
-    """How an output begins, and which module reads it. `again`: its reader takes all that follow one another.
+    """How an output begins, and which module reads it. `again`: its reader reads several outputs that follow one another.
 
-    Where it begins stands one of the `needles` ("*": any letters): in a large text they are looked for first.
+    The beginning contains one of the `needles` ("*": any letters), which are searched for first in a large text.
     """
 
     module: str
@@ -121,8 +121,8 @@ NEEDLES = tuple(dict.fromkeys(needle for form in _FORMS for needle in form.needl
 
 
 def begun_in(line: str, module: str) -> str:
-    """What begins in a line of a text that the module reads ("dcgmi health"), or "". What JSON says in its next line is
-    not waited for.
+    """The output that begins in a line of a text that the module reads ("dcgmi health"), or "". It does not use the next line of
+    JSON.
     """
     return next(
         (
@@ -135,7 +135,7 @@ def begun_in(line: str, module: str) -> str:
 
 
 def unread_beside(text: str, module: str) -> str:
-    """What the module's reader may leave out: "dcgmi health begins in line 40 ...", or ""."""
+    """What the module's reader would leave out: "dcgmi health begins in line 40 ...", or ""."""
     possible = [form for form in _FORMS if any(_may_hold(text, needle) for needle in form.needles)]
     found = sorted(
         ((at.start(), form) for form in possible for at in form.begins.finditer(text)),
@@ -152,5 +152,5 @@ def unread_beside(text: str, module: str) -> str:
 
 
 def _may_hold(text: str, needle: str) -> bool:
-    """Whether the text holds the needle's pieces: a search for letters takes a hundredth of that for an expression."""
+    """Whether the text contains the pieces of the needle. This search takes a hundredth of the time of a regular expression."""
     return all(piece in text for piece in needle.split("*"))

@@ -1,7 +1,7 @@
-"""What an explainer makes of a tool's raw output: measurements, named as the checks that make them on a node.
+"""The result of reading a tool's raw output: measurements with the names of the checks that make them on a node.
 
 NotRecognised       the text is not of this kind
-Broken              it is of this kind, and cut, garbled or contradictory: nobody can tell
+Broken              it is of this kind, but truncated, garbled or contradictory: the answer is CANNOT TELL
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checks.policy import Overlay
 
 
 class Kind(str, Enum):
-    """What a file can be; the value is the name on the command line."""
+    """The kinds of output that can be read. The value is the name on the command line."""
 
     NCCL_TESTS = "nccl-tests"
     NCCL_LOG = "nccl-log"
@@ -35,22 +35,22 @@ class Kind(str, Enum):
 
 
 class ExplainError(Exception):
-    """The text gives no answer."""
+    """The text could not be read."""
 
 
 class NotRecognised(ExplainError):
-    """It is not of this kind."""
+    """The text is not of this kind."""
 
 
 class Broken(ExplainError):
-    """It is of this kind, but cannot be trusted to be whole. The message says where it breaks."""
+    """The text is of this kind, but not complete and consistent. The message says where the problem is."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one check would have measured. The rules of the policy's line for `check` that look at a metric in
-    `metrics` are applied; a metric that only a declaration gives sense to (gpus_missing) is left out unless there
-    is one. `lines` holds, for a metric, the lines of the text that it rests on, each as "17: text".
+    """What one check would have measured. The rules of the policy's entry for `check` that use a metric in `metrics` are applied; a
+    metric that needs a declaration (gpus_missing) is left out unless there is one. `lines` holds, for a metric, the lines of the
+    text that it comes from, each as "17: text".
     """
 
     check: str
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Table:
-    """A matrix that another tool measured; the decoder judges it, no rule does. `lines` holds the line of each test."""
+    """A matrix that another tool measured. The decoder judges it, and no rule does. `lines` holds the line of each test."""
 
     name: str
     matrix: Matrix
@@ -70,9 +70,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Reading:
-    """`title` says what the text is ("dcgmi diag -r 2 of DCGM 4.2.3, 8 GPUs, JSON"). A part that could not be
-    measured is no part: it is said in `unread`, which makes the answer "cannot tell". `left_out` ("name: why") is what
-    nobody asked about. `unreported` are metrics, each with its check, that `driver` is too old to print.
+    """`title` says what the text is ("dcgmi diag -r 2 of DCGM 4.2.3, 8 GPUs, JSON"). A part that could not be measured is described
+    in `unread` instead, which makes the answer CANNOT TELL. `left_out` ("name: why") is what is not judged. `unreported` are
+    metrics, each with its check, that `driver` is too old to print.
     """
 
     kind: Kind
@@ -86,11 +86,11 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the reader may know: what is declared, or None; whose answers to Xids hold, or None for the policy's choice.
+class ReadOptions:
+    """What a reader may use: the declaration, or None, and whose answers to Xids are used, or None for the policy's choice.
 
-    Of a matrix: which values are the good ones, the value beyond which a test is bad (in the matrix's own unit), and
-    the share of what is usual beyond which it is; None where nobody said.
+    For a matrix: which values are good, the value beyond which a test is bad (in the matrix's own unit), and the share of the usual
+    value beyond which it is bad; None if not given.
     """
 
     declared: Declared | None = None

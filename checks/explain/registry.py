@@ -1,4 +1,4 @@
-"""Which module reads which kinds of output. Each has `detect` (cheap and sure) and `read`; it is imported on first use."""
+"""The modules that read each kind of output. Each has `detect` (fast and certain) and `read`, and is imported on first use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 from types import ModuleType
 
 from checks.explain.one_output import unread_beside
-from checks.explain.reading import Asked, Broken, ExplainError, Kind, NotRecognised, Reading
+from checks.explain.reading import Broken, ExplainError, Kind, NotRecognised, Reading, ReadOptions
 
-# detect(text: str) -> bool; read(text: str, asked: Asked) -> Reading, which raises NotRecognised or Broken.
-# A report is no output of a tool: `prelaunch judge` reads it.
+# detect(text: str) -> bool; read(text: str, asked: ReadOptions) -> Reading, which raises NotRecognised or Broken.
+# A report is not the output of a tool: `prelaunch judge` reads it.
 MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.probes.collectives.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
     "checks.probes.dcgm.explain": (Kind.DCGMI,),
@@ -29,11 +29,11 @@ STUMBLED = "the reader failed:"
 
 
 class Unrecognised(ExplainError):
-    """No reader knows the text, or several claim it. The message says what to do."""
+    """No reader recognises the text, or several do. The message says what to do."""
 
 
 class Ambiguous(Unrecognised):
-    """Several readers claim it."""
+    """Several readers recognise the text."""
 
 
 def module_of(kind: Kind) -> str:
@@ -42,14 +42,14 @@ def module_of(kind: Kind) -> str:
 
 
 def only_kind(name: str) -> Kind | None:
-    """The kind that the module reads, if it is one."""
+    """The kind that the module reads, if it reads only one."""
     return MODULES[name][0] if len(MODULES[name]) == 1 else None
 
 
-def read(name: str, text: str, asked: Asked, kind: Kind | None = None) -> Reading:
-    """The text as the module understands it, which must be `kind` if one is asked for. Raises NotRecognised, Broken.
+def read(name: str, text: str, asked: ReadOptions, kind: Kind | None = None) -> Reading:
+    """The text as the module reads it. It must be `kind`, if one is given. Raises NotRecognised, Broken.
 
-    A reader that stumbles costs this one input: whatever it raises is said as Broken.
+    If a reader fails, only this input is lost: any exception is reported as Broken.
     """
     try:
         reading = _module(name).read(text, asked)
@@ -66,7 +66,7 @@ def read(name: str, text: str, asked: Asked, kind: Kind | None = None) -> Readin
 
 
 def claimed_by(text: str) -> str:
-    """The one module that claims the text. Raises Unrecognised."""
+    """The only module that recognises the text. Raises Unrecognised."""
     if not text.strip():
         raise Unrecognised("the input is empty: the program that should have written it wrote nothing")
     claims = [name for name in MODULES if _module(name).detect(text)]
@@ -79,7 +79,7 @@ def claimed_by(text: str) -> str:
 
 
 def claims(kind: Kind, text: str) -> bool:
-    """Whether the kind's reader claims the text."""
+    """Whether the reader of this kind recognises the text."""
     return any(kind in kinds and _module(name).detect(text) for name, kinds in MODULES.items())
 
 

@@ -19,7 +19,7 @@ PATH = Path(__file__).with_name("drivers.json")
 
 
 class Reader(str, Enum):
-    """Who read the field of the driver."""
+    """What reads a field from the driver."""
 
     NVML = "nvml"
     NVIDIA_SMI = "nvidia_smi"
@@ -27,7 +27,7 @@ class Reader(str, Enum):
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a GPU's record, the metric of the same name in `checks`, and the first driver that has it.
+    """A field of a GPU's record, the metric with the same name in `checks`, and the first driver that has it.
 
     `read_by` names the calls, fields or elements.
     """
@@ -40,22 +40,19 @@ class Field:
 
     @property
     def version(self) -> Version:
-        """The driver's version, to be compared."""
+        """The driver's version in a form that can be compared."""
         return require_version(self.driver)
 
 
 @dataclass(frozen=True)
 class DriverTable:
-    """Every field that is read, by who reads it."""
+    """Every field that is read, by its reader."""
 
     nvml: tuple[Field, ...] = ()
     nvidia_smi: tuple[Field, ...] = ()
 
     def unknown_to(self, driver: Version | None, check: str, reader: Reader) -> Mapping[str, Field]:
-        """The check's metrics that came with a later driver; none where the driver is not known.
-
-        Neither is there any for a driver below every row: of its generation nothing is known.
-        """
+        """The check's metrics that came with a later driver; none if the driver is unknown, or is older than every row."""
         rows: tuple[Field, ...] = getattr(self, reader.value)
         if driver is None or driver < min((row.version for row in rows), default=()):
             return {}

@@ -1,4 +1,4 @@
-"""How long the checks of a profile take, as far as it was measured or is documented: for a plan, and for nothing that is judged."""
+"""How long the checks of a profile take, as far as it was measured or is documented. It is shown in plans, and no verdict uses it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import Range, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.facts.instances import Instance
 from checks.facts.provenance import Provenance, resolved, table_bytes
 from checks.model import Profile
+from checks.value_types import Range
 
 DURATIONS = Path(__file__).parent / "durations.json"
 
 
 class Devices(str, Enum):
-    """What a node has to check beside itself."""
+    """The parts of a node that have to be checked besides the node itself."""
 
     NONE = "none"
     NVIDIA = "nvidia"
@@ -26,7 +27,7 @@ class Devices(str, Enum):
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds of all checks of a profile on one cluster; `is_least` says that parts of them were never measured."""
+    """The seconds for all checks of a profile on one cluster; `is_least` says that parts of them were never measured."""
 
     profile: Profile
     devices: Devices
@@ -47,13 +48,13 @@ def builtin_durations() -> tuple[Duration, ...]:
 
 
 def devices_of(instance: Instance | None, gpus_per_node: int) -> Devices:
-    """What a declared node has; an instance type that is not in the table has what was declared."""
+    """The parts of a declared node. For an instance type that is not in the table the declaration counts."""
     if instance is not None and instance.neuron_devices:
         return Devices.NEURON
     return Devices.NVIDIA if gpus_per_node or (instance is not None and instance.gpus) else Devices.NONE
 
 
 def duration_of(profile: Profile, devices: Devices) -> Duration | None:
-    """The row; None where nobody measured or documents it."""
+    """The row; None if there is no measurement and no documentation."""
     fitting = (row for row in builtin_durations() if (row.profile, row.devices) == (profile, devices))
     return next(fitting, None)

@@ -1,13 +1,11 @@
-"""What machines are known to reach: collectives by size, products, memory, transfers; each row with its provenance.
+"""The values that machines are known to reach: collectives by size, products, memory, transfers; each row with its provenance.
 
-A row that its part cannot reach, or that no plausible part could miss, is refused: the first fails every machine, the
-second none. DecodeError says which.
+A row that its part cannot reach, or that no plausible part could miss, is refused with a DecodeError: the first would fail every
+machine, the second none. `fault_in` decides whether a threshold can separate a healthy part from a broken one: it must not be above
+what the part can do, and not so low that no part could miss it.
 
-Whether a threshold can separate a healthy part from a broken one: not above what the part can do, and not so low that
-nothing could miss it (pure).
-
-Public thresholds fail both ways: 300, 800 and 900 GB/s of bus bandwidth at 128 MiB between two nodes whose network ends
-at 94, 750 and 750; 2.333 GB/s of memory bandwidth for an H200, 0.5 GB/s of all_reduce for any p5.
+Public thresholds have both faults: 300, 800 and 900 GB/s of bus bandwidth at 128 MiB between two nodes whose network ends at 94, 750
+and 750; 2.333 GB/s of memory bandwidth for an H200, 0.5 GB/s of all_reduce for any p5.
 """
 
 from __future__ import annotations
@@ -18,17 +16,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.facts.gpu_models import Parts, RooflinePart
 from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.value_types import DecodeError, Range
 
-# Healthy parts were seen at 0.37 of their roofline and above (a T4 held to 70 W; DCGM's own limits lie at 0.51 to 0.66),
+# Healthy parts reach 0.37 of their roofline and more (a T4 with a limit of 70 W; DCGM's own limits are 0.51 to 0.66),
 # and at a quarter of PCIe where GPUs share an uplink. DCGM's slips lie at 0.09 (A100-40) and 0.0005 (H200).
 LEAST_OF_ROOFLINE = 0.2
 
 
 def fault_in(threshold: float, roofline: float, part: str) -> str:
-    """Why a lower bound on a rate is none for this part, "" if it is one. Both in the same unit."""
+    """Why a lower threshold for a rate is unsuitable for this part, "" if it is suitable. Both are in the same unit."""
     if threshold > roofline:
         return f"{threshold:g} is above what a {part} can do ({roofline:g})"
     if threshold < LEAST_OF_ROOFLINE * roofline:
@@ -96,7 +95,7 @@ class TransferRow:
 
 @dataclass(frozen=True)
 class ExpectedTables:
-    """All that is expected of machines, and the rooflines of their parts."""
+    """All expected values of machines, and the rooflines of their parts."""
 
     parts: Parts = field(default_factory=Parts)
     collectives: tuple[CollectiveRow, ...] = ()
@@ -160,7 +159,7 @@ def _against_rooflines(tables: ExpectedTables) -> Iterable[tuple[str, str, float
 
 
 def _require_curve(curve: CollectiveRow, path: str) -> None:
-    """Sizes and bandwidths rise, and with them the time: so does what lies between two points."""
+    """Sizes and bandwidths must rise, and with them the times, so that everything between two points rises as well."""
     if not curve.points or any(len(point) != 2 or min(point) <= 0 for point in curve.points):
         raise DecodeError("points are pairs of a size and a bus bandwidth, both above 0", f"{path}.points")
     for (size, gbps), (next_size, next_gbps) in zip(curve.points, curve.points[1:], strict=False):

@@ -1,4 +1,4 @@
-"""How often machines fail, of what, and for how long: published statistics, each with its source."""
+"""How often machines fail, why, and for how long: published statistics, each with its source."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.value_types import DecodeError, Range
 
 FAILURES = Path(__file__).parent / "failures.json"
 RANGES = (
@@ -56,7 +57,7 @@ class FailureCause:
 
 @dataclass(frozen=True)
 class Share:
-    """The part of nodes that checks of this kind find defective."""
+    """The share of nodes that checks of this kind find defective."""
 
     share_of_nodes: Annotated[float, Range(0, 1)]
     provenance: Provenance
@@ -64,7 +65,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Span:
-    """From the least to the most that the statistics allow."""
+    """From the smallest to the greatest value that the statistics allow."""
 
     low: float
     high: float
@@ -74,7 +75,7 @@ class Span:
         return Span(self.low * other.low, self.high * other.high)
 
     def scaled(self, factor: float) -> Span:
-        """Times one number that is not negative."""
+        """The product with a number that is not negative."""
         return Span(self.low * factor, self.high * factor)
 
     def plus(self, other: Span) -> Span:
@@ -98,7 +99,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Failures:
-    """The tables. `defective` maps the start of a check's name to a share; "" is for all that no other is for."""
+    """The tables. `defective` maps the beginning of a check's name to a share; "" is for all other checks."""
 
     rates: Mapping[str, Rate]
     causes: Mapping[str, FailureCause]
@@ -110,7 +111,7 @@ class Failures:
         return self.ranges[name].span
 
     def share(self, check: str) -> Share:
-        """The share of nodes that checks like this one find defective; the longest start of its name decides."""
+        """The share of nodes that checks like this one find defective; the longest matching beginning of its name decides."""
         fitting = [start for start in self.defective if check.startswith(start)]
         return self.defective[max(fitting, key=len)]
 

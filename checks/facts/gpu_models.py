@@ -1,4 +1,4 @@
-"""What a GPU model can do at most, by its maker's word: a rate above it was not measured, but mistimed."""
+"""What a GPU model can do at most, according to its maker. A measured rate above it was timed wrongly."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from checks.documents.decode import Range
 from checks.facts.provenance import Provenance
+from checks.value_types import Range
 
 Rate = Annotated[float, Range(0.1, 1e6)]
 HALVES = ("bf16", "fp16")
@@ -16,9 +16,9 @@ HALVES = ("bf16", "fp16")
 
 @dataclass(frozen=True)
 class RooflinePart:
-    """A GPU model. `tflops`: 10^12 dense operations a second, by precision. Bandwidths in 10^9 bytes/s, one way:
-    `memory_gbps` of its own memory (reads and writes together), `pcie_gbps` of its link to the host, `nvlink_gbps` of
-    all its NVLinks; `sums_in_switch`: the NVSwitch adds for it (NVLS), so that an all_reduce moves each byte once.
+    """A GPU model. `tflops`: 10^12 dense operations per second, by precision. Bandwidths in 10^9 bytes/s, one way: `memory_gbps` of
+    its own memory (reads and writes together), `pcie_gbps` of its link to the host, `nvlink_gbps` of all its NVLinks;
+    `sums_in_switch`: the NVSwitch computes sums (NVLS), so that an all_reduce moves each byte once.
     """
 
     model: str
@@ -30,16 +30,16 @@ class RooflinePart:
     sums_in_switch: bool = False
 
     def most_tflops(self, precision: str) -> float:
-        """The peak in a precision; of the fastest 16-bit format where the table does not say."""
+        """The peak in a precision; that of the fastest 16-bit format if the table does not say."""
         return self.tflops.get(precision, self.half_tflops)
 
     def most_gbps(self, way: str) -> float:
-        """The most of one copy: "h2d", "d2h", or "p2p" between two GPUs."""
+        """The maximum rate of one copy: "h2d", "d2h", or "p2p" between two GPUs."""
         return self.nvlink_gbps or self.pcie_gbps if way == "p2p" else self.pcie_gbps
 
     @property
     def half_tflops(self) -> float:
-        """The peak of the fastest 16-bit format, which no wider one exceeds."""
+        """The peak of the fastest 16-bit format, which no wider format exceeds."""
         return max(self.tflops[name] for name in HALVES if name in self.tflops)
 
 
@@ -50,9 +50,9 @@ class Parts:
     parts: tuple[RooflinePart, ...] = field(default_factory=tuple)
 
     def find(self, name: str) -> RooflinePart | None:
-        """The part by what it calls itself ("NVIDIA H100 80GB HBM3", "A100-SXM4-40GB"), the longest model that fits.
+        """The part by its own name ("NVIDIA H100 80GB HBM3", "A100-SXM4-40GB"), with the longest model that fits.
 
-        None where no model does, or two that are not of one family.
+        None if no model fits, or two models of different families fit.
         """
         said = _words(name)
         fitting = sorted((p for p in self.parts if _holds(said, p.model)), key=lambda part: len(part.model))
@@ -64,7 +64,7 @@ class Parts:
 
 
 def of_model(name: str, rows: Sequence[str]) -> str | None:
-    """The longest of these models that the name is of; None if it is of none."""
+    """The longest of these models that fits the name; None if none does."""
     said = _words(name)
     return max((model for model in rows if _holds(said, model)), key=len, default=None)
 

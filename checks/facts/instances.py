@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Range, decode, nearest, parse_json
+from checks.documents.decode import decode, nearest, parse_json
 from checks.documents.report import digest
 from checks.facts.driver_fields import DriverTable
 from checks.facts.expected_tables import ExpectedTables
 from checks.facts.provenance import TABLE, Provenance, entries, resolved
 from checks.model import Declared, Part, Skip
+from checks.value_types import DecodeError, Range
 
 Count = Annotated[int, Range(0, 1_000_000)]
 NONE = b'{"not_applicable": []}'
@@ -19,11 +20,11 @@ NONE = b'{"not_applicable": []}'
 
 @dataclass(frozen=True)
 class Instance:
-    """What an instance type is sold with; None where the source does not say. Counts are of one node.
+    """The hardware that an instance type is sold with; None if the source does not say. Counts are of one node.
 
-    `nvlinks` and `pcie_*` are of one GPU, `gpu_memory_mib` as NVML prints it, within 3 %. `network_burst_gbit_s` is
-    what a type has for a while ("up to"): a bound from above, and nothing to hold a node to. `provenance` is that of
-    the row; `columns` names, for the columns that come from elsewhere, their entry in the file's table.
+    `nvlinks` and `pcie_*` are of one GPU, `gpu_memory_mib` is as NVML prints it, within 3 %. `network_burst_gbit_s` is what a type
+    has for a limited time ("up to"): an upper limit, with which no node is compared. `provenance` is that of the row; `columns`
+    names, for the columns from other sources, their entry in the file's table.
     """
 
     gpus: int
@@ -45,9 +46,9 @@ class Instance:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """A metric that a GPU model does not have, so that its absence is no gap in the evidence.
+    """A metric that a GPU model does not have, so that its absence is not missing evidence.
 
-    `model` is the first words of the name that the instance table gives ("A10G", "H100"); `check` and `metric` as in the catalogue.
+    `model` is the first words of the name in the instance table ("A10G", "H100"); `check` and `metric` are as in the catalogue.
     """
 
     model: str
@@ -58,10 +59,10 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything a verdict may know of the world, and the digest of the text that it was read from.
+    """All facts that a verdict may use, and the digest of the text from which they were read.
 
-    `named` are the provenances that the instances' `columns` name; `expected` is what machines are known to reach,
-    `drivers` which driver first had what is read of a GPU.
+    `named` are the provenances that the instances' `columns` name; `expected` are the values that machines are known to reach,
+    `drivers` says which driver first had each field of a GPU.
     """
 
     instances: Mapping[str, Instance]
@@ -72,7 +73,7 @@ class Facts:
     drivers: DriverTable = field(default_factory=DriverTable)
 
     def origin(self, instance: Instance, column: str) -> Provenance:
-        """Where the row's value in this column comes from."""
+        """The provenance of the row's value in this column."""
         name = instance.columns.get(column)
         return self.named[name] if name else instance.provenance
 
@@ -85,7 +86,7 @@ class Facts:
 
 
 def is_of_model(name: str, model: str) -> bool:
-    """Whether the table's name is of the model: "A100-SXM4-40GB" is an A100, and an "L40S" is no L4."""
+    """Whether the name in the table is of the model: "A100-SXM4-40GB" is an A100, and an "L40S" is not an L4."""
     return name.startswith(model) and not name[len(model) : len(model) + 1].isalnum()
 
 
@@ -101,7 +102,7 @@ class _NotApplicable:
 
 
 def lacks(part: Part, declared: Declared, instance: Instance | None) -> Skip | None:
-    """Why a check of the part does not apply to what is declared; None if it does, or nobody knows."""
+    """Why a check of the part does not apply to the declaration; None if it applies, or that is unknown."""
     gpus = declared.gpus_per_node > 0
     efa, neuron, nvlinks = (
         (instance.efa_devices, instance.neuron_devices, instance.nvlinks) if instance else (None, None, None)

@@ -1,4 +1,4 @@
-"""A policy's thresholds on rates, held to what the parts of its instance types can do (pure)."""
+"""Compares a policy's thresholds for rates with what the parts of its instance types can do. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from checks.policy import CheckPolicy, Over, Policy, Rule
 
 _RATE = re.compile(r".*(_gbps|_gbit_s|flops|_iops|tokens_per_s)")
 
-# The checks' rates. A rate that is in neither table is refused by a test: nobody would hold its thresholds to anything.
+# The rates of the checks. A test refuses a rate that is in neither table, because its thresholds would not be compared with
+# anything.
 QUANTITIES: Mapping[tuple[str, str], Quantity] = {
     ("compute.gemm", "gflops"): Quantity.COMPUTE_GFLOPS,
     ("compute.gemm", "tflops"): Quantity.COMPUTE_TFLOPS,

@@ -9,8 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.value_types import DecodeError, Range
 
 PRICES = Path(__file__).parent / "prices.json"
 UsdPerHour = Annotated[float, Range(0.0001, 100_000)]

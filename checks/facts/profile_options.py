@@ -1,4 +1,4 @@
-"""How much each profile measures: the numbers that a check finds in its context's options."""
+"""How much each profile measures: the numbers that a check gets in its context's options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGE = 1024 * MIB
 # of an odd number of ranks.
 COMPARED = 160 * MIB
 
-# How long all checks of a node may take together. Quick is the promise to whoever waits for it. The others are the sum of
+# How long all checks of a node may take together. Quick is a promise to the person who waits for it. The others are the sum of
 # the deadlines of the long checks that cannot run side by side, and quick's for all the rest. Standard: dcgm.diag 900 s,
 # nccl.tests 300, dcgm.health 180. Deep: dcgm.diag 2,700 s, disk.io 360 (cpu.stress and memory.stress run beside it),
 # nccl.tests 300, dcgm.health 180, compute.sdc 600.
@@ -55,7 +55,7 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
     "compute.gemm": {
         Profile.QUICK: {"seconds": 0.5, "warmup_s": 0.1},
         Profile.STANDARD: {"seconds": 2.0, "warmup_s": 0.5},
-        # The first one or two seconds are at boost clocks: rates that no training sees.
+        # The first one or two seconds run at boost clocks, with rates that no training reaches.
         Profile.DEEP: {"seconds": 6.0, "warmup_s": 2.0},
     },
     "compute.sdc": {
@@ -64,7 +64,8 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.DEEP: {"seconds": 40.0, "seeds": 4},
     },
     "compute.memory_bandwidth": {
-        # Three buffers a rank: larger than the caches of a rank's share of the CPU, small beside system.resources' floor.
+        # Three buffers per rank: larger than the caches of a rank's share of the CPU, and small compared with the minimum of
+        # system.resources.
         Profile.QUICK: {"seconds": 0.03, "cpu_mib": 16, "gpu_mib": 1024},
         Profile.STANDARD: {"seconds": 0.5, "cpu_mib": 32, "gpu_mib": 1024},
         Profile.DEEP: {"seconds": 5.0, "cpu_mib": 48, "gpu_mib": 2048},

@@ -1,7 +1,7 @@
-"""Where a number comes from: no row of a table of facts is without it.
+"""Where a number comes from. Every row of a table of facts has a provenance.
 
-A row holds the four keys itself, or names an entry of its file's own "provenance" table; a key of its own beside the
-name says it more exactly.
+A row has the four keys itself, or names an entry of its file's own "provenance" table; further keys beside the name override those
+of the entry.
 
     {"provenance": {"aws": {"source": "...", "conditions": "as sold", "date": "2026-11", "kind": "documented"}},
      "instances": {"p5.48xlarge": {"gpus": 8, "provenance": "aws"}}}
@@ -16,14 +16,15 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-from checks.documents.decode import DecodeError, decode, nearest
+from checks.documents.decode import decode, nearest
+from checks.value_types import DecodeError
 
 DATE = r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?"
 TABLE = "provenance"
 
 
 class Kind(str, Enum):
-    """What sort of number it is: seen on a machine, said by its maker, somebody's limit, or computed from others."""
+    """The kind of number: measured on a machine, documented by the maker, somebody's threshold, or derived from others."""
 
     MEASURED = "measured"
     DOCUMENTED = "documented"
@@ -33,7 +34,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Provenance:
-    """`conditions` say under what the number holds ("as sold" at least); `date` is YYYY-MM or YYYY-MM-DD: when it was
+    """`conditions` say under which conditions the number holds (at least "as sold"); `date` is YYYY-MM or YYYY-MM-DD: when it was
     measured, else when the source was read.
     """
 
@@ -52,7 +53,7 @@ KEYS = tuple(field.name for field in fields(Provenance))
 
 @cache
 def table_bytes(path: Path) -> bytes:
-    """A shipped table of facts. A process reads it once: its own reader and the digest of all facts both need it."""
+    """A shipped table of facts. A process reads it once, because its own reader and the digest of all facts both need it."""
     return path.read_bytes()
 
 

@@ -1,6 +1,6 @@
-"""What a node of an instance type can do at most, of everything that a check measures as a rate (pure).
+"""What a node of an instance type can do at most, for everything that a check measures as a rate. Pure.
 
-The most that a GPU can compute, by what it calls itself: a rate above it was not measured, but mistimed.
+It also has the greatest rate at which a GPU can compute, by its own name. A measured rate above it was timed wrongly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FLOW_GBPS = 1.25
 
 
 class Quantity(str, Enum):
-    """What a rate is of, and so what bounds it."""
+    """What a rate measures, and therefore what limits it."""
 
     COMPUTE_GFLOPS = "10^9 operations/s"
     COMPUTE_TFLOPS = "10^12 operations/s"
@@ -34,17 +34,17 @@ class Quantity(str, Enum):
 
 @dataclass(frozen=True)
 class Roofline:
-    """What a part reaches at most: `least` where the declaration is the most unfavourable, `most` where the least."""
+    """The maximum of a part: `least` if the declaration is the most unfavourable one, `most` if it is the most favourable one."""
 
     least: float
     most: float
 
 
 def bus_gbps(instance: Instance, part: RooflinePart, nodes: int) -> float | None:
-    """The most bus bandwidth of an all_reduce over all GPUs, as nccl-tests counts it; None where a bound is unknown.
+    """The maximum bus bandwidth of an all_reduce over all GPUs, as nccl-tests counts it; None if a limit is unknown.
 
-    Each GPU must receive the sum once where the switch adds (NVLS), so time >= S / link and busbw <= 2 (n - 1) / n link;
-    without, every byte crosses a link 2 (n - 1) / n times and busbw <= link. A node must receive the sum once.
+    Each GPU must receive the sum once if the switch adds (NVLS), so time >= S / link and busbw <= 2 (n - 1) / n link; otherwise
+    every byte crosses a link 2 (n - 1) / n times and busbw <= link. A node must receive the sum once.
     """
     ranks = nodes * max(instance.gpus, 1)
     factor = 2 * (ranks - 1) / ranks
@@ -57,7 +57,7 @@ def bus_gbps(instance: Instance, part: RooflinePart, nodes: int) -> float | None
 
 
 def rooflines(instance: Instance, part: RooflinePart) -> Mapping[Quantity, Roofline]:
-    """What a node of the type can do at most, as far as the tables say."""
+    """The maxima of a node of the type, as far as the tables say."""
     low, high = min(part.tflops.values()), max(part.tflops.values())
     single = part.tflops.get("fp32", high)
     made = {
@@ -109,9 +109,9 @@ def peak_of(device_name: str) -> Peak | None:
 
 
 def limit_tflops(device_name: str, precision: str = "") -> float:
-    """What the device cannot exceed, in this precision if its peak is known: its 16-bit peak otherwise.
+    """What the device cannot exceed, in this precision if its peak is known, otherwise its 16-bit peak.
 
-    Of a device that nobody knows: the greatest that any known one has.
+    For an unknown device it is the greatest value of all known ones.
     """
     part = tables().parts.find(device_name)
     if part is None:

@@ -1,8 +1,8 @@
-"""Where an engine withholds the kernel's log: which checks read it, and which stand in for it (tables).
+"""Engines that withhold the kernel log: which checks read it, and which checks replace it (tables).
 
-Whether it is withheld is declared (`Declared.kernel_log`, from the table in tasks/launchers/registry.py). There a check that
-reads the log may be skipped, and each check of STAND_INS that applies to the declared machines is required, in every
-profile, whatever the policy says of skips. Where the log is declared readable nothing of this holds.
+The declaration says whether it is withheld (`Declared.kernel_log`, from the table in tasks/launchers/registry.py). If it is, a check
+that reads the log may be skipped, and each check of STAND_INS that applies to the declared machines is required, in every profile,
+whatever the policy says about skips. If the log is declared readable, none of this applies.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from checks.model import Declared, KernelLog, Part, Skip
 FILE_VARIABLE = "PRELAUNCH_KERNEL_LOG"
 OWN_SOURCE = "own_source"
 READERS = ("kernel.hardware", "kernel.xid", "kernel.sxid")
-# What a container without the log says. A check that ends in any other way is missing evidence as everywhere.
+# The reasons that a container without the log gives. A check that ends in any other way is missing evidence, as always.
 ACCEPTED = (Skip.NOT_PERMITTED, Skip.TOOL_MISSING)
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """One check: the part that it looks at, and whether it is planned nowhere but where the log is withheld."""
+    """A check that replaces the log: the part that it tests, and whether it is only planned if the log is withheld."""
 
     part: Part
     only: bool = False
@@ -57,12 +57,12 @@ CANNOT_SHOW: Mapping[Part, str] = {
 
 
 def required(check: str, declared: Declared) -> bool:
-    """Whether the check stands in for a log that is declared withheld; its part may still not be there."""
+    """Whether the check replaces a log that is declared withheld. Its part may still not be there."""
     return declared.kernel_log is KernelLog.WITHHELD and check in STAND_INS
 
 
 def needless(check: str, declared: Declared) -> bool:
-    """Whether the check is there only to stand in for a log that is declared readable."""
+    """Whether the check is only there to replace a log, and the log is declared readable."""
     only = check in STAND_INS and STAND_INS[check].only
     return only and declared.kernel_log is KernelLog.READABLE
 

@@ -1,8 +1,8 @@
-"""A busy machine is not a broken one: what a slow number means where other work used the CPU meanwhile (pure).
+"""What a slow value means if other work used the CPU at the same time. Pure.
 
-Slow while others took the CPU is EVIDENCE: nobody can tell. It is HARDWARE where equally busy other hosts are not slow.
-A CPU quota that held the processes back is CONFIGURATION: that is no other work. A claim to be busy never makes anything
-fit; it turns "broken" into "nobody can tell". Without a record there is no excuse.
+The cause of such a finding is EVIDENCE, because nobody can tell whether the machine or the other work is the reason. It is HARDWARE
+if other hosts were equally busy and not slow, and CONFIGURATION if a CPU quota slowed the processes, which is not other work. A busy
+host never makes a machine acceptable: it only turns "broken" into "cannot tell". A host without a record of its load is not excused.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from checks.documents.columns import Rows
 from checks.documents.host_load import Contention
 from checks.model import CLUSTER, FIRST, LINK, Cause, Finding, Level, Node, Observation, Value, node_of
 
-# Judgement: hosts whose others took so much less are not equally busy.
+# Judgement: two hosts are not equally busy if the CPU shares that other work took there differ by more than this.
 ALIKE = 0.15
 REMEDY = "Stop other work on this node, then run the gate again."
 QUOTA_REMEDY = "Raise the CPU quota of the container or cgroup that the checks run in."
 
 
 def machines_of(nodes: Sequence[Node]) -> dict[str, str]:
-    """Node -> the machine that it runs on, by the boot id of its kernel; "" where that is not known."""
+    """Node -> the machine that it runs on, by the boot id of its kernel; "" if that is unknown."""
     return {node.name: node.identity.get("boot_id", "") for node in nodes}
 
 
-class Loads:
-    """What every subject of one check recorded. `hosts` maps a node to its machine (boot id), "" where that is not known."""
+class RecordedLoads:
+    """The CPU load that was recorded for every subject of one check. `hosts` maps a node to its machine (boot id), "" if that is
+    unknown.
+    """
 
     def __init__(self, rows: Sequence[Observation], hosts: Mapping[str, str], prefix: str = "") -> None:
         self._of: dict[str, Contention] = {}
@@ -43,9 +45,9 @@ class Loads:
     def weighed(
         self, finding: Finding, slow: Collection[str], concerned: Collection[str] | None = None
     ) -> Finding:
-        """The finding, about something slow, as it stands beside what else used the CPUs.
+        """A finding about something slow, with its cause corrected by what else used the CPUs.
 
-        `concerned` are the nodes that it may be due to (without it those of its subject), `slow` all nodes that are slow.
+        `concerned` are the nodes that may be the reason (by default those of its subject), `slow` are all nodes that are slow.
         """
         nodes = self._concerned(finding.subject) if concerned is None else tuple(concerned)
         mine = [(load, node) for node in nodes if (load := self._load(finding.subject, node)) is not None]
@@ -67,12 +69,12 @@ class Loads:
         return replace(finding, message=message, cause=Cause.EVIDENCE, remedy=REMEDY)
 
     def busy(self, subject: str) -> bool:
-        """Whether other work used the CPUs of the subject's host, of any host for the cluster."""
+        """Whether other work used the CPUs of the subject's host; for the cluster, those of any host."""
         nodes = self._concerned(subject)
         return any(load.busy for node in nodes if (load := self._load(subject, node)) is not None)
 
     def _load(self, subject: str, node: str) -> Contention | None:
-        """The subject's own record; of a node, a link or the cluster the gravest of each node."""
+        """The load that was recorded for the subject; for a node, a link or the cluster the highest of each node."""
         return self._of.get(subject) or self._of_node.get(node)
 
     def _concerned(self, subject: str) -> tuple[str, ...]:
@@ -83,7 +85,7 @@ class Loads:
     def _equally_busy(
         self, load: Contention, nodes: Collection[str], slow: Collection[str]
     ) -> tuple[int, int]:
-        """Other machines that were as busy: how many were not slow, and how many were."""
+        """How many other machines that were as busy were not slow, and how many were slow."""
         here = {self._hosts.get(node, "") for node in nodes}
         fine, also = set[str](), set[str]()
         for node, theirs in self._of_node.items():
@@ -99,8 +101,12 @@ class Loads:
         return len(fine - also), len(also)
 
 
-def intermittent(findings: Sequence[Finding], first: Sequence[Finding], loads: Loads) -> Iterator[Finding]:
-    """What was slow at first and not when it was measured again: a WARN, unless other work used the CPU at first."""
+def intermittent(
+    findings: Sequence[Finding], first: Sequence[Finding], loads: RecordedLoads
+) -> Iterator[Finding]:
+    """Findings about values that were slow at first and not in the second measurement: a WARN, unless other work used the CPU at
+    first.
+    """
     still = {finding.subject for finding in findings}
     for finding in first:
         if (
@@ -114,7 +120,7 @@ def intermittent(findings: Sequence[Finding], first: Sequence[Finding], loads: L
 
 
 def first_rows(rows: Sequence[Observation], metric: str) -> list[Observation]:
-    """The rows in which this metric was measured again, as they were at first."""
+    """The rows in which this metric was measured twice, with the values of the first measurement."""
     if isinstance(rows, Rows) and f"{FIRST}{metric}" not in rows.columns.metrics:
         return []
     again = (row for row in rows if f"{FIRST}{metric}" in row.metrics)
@@ -122,7 +128,7 @@ def first_rows(rows: Sequence[Observation], metric: str) -> list[Observation]:
 
 
 def first_of(metrics: Mapping[str, Value]) -> dict[str, Value]:
-    """The metrics as they were when they were first measured."""
+    """The metrics with the values of the first measurement."""
     first = {name[len(FIRST) :]: value for name, value in metrics.items() if name.startswith(FIRST)}
     return {**metrics, **first}
 

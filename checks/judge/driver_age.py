@@ -1,9 +1,10 @@
-"""What a node's driver is too old to report: a WARN that names the driver that would, in place of missing evidence.
+"""Values that a node's driver is too old to report: a WARN that names the driver that reports them, instead of missing evidence.
+Pure.
 
-A value is excused where all of this holds: the node's driver is known, it is older than the first driver that has the
-field (checks/facts/drivers.json), and not one GPU of the row has a value. The driver's version is evidence itself: it
-is the newest that NVML, the kernel's module, the node's identity and DCGM name, and there is none where NVML did not
-say it or one of them says something that is no version.
+A value is excused if all of this is true: the node's driver is known, it is older than the first driver that has the field
+(checks/facts/drivers.json), and no GPU of the row has a value. The driver's version is evidence itself: it is the newest that NVML,
+the kernel's module, the node's identity and DCGM report, and it is unknown if NVML does not report it or one of them reports
+something that is not a version.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Gap:
 
 
 def of_nodes(report: Report, rows: Mapping[str, Rows]) -> dict[str, str]:
-    """Each node's driver, as its newest source prints it; nodes of which it is not known are left out."""
+    """Each node's driver, as the newest source prints it. Nodes whose driver is unknown are left out."""
     said: dict[str, list[object]] = {node.name: [node.identity.get(METRIC, "")] for node in report.nodes}
     for check in SOURCES:
         if check in rows:
@@ -46,7 +47,7 @@ def of_nodes(report: Report, rows: Mapping[str, Rows]) -> dict[str, str]:
 
 
 def newest(texts: Iterable[object]) -> str:
-    """The newest of the versions; "" where none is given, or one that is given is no version. "" gives none."""
+    """The newest of the versions; "" if there is none, or one of the texts is not a version. An empty text is ignored."""
     given = [text for text in texts if text != ""]
     versions = {text: version for text in given if isinstance(text, str) and (version := version_of(text))}
     return (
@@ -57,9 +58,9 @@ def newest(texts: Iterable[object]) -> str:
 def gaps(
     drivers: Mapping[str, str], rows: Mapping[str, Rows], policy: Policy, facts: Facts, kind: str
 ) -> tuple[Gap, ...]:
-    """What the nodes' drivers are too old to report, of the metrics that the policy's rules look at.
+    """The metrics that the policy's rules use and the nodes' drivers are too old to report.
 
-    `kind` is the declared instance type: what its GPUs do not have at all is no gap.
+    `kind` is the declared instance type: a metric that its GPUs do not have at all is not a gap.
     """
     found: list[Gap] = []
     for check, of_check in rows.items():
@@ -92,7 +93,7 @@ def is_empty(value: Value | None) -> bool:
 
 
 def findings(found: Iterable[Gap], drivers: Mapping[str, str]) -> Iterator[Finding]:
-    """One WARN per node, with all that its driver does not report."""
+    """One WARN per node, with everything that its driver does not report."""
     by_node: dict[str, list[Gap]] = {}
     for gap in found:
         by_node.setdefault(node_of(gap.subject), []).append(gap)

@@ -1,4 +1,4 @@
-"""What had to be observed against what was (pure). What is missing becomes a finding, cause EVIDENCE."""
+"""Compares what had to be observed with what was observed. Pure. What is missing becomes a finding, cause EVIDENCE."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 from checks.documents.columns import Rows, by_check
 from checks.facts import withheld_kernel_log
 from checks.facts.instances import Facts, Instance, lacks
-from checks.judge import completeness
+from checks.judge import clocks, completeness, machine_identity
 from checks.judge.reachability import PAIRS
 from checks.model import (
     CLUSTER,
@@ -32,7 +32,7 @@ from checks.model import (
 )
 from checks.policy import CheckPolicy, Policy
 
-MOST_PROBLEMS = 1000  # more lines than anybody reads; the rest is counted
+MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
 AGAIN = "Run the gate again. If the finding returns, read this node's log."
 MEND = {
@@ -44,19 +44,19 @@ MEND = {
 
 
 @dataclass(frozen=True)
-class Sound:
-    """The observations that a judge may use, by check, and what is missing."""
+class UsableEvidence:
+    """The observations that may be judged, by check, and findings about what is missing."""
 
     rows: dict[str, Rows]
     findings: list[Finding]
     coverage: Coverage
 
 
-def weigh(report: Report, policy: Policy, facts: Facts) -> Sound:
-    """Split the report into sound observations, in the order of their subjects, and findings about evidence."""
+def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
+    """Splits the report into sound observations, in the order of their subjects, and findings about missing evidence."""
     instance = facts.instances.get(report.declared.instance_type)
     findings = [
-        *_about_nodes(report),
+        *_about_absent_nodes(report),
         *_about_twins(report, instance),
         *_about_plan(report, policy, instance),
     ]
@@ -90,7 +90,7 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> Sound:
         )
     findings += _about_withheld(report.declared, unread, sound, instance)
     count = sum(map(len, sound.values()))
-    return Sound(sound, findings, completeness.coverage(report, sound, Count(count, required)))
+    return UsableEvidence(sound, findings, completeness.coverage(report, sound, Count(count, required)))
 
 
 def allowed(
@@ -101,9 +101,9 @@ def allowed(
     line: CheckPolicy | None,
     instance: Instance | None,
 ) -> bool:
-    """Whether the declaration itself says that the check does not apply.
+    """Whether the declaration itself excludes the check.
 
-    Without a line the policy asks nothing of the check, so that any part that is truly not declared will do.
+    If the policy has no entry for the check, it is enough that some part really is not declared.
     """
     if skip is Skip.KERNEL_LOG_READABLE:
         return withheld_kernel_log.needless(check, declared)
@@ -120,7 +120,7 @@ def allowed(
     return lacks(line.part, declared, instance) is skip
 
 
-def _about_nodes(report: Report) -> Iterator[Finding]:
+def _about_absent_nodes(report: Report) -> Iterator[Finding]:
     for problem in report.collection[:MOST_PROBLEMS]:
         yield _missing("report", CLUSTER, problem)
     if len(report.collection) > MOST_PROBLEMS:
@@ -146,7 +146,7 @@ def _about_nodes(report: Report) -> Iterator[Finding]:
         yield _missing("report", CLUSTER, f"no report from {unnamed} of {count} declared nodes")
     if len(names) > count:
         yield _missing("report", CLUSTER, f"{len(names)} nodes reported, but {count} are declared")
-    yield from completeness.judge_clocks(report.nodes)
+    yield from clocks.judge_clocks(report.nodes)
     for node in report.nodes:
         if node.attempt != report.attempt:
             yield _missing("report", node.name, f"its report is from another attempt ({node.attempt:.12})")
@@ -164,10 +164,10 @@ def _about_nodes(report: Report) -> Iterator[Finding]:
 
 
 def _about_twins(report: Report, instance: Instance | None) -> Iterator[Finding]:
-    """Two nodes that are one machine. Without accelerators that is how a gate is tried out on one host."""
+    """Two nodes that are the same machine. Without accelerators this is allowed, so that a gate can be tried out on one host."""
     if instance is None or not (report.declared.gpus_per_node or instance.neuron_devices):
         return
-    for name, other, shared in completeness.twins(report.nodes):
+    for name, other, shared in machine_identity.twins(report.nodes):
         said = (
             f"this node and {other} are the same machine ({shared:.80}): one declared machine was not tested"
         )
@@ -214,7 +214,7 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
 
 
 def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
-    """The policy's line; of a check that stands in for the kernel log nothing may be missing, whatever the line says."""
+    """The policy's entry. For a check that replaces the kernel log nothing may be missing, whatever the entry says."""
     line = policy.checks.get(check, CheckPolicy()).on(declared)
     return (
         replace(line, required=True, accept_skips=())
@@ -224,7 +224,7 @@ def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
 
 
 def _accepted(rows: Rows, expected: frozenset[str], declared: Declared) -> frozenset[str]:
-    """The subjects whose check is skipped because the engine withholds the kernel's log."""
+    """The subjects whose check is skipped because the engine withholds the kernel log."""
     if rows.check not in withheld_kernel_log.READERS:
         return frozenset()
     found = (rows[place] for place in _other_than(rows.columns.outcomes, Outcome.MEASURED))
@@ -239,7 +239,7 @@ def _accepted(rows: Rows, expected: frozenset[str], declared: Declared) -> froze
 def _about_withheld(
     declared: Declared, unread: set[str], sound: Mapping[str, Rows], instance: Instance | None
 ) -> Iterator[Finding]:
-    """One note on the nodes whose kernel log was not read: it changes no answer."""
+    """A note on the nodes whose kernel log was not read. It changes no answer."""
     if unread:
         measured = [name for name in withheld_kernel_log.STAND_INS if sound.get(name)]
         neuron = bool(instance and instance.neuron_devices)
@@ -248,7 +248,9 @@ def _about_withheld(
 
 
 def _about_source(rows: Rows) -> Iterator[Finding]:
-    """A log that a variable put in place of the machine's own says nothing of the machine, whatever the policy says."""
+    """A log that an environment variable put in place of the machine's own says nothing about the machine,
+    whatever the policy says.
+    """
     for place, own in enumerate(rows.column(withheld_kernel_log.OWN_SOURCE)):
         if own is False:
             row = rows[place]
@@ -262,7 +264,7 @@ def _about_source(rows: Rows) -> Iterator[Finding]:
 def _about_subjects(
     planned: Planned, rows: Rows, expected: frozenset[str], line: CheckPolicy
 ) -> Iterator[Finding]:
-    """Who said nothing, who was not asked, and who said it twice."""
+    """Subjects without an observation, with two observations, or with one that was not planned."""
     found, twice = frozenset(rows.columns.subjects), _twice(rows)
     level = Level.FAIL if line.required else Level.WARN
     for subject in sorted(twice):
@@ -276,7 +278,7 @@ def _about_subjects(
 
 
 def _sound(planned: Planned, rows: Rows, expected: frozenset[str]) -> Rows:
-    """The rows that a judge may use. Of two rows for one subject neither is."""
+    """The rows that may be judged. If a subject has two rows, neither is used."""
     left_out = _unfit(planned, rows)
     subjects, twice = rows.columns.subjects, _twice(rows)
     if not twice and expected.issuperset(subjects):
@@ -317,7 +319,7 @@ def _twice(rows: Rows) -> frozenset[str]:
 
 
 def _unfit(planned: Planned, rows: Rows) -> frozenset[int]:
-    """The places of the rows that `_defect` has something to say of."""
+    """The indices of the rows for which `_defect` gives a reason."""
     columns = rows.columns
     odd = _other_than(columns.outcomes, Outcome.MEASURED) | _other_than(columns.skips, None)
     for name in planned.metrics:
@@ -337,7 +339,7 @@ def _other_than(column: Sequence[object], usual: object) -> set[int]:
 
 
 def _with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
-    """The places of the rows with a null within an array that no rule looks at."""
+    """The indices of the rows with a null in an array that no rule reads."""
     odd: set[int] = set()
     for name, column in rows.columns.metrics.items():
         kinds = set() if name in ruled else set(map(type, column))
@@ -350,7 +352,7 @@ def _with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
 
 
 def _holes(row: Observation, ruled: frozenset[str]) -> Iterator[Finding]:
-    """Nulls that nothing explains, in metrics that no rule looks at (rules and localise speak of theirs)."""
+    """Nulls without an explanation, in metrics that no rule reads (the rules and the decoder report their own)."""
     failures = row.metrics.get("failures")
     for name, value in row.metrics.items():
         items = value if isinstance(value, tuple) and name not in ruled else ()

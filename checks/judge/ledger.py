@@ -1,4 +1,6 @@
-"""What a verdict rests on, check by check: what was looked at, what it was held to, and what could not speak (pure)."""
+"""What a verdict is based on, per check: what was observed, which rules were applied, and which
+comparisons were not possible. Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ NO_BASELINE = (FindingKind.NO_BASELINE, FindingKind.ONLY_SMALL_MESSAGES)
 
 @dataclass(frozen=True)
 class Entry:
-    """One check of the plan. Counts are of subjects; `skip` says why it was left out, "" if it was not.
+    """One check of the plan. Counts are of subjects; `skip` says why the check was skipped, "" if it was not.
 
-    `held` are the lines that it was held to, `silent` the comparisons that could not speak, with the reason: of these a
-    verdict proves nothing. `sources` are those of the lines.
+    `held` are the rules that were applied, `silent` the comparisons that were not possible, with the reason: the verdict says
+    nothing about these. `sources` are the sources of the thresholds.
     """
 
     check: str
@@ -68,7 +70,7 @@ def _entry(
         missing=max(0, required - len(seen)),
         skip=planned.skip.value if planned.skip else "",
         optional=line is not None and not line.required,
-        held=tuple(f"{rule.metric}: {held_to(rule)}" for rule in rules),
+        held=tuple(f"{rule.metric}: {limits_text(rule)}" for rule in rules),
         silent=tuple(dict.fromkeys(silent)),
         sources=tuple(dict.fromkeys(rule.source for rule in rules)),
     )
@@ -85,7 +87,7 @@ def _unknown(findings: Sequence[Finding]) -> Iterator[str]:
             yield finding.message
 
 
-def held_to(rule: Rule) -> str:
+def limits_text(rule: Rule) -> str:
     """The rule in words: "FAIL below 0.8 times the expected value, WARN below 0.9"."""
     unit = {
         Over.SUBJECT: "",

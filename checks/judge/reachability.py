@@ -1,8 +1,8 @@
-"""From who reached whom, and how fast, to the host or the link that is to blame (pure).
+"""Which host or link is to blame, from which nodes reached each other and how fast. Pure.
 
-`network.reachability` and `network.pairs` give one row a node: what it saw of each of its peers. A cell
-(a, b) is what a measured towards b. Blame goes to a host when nearly all of its cells are bad and the others'
-are not; what is left over are links.
+`network.reachability` and `network.pairs` give one row per node: what it measured with each of its peers. A cell (a, b) is what a
+measured towards b. A host is to blame if nearly all of its cells are bad and those of the others are not. The remaining bad cells
+are blamed on links.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from dataclasses import replace
 
 from checks.documents.compatibility import was_refused
 from checks.documents.report import clip
-from checks.judge.cpu_contention import Loads, first_of, first_rows, intermittent, machines_of
+from checks.judge.cpu_contention import RecordedLoads, first_of, first_rows, intermittent, machines_of
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Observation, Report
 from checks.policy import Policy
 from checks.roster import neighbours
 
 REACHABILITY = "network.reachability"
 PAIRS = "network.pairs"
-# A host is to blame when at least this share of its cells is bad: one lucky cell must not acquit it.
+# A host is to blame if at least this share of its cells is bad: a single good cell must not clear it.
 HOST_SHARE = 0.8
-# Judgement: so many links, and more than there are hosts, are nobody's reading, and no broken cables.
+# Judgement: this many links, if they are also more than there are hosts, are neither readable as a list nor a matter of broken
+# cables.
 MOST_LINKS = 64
 
 Cell = tuple[str, str]
-# What a row of each check says of every peer.
+# The arrays of each check's row, with one entry per peer.
 REFUSED = "refused"  # rows of 0.1.0 lack it
 REACHED = ("failures", REFUSED, "connect_ms")
 
@@ -53,19 +54,21 @@ def _beside_other_work(
     hosts: Mapping[str, str],
     judged: Callable[[Sequence[Observation]], list[Finding]],
 ) -> Iterator[Finding]:
-    """The findings about slow hosts and links beside what else used the hosts' CPUs, and those that came and went."""
-    found, loads = judged(rows), Loads(rows, hosts)
+    """The findings about slow hosts and links with their causes corrected for the hosts' CPU load, and those about values that were
+    slow only in the first measurement.
+    """
+    found, loads = judged(rows), RecordedLoads(rows, hosts)
     slow = {node for one in found for node in one.subject.split(LINK)}
     yield from (loads.weighed(one, slow) for one in found)
     if first_rows(rows, "bandwidth_gbps"):
         before = [replace(row, metrics=first_of(row.metrics)) for row in rows]
-        yield from intermittent(found, judged(before), Loads(before, hosts))
+        yield from intermittent(found, judged(before), RecordedLoads(before, hosts))
 
 
 def _incomplete(
     check: str, rows: Sequence[Observation], report: Report, lists: tuple[str, ...]
 ) -> Iterator[Finding]:
-    """A row that leaves out a peer that it was to look at has not measured it."""
+    """A row that leaves out a peer which it had to test is incomplete."""
     names = {node.rank: node.name for node in report.nodes}
     ranks, nodes = {node.name: node.rank for node in report.nodes}, report.declared.nodes
     for row in rows:
@@ -92,7 +95,7 @@ def _others(rank: int, nodes: int) -> Sequence[int]:
 def judge_reachability(
     rows: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float = 0.25
 ) -> Iterator[Finding]:
-    """Who is cut off, who never answered, and which links are down. `first` is where the ranks meet."""
+    """Which hosts are cut off, which never answered, and which links are down. `first` is the node at which the ranks meet."""
     heard = {row.subject for row in rows}
     why: dict[Cell, str] = {}
     for row in rows:
@@ -121,7 +124,7 @@ def judge_reachability(
 
 
 def _refused(row: Observation) -> Iterator[Cell]:
-    """The peers on whose port nothing listened. Rows of 0.1.0 have the failures alone."""
+    """The peers that refused the connection because nothing listened on the port. Rows of 0.1.0 have `failures` alone."""
     said = _list(row, REFUSED) or tuple(was_refused(text) for _, text in _texts(row, "failures"))
     return ((row.subject, peer) for peer, is_refused in zip(_peers(row), said, strict=False) if is_refused)
 
@@ -156,7 +159,7 @@ def _unreached(
         remedy = (
             "Check the path between the two: switch, route, firewall or security group (both directions)."
         )
-        # One way that works shows a cable that works: what is left is a filter, or a node that came late.
+        # If one direction works, the cable works: the reason is a filter, or a node that started late.
         both = (a, b) in down and (b, a) in down
         cause = Cause.HARDWARE if both else Cause.CONFIGURATION
         yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy)
@@ -169,7 +172,7 @@ def judge_pairs(
     slow_ratio: float,
     max_unfit_fraction: float,
 ) -> Iterator[Finding]:
-    """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or `slow_ratio` of the upper quartile."""
+    """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or below `slow_ratio` of the upper quartile."""
     speed: dict[Cell, float] = {}
     for row in rows:
         for peer, value in _numbers(row, "bandwidth_gbps"):
@@ -223,7 +226,9 @@ def judge_pairs(
 
 
 def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
-    """Hosts that explain the bad cells, greedily, then the links that are left. Two hosts make a link."""
+    """The hosts that explain the bad cells, chosen greedily, then the links that remain. If there are only two hosts, a link is
+    blamed.
+    """
     blamed: list[str] = []
     of_host: dict[str, set[Cell]] = {}
     for cell in cells:
@@ -250,7 +255,7 @@ def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
 
 
 def _by_end_and_link(bad: set[Cell]) -> tuple[dict[str, set[Cell]], dict[Cell, set[Cell]]]:
-    """The bad cells of each host, and of each link: looked up for each finding, of which there may be thousands."""
+    """The bad cells of each host and of each link, prepared once because there may be thousands of findings."""
     of_host: dict[str, set[Cell]] = {}
     of_link: dict[Cell, set[Cell]] = {}
     for cell in bad:

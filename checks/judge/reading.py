@@ -1,7 +1,7 @@
-"""A reading -> a verdict, by the same rules that judge a node's observations (pure).
+"""Judges the output of a tool by the same rules as a node's observations. Pure.
 
-Less can be judged than on a node: there is one subject, and without a declaration nobody knows what should be there.
-What could not be judged is named in `left_out`, and where nothing at all could be, nobody can tell.
+Less can be judged than on a node: there is one subject, and without a declaration it is unknown what the machine should have. What
+could not be judged is named in `left_out`, and if nothing could be judged the answer is CANNOT TELL.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from checks.documents.report import clip, digest, dump_plain
-from checks.explain.reading import Asked, Part, Reading
+from checks.explain.reading import Part, Reading, ReadOptions
 from checks.facts.instances import Facts
 from checks.judge import driver_age
 from checks.judge.culprits import matrix_file
-from checks.judge.culprits.matrix_file import Told
+from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.rules import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import conclude
 from checks.model import (
     Cause,
@@ -43,16 +43,16 @@ GET_IT_AGAIN = (
 
 @dataclass(frozen=True)
 class Judged:
-    """`held` says for each part how many rules were applied ("gpu.ecc (4 rules)"), `left_out` which were not."""
+    """`held` says for each part how many rules were applied ("gpu.ecc (4 rules)"), `left_out` which rules were not."""
 
     verdict: Verdict
     held: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    told: tuple[Told, ...] = ()
+    told: tuple[DecodedTable, ...] = ()
 
 
-def judge(reading: Reading, policy: Policy, facts: Facts, asked: Asked, data: bytes) -> Judged:
-    """The verdict on what was read; `data` is the input, whose digest the verdict bears."""
+def judge(reading: Reading, policy: Policy, facts: Facts, asked: ReadOptions, data: bytes) -> Judged:
+    """The verdict on the output that was read; `data` is the input, whose digest the verdict contains."""
     findings = [*_about_policy(policy, asked), *(_missing(why) for why in reading.unread)]
     held, left_out = [], list(reading.left_out)
     for part in reading.parts:
@@ -67,7 +67,7 @@ def judge(reading: Reading, policy: Policy, facts: Facts, asked: Asked, data: by
         held.append(f"{part.check} ({len(fitting)} rule{'' if len(fitting) == 1 else 's'})")
         findings += _findings(part, replace(line, rules=fitting), facts, asked)
     findings += _unreported(reading, policy)
-    told = matrix_file.told(reading, asked, policy.max_unfit_fraction)
+    told = matrix_file.decoded_tables(reading, asked, policy.max_unfit_fraction)
     findings += matrix_file.findings(reading, told, asked)
     left_out += matrix_file.not_held(told, asked)
     parts = len(reading.parts) + len(reading.tables)
@@ -79,11 +79,11 @@ def judge(reading: Reading, policy: Policy, facts: Facts, asked: Asked, data: by
 
 
 def unread(why: str, policy: Policy, facts: Facts, data: bytes) -> Judged:
-    """The verdict on what no reader understands, or what is broken: nobody can tell."""
+    """The verdict on an input that no reader understands, or that is incomplete: CANNOT TELL."""
     return Judged(_conclude([_missing(why)], NOTHING, policy, facts, data))
 
 
-def _sorted(part: Part, line: CheckPolicy, asked: Asked) -> tuple[tuple[Rule, ...], list[str]]:
+def _sorted(part: Part, line: CheckPolicy, asked: ReadOptions) -> tuple[tuple[Rule, ...], list[str]]:
     """The rules that can be applied to the part, and why the others cannot."""
     fitting, left_out = [], []
     for rule in line.rules:
@@ -100,11 +100,11 @@ def _sorted(part: Part, line: CheckPolicy, asked: Asked) -> tuple[tuple[Rule, ..
     return tuple(fitting), left_out
 
 
-def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: Asked) -> Iterator[Finding]:
+def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: ReadOptions) -> Iterator[Finding]:
     if not line.rules:
         yield _missing("no rule of the policy could be applied to this output", part.evidence, part.check)
     kind = asked.declared.instance_type if asked.declared else ""
-    known = Known(facts.instances.get(kind), facts.absent(kind, part.check), asked.declared, facts)
+    known = RuleContext(facts.instances.get(kind), facts.absent(kind, part.check), asked.declared, facts)
     for rule in line.rules:
         value = part.metrics[rule.metric]
         if value == ():
@@ -117,7 +117,9 @@ def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: Asked) -> Iter
 
 
 def _lines(part: Part, rule: Rule, elements: Sequence[str]) -> str:
-    """The lines that a finding rests on: of an array that has a line an element, those of the elements it names."""
+    """The lines that a finding comes from. If each element of an array has a line, these are the lines of the elements that it
+    names.
+    """
     said = part.lines.get(rule.metric, "") or part.evidence
     value, each, lines = part.metrics[rule.metric], part.metrics.get(rule.each), said.splitlines()
     if not isinstance(value, tuple) or len(lines) != len(value):
@@ -130,7 +132,7 @@ def _lines(part: Part, rule: Rule, elements: Sequence[str]) -> str:
 
 
 def _holes(part: Part, ruled: frozenset[str]) -> Iterator[Finding]:
-    """Nulls in what no rule looks at: a WARN, as in a report."""
+    """Nulls in arrays that no rule reads: a WARN, as in a report."""
     for name, value in part.metrics.items():
         if isinstance(value, tuple) and None in value and name not in ruled:
             which, lines = f"{name}[{value.index(None)}]", part.lines.get(name, "")
@@ -144,7 +146,7 @@ def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
         yield driver_age.finding(SUBJECT, reading.driver, missing)
 
 
-def _about_policy(policy: Policy, asked: Asked) -> Iterator[Finding]:
+def _about_policy(policy: Policy, asked: ReadOptions) -> Iterator[Finding]:
     if asked.declared is not None and asked.declared.instance_type not in policy.instance_types:
         said = f"policy {policy.name!r} is not for instance type {asked.declared.instance_type}"
         remedy = "Choose a policy whose instance_types contain this type."
@@ -158,7 +160,7 @@ def _conclude(
     made = conclude(findings, coverage, policy, 1, digests, None)
     order = {finding: place for place, finding in enumerate([*made.findings, *findings])}
     ordered = sorted(made.findings, key=lambda f: (-f.level.rank, f.cause is Cause.EVIDENCE, order[f]))
-    return replace(made, findings=tuple(ordered), condemned=())  # no node is known: none is condemned
+    return replace(made, findings=tuple(ordered), condemned=())  # the node is unknown, so none is condemned
 
 
 def _missing(message: str, evidence: str = "", check: str = ITSELF) -> Finding:

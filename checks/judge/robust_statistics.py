@@ -10,27 +10,27 @@ from statistics import NormalDist, median
 
 # The median absolute deviation of a normal distribution is 0.6745 of its standard deviation.
 MAD_SCALE = 1.4826
-# As many values as the exact distribution of Mann and Kendall's S is counted for.
+# Up to this many values the exact distribution of Mann and Kendall's S is computed.
 EXACT = 40
 
 
 def median_of(values: Sequence[float]) -> float:
-    """The median. Raises ValueError for no values."""
+    """The median. Raises ValueError if there are no values."""
     if not values:
         raise ValueError("the median of nothing")
     return float(median(values))
 
 
 def scaled_mad(values: Sequence[float]) -> float:
-    """The median absolute deviation in units of a standard deviation; 0 where more than half are equal."""
+    """The median absolute deviation in units of a standard deviation; 0 if more than half of the values are equal."""
     middle = median_of(values)
     return MAD_SCALE * median_of([abs(value - middle) for value in values])
 
 
 def theil_sen(times: Sequence[float], values: Sequence[float]) -> float:
-    """The median of all slopes between two points (Theil 1950, Sen 1968): a third of the points may be wild.
+    """The median of all slopes between two points (Theil 1950, Sen 1968). Up to a third of the points may be outliers.
 
-    0.0 where no two points differ in time.
+    The result is 0.0 if no two points differ in time.
     """
     points = list(zip(times, values, strict=True))
     slopes = [(w - v) / (t - s) for (s, v), (t, w) in combinations(points, 2) if t != s]
@@ -38,10 +38,11 @@ def theil_sen(times: Sequence[float], values: Sequence[float]) -> float:
 
 
 def mann_kendall(values: Sequence[float]) -> tuple[int, float]:
-    """(S, p): rising pairs less falling ones, and how likely a sequence without any trend goes as far to that side.
+    """(S, p): the number of rising pairs minus the number of falling ones, and the probability of an S at least as far to that side
+    without any trend.
 
-    p is exact for up to 40 values that all differ; else the normal approximation with the correction for ties
-    (Mann 1945, Kendall 1975).
+    p is exact for up to 40 values that all differ; otherwise it is the normal approximation with the correction for ties (Mann 1945,
+    Kendall 1975).
     """
     many = len(values)
     signs = [(later > earlier) - (later < earlier) for earlier, later in combinations(values, 2)]
@@ -59,7 +60,7 @@ def mann_kendall(values: Sequence[float]) -> tuple[int, float]:
 
 @lru_cache(maxsize=EXACT)
 def _inversions(many: int) -> tuple[int, ...]:
-    """How many orders of `many` different values have 0, 1, 2 ... pairs that fall."""
+    """How many orders of `many` different values have 0, 1, 2 ... falling pairs."""
     ways = [1]
     for size in range(2, many + 1):
         sums = list(accumulate(ways, initial=0))

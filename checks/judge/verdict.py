@@ -15,7 +15,7 @@ from checks.judge.baseline.model import Baseline
 from checks.judge.culprits import findings as culprit
 from checks.judge.culprits import silent_ranks as silent
 from checks.judge.rules import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import (
     CLUSTER,
     LINK,
@@ -38,7 +38,7 @@ from checks.model import (
 from checks.policy import OnWarn, Policy
 from checks.version import ENGINE
 
-# Of equal level a broken part comes first; what was not seen comes last.
+# Among findings of equal level a broken part comes first, and missing evidence last.
 CAUSES = (Cause.HARDWARE, Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE)
 NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
 
@@ -53,14 +53,14 @@ def decide(
 ) -> Verdict:
     """The verdict. Whatever had to be observed and was not is a FAIL with the cause EVIDENCE.
 
-    A baseline only adds findings, but for one: where it has a band it answers "no baseline". `report_digest` is the
-    SHA-256 of the bytes that the report was loaded from; without it the report is written out to be digested.
+    A baseline only adds findings, with one exception: if it has a band, the finding "no baseline" is dropped. `report_digest` is the
+    SHA-256 of the bytes from which the report was loaded; without it the digest of the report's own JSON is used.
     """
     sound = evidence.weigh(report, policy, facts)
     findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
     fits = (
         report.declared.instance_type in policy.instance_types
-    )  # else its lines say nothing of these machines
+    )  # otherwise its rules say nothing about these machines
     versions = driver_age.of_nodes(report, sound.rows)
     gaps = driver_age.gaps(versions, sound.rows, policy, facts, report.declared.instance_type) if fits else ()
     findings += driver_age.findings(gaps, versions)
@@ -71,7 +71,7 @@ def decide(
             kind = report.declared.instance_type
             absent = facts.absent(kind, planned.check)
             unreported = driver_age.by_subject(gaps, planned.check)
-            known = Known(facts.instances.get(kind), absent, report.declared, facts, unreported, hosts)
+            known = RuleContext(facts.instances.get(kind), absent, report.declared, facts, unreported, hosts)
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
             findings += apply.apply(planned.check, line, rows, subjects, known)
     findings += reachability.judge(report, sound.rows, policy)
@@ -96,7 +96,7 @@ def decide(
 
 
 def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
-    """The verdict on something that is no report: nobody can tell."""
+    """The verdict on something that is not a report: CANNOT TELL."""
     remedy = "Run the gate again. A truncated file means that its writer died or the disk was full."
     finding = Finding(
         Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report cannot be read: {reason}", "", remedy
@@ -113,7 +113,7 @@ def conclude(
     digests: Digests,
     order: _Order | None,
 ) -> Verdict:
-    """Findings -> the answer, worst first."""
+    """The answer that follows from the findings, the most serious first."""
     said_so = any(f.level is not Level.PASS and f.cause is Cause.EVIDENCE for f in findings)
     failed = any(f.level is Level.FAIL for f in findings)
     short = any(c.observed < c.required for c in (coverage.nodes, coverage.gpus, coverage.ranks))
@@ -131,7 +131,7 @@ def conclude(
 
 
 def _called(finding: Finding) -> Finding:
-    """A part that failed and calls for nothing in particular is to be looked at."""
+    """A finding about a failed part that calls for no particular action calls for an inspection."""
     vague = finding.action is Action.NONE and finding.cause is Cause.HARDWARE and finding.level is Level.FAIL
     return replace(finding, action=Action.INSPECT) if vague else finding
 
@@ -154,8 +154,8 @@ def _severity(finding: Finding) -> tuple[object, ...]:
 
 
 class _Order:
-    """Worst first; then whom the others waited for; then who fell silent before who complained; then the check that ran
-    first.
+    """The order of findings: the worst level first; then suspects for whom others waited; then ranks that fell silent before ranks
+    that reported errors; then the check that ran first.
     """
 
     def __init__(self, report: Report, suspected: Sequence[silent.Suspected] = ()) -> None:
@@ -183,7 +183,7 @@ class _Order:
 
 
 def _silent(report: Report) -> frozenset[str]:
-    """Ranks that wrote nothing of a check that their peers at least attempted."""
+    """Ranks that wrote nothing about a check that their peers at least started."""
     parts = by_check(report.observations).values()
     errored = [rows for rows in parts if any("/" in subject for subject in _errored(rows))]
     if not errored:

@@ -1,8 +1,9 @@
-"""Whose answers to Xids hold: NVIDIA's catalogue, or a cloud's own beside it, over any report, old ones too (pure).
+"""Whose answers to Xids are used: those of NVIDIA's catalogue, or those of a cloud's overlay. Pure. It works for any report,
+including old ones.
 
-An overlay speaks of the codes that its rows name, or of all others with a row that names none; where it does not speak
-NVIDIA's answer stands. What nobody could read stays unread, whoever looks; and a FAIL of NVIDIA's stays one, since a
-cloud that would not repair a machine has not said that it is well.
+An overlay has answers for the codes that its rows name, or for all other codes in a row that names none; for codes without an answer
+NVIDIA's is used. What could not be read stays unread under every overlay. A FAIL of NVIDIA's catalogue stays a FAIL, because a cloud
+that would not repair a machine has not said that it is healthy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from checks.documents.columns import Rows
 from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import Action, Cause, Finding, Level, Observation, Value
 from checks.policy import CheckPolicy, Overlay, Policy
 from checks.probes.kernel.xid_catalogue import (
@@ -51,7 +52,7 @@ REMEDIES = {
     Action.CONTACT: "Report it to the vendor's or cloud's support with the output of nvidia-bug-report.sh. "
     "If it returns, do not use this GPU.",
 }
-# Of these the policy's own line says what to do: the row that calls for something is not known, or was answered.
+# For these metrics the policy's own rule says what to do: no row of an overlay applies to them, or the incident was dealt with.
 KEPT = (Need.HANDLED, Need.UNKNOWN, Need.UNREAD)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 Apply = Callable[[Sequence[Observation]], Iterator[Finding]]
@@ -59,7 +60,7 @@ Apply = Callable[[Sequence[Observation]], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class Row:
-    """What an overlay says of some codes; of all that it does not name, where `codes` is empty. No action: NVIDIA's."""
+    """An overlay's answer for some codes, or for all that no row names if `codes` is empty. Without an action NVIDIA's is used."""
 
     overlay: Overlay
     codes: tuple[int, ...]
@@ -70,7 +71,7 @@ class Row:
 
 
 def under(policy: Policy, overlay: Overlay | None) -> Policy:
-    """The policy with another overlay; None leaves its own."""
+    """The policy with another overlay; None keeps the policy's own."""
     line = policy.checks.get(CHECK)
     if overlay is None or line is None:
         return policy
@@ -84,13 +85,13 @@ class _Table:
 
 @lru_cache(maxsize=1)
 def table() -> dict[Overlay, tuple[Row, ...]]:
-    """The shipped rows of each overlay; NVIDIA's has none, since it is what they lie over."""
+    """The shipped rows of each overlay. NVIDIA's has none, because an overlay is applied on top of NVIDIA's catalogue."""
     rows = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "overlays")).overlays
     return {overlay: tuple(row for row in rows if row.overlay is overlay) for overlay in Overlay}
 
 
 def row_of(code: int, overlay: Overlay) -> Row | None:
-    """What the overlay says of a code; None where it does not speak of it."""
+    """The overlay's row for a code; None if it has none."""
     rows = table()[overlay]
     named = next((row for row in rows if code in row.codes), None)
     return named or next((row for row in rows if not row.codes), None)
@@ -98,7 +99,7 @@ def row_of(code: int, overlay: Overlay) -> Row | None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What an overlay itself says of an incident; `speaks` is False where it leaves it to NVIDIA's catalogue."""
+    """The overlay's own answer to an incident; `speaks` is False if it leaves the answer to NVIDIA's catalogue."""
 
     level: Level
     action: Action
@@ -108,7 +109,7 @@ class Answer:
 
 
 def answer(told: IncidentRow, overlay: Overlay) -> Answer:
-    """The overlay's own words, also where they are milder than what is judged."""
+    """The overlay's own answer, even if it is milder than the level that is used."""
     row = row_of(told.code, overlay) if told.code and told.need is not Need.UNREAD else None
     if row is None:
         return Answer(told.need.level, told.action, overlay is Overlay.NVIDIA, told.why, told.source)
@@ -120,7 +121,7 @@ def answer(told: IncidentRow, overlay: Overlay) -> Answer:
 
 
 def seen_by(told: IncidentRow, overlay: Overlay) -> IncidentRow:
-    """The incident as it is judged under the overlay."""
+    """The incident as the overlay judges it."""
     said = answer(told, overlay)
     why = f"{overlay.value}: {said.why}"
     if overlay is Overlay.NVIDIA or not said.speaks:
@@ -131,8 +132,10 @@ def seen_by(told: IncidentRow, overlay: Overlay) -> IncidentRow:
     return replace(told, need=need, action=said.action, why=why, source=said.source)
 
 
-def judge(line: CheckPolicy, rows: Sequence[Observation], known: Known, apply: Apply) -> Iterator[Finding]:
-    """What `apply` finds of the rows under the line's overlay, with codes, actions and sources named."""
+def judge(
+    line: CheckPolicy, rows: Sequence[Observation], known: RuleContext, apply: Apply
+) -> Iterator[Finding]:
+    """The findings of `apply` about the rows under the policy's overlay, with codes, actions and sources added."""
     generation = generation_of(known.instance.gpu) if known.instance else ""
     held = rows
     if line.overlay is not Overlay.NVIDIA and not _is_silent(rows):
@@ -146,7 +149,7 @@ def judge(line: CheckPolicy, rows: Sequence[Observation], known: Known, apply: A
 
 
 def _is_silent(rows: Sequence[Observation]) -> bool:
-    """Whether plainly no row tells of an incident, and none counts any: then there is nothing to see otherwise."""
+    """Whether no row has an incident or counts one, so that no overlay can change anything."""
     if not isinstance(rows, Rows) or any(name in rows.columns.metrics for name in ARRAYS):
         return False
     if not _all_zero(rows.column("incidents")):
@@ -176,7 +179,7 @@ def _need(said: Answer, told: IncidentRow) -> Need:
 
 
 def _recounted(row: Observation, overlay: Overlay) -> Observation:
-    """The row with each GPU's lines counted under what the overlay makes of them; as it is where they are not whole."""
+    """The row with each GPU's lines counted by the overlay's answers; unchanged if its list of incidents is not complete."""
     told = whole(row.metrics)
     if not told:
         return row
@@ -193,7 +196,7 @@ def _counts(metrics: Mapping[str, Value], told: Sequence[IncidentRow]) -> dict[s
 
 
 def whole(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None:
-    """The incidents, if they account for every line that was counted: one that is left out could not be judged."""
+    """The incidents, if they account for every line that was counted; a missing one could not be judged."""
     told = incidents_of(metrics)
     if told is None or not {one.gpu for one in told} <= set(map(str, _gpus(metrics))):
         return None
@@ -213,7 +216,7 @@ def _blind(row: Observation, line: CheckPolicy) -> Finding:
 
 
 def _worded(finding: Finding, told: Sequence[IncidentRow], generation: str) -> Finding:
-    """The finding on a count, in words: whose it is, what it calls for, which rows say so."""
+    """The message of a finding about a count: the GPUs, what is called for, and the rows that say so."""
     meant = [one for one in told if one.need.value == finding.metric]
     if not meant:
         return finding
@@ -243,7 +246,7 @@ def _odd(one: IncidentRow, generation: str) -> str:
 
 
 def _remedy(meant: Sequence[IncidentRow]) -> str:
-    """What to do for each action that is called for, the gravest first."""
+    """What to do for each action that is called for, the most serious first."""
     said = []
     for action in dict.fromkeys(one.action for one in meant):
         named = (_PCI.search(one.gpu) for one in meant if one.action is action)

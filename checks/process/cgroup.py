@@ -1,9 +1,7 @@
-"""What the kernel lets this process have: memory, CPUs and processes under cgroup v1, v2 or both.
+"""The limits of this process: memory, CPUs and number of processes under cgroup v1, v2 or both.
 
-Every limit is the least of the process's own cgroup and its ancestors, as far as they can be seen from
-here. All paths lie under an injected `root`, so that captured trees can be read.
-
-CgroupError        a limit could not be read; the message names the file
+Every limit is the smallest of the process's own cgroup and its ancestors, as far as they are visible from here. All paths are below
+a given `root`, so that recorded trees can be read. A limit that cannot be read raises CgroupError, which names the file.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-# A v1 file says "no limit" as the greatest multiple of the page size: 9223372036854771712.
+# In a v1 file "no limit" is the greatest multiple of the page size: 9223372036854771712.
 V1_UNLIMITED = 1 << 60
 Number = TypeVar("Number", int, float)
 
@@ -24,7 +22,7 @@ class CgroupError(Exception):
 
 @dataclass(frozen=True)
 class CgroupMount:
-    """A cgroup hierarchy: `root` is the cgroup that lies at `point`; `controllers` is empty for v2."""
+    """A mounted cgroup hierarchy: `root` is the cgroup that is visible at `point`; `controllers` is empty for v2."""
 
     root: str
     point: str
@@ -34,7 +32,7 @@ class CgroupMount:
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds here; None where there is no limit. `memory_room_bytes` is the least limit minus use."""
+    """The limits; None if there is no limit. `memory_room_bytes` is the smallest limit minus the use."""
 
     memory_bytes: int | None
     memory_room_bytes: int | None
@@ -68,7 +66,7 @@ def parse_paths(text: str) -> dict[str, str]:
 
 
 def read_limits(root: Path) -> Limits:
-    """The limits of the calling process. Raises CgroupError for a hierarchy that is used but not visible."""
+    """The limits of this process. Raises CgroupError for a hierarchy that is used but not visible."""
     mounts = parse_mounts(_required(root / "proc/self/mountinfo"))
     paths = parse_paths(_required(root / "proc/self/cgroup"))
     memory = list(_levels(root, "memory", mounts, paths))
@@ -83,9 +81,9 @@ def read_limits(root: Path) -> Limits:
 
 
 def read_throttling(root: Path) -> tuple[int, int] | tuple[None, None]:
-    """The scheduler's periods since the nearest cgroup with a CPU quota began, and those in which the quota held it back.
+    """The scheduler's periods since the nearest cgroup with a CPU quota was created, and those in which the quota throttled it.
 
-    (None, None) where no level counts them: there is no quota. Raises CgroupError.
+    (None, None) if no level counts them: then there is no quota. Raises CgroupError.
     """
     mounts = parse_mounts(_required(root / "proc/self/mountinfo"))
     for folder, _ in _levels(root, "cpu", mounts, parse_paths(_required(root / "proc/self/cgroup"))):
@@ -105,7 +103,7 @@ def _levels(
     elif "" in paths:
         mount, path = next((m for m in mounts if m.v2), None), paths[""]
     else:
-        return  # this kernel has no cgroups for it
+        return  # this kernel has no cgroups for this controller
     if mount is None:
         raise CgroupError(
             f"cgroup {path!r} limits this process, but no {controller} hierarchy is mounted, so the limit cannot be read"
@@ -124,7 +122,7 @@ def _levels(
 
 
 def _below(mount_root: str, path: str) -> str:
-    """The cgroup's folder under the mount point. A path outside of the mount's root lies at its top."""
+    """The cgroup's folder below the mount point. A path outside of the mount's root is at its top."""
     try:
         inside = PurePosixPath(path).relative_to(mount_root)
     except ValueError:
@@ -138,7 +136,7 @@ def _memory_limit(folder: Path, v2: bool) -> int | None:
 
 
 def _memory_used(folder: Path, v2: bool) -> int:
-    """Use without the page cache that the kernel would give back at once."""
+    """The memory in use, without the page cache that the kernel would release at once."""
     used = _number(folder / ("memory.current" if v2 else "memory.usage_in_bytes"))
     table = _table(folder / "memory.stat")
     name = "inactive_file" if v2 else "total_inactive_file"
@@ -160,7 +158,7 @@ def _cpus(folder: Path, v2: bool) -> float | None:
 
 
 def _oom_kills(folder: Path, v2: bool) -> int | None:
-    """How often the kernel killed in this cgroup; None where it keeps no count (the root of v2)."""
+    """How many processes the kernel killed in this cgroup; None if it does not count them (the root of v2)."""
     return _table(folder / ("memory.events" if v2 else "memory.oom_control")).get("oom_kill")
 
 
@@ -187,7 +185,7 @@ def _integer(text: str, path: Path) -> int:
 
 
 def _text(path: Path) -> str | None:
-    """The file's text; None only if it does not exist."""
+    """The text of the file; None only if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:

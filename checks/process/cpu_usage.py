@@ -1,7 +1,7 @@
-"""What else used a host's CPUs while something was measured: sampled before and after, from /proc and the cgroup.
+"""What else used a host's CPUs during a measurement: counters before and after it, from /proc and the cgroup.
 
-Other processes' CPU time is what the CPUs that this process may run on were busy (/proc/stat), less what the gate's own
-processes used. Those are all that bear this run's mark in their environment, and the first process above them.
+The CPU time of other processes is the time for which the CPUs that this process may use were busy (/proc/stat), minus the time of
+the gate's own processes. These are all processes with this run's mark in their environment, and the first process above them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from checks.documents.host_load import Contention
 from checks.process.cgroup import CgroupError, read_throttling
 
-# Set by launchers and by checks.runner.node_run, and by torchrun: the same for all processes of one run on a host.
+# Launchers, checks.runner.node_run or torchrun set these: they are the same for all processes of one run on a host.
 MARKS = ("PRELAUNCH_ATTEMPT", "TORCHELASTIC_RUN_ID")
-MOST_CPUS_ASKED = 8  # for their frequency: each answer interrupts that CPU
+MOST_CPUS_ASKED = 8  # how many CPUs are asked for their frequency, because each answer interrupts that CPU
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Counters at one moment, in seconds; None where the machine does not show them."""
+    """The counters at one moment, in seconds; None if the machine does not show them."""
 
     at: float
     busy: float
@@ -38,7 +38,7 @@ class Sample:
 
 
 class Watch:
-    """Begins when it is made. Costs a look at each process of the host, a few milliseconds on most."""
+    """Measures from its creation on. It reads every process of the host once, which takes a few milliseconds on most hosts."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -46,7 +46,7 @@ class Watch:
         self._first = self._sample()
 
     def seen(self) -> Contention | None:
-        """What was seen since the beginning; None where the kernel does not show it, and for no time at all."""
+        """The CPU use since the creation; None if the kernel does not show it, or no time has passed."""
         return between(self._first, self._sample(), _load(self._root), _mhz(self._root))
 
     def _sample(self) -> Sample | None:
@@ -62,10 +62,10 @@ class Watch:
 
 
 def between(first: Sample | None, last: Sample | None, load: float, mhz: float | None) -> Contention | None:
-    """The mean between two samples (pure)."""
+    """The mean between two samples. Pure."""
     if first is None or last is None or last.at <= first.at or not last.cpus or first.cpus != last.cpus:
         return None
-    # What the counters themselves say has passed: ticks of the kernel and our clock differ in short spans.
+    # The time that has passed by the counters themselves, because the kernel's ticks and our clock differ in short spans.
     whole = sum(getattr(last, name) - getattr(first, name) for name in ("busy", "idle", "stolen"))
     if whole <= 0:
         return None
@@ -84,9 +84,9 @@ def between(first: Sample | None, last: Sample | None, load: float, mhz: float |
 
 
 def parse_stat(text: str, mine: set[int]) -> tuple[int, float, float, float]:
-    """CPUs, and their busy, idle and stolen seconds since boot, of those that are mine. Raises ValueError.
+    """The number of CPUs of `mine`, and their busy, idle and stolen seconds since boot. Raises ValueError.
 
-    proc(5): user, nice, system, idle, iowait, irq, softirq, steal, and guest times that user and nice hold already.
+    proc(5): user, nice, system, idle, iowait, irq, softirq, steal, and guest times, which user and nice include already.
     """
     cpus, busy, idle, stolen = 0, 0, 0, 0
     for line in text.splitlines():
@@ -105,7 +105,7 @@ def parse_stat(text: str, mine: set[int]) -> tuple[int, float, float, float]:
 
 @contextlib.contextmanager
 def marked(run: str) -> Iterator[None]:
-    """What is started meanwhile bears this run's mark, unless a launcher has given one already."""
+    """Processes that are started inside of this context have this run's mark, unless a launcher has set one already."""
     if os.environ.get(MARKS[0]):
         yield
         return
@@ -117,7 +117,7 @@ def marked(run: str) -> Iterator[None]:
 
 
 class _Own:
-    """The CPU time of this gate's processes on this host, of those that have ended as well where one of them waited."""
+    """The CPU time of this gate's processes on this host, including ended ones for which one of them waited."""
 
     def __init__(self, root: Path) -> None:
         self._proc = root / "proc"
@@ -131,12 +131,12 @@ class _Own:
         for name in os.listdir(self._proc):
             if name.isdigit() and int(name) not in self._others and int(name) not in self._mine:
                 (self._mine if self._is_mine(int(name)) else self._others).add(int(name))
-        # utime, stime, and what their children that were waited for used.
+        # utime, stime, and the times of ended children for which they waited.
         spent = (fields[11:15] for pid in self._mine if (fields := self._fields(pid)))
         return sum(sum(map(int, words)) for words in spent) / TICKS_PER_S
 
     def _climb(self) -> None:
-        """The processes above this one, up to the first that bears no mark: it started the run."""
+        """The processes above this one, up to the first without a mark, which started the run."""
         pid = os.getpid()
         while pid > 1:
             fields = self._fields(pid)
@@ -148,7 +148,7 @@ class _Own:
     def _is_mine(self, pid: int) -> bool:
         try:
             given = (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:  # gone, a thread of the kernel, or another user's
+        except OSError:  # the process has ended, belongs to the kernel or belongs to another user
             return False
         return any(mark in given for mark in self._marks)
 
@@ -165,7 +165,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _grown(first: Sample, last: Sample) -> tuple[int, int]:
-    """The periods in which the quota held us back, and all of them."""
+    """The number of periods in which the quota throttled this cgroup, and of all periods."""
     if None in (first.periods, last.periods, first.throttled, last.throttled):
         return 0, 0
     return last.throttled - first.throttled, last.periods - first.periods  # type: ignore[operator]
@@ -190,12 +190,12 @@ def _load(root: Path) -> float:
 
 
 def _waited(root: Path) -> float | None:
-    """Seconds in which some process waited for a CPU: "some avg10=0.0 ... total=MICROSECONDS" (Documentation/accounting/psi)."""
+    """The seconds in which some process waited for a CPU: "some avg10=0.0 ... total=MICROSECONDS" (Documentation/accounting/psi)."""
     return _read(root / "proc/pressure/cpu", lambda text: int(text.split("total=")[1].split()[0]) / 1e6)
 
 
 def _mhz(root: Path) -> float | None:
-    """The mean of a few of our CPUs' frequencies; cpufreq gives kHz."""
+    """The mean frequency of a few of these CPUs; cpufreq reports kHz."""
     cpus = sorted(os.sched_getaffinity(0))[:MOST_CPUS_ASKED]
     folder = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     found = [_read(root / folder.format(cpu), lambda text: int(text) / 1000) for cpu in cpus]

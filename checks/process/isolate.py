@@ -1,4 +1,4 @@
-"""One node check in a process of its own, with a deadline and a bound on what it may print."""
+"""Runs one node check in a process of its own, with a deadline and a limit on its output."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.model import ErrorKind, Observation
 from checks.process.observe import errored
 from checks.process.stderr import silence
 from checks.process.tree import end_tree
+from checks.value_types import DecodeError
 
 OUTPUT_BYTES = 1 << 20
 RESULT_BYTES = 8 << 20
@@ -24,7 +25,7 @@ GRACE_S = 1.0
 
 
 class Output:
-    """Drains a pipe for ever, so that the writer never blocks, and keeps the first MiB."""
+    """Reads a pipe until it is closed, so that the writer never blocks, and keeps the first MiB."""
 
     def __init__(self, pipe: IO[bytes], copy_to: IO[bytes] | None = None) -> None:
         self.kept = bytearray()
@@ -34,7 +35,7 @@ class Output:
         self._thread.start()
 
     def text(self, wait_s: float = 1.0) -> str:
-        """What was printed so far, the rest counted."""
+        """The output so far; what was cut is counted."""
         self._thread.join(wait_s)
         said = bytes(self.kept).decode("utf-8", "replace")
         return said + (f"\n[{self.dropped} more bytes were cut]" if self.dropped else "")
@@ -53,14 +54,17 @@ class Output:
             if self._copy_to is not None and data:
                 self._copy_to.write(data)
                 self._copy_to.flush()
-        except (OSError, ValueError):  # a full disk or a closed pipe there must not stop the writer here
+        except (
+            OSError,
+            ValueError,
+        ):  # a full disk or a closed pipe at the destination must not stop the process that writes
             if self._copy_to is sys.stderr.buffer:
                 silence()
             self._copy_to = None
 
 
 def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
-    """The child's output, which was asked for as a pipe."""
+    """The child's output, which must have been requested as a pipe."""
     if child.stdout is None:
         raise ValueError("start it with stdout=PIPE")
     return child.stdout
@@ -69,7 +73,7 @@ def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
 def isolated(
     check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float, late: str = ""
 ) -> Observation:
-    """The observation that the child `argv` leaves in `result`; ERRORED, for the reason `late`, if it leaves none in time."""
+    """The observation that the child `argv` writes to `result`. If it writes none in time, it is ERRORED with the reason `late`."""
     result.unlink(missing_ok=True)
     try:
         child = subprocess.Popen(
@@ -95,7 +99,7 @@ def isolated(
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End it; one that stands in the kernel (state D) cannot be, and is not waited for."""
+    """Ends the child. One that is blocked in the kernel (state D) cannot be ended, and is not waited for."""
     end_tree(child.pid, 0.0, kill_s=GRACE_S)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE_S)
@@ -125,7 +129,7 @@ def _read(check: str, subject: str, result: Path, code: int, output: Output) -> 
 
 
 def _flag(row: Observation, output: Output) -> Observation:
-    """Where output was cut, the observation says so."""
+    """Adds to the observation that output was cut, if so."""
     if not output.dropped:
         return row
     said = f"{row.evidence}\n[it printed {output.dropped + len(output.kept)} bytes; all but 1 MiB was cut]"

@@ -1,4 +1,4 @@
-"""Run one check's body here and make an Observation of whatever happens."""
+"""Runs the body of one check in this process, and makes an Observation of any result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RAW_CHARACTERS = 1 << 20
 
 
 def probe(check: Check, context: Context, subject: str) -> Observation:
-    """The check's observation of the subject. Never raises for what the check does; KeyboardInterrupt passes."""
+    """The check's observation of the subject. Never raises an exception of the check; KeyboardInterrupt passes."""
     begun = time.monotonic()
     try:
         result = check.body(context)
@@ -35,7 +35,7 @@ def errored(
     evidence: str = "",
     kind: ErrorKind = ErrorKind.OTHER,
 ) -> Observation:
-    """The observation of a check that did not work."""
+    """The observation of a check that could not measure."""
     said = clip(reason)[0][:1000] or "no reason given"
     return Observation(
         check, subject, Outcome.ERRORED, max(seconds, 0.0), {}, None, said, bounded(evidence), error_kind=kind

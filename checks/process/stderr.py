@@ -1,4 +1,4 @@
-"""A line on stderr for people; what is behind it, a full disk or a reader that went away, costs the line alone."""
+"""Writes lines to stderr for people. If that fails, because of a full disk or a reader that is gone, only the line is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 
 def say(message: str) -> None:
-    """Say it, or go on in silence."""
+    """Writes the message. Errors are ignored."""
     try:
         print(message, file=sys.stderr, flush=True)
     except (OSError, ValueError):
@@ -16,13 +16,13 @@ def say(message: str) -> None:
 
 
 def log(message: str) -> None:
-    """Say it after the time of day; an empty message is left out."""
+    """Writes the time of day and the message; an empty message is not written."""
     if message:
         say(f"{time.strftime('%H:%M:%S')} {message}")
 
 
 def silence() -> None:
-    """Point stderr at nothing, so that the interpreter's last flush does not change the exit code."""
+    """Redirects stderr to nothing, so that the interpreter's last flush does not change the exit code."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     except OSError:

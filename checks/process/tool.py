@@ -1,6 +1,6 @@
-"""Run another program with a deadline and a bound on what it prints; whatever it starts ends with it.
+"""Runs another program with a deadline and a limit on its output. Everything that it starts ends with it.
 
-ToolMissing         it is not installed: a check turns this into Skipped(TOOL_MISSING)
+ToolMissing         it is not installed: a check makes this Skipped(TOOL_MISSING)
 ToolError           it could not be started
 """
 
@@ -18,7 +18,7 @@ from checks.check import CheckError
 from checks.process.isolate import Output, piped
 from checks.process.tree import end_tree, leashed
 
-# Where vendors put what is not on everyone's PATH.
+# Folders into which vendors install programs, and which are not on every PATH.
 FOLDERS = (
     "/opt/amazon/efa/bin",
     "/opt/aws/neuron/bin",
@@ -37,8 +37,8 @@ class ToolError(CheckError):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a program printed (at most 1 MiB a stream) and how it ended; `code` is None where the deadline ended it."""
+class ToolResult:
+    """The output of a program (at most 1 MiB per stream) and how it ended; `code` is None if the deadline ended it."""
 
     argv: tuple[str, ...]
     code: int | None
@@ -49,11 +49,11 @@ class Said:
 
     @property
     def whole(self) -> bool:
-        """Whether it ended by itself and nothing that it printed was cut."""
+        """Whether it ended by itself and none of its output was cut."""
         return self.code is not None and not self.cut
 
     def account(self) -> str:
-        """What ran, how it ended and what it said, for the evidence."""
+        """The command, how it ended and its output, for the evidence."""
         ended = "its deadline passed" if self.code is None else f"exit code {self.code}"
         head = f"$ {' '.join(self.argv)}\n[{ended} after {self.seconds:.1f} s]"
         return "\n".join(part for part in (head, self.stdout.strip(), self.stderr.strip()) if part)
@@ -68,8 +68,8 @@ def find(name: str) -> str:
     return found
 
 
-def run(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> Said:
-    """Run it to its end or the deadline; `env` is added to the environment. Raises ToolMissing, ToolError."""
+def run(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> ToolResult:
+    """Runs it until its end or the deadline; `env` is added to the environment. Raises ToolMissing, ToolError."""
     path = argv[0] if "/" in argv[0] else find(argv[0])
     begun = time.monotonic()
     try:
@@ -94,8 +94,8 @@ def run(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = N
     finally:
         if child.poll() is None:
             end_tree(child.pid, 0.0)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # one in state D cannot be ended
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D cannot be ended
                 child.wait(AFTER_END_S)
     seconds = time.monotonic() - begun
     said, complained = out.text(), err.text()
-    return Said(tuple(argv), code, said, complained, seconds, bool(out.dropped or err.dropped))
+    return ToolResult(tuple(argv), code, said, complained, seconds, bool(out.dropped or err.dropped))

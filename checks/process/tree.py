@@ -1,8 +1,8 @@
-"""Processes, ended for certain: those that ignore SIGTERM, stand still, or fled to another session too.
+"""Ends processes for certain, including those that ignore SIGTERM, are stopped, or moved to another session.
 
-A process is known by its number and its start time, so that a number used again is never taken for it. A
-zombie is dead. Only Linux: /proc and prctl. The exit status of a direct child is never taken from its owner:
-only orphans that fell to this process while it ended a tree are reaped (subprocess reads a lost status as 0).
+A process is identified by its number and its start time, so that a number that is used again is never mistaken for it. A zombie
+counts as dead. Linux only: /proc and prctl. The exit status of a direct child is never taken from its owner: only orphans that
+became children of this process while it ended a tree are reaped (subprocess reads a lost status as 0).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Members = dict[int, int]
 
 @dataclass(frozen=True)
 class Process:
-    """One line of /proc: `started` is in clock ticks since boot, `state` the kernel's letter."""
+    """One process in /proc: `started` is in clock ticks since boot, `state` is the kernel's letter."""
 
     pid: int
     parent: int
@@ -39,18 +39,18 @@ class Process:
 
 
 def become_subreaper(adopt: bool = True) -> None:
-    """Make orphans below this process its own children, whatever session they fled to, or stop doing so.
+    """Makes orphans below this process its own children, in whatever session they are, or stops doing so.
 
-    It holds across exec. Raises OSError.
+    It stays in effect across exec. Raises OSError.
     """
     _prctl(PR_SET_CHILD_SUBREAPER, int(adopt))
 
 
 def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> None:
-    """Have the kernel send `number` to this process when its parent ends.
+    """Makes the kernel send `number` to this process when its parent ends.
 
-    Give the parent's pid where the parent may have ended already. The kernel means the parent's *thread* that
-    forked: start such children from a thread that lives on. It holds across exec, not across fork.
+    Give the parent's pid if the parent may have ended already. For the kernel the parent is the *thread* that forked: start such
+    children from a thread that continues to run. It stays in effect across exec, not across fork.
     """
     _prctl(PR_SET_PDEATHSIG, number)
     if parent is not None and os.getppid() != parent:
@@ -63,19 +63,19 @@ def leashed(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in ticks since boot; None where there is none (a zombie still has one)."""
+    """When the process started, in ticks since boot; None if there is no such process (a zombie still has one)."""
     found = _read(pid)
     return found.started if found else None
 
 
 def alive(pid: int, started: int | None) -> bool:
-    """Whether the process that started then still runs. Stopped is alive, a zombie is not."""
+    """Whether the process that started at that time still runs. A stopped process is alive, a zombie is not."""
     found = _read(pid)
     return found is not None and found.started == started and _runs(found)
 
 
 def reap() -> dict[int, int]:
-    """The exit codes (or minus the signals) by pid of all ended children. Not beside subprocess's waits."""
+    """The exit codes (or minus the signals) by pid of all ended children. It must not be used together with subprocess's waits."""
     codes: dict[int, int] = {}
     while True:
         try:
@@ -88,12 +88,12 @@ def reap() -> dict[int, int]:
 
 
 def end_tree(pid: int, grace_s: float, started: int | None = None, kill_s: float = KILL_S) -> tuple[int, ...]:
-    """SIGTERM to the process, its descendants and its session, SIGKILL after `grace_s`; returns what is left.
+    """Sends SIGTERM to the process, its descendants and its session, and SIGKILL after `grace_s`. Returns the processes that remain.
 
-    What stands in the kernel (state D) outlives SIGKILL: it is waited for `kill_s`.
+    A process that is blocked in the kernel (state D) survives SIGKILL: it is waited for `kill_s`.
 
-    Without `started` only a process below this one is touched: another may bear a number that was used again.
-    Where it ended already, what remains of the session that it led is ended.
+    Without `started` only a process below this one is ended, because another process may have a number that is used again. If it has
+    ended already, the remaining processes of the session that it led are ended.
     """
     if started is None:
         table = _table()
@@ -104,7 +104,7 @@ def end_tree(pid: int, grace_s: float, started: int | None = None, kill_s: float
 
 
 def end_children(grace_s: float, kill_s: float = KILL_S) -> tuple[int, ...]:
-    """The same for everything below this process: for a subreaper, all that it ever started."""
+    """The same for everything below this process: for a subreaper, everything that it ever started."""
 
     def children(table: Mapping[int, Process]) -> Members:
         return {found.pid: found.started for found in table.values() if found.parent == os.getpid()}
@@ -113,7 +113,7 @@ def end_children(grace_s: float, kill_s: float = KILL_S) -> tuple[int, ...]:
 
 
 def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
-    """The same for every process started with NAME=VALUE in its environment, and what is below it."""
+    """The same for every process that was started with NAME=VALUE in its environment, and everything below it."""
     mark = f"{name}={value}".encode()
 
     def marked(table: Mapping[int, Process]) -> Members:
@@ -137,7 +137,7 @@ def _end(seed: Seed, grace_s: float, kill_s: float, chase: bool = False) -> tupl
 
 
 def _ask(seed: Seed, known: Members, deadline: float) -> Members:
-    """SIGTERM to each once, as it is seen; a stopped one is continued so that it can answer."""
+    """Sends SIGTERM to each process once, as it is found. A stopped one is continued so that it can react."""
     asked: set[tuple[int, int]] = set()
     while True:
         known, running = _look(seed, known)
@@ -152,7 +152,7 @@ def _ask(seed: Seed, known: Members, deadline: float) -> Members:
 
 
 def _kill(seed: Seed, known: Members, chase: _Chase, kill_s: float) -> tuple[Members, tuple[int, ...]]:
-    """Freeze all before any is killed: what stands still cannot fork a child that nobody saw."""
+    """Stops all processes before any is killed: a stopped process cannot start a child that is missed."""
     begun = time.monotonic()
     held: set[int] = set()
     quiet = 0
@@ -160,8 +160,8 @@ def _kill(seed: Seed, known: Members, chase: _Chase, kill_s: float) -> tuple[Mem
         before, caught = known, chase()
         known, running = _look(seed, known)
         new = known.keys() - before.keys()
-        # /proc is not read in one instant: a child may be born where its parent's death was read already. The
-        # next look sees it, or what it left.
+        # /proc is not read at one instant: a child may appear in a part of it that was read before. The
+        # next pass finds it, or its children.
         quiet = 0 if running or caught or new else quiet + 1
         if quiet == QUIET_LOOKS or time.monotonic() - begun > kill_s:
             pids = tuple(found.pid for found in running)
@@ -178,7 +178,7 @@ def _kill(seed: Seed, known: Members, chase: _Chase, kill_s: float) -> tuple[Mem
 
 
 class _Chase:
-    """Stops what is reborn faster than /proc is read; the kernel's list of our children is short."""
+    """Stops processes that multiply faster than /proc can be read; the kernel's list of our children is short."""
 
     def __init__(self, owned: set[int], seconds: float) -> None:
         self._owned, self._seconds = owned, seconds
@@ -186,7 +186,7 @@ class _Chase:
         self._path = f"/proc/self/task/{os.getpid()}/children"
 
     def __call__(self) -> bool:
-        """Go on until no child was new for `seconds`, at most a hundred times that. Whether any was new."""
+        """Continues until no child was new for `seconds`, at most a hundred times that. Returns whether any was new."""
         begun = last = time.monotonic()
         while (now := time.monotonic()) - last < self._seconds and now - begun < 100 * self._seconds:
             if new := self._children() - self._owned - self._orphans:
@@ -212,7 +212,7 @@ def _look(seed: Seed, known: Members) -> tuple[Members, list[Process]]:
 
 
 def _grow(known: Members, table: Mapping[int, Process]) -> Members:
-    """`known` and all that descends from it or lives in a session that one of it led; never this process."""
+    """`known`, and all processes that descend from it or are in a session that one of it led; never this process."""
     members = {pid: start for pid, start in known.items() if pid not in table or table[pid].started == start}
     me = os.getpid()
     members.pop(me, None)
@@ -244,13 +244,13 @@ def _read(pid: int) -> Process | None:
             text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the command's name in brackets, which may itself hold spaces and brackets (proc(5)).
+    # The second field is the command's name in brackets, which may itself contain spaces and brackets (proc(5)).
     fields = text.rpartition(b")")[2].split()
     return Process(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
 
 
 def _runs(found: Process) -> bool:
-    """Not dead. A process whose main thread ended shows Z while its other threads go on."""
+    """Whether the process is not dead. A process whose main thread ended has state Z while its other threads continue."""
     if found.state not in DEAD:
         return True
     try:
@@ -265,7 +265,7 @@ def _environment(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
-    except OSError:  # gone, or another user's: not ours to end
+    except OSError:  # it has ended, or belongs to another user, and must not be ended
         return []
 
 
@@ -273,11 +273,11 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        return  # gone, or not ours: then it is among those that are reported as left
+        return  # it has ended, or may not be ended: then it is among those that are reported as remaining
 
 
 def _reap_orphan(pid: int) -> bool:
-    """Whether it is no longer there to be reaped."""
+    """Whether the process no longer has to be reaped."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""Barriers between nodes: notes on the first node's responder, each with a deadline."""
+"""Barriers between the nodes of a gate: notes on the first node's responder, each with a deadline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST_S = 0.5
 
 
 class Board:
-    """What the nodes of a gate tell each other. The first node holds the notes, the others ask it."""
+    """The notes that the nodes of a gate exchange. The first node stores them, and the others ask it."""
 
     def __init__(self, station: Station, responder: Responder) -> None:
         self.station, self.responder = station, responder
@@ -25,16 +25,17 @@ class Board:
         self.access = station.access
 
     def agree(self, barrier: str, objection: str, patience_s: float = 0.0, until: float = math.inf) -> str:
-        """Wait for every node at the barrier. Returns the first objection, who is missing, or "".
+        """Waits for every node at the barrier. Returns the first objection, or which node is missing, or "".
 
-        A node that does not answer is waited for `network_s`; one that answers and is still at its checks, which take
-        longer on one node than on another, `patience_s` more; neither beyond `until` (time.monotonic()). A node that
-        objects is not waited for by itself.
+        A node that does not answer is waited for `network_s`. One that answers and is still at its checks, which take longer on one
+        node than on another, is waited for `patience_s` more. Neither wait goes beyond `until` (time.monotonic()). A node that
+        objects does not wait for the others.
         """
         if self.station.bundle.declared.nodes == 1:
             return objection
         network_s = self.station.bundle.network_s
-        # Who objects has looked for its peers that long already: it leaves word, and does not wait for a dead board.
+        # A node that objects has waited for its peers that long already: it writes its note, and does not wait for a first node that
+        # is gone.
         deadline = min(time.monotonic() + (min(network_s, ASK_S) if objection else network_s), until)
         said = self.put(f"{barrier}/{self.station.node}", objection or "ok", deadline)
         if objection or said:
@@ -48,7 +49,7 @@ class Board:
         return ""
 
     def _arrival(self, barrier: str, member: Member, deadline: float, last: float) -> str | None:
-        """The node's note, waited for as long as it answers, until `last`."""
+        """The node's note. It is waited for as long as the node answers, until `last`."""
         note = self.get(f"{barrier}/{member.name}", deadline)
         while note is None and time.monotonic() < last and self._answers(member, last):
             note = self.get(f"{barrier}/{member.name}", min(last, time.monotonic() + LOOK_S))
@@ -68,7 +69,9 @@ class Board:
                 return True
 
     def put(self, key: str, value: str, deadline: float) -> str:
-        """Leave a note, trying until the deadline: the first node may still be starting. Returns why not, or ""."""
+        """Writes a note, and tries again until the deadline, because the first node may still be starting. Returns why it failed, or
+        "".
+        """
         if self.station.node_rank == 0:
             return self._word(key, self.responder.put(key, value).value)
         while True:
@@ -85,7 +88,7 @@ class Board:
         return f"{self.first.name} did not take the note {key} of {self.station.node}: {why}" if why else ""
 
     def get(self, key: str, deadline: float) -> str | None:
-        """A note, waited for until the deadline; None where there is none or the first node does not answer."""
+        """A note, waited for until the deadline; None if there is none or the first node does not answer."""
         if self.station.node_rank == 0:
             return self.responder.get(key, max(0.0, deadline - time.monotonic()))
         while (left := deadline - time.monotonic()) > 0:
@@ -102,7 +105,7 @@ class Board:
         return None
 
     def linger(self, seconds: float) -> None:
-        """Stay until every node says that it is done, at most `seconds`: peers may still be probing this one."""
+        """Waits until every node says that it is done, at most `seconds`, because peers may still be testing this one."""
         deadline = time.monotonic() + seconds
         if self.station.bundle.declared.nodes == 1 or self.put(f"done/{self.station.node}", "ok", deadline):
             return
@@ -117,5 +120,5 @@ class Board:
 
 
 def _patience_s(deadline: float) -> float:
-    """How long one request may take: ASK_S, and little longer than until the deadline, for a peer that stands still."""
+    """The longest time for one request: ASK_S, and little more than until the deadline, in case the peer has stopped."""
     return min(ASK_S, max(deadline - time.monotonic(), LEAST_S))

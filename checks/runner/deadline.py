@@ -1,7 +1,7 @@
 """When a node's checks have to end, how much of that each stage may take, and what is said of what was given up.
 
-The time counts from the moment at which the node's runner has opened its bundle. What comes before it is not part of it:
-machines that are waited for, the start of containers, and the roll call of the agents.
+The time counts from the moment at which the node's runner has opened its bundle. Waiting for machines, starting containers and the
+roll call of the agents come before it and do not count.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TypeVar
 from checks.check import Check
 
 R = TypeVar("R")
-# Judgement, for a node whose CPUs are busy: to start Python, to measure, and to write the result down.
+# Judgement, for a node whose CPUs are busy: the time to start Python, to measure, and to write the result.
 CLOSING_S = {"instant": 2.0, "seconds": 60.0, "minutes": 300.0}
-BESIDE = 4  # checks.runner.schedule runs as many side by side
+BESIDE = 4  # the number of checks that checks.runner.schedule runs at the same time
 CLOSING_SHARE = 0.25
 END_S, END_SHARE = 2.0, 0.125
-LEAST_S = 0.5  # a check that has less than this left is not begun
+LEAST_S = 0.5  # a check that has less time left than this is not started
 ANSWER_S = 5.0  # from the deadline to the verdict
 
 
-class Given(str, Enum):
-    """How far a check had come when it was given up."""
+class CheckProgress(str, Enum):
+    """How far a check had come when the run's deadline ended it."""
 
     NEVER_STARTED = "the check had not started"
     RUNNING = "the check was still running"
@@ -35,9 +35,9 @@ class Given(str, Enum):
 
 @dataclass(frozen=True)
 class Deadline:
-    """`seconds` from `begun_at` (time.monotonic(), one clock for all processes of a host).
+    """The deadline of a node: `seconds` from `begun_at` (time.monotonic(), one clock for all processes of a host).
 
-    Of them `closing_s` are kept for the checks that run after the ranks, and `end_s` for ending what still runs and for
+    `closing_s` of them are reserved for the checks that run after the rank checks, and `end_s` for ending what still runs and for
     the last write of the report.
     """
 
@@ -48,25 +48,25 @@ class Deadline:
 
     @property
     def ends_at(self) -> float:
-        """When the node's report is to be whole."""
+        """When the node's report has to be complete."""
         return self.begun_at + self.seconds
 
     @property
     def stage_ends_at(self) -> float:
-        """When all has ended but the closing checks."""
+        """When everything except the closing checks has to end."""
         return self.ends_at - self.end_s - self.closing_s
 
     def left_s(self, closing: bool = False) -> float:
-        """How long a check may still run; `closing`: one that runs after the ranks."""
+        """How long a check may still run. `closing`: it is one that runs after the rank checks."""
         until = self.ends_at - self.end_s if closing else self.stage_ends_at
         return max(0.0, until - time.monotonic())
 
     def answer_in_s(self) -> float:
-        """How long it may take from now until the verdict is there."""
+        """The time from now until the verdict has to be there."""
         return max(0.0, self.ends_at + ANSWER_S - time.monotonic())
 
-    def reason(self, given: Given) -> str:
-        """What stands in the observation of a check that was given up."""
+    def reason(self, given: CheckProgress) -> str:
+        """The reason in the observation of a check that the deadline ended."""
         return f"the run's deadline of {self.seconds:g} s passed: {given.value}"
 
 
@@ -82,9 +82,9 @@ def deadline_of(seconds: float, begun_at: float, closing: Sequence[Check]) -> De
 
 
 def limited(seconds: float, function: Callable[[], R]) -> R:
-    """What the function returns. Raises what it raises, and TimeoutError where it has not ended in time.
+    """Returns what the function returns. Raises what it raises, and TimeoutError if it has not ended in time.
 
-    What hangs, for example in a file system that does not answer, is left behind in a daemon thread.
+    A function that hangs, for example in a file system that does not answer, is abandoned in a daemon thread.
     """
     done: list[R] = []
     failed: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""The child process of one node check, of its first measurement or of its watcher; the result is a file."""
+"""The child process of one node check, of its first measurement or of its watcher. Its result is a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checks.runner.station import before_path, open_station, watch_path
 
 
 def main(argv: list[str]) -> int:
-    """argv: [--before|--watch] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT TIMEOUT_S; PATH is where the check is imported from."""
+    """argv: [--before|--watch] NAME PATH BUNDLE ROSTER NODE SCRATCH RESULT TIMEOUT_S. The check is imported from PATH."""
     die_with_parent()
     how, argv = (argv[0], argv[1:]) if argv[0] in ("--before", "--watch") else ("", argv)
     name, path, bundle, roster, node, scratch, result, timeout_s = argv
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 def _before(path: Path) -> Mapping[str, object] | None:
-    """What the first look saw; None where it failed, so that the check says it cannot compare."""
+    """What the first measurement saw; None if it failed, so that the check says that it cannot compare."""
     try:
         seen = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A node's report on disk, rewritten whole at each observation, so that a node that dies leaves what it knew."""
+"""A node's report on disk, rewritten completely at each observation, so that a node that dies leaves what it had observed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from checks.runner.deadline import limited
 
 
 class JournalError(Exception):
-    """The report could not be written: disk full, or the folder cannot be written."""
+    """The report could not be written: the disk is full, or the folder cannot be written."""
 
 
 WRITE_S = 5.0
@@ -28,8 +28,8 @@ Tick = Callable[[Observation], None]
 class Journal:
     """Keeps one node's report current at `path`. Not thread-safe: one thread writes.
 
-    A write that does not end, for example because its file system hangs, is waited for WRITE_S once, and no other is begun
-    before it has ended. `data` is the report as it was to be written last.
+    A write that does not end, for example because its file system hangs, is waited for WRITE_S once, and no other one is started
+    before it has ended. `data` is the report of the last write.
     """
 
     def __init__(self, path: Path, report: NodeReport) -> None:
@@ -40,7 +40,7 @@ class Journal:
         self._writing = threading.Event()
 
     def add(self, rows: Iterable[Observation]) -> None:
-        """Add observations and write. Raises JournalError; the observations are kept for the next write."""
+        """Adds observations and writes. Raises JournalError; the observations are kept for the next write."""
         kept = tuple(self._kept(row) for row in rows)
         if kept:
             self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *kept))
@@ -53,7 +53,7 @@ class Journal:
         self.write()
 
     def write(self) -> None:
-        """Replace the file, whole or not at all. Raises JournalError."""
+        """Replaces the file, completely or not at all. Raises JournalError."""
         self.report = dataclasses.replace(self.report, measured_at=now())
         self.data = self._fit()
         try:
@@ -68,7 +68,7 @@ class Journal:
             ) from error
 
     def _patiently(self, write: Callable[[], None]) -> None:
-        """Raises OSError, or TimeoutError where this write or one before it hangs."""
+        """Raises OSError, or TimeoutError if this write or an earlier one hangs."""
         if self._writing.is_set():
             raise TimeoutError("an earlier write has not ended")
 
@@ -82,7 +82,7 @@ class Journal:
         limited(WRITE_S, whole)
 
     def _kept(self, row: Observation, always: bool = False) -> Observation:
-        """The row with its evidence cut; where the whole of it cannot be kept in time, it names no file."""
+        """The row with its evidence cut. If all of the evidence cannot be stored in time, the row names no file."""
         if not always and len(row.evidence) <= EVIDENCE_BYTES // 4:  # at most four bytes a character
             return row
         made: list[Observation] = []
@@ -94,7 +94,7 @@ class Journal:
         return made[0]
 
     def _fit(self) -> bytes:
-        """The report's JSON, its longest evidence moved beside it until it is within the limit."""
+        """The report's JSON. If it is too large, the longest evidence is stored beside it until it is within the limit."""
         rows = list(self.report.observations)
         data = dump_plain(self.report)
         while len(data) > NODE_REPORT_BYTES and any(row.evidence for row in rows):
@@ -116,7 +116,7 @@ class JournalWriter:
         self._watch = Watch()
 
     def __call__(self, rows: Iterable[Observation]) -> None:
-        """Keep what is new."""
+        """Adds the observations that are new."""
         new = [self._explained(row) for row in rows if (row.check, row.subject) not in self.rows]
         self.rows.update({(row.check, row.subject): row for row in new})
         try:
@@ -127,16 +127,16 @@ class JournalWriter:
             self._tick(row)  # type: ignore[misc]
 
     def _explained(self, row: Observation) -> Observation:
-        """What could not be measured while other work used the CPUs says so: a person reads it, no rule does."""
+        """Adds to the reason that other work used the CPUs, if so. It is for people; no rule reads it."""
         seen = self._watch.seen() if row.outcome is Outcome.ERRORED else None
         said = seen.words(node_of(row.subject)) if seen is not None else ""
         return dataclasses.replace(row, reason=f"{row.reason} ({said})"[:1000]) if said else row
 
 
 def keep_whole(row: Observation, folder: Path, always: bool = False) -> Observation:
-    """The row with at most 4 KiB of evidence (none if `always`); the whole is kept as folder/<sha256>.gz.
+    """The row with at most 4 KiB of evidence (none if `always`); all of it is stored as folder/<sha256>.gz.
 
-    Where that cannot be written, the row says that it was cut and names no file.
+    If that cannot be written, the row says that its evidence was cut and names no file.
     """
     kept, cut = clip(row.evidence) if not always else ("", not row.evidence_sha256)
     if not cut:
@@ -151,7 +151,7 @@ def keep_whole(row: Observation, folder: Path, always: bool = False) -> Observat
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that readers see all of it or nothing; it is on disk on return. Raises OSError."""
+    """Writes a file so that readers see all of it or nothing. It is on disk when this returns. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -1,11 +1,11 @@
-"""One node's run: its own checks, its peers, then the ranks; the report grows on disk all the while.
+"""The run of one node: its own checks, its peers, then the ranks. The report on disk grows with each observation.
 
-Order: what closing checks compare with, node checks (side by side), reachability, a barrier over all nodes, pairs, ranks,
-closing checks; within each of them what tells most per second comes first. No rank starts before every node has reached
-every other: a collective that waits for a missing peer names nobody.
+The order: first measurements of closing checks, node checks (several at a time), reachability, a barrier over all nodes, pairs,
+ranks, closing checks. Within each step the checks that give more evidence per second come first. No rank starts before every node
+has reached every other one, because a collective that waits for a missing peer does not show which one is missing.
 
-The report is whole at the node's deadline (checks.runner.deadline), whatever hangs: what was given up by then is ERRORED and says
-so. Where this process itself hangs, or stands still, the launcher ends it.
+The report is complete at the node's deadline (checks.runner.deadline), whatever hangs: what had to be given up by then is ERRORED
+with that reason. If this process itself hangs or is stopped, the launcher ends it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from checks.process.stderr import log
 from checks.process.tree import KILL_S, become_subreaper, end_children
 from checks.runner import rank_stage, schedule
 from checks.runner.barrier import Board
-from checks.runner.deadline import ANSWER_S, LEAST_S, Given
+from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress
 from checks.runner.journal import Journal, JournalWriter, Tick, now
 from checks.runner.station import PEER_CHECKS, Station, before_path, uplink
-from checks.runner.watchers import Watches
+from checks.runner.watchers import Watchers
 
 RankStage = Callable[[Station, JournalWriter, str], str]
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
 
 
 def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
-    """Run every planned check of this node; its report is at out/<attempt>/nodes/<node>.json.
+    """Runs every planned check of this node. Its report is at out/<attempt>/nodes/<node>.json.
 
-    `tick` is called with each observation as it comes. Raises JournalError when the report could not be written to the end.
+    `tick` is called with each observation as it comes. Raises JournalError if the last write of the report failed.
     """
     become_subreaper()
     responder = open_responder(station)
@@ -56,12 +56,14 @@ def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> 
 
 
 def linger_s(station: Station) -> float:
-    """How long a node that is done may stay for its peers."""
+    """How long a node that is done may wait for its peers."""
     return min(LINGER_S, max(station.deadline.ends_at - time.monotonic(), LEAST_LINGER_S))
 
 
 def end_left(station: Station) -> None:
-    """End what a check left behind. What stands in the kernel is not waited for beyond the deadline, and is said."""
+    """Ends processes that checks left behind. A process that is blocked in the kernel is not waited for beyond the deadline, and is
+    logged.
+    """
     left = end_children(0.0, kill_s=min(KILL_S, max(station.deadline.answer_in_s() - ANSWER_S, LEAST_S)))
     log(f"these processes cannot be ended: {sorted(left)}" if left else "")
 
@@ -74,10 +76,10 @@ def run_beside(
     stage: RankStage | None = None,
     tick: Tick | None = None,
 ) -> Journal:
-    """The same, with a responder that the caller keeps open, and another way to run the ranks."""
+    """The same as `run`, with a responder that the caller keeps open, and with another way to run the ranks."""
     journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
     journal.write()
-    keep, watches = JournalWriter(journal, tick), Watches(station)
+    keep, watches = JournalWriter(journal, tick), Watchers(station)
     with marked(attempt):
         keep(left_out(station))
         try:
@@ -89,21 +91,21 @@ def run_beside(
 
 
 def open_responder(station: Station) -> Responder:
-    """This node's responder, listening where the roster says; on the first node at the rendezvous port too."""
+    """This node's responder, which listens at the address of the roster; on the first node at the rendezvous port as well."""
     responder = Responder(station.access, catalog.digest(station.checks))
     if station.bundle.declared.nodes == 1:
-        return responder  # nobody would call
+        return responder  # no node would connect
     me = station.roster.members[station.node_rank]
     for port in [me.probe_port] + ([station.roster.rendezvous_port] if station.node_rank == 0 else []):
         try:
             responder.listen(me.address, port)
         except ExchangeError as error:
-            log(str(error))  # the peers will not reach it, and say so in their reports
+            log(str(error))  # the peers cannot reach it, and their reports say so
     return responder
 
 
 def _run_stages(
-    station: Station, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watches
+    station: Station, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watchers
 ) -> None:
     checks = [check for check in station.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
@@ -127,13 +129,13 @@ def _run_stages(
         keep(_skip_ranks(station, why) if why else [])
         if not why and station.deadline.left_s() < LEAST_S:
             keep(rank_stage.given_up(station, {}))
-            why = station.deadline.reason(Given.NEVER_STARTED)
+            why = station.deadline.reason(CheckProgress.NEVER_STARTED)
         try:
             ended = stage(station, keep, why)
         except (
             OSError,
             RuntimeError,
-        ) as error:  # what the closing checks saw before must not be lost with it
+        ) as error:  # the first measurements of the closing checks must not be lost with it
             ended = f"{rank_stage.ALL} could not be run: {error}"
         log(ended)
         keep(_not_reached(station, keep, ended) if ended.startswith(rank_stage.ALL) else [])
@@ -150,20 +152,22 @@ def _side_by_side(
     run: Callable[[Check], Observation],
     closing: bool = False,
 ) -> None:
-    """Run these, until what is left of the node's time is over."""
+    """Runs these checks at the same time, until the rest of the node's time is over."""
 
-    def give_up(check: Check, given: Given) -> Observation:
+    def give_up(check: Check, given: CheckProgress) -> Observation:
         return errored(check.name, station.node, station.deadline.reason(given), 0.0)
 
-    # Whoever runs a check ends it by itself; only what hangs in the kernel is still there MARGIN_S later.
+    # Each check is ended by the thread that runs it; only one that hangs in the kernel is still there MARGIN_S later.
     late = time.monotonic() + station.deadline.left_s(closing) + station.deadline.end_s / 4
     schedule.run_all(checks, run, keep, until=late, give_up=give_up)
 
 
 def _closed(
-    run: Callable[[Check], Observation], failed: dict[str, str], watches: Watches, check: Check
+    run: Callable[[Check], Observation], failed: dict[str, str], watches: Watchers, check: Check
 ) -> Observation:
-    """A closing check's observation, after its watch has ended; one that cannot compare says why its first look failed."""
+    """A closing check's observation, made after its watch has ended. If it cannot compare, its reason says why its first measurement
+    failed.
+    """
     watches.stop(check.name)
     row = run(check)
     why = failed.get(check.name) or watches.failed.get(check.name)
@@ -173,7 +177,7 @@ def _closed(
 
 
 def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
-    """What closing checks compare with, each in scratch/<name>.before.json. Returns why a check has none."""
+    """Makes the first measurements of closing checks, each in scratch/<name>.before.json. Returns why a check has none."""
     looking = [check for check in closing if check.before is not None]
     for check in looking:
         before_path(station.scratch, check.name).unlink(missing_ok=True)
@@ -190,7 +194,9 @@ def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
     def note(rows: Iterable[Observation]) -> None:
         for row in rows:
             if not before_path(station.scratch, row.check).exists():
-                said = row.evidence.strip().splitlines()[-1:]  # of a traceback, the error itself
+                said = row.evidence.strip().splitlines()[
+                    -1:
+                ]  # the last line of a traceback is the error itself
                 failed[row.check] = (said[0] if said else row.reason)[:500]
 
     schedule.run_all(looking, look, note, until=station.deadline.stage_ends_at)
@@ -198,15 +204,15 @@ def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
 
 
 def _longest(station: Station, checks: Iterable[Check]) -> float:
-    """How long a peer may take for these checks, at most."""
+    """The longest time that a peer may take for these checks."""
     return sum(station.timeout_s(check) for check in checks)
 
 
 def _isolated(station: Station, opened: float, check: Check, closing: bool = False) -> Observation:
     result, timeout_s = station.scratch / f"{check.name}.json", station.timeout_s(check, closing)
     if timeout_s < LEAST_S:
-        return errored(check.name, station.node, station.deadline.reason(Given.NEVER_STARTED), 0.0)
-    late = station.deadline.reason(Given.RUNNING) if timeout_s < station.own_timeout_s(check) else ""
+        return errored(check.name, station.node, station.deadline.reason(CheckProgress.NEVER_STARTED), 0.0)
+    late = station.deadline.reason(CheckProgress.RUNNING) if timeout_s < station.own_timeout_s(check) else ""
     argv = (
         "-m",
         "checks.runner.isolated_child",
@@ -219,9 +225,9 @@ def _isolated(station: Station, opened: float, check: Check, closing: bool = Fal
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
     try:
         row = isolated(check.name, station.node, argv, result, timeout_s, late)
-    except (OSError, RuntimeError) as error:  # no thread or no file can be had: this costs one check
+    except (OSError, RuntimeError) as error:  # no thread or no file is available: only this check is lost
         row = errored(check.name, station.node, f"the check's process could not be started: {error}", 0.0)
-    # Its process's start and end count: that is what one after another would cost.
+    # The start and the end of its process count as well, because they would also take time if checks ran one after another.
     return replace(row, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
 
 
@@ -230,7 +236,9 @@ def _files(station: Station) -> tuple[str, ...]:
 
 
 def _without_gpu(station: Station, rows: dict[tuple[str, str], Observation]) -> str:
-    """Why no rank can have a GPU here, or "": then the ranks are not started to say it once each."""
+    """Why no rank can have a GPU here, or "". With a reason the ranks are not started, so that it is reported once and not by each
+    of them.
+    """
     row = rows.get(("gpu.inventory", station.node))
     if row is None or row.metrics.get("gpus_found") != 0:
         return ""
@@ -238,7 +246,7 @@ def _without_gpu(station: Station, rows: dict[tuple[str, str], Observation]) -> 
 
 
 def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> str:
-    """Why this node cannot go on to the ranks, or ""."""
+    """Why this node cannot continue with the ranks, or ""."""
     if station.bundle.declared.nodes == 1:
         return ""
     row = rows.get((PEER_CHECKS[0], station.node))
@@ -254,7 +262,7 @@ def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> st
 
 
 def left_out(station: Station) -> list[Observation]:
-    """What the gate file leaves out: planned, and observed as skipped, so that the verdict speaks of it."""
+    """The checks that the gate file skips: they are planned and observed as skipped, so that the verdict mentions them."""
     said = "the check was skipped because [checks] skip lists it"
     skipped = {line.check for line in station.plan if line.skip is None} & {*station.bundle.skip}
     return [
@@ -290,7 +298,7 @@ def _not_reached(station: Station, keep: JournalWriter, why: str) -> list[Observ
 
 
 def first_report(station: Station, attempt: str) -> NodeReport:
-    """The report of this node before any check: who it is, and what is planned."""
+    """The report of this node before any check: its identity, and what is planned."""
     digest = catalog.digest(station.checks)
     bundle = station.bundle
     identity = {

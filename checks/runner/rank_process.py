@@ -1,7 +1,7 @@
-"""What one rank does under torchrun: its checks in order, each observation on disk before the next begins.
+"""What one rank does under torchrun: it runs its checks in order, and each observation is on disk before the next check begins.
 
-A rank always exits 0 once its file says "end": torchrun would turn any other code into the end of its
-neighbours, and a container's exit code is never a verdict. The node runner above reads the files.
+A rank always exits with 0 once its file says "end": torchrun would end its neighbours after any other code, and a container's exit
+code is never a verdict. The node's runner reads the files.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from checks.documents.report import plain
 from checks.model import ErrorKind, Observation, Scope, rank_subject
 from checks.policy import CheckPolicy
 from checks.probes.collectives import nccl_log
-from checks.probes.pairs.rendezvous import Board
+from checks.probes.pairs.rendezvous import NoteStore
 from checks.process.observe import errored
 from checks.process.tree import die_with_parent
 from checks.runner import repeated_measurement, schedule
-from checks.runner.deadline import LEAST_S, Given
+from checks.runner.deadline import LEAST_S, CheckProgress
 from checks.runner.station import Station, open_station
 
 IMPORT_S = 120.0
 GROUP_SHARE = 0.6
-VOTE_SHARE = 0.15  # of a check's deadline: so long are other ranks waited for before nobody measures again
+VOTE_SHARE = (
+    0.15  # the share of a check's deadline for which a rank waits for the others' decision to measure again
+)
 TOLD_S = 60.0
 
 
 class RankFile:
-    """One JSON line an event, each on disk before the next: start, observation, end."""
+    """One JSON line per event, each on disk before the next: start, observation, end."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,17 +49,17 @@ class RankFile:
         self._lock = threading.Lock()
 
     def start(self, check: str, timeout_s: float) -> None:
-        """The check begins, and must have ended after `timeout_s`."""
+        """The check begins, and must end within `timeout_s`."""
         self._write(
             {"event": "start", "check": check, "timeout_s": timeout_s, "pid": os.getpid(), "at": time.time()}
         )
 
     def add(self, row: Observation) -> None:
-        """An observation."""
+        """Writes an observation."""
         self._write({"event": "observation", "row": plain(row)})
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """No more events will come."""
         self._write({"event": "end"})
 
     def _write(self, event: dict[str, object]) -> None:
@@ -66,21 +68,21 @@ class RankFile:
 
 
 class Watchdog:
-    """Calls `expired` in a thread of its own when a section lasts longer than it may."""
+    """Calls `expired` in a thread of its own if a section takes longer than it may."""
 
     def __init__(self, expired: Callable[[], None]) -> None:
         self._expired = expired
         self._timer: threading.Timer | None = None
 
     def arm(self, timeout_s: float) -> None:
-        """Start, or start again."""
+        """Starts the time, or starts it again."""
         self.disarm()
         self._timer = threading.Timer(timeout_s, self._expired)
         self._timer.daemon = True
         self._timer.start()
 
     def disarm(self) -> None:
-        """Stop."""
+        """Stops it."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -95,18 +97,18 @@ class Session:
         file: RankFile,
         leave: Callable[[], object] = lambda: os._exit(0),
     ) -> None:
-        self.leave = leave  # a node's runner, which shares local rank 0's process, stays
+        self.leave = leave  # the node's runner, if it shares the process of local rank 0, continues
         self.station, self.rank, self.file = station, rank, file
         self.subject = rank_subject(station.node, rank.rank)
         checks = [check for check in station.planned() if check.scope is Scope.RANK]
-        # The same on every rank: it follows from the bundle alone.
+        # This is the same on every rank, because it follows from the bundle alone.
         checks = schedule.by_evidence(checks, station.bundle.policy, station.bundle.profile)
         self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
         self.lost = ""
         self.watchdog = Watchdog(self._give_up)
 
     def run(self) -> None:
-        """Every check of this rank, then "end"."""
+        """Runs every check of this rank, then writes "end"."""
         grouped = False
         while self.left:
             check = self.left[0]
@@ -121,7 +123,9 @@ class Session:
         if check.group and self.lost:
             row = errored(check.name, self.subject, self.lost, 0.0, kind=ErrorKind.NOT_RUN)
         elif timeout_s < LEAST_S:
-            row = errored(check.name, self.subject, self.station.deadline.reason(Given.NEVER_STARTED), 0.0)
+            row = errored(
+                check.name, self.subject, self.station.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
+            )
         else:
             self.file.start(check.name, timeout_s)
             self.watchdog.arm(timeout_s)
@@ -130,14 +134,14 @@ class Session:
             agree = partial(self._agree, check, timeout_s)
             row = repeated_measurement.observed(check, context, self.subject, self._line(check), agree)
             self.watchdog.disarm()
-            # A CheckError is a check's own word, said on every rank; anything else may have broken the group.
+            # A CheckError is raised by the check itself, on every rank; any other exception may have broken the group.
             if check.group and row.error_kind is ErrorKind.RAISED:
                 self.lost = f"not run: the process group was lost in {check.name}"
         self.file.add(row)
         self.left.pop(0)
 
     def left_s(self) -> float:
-        """What is left of the node's time, less what its runner needs to read what this rank says then."""
+        """The rest of the node's time, without the time that its runner needs to read the last events of this rank."""
         return max(0.0, self.station.deadline.left_s() - self.station.deadline.end_s / 2)
 
     def _timeout_s(self, check: Check) -> float:
@@ -147,14 +151,14 @@ class Session:
         return self.station.bundle.policy.checks.get(check.name, CheckPolicy())
 
     def _agree(self, check: Check, timeout_s: float, slow: bool, has_time: bool) -> bool:
-        """Whether the check is to be measured again: of a group check all ranks must, or none."""
+        """Whether the check is to be measured again. For a group check all ranks must agree."""
         if not check.group:
             return repeated_measurement.alone(slow, has_time)
         import torch.distributed as dist
 
         store: Any = dist.distributed_c10d._get_default_store()
-        board = Board(store.clone, f"again/{check.name}/", end=time.monotonic() + timeout_s)
-        return repeated_measurement.together(board, self.rank.world_size, VOTE_SHARE * timeout_s)(
+        note_store = NoteStore(store.clone, f"again/{check.name}/", end=time.monotonic() + timeout_s)
+        return repeated_measurement.together(note_store, self.rank.world_size, VOTE_SHARE * timeout_s)(
             slow, has_time
         )
 
@@ -162,10 +166,10 @@ class Session:
         self.lost = f"not run: {why}"
 
     def _join(self) -> None:
-        """Join the group and prove that all ranks hold the same catalogue, before the first collective."""
+        """Joins the group and verifies that all ranks have the same catalogue, before the first collective."""
         timeout_s = GROUP_SHARE * min(self._timeout_s(check) for check in self.left)
         if timeout_s < LEAST_S:
-            return  # each of them says by itself that it was not begun
+            return  # each of them is reported as not started
         left_s = min(3 * timeout_s, self.left_s())
         self.file.start("process group", left_s)
         self.watchdog.arm(left_s)
@@ -177,7 +181,7 @@ class Session:
         self.watchdog.disarm()
 
     def _give_up(self) -> None:
-        """The watchdog's end: say what is known, then leave, since a hung call cannot be interrupted."""
+        """The watchdog's action: writes what is known and exits, because a call that hangs cannot be interrupted."""
         hung, *others = self.left
         own_s, over = self.station.own_timeout_s(hung), self.left_s() < LEAST_S
         reason, then = (
@@ -187,7 +191,9 @@ class Session:
         kind, after = ErrorKind.DEADLINE, ErrorKind.NOT_RUN
         if over:
             kind = after = ErrorKind.OTHER
-            reason, then = map(self.station.deadline.reason, (Given.RUNNING, Given.NEVER_STARTED))
+            reason, then = map(
+                self.station.deadline.reason, (CheckProgress.RUNNING, CheckProgress.NEVER_STARTED)
+            )
         try:
             self.file.add(errored(hung.name, self.subject, reason, own_s, kind=kind))
             for check in others:
@@ -203,7 +209,9 @@ def _init_group(station: Station, rank: RankPlace, timeout_s: float) -> None:
 
     backend = "nccl" if rank.device.startswith("cuda") else "gloo"
     if backend == "nccl":
-        os.environ.update(nccl_log.environment(os.environ, station.scratch))  # NCCL reads it when it begins
+        os.environ.update(
+            nccl_log.environment(os.environ, station.scratch)
+        )  # NCCL reads it when it is initialised
         torch.cuda.set_device(rank.local_rank)
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
     store = dist.distributed_c10d._get_default_store()
@@ -218,9 +226,11 @@ def _init_group(station: Station, rank: RankPlace, timeout_s: float) -> None:
 
 
 def _leave_time_to_tell(longest_s: float) -> None:
-    """torch ends a process whose NCCL collective is late, and then all but the frozen rank are silent as well: it has to
-    come after this rank's own watchdog, which writes down that it waited (torch: _set_pg_timeout, "the process will
-    crash"). gloo raises instead, and is to do so before.
+    """Gives NCCL collectives a longer timeout than this rank's own watchdog.
+
+    torch ends a process whose NCCL collective is late (_set_pg_timeout: "the process will crash"). If that came first, every rank
+    except the frozen one would be silent as well, without having written that it waited. gloo raises an exception instead, and has
+    to do so before the watchdog acts.
     """
     import torch.distributed as dist
 
@@ -229,17 +239,17 @@ def _leave_time_to_tell(longest_s: float) -> None:
 
 
 def rank_place(gpus_per_node: int) -> RankPlace:
-    """This rank's place, from torchrun's environment."""
+    """This rank's place, from the environment of torchrun."""
     local = int(os.environ["LOCAL_RANK"])
     device = f"cuda:{local}" if gpus_per_node else "cpu"
     return RankPlace(int(os.environ["RANK"]), local, int(os.environ["WORLD_SIZE"]), device)
 
 
 def main(argv: list[str]) -> int:
-    """argv: BUNDLE ROSTER NODE SCRATCH BEGUN_AT, which is when the node's checks began (time.monotonic())."""
+    """argv: BUNDLE ROSTER NODE SCRATCH BEGUN_AT. BEGUN_AT is when the node's checks began (time.monotonic())."""
     die_with_parent()
-    # torchrun ends the neighbours of a rank that died; they still have to say what they saw. They end by
-    # themselves within the group's timeout, and the node runner has the last word.
+    # torchrun ends the neighbours of a rank that died, but they still have to write what they observed. They end by
+    # themselves within the group's timeout, and otherwise the node's runner ends them.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     bundle, roster, node, scratch, begun = argv
     station = open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))

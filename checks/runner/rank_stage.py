@@ -1,6 +1,5 @@
-"""The rank checks of one node: torchrun under supervision. It always ends, and what was observed is kept.
-
-What the ranks of a node have written so far, read from above while they run.
+"""The rank checks of one node: runs torchrun under supervision, and reads what the ranks have written so far. It always ends, and
+every observation is kept.
 """
 
 from __future__ import annotations
@@ -15,21 +14,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checks.documents.decode import DecodeError, decode
+from checks.documents.decode import decode
 from checks.model import Observation, Scope, rank_subject
 from checks.process.isolate import Output, piped
 from checks.process.observe import errored
 from checks.process.tree import KILL_S, end_tree, leashed, start_ticks
-from checks.runner.deadline import Given
+from checks.runner.deadline import CheckProgress
 from checks.runner.journal import JournalWriter
 from checks.runner.station import Station
+from checks.value_types import DecodeError
 
 OVERDUE_S = 3.0
 
 
 @dataclass(frozen=True)
 class RankState:
-    """One rank: its observations, its process, and what it is in the middle of. `overdue` ranks are frozen or hung."""
+    """One rank: its observations, its process, and the check that it is running. `overdue` ranks are frozen or hang."""
 
     rows: tuple[Observation, ...]
     ended: bool
@@ -38,12 +38,12 @@ class RankState:
     pid: int = 0
 
     def overdue(self, now: float) -> bool:
-        """Whether its own deadline passed without a word: the watchdog inside it is frozen too."""
+        """Whether its own deadline passed without an event, which means that the watchdog inside it is frozen, too."""
         return not self.ended and now > self.due_at
 
 
 def read(folder: Path, ranks: range, opened: float = 0.0) -> dict[int, RankState]:
-    """The state of every rank that has written anything; `opened` (seconds since 1970) is when the report was."""
+    """The state of every rank that has written anything. `opened` (seconds since 1970) is when the report was opened."""
     found = {rank: _read_rank(folder / f"rank-{rank}.jsonl", opened) for rank in ranks}
     return {rank: state for rank, state in found.items() if state is not None}
 
@@ -69,7 +69,7 @@ def _read_rank(path: Path, opened: float) -> RankState | None:
             else:
                 ended = True
         except (ValueError, KeyError, TypeError, DecodeError):
-            continue  # a line that cannot be read is an observation that is missing: the verdict says so
+            continue  # a line that cannot be read is a missing observation, which becomes a finding
     return RankState(tuple(rows), ended, current, due_at, pid)
 
 
@@ -77,9 +77,9 @@ POLL_S = 0.1
 STARTUP_S = 150.0
 ALL = "the rank checks"
 AFTER_END_S = 3.0
-# Each rank of torch looks up its peers' names (c10d's socket.cpp asks for ::ffff:ADDRESS, which /etc/hosts does not answer): a
-# resolver that is silent costs glibc's 5 s twice for each of them (resolv.conf(5)), and a tournament whose ranks wait
-# differently long condemns healthy ones. For our own ranks alone: what the training does is the user's.
+# Each rank of torch looks up its peers' names (c10d's socket.cpp asks for ::ffff:ADDRESS, which is not in /etc/hosts). A name server
+# that does not answer costs glibc's 5 s twice for each of them (resolv.conf(5)), and pair tests whose ranks wait for different times
+# would blame healthy ranks. This is for the gate's own ranks alone: the training has the user's settings.
 RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
 
 
@@ -102,7 +102,7 @@ def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
 def run_stage(station: Station, keep: JournalWriter, why_not: str) -> str:
     """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
 
-    Returns why it had to end them, or "". At the node's deadline `keep` gets what was given up as well.
+    Returns why they had to be ended, or "". At the node's deadline `keep` also gets what was given up.
     """
     if why_not:
         return why_not
@@ -119,18 +119,20 @@ def run_stage(station: Station, keep: JournalWriter, why_not: str) -> str:
         return _watch(station, child, folder, keep)
     finally:
         end_tree(child.pid, 0.0, kill_s=station.deadline.end_s or KILL_S)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # state D is not waited for
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D is not waited for
             child.wait(min(AFTER_END_S, station.deadline.end_s or AFTER_END_S))
         output.text(0.5)
 
 
 def rank_environment(interface: str) -> dict[str, str]:
-    """What the gate's own ranks get, and the training does not: a resolver that is silent costs them a second."""
+    """Environment variables of the gate's own ranks, which the training does not get: a name server that does not answer costs them
+    only a second.
+    """
     return {**interface_environment(interface), **RESOLVER}
 
 
 def interface_environment(interface: str) -> dict[str, str]:
-    """What makes gloo and NCCL use the roster's interface."""
+    """Environment variables that make gloo and NCCL use the roster's interface."""
     if not interface:
         return {}
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface, "TP_SOCKET_IFNAME": interface}
@@ -165,7 +167,7 @@ def _watch(
         if silent:
             return silent
         if len(states) == len(ranks) and all(state.ended for state in states.values()):
-            # The agents of torchrun wait minutes for each other at the end; the ranks are what counts.
+            # The agents of torchrun wait minutes for each other at the end. Only the ranks matter.
             ended_at = ended_at or time.monotonic()
             if time.monotonic() - ended_at > AFTER_END_S:
                 return ""
@@ -178,7 +180,9 @@ def _ranks(station: Station) -> range:
 
 
 def given_up(station: Station, states: Mapping[int, RankState]) -> list[Observation]:
-    """What the node's ranks have not said by its deadline. Of a rank that died nothing is said: it gave up nothing."""
+    """Observations for the checks that the node's ranks had not reported by its deadline. A rank that died gets none, because it
+    gave up nothing.
+    """
     rows: list[Observation] = []
     for rank in _ranks(station):
         state = states.get(rank)
@@ -188,7 +192,9 @@ def given_up(station: Station, states: Mapping[int, RankState]) -> list[Observat
         for check in station.planned():
             if check.scope is Scope.RANK and check.name not in said:
                 running = state is not None and state.current == check.name
-                why = station.deadline.reason(Given.RUNNING if running else Given.NEVER_STARTED)
+                why = station.deadline.reason(
+                    CheckProgress.RUNNING if running else CheckProgress.NEVER_STARTED
+                )
                 rows.append(errored(check.name, rank_subject(station.node, rank), why, 0.0))
     return rows
 

@@ -1,8 +1,8 @@
-"""What is slow is measured again before it is called broken, and both values are kept.
+"""Measures a slow value again before it counts as slow, and keeps both values.
 
-Which metrics are about speed, and which values are slow, the policy says: its rules with `needs_cpu`. The second
-measurement's values count; the first one's stay beside them, `first_copy_gbps` beside `copy_gbps`. Where the first showed
-something that is not about speed, such as a wrong element, that stays as it was.
+The policy says which metrics are about speed and which values are slow: its rules with `needs_cpu`. The second measurement's values
+count; the first one's are kept beside them, `first_copy_gbps` beside `copy_gbps`. If the first measurement showed something that is
+not about speed, such as a wrong element, that value stays.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING
 from checks.check import Check, Context
 from checks.documents.host_load import Contention
 from checks.facts.builtin import builtin
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import FIRST, Cause, Observation, Outcome, Value
 from checks.policy import JUDGED_BY_THE_ENGINE, RELATIVE, CheckPolicy, Rule
 from checks.process.cpu_usage import Watch
 from checks.process.observe import probe
 
 if TYPE_CHECKING:
-    from checks.probes.pairs.rendezvous import Board
+    from checks.probes.pairs.rendezvous import NoteStore
 
-# Judgement: a burst of other work (a log that is rotated, a package index) lasts about so long.
+# Judgement: a burst of other work (a log that is rotated, a package index) lasts about this long.
 PAUSE_S = 0.5
-# The second measurement must fit into what is left of the deadline with room to spare.
+# The second measurement must fit into the rest of the deadline, with this factor to spare.
 SPARE = 1.5
-MOST = 0.5  # of what is left of the time: checks that come later need some of it
+MOST = 0.5  # the share of the remaining time: later checks need the rest
 
-# All ranks of a group check measure again, or none: is any of them slow, and have all of them time?
+# All ranks of a group check measure again, or none does: any of them must be slow, and all of them must have time.
 Agree = Callable[[bool, bool], bool]
 
 
@@ -39,20 +39,20 @@ def alone(slow: bool, has_time: bool) -> bool:
     return slow and has_time
 
 
-def together(board: Board, ranks: int, wait_s: float) -> Agree:
-    """The decision of all ranks, over notes: a rank that broke off is in no collective, and votes all the same.
+def together(note_store: NoteStore, ranks: int, wait_s: float) -> Agree:
+    """The decision of all ranks, made with notes: a rank whose measurement failed is in no collective, but votes all the same.
 
-    The last one to vote writes the decision down; who waits in vain writes "no". The first word counts.
+    The last rank to vote writes the decision; a rank that waits in vain writes "no". The first decision counts.
     """
 
     def agree(slow: bool, has_time: bool) -> bool:
-        asking, late = board.add("slow", int(slow)), board.add("late", int(not has_time))
-        if board.add("votes", 1) == ranks and asking is not None and late is not None:
-            yes = bool(board.add("slow", 0)) and not board.add("late", 0)
-            said = board.agree("decision", "yes" if yes else "no")
+        asking, late = note_store.add("slow", int(slow)), note_store.add("late", int(not has_time))
+        if note_store.add("votes", 1) == ranks and asking is not None and late is not None:
+            yes = bool(note_store.add("slow", 0)) and not note_store.add("late", 0)
+            said = note_store.agree("decision", "yes" if yes else "no")
         else:
-            said = board.await_note("decision", wait_s) or board.agree("decision", "no")
-        board.close()
+            said = note_store.await_note("decision", wait_s) or note_store.agree("decision", "no")
+        note_store.close()
         return said == "yes"
 
     return agree
@@ -65,7 +65,7 @@ def observed(
     line: CheckPolicy,
     agree: Agree = alone,
 ) -> Observation:
-    """The check's observation, with what else used the CPUs beside it; of a slow one, of both measurements."""
+    """The check's observation, with the CPU load during it; if it was slow, with both measurements."""
     begun, speed = time.monotonic(), [rule for rule in line.rules if rule.needs_cpu]
     kept = bool(speed) or check.name in JUDGED_BY_THE_ENGINE
     first = _watched(check, context, subject, kept)
@@ -89,7 +89,7 @@ def observed(
 def both(
     first: Mapping[str, Value], second: Mapping[str, Value], rules: Sequence[Rule], faulty: Sequence[Rule]
 ) -> dict[str, Value]:
-    """The metrics of two measurements: the second's, the first's speeds beside them, and the first's faults (pure)."""
+    """The metrics of two measurements: the second's, with the first's speeds beside them and the first's faults. Pure."""
     kept = {name: first[name] for rule in faulty for name in (rule.metric, rule.each) if name in first}
     wanted = {name for rule in rules if rule.needs_cpu for name in (rule.metric, rule.each, rule.at) if name}
     wanted |= {name for name in first if name.startswith("host_")}
@@ -108,7 +108,7 @@ def _watched(check: Check, context: Context, subject: str, kept: bool) -> Observ
 
 
 def _is_slow(check: str, context: Context, row: Observation, speed: Sequence[Rule]) -> bool:
-    """Whether a rule that can be judged here calls it slow, or others used the CPUs and a rule compares with peers."""
+    """Whether a rule that can be applied here calls the value slow, or other work used the CPUs and a rule compares with peers."""
     if row.outcome is not Outcome.MEASURED:
         return False
     here = [rule for rule in speed if rule.over not in RELATIVE]
@@ -130,9 +130,9 @@ def _found(check: str, context: Context, row: Observation, rule: Rule) -> bool:
 
     facts = builtin()
     kind = context.declared.instance_type
-    known = Known(context.instance, facts.absent(kind, check), context.declared, facts)
+    known = RuleContext(context.instance, facts.absent(kind, check), context.declared, facts)
     plain = CheckPolicy(
         rules=(replace(rule, needs_cpu=False),)
-    )  # without excuses: these come when it is judged
+    )  # without regard to the CPU load, which is considered when the report is judged
     found = rules.apply(check, plain, [row], 1, known)
     return any(one.cause is not Cause.EVIDENCE or rule.cause is Cause.EVIDENCE for one in found)

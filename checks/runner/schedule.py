@@ -1,6 +1,6 @@
-"""Which check runs when: by what it tells per second, and side by side where no two need one resource; what that saved.
+"""The order of the checks of a node, several at a time if no two need the same resource, and how much time that saved.
 
-A node check starts as soon as what it needs is free and fewer than `most` run.
+A node check starts as soon as its resources are free and fewer than `most` checks run.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from checks.model import CLUSTER, Observation, Profile
 from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Policy, can_fail
 from checks.process.tree import end_children
 from checks.runner.deadline import BESIDE as MOST
-from checks.runner.deadline import Given
+from checks.runner.deadline import CheckProgress
 
 LOOK_S = 0.05
 ENDING_S = 10.0
-# Judgement: what a check of each cost takes on a healthy node, beside the seconds that its profile says itself.
+# Judgement: how long a check of each cost takes on a healthy node, besides the seconds that its options set.
 COST_S = {"instant": 0.5, "seconds": 5.0, "minutes": 120.0}
 SAID_S = ("seconds", "budget_s", "watch_s", "deadline_s")
-ENGINE_WEIGHT = 4.0  # what the engine itself holds hosts and links to: reach, bandwidth, latency, resends
-WARNING_SHARE = 0.25  # a rule that can only warn, as a share of one that can refuse
+ENGINE_WEIGHT = (
+    4.0  # the weight of what the engine itself judges: reachability, bandwidth, latency, retransmits
+)
+WARNING_SHARE = 0.25  # the weight of a rule that can only WARN, relative to one that can FAIL
 
 
 @dataclass(frozen=True)
-class Spent:
-    """One node's checks: how long they took, and how long they would have taken one after another."""
+class NodeTimes:
+    """The times of one node's checks: how long they took, and how long they would have taken one after another."""
 
     node: str
     wall_s: float
@@ -40,10 +42,10 @@ class Spent:
 
 
 def by_evidence(checks: Sequence[Check], policy: Policy, profile: Profile) -> list[Check]:
-    """The checks in the order of what they tell per second, so that a deadline costs what tells least (pure).
+    """The checks by evidence per second, the most first, so that a deadline costs the least evidence. Pure.
 
-    What must be first or last among them stays there. How long a site's own check takes is not known: those stay at the
-    front, where the catalogue has them. Equal ones keep the order that they were given in.
+    Checks that must come first or last keep their places. It is unknown how long a site's own check takes: these stay at the front,
+    where the catalogue has them. Equal checks keep their order.
     """
     turns = (Turn.FIRST, Turn.FREE, Turn.LAST)
 
@@ -54,7 +56,7 @@ def by_evidence(checks: Sequence[Check], policy: Policy, profile: Profile) -> li
 
 
 def evidence_per_s(check: Check, policy: Policy, profile: Profile) -> float:
-    """How many rules of the policy the check answers a second; that it is required counts as one (pure)."""
+    """How many rules of the policy the check answers per second; being required counts as one rule. Pure."""
     if check.body.__module__.partition(".")[0] != "checks":
         return math.inf
     line = policy.checks.get(check.name, CheckPolicy())
@@ -70,12 +72,12 @@ def run_all(
     keep: Callable[[Sequence[Observation]], None],
     most: int = MOST,
     until: float = math.inf,
-    give_up: Callable[[Check, Given], Observation] | None = None,
+    give_up: Callable[[Check, CheckProgress], Observation] | None = None,
 ) -> None:
-    """Run every check; `keep` is called in this thread with each observation as it comes.
+    """Runs every check; `keep` is called in this thread with each observation as it comes.
 
-    What `run` or `keep` raises of one check is raised when the others have been kept. At `until` (time.monotonic()) what
-    still runs is left behind, what waits is not begun, and `give_up` says what is observed of both.
+    An exception that `run` or `keep` raises for one check is raised after the others have been kept. At `until` (time.monotonic())
+    checks that still run are abandoned, waiting ones are not started, and `give_up` makes the observations of both.
     """
     waiting, running = list(checks), _Running(run)
     busy: dict[Future[Observation], Check] = {}
@@ -98,14 +100,14 @@ def run_all(
         running.end()
         raise
     if give_up is not None:
-        keep([give_up(check, Given.RUNNING) for check in busy.values()])
-        keep([give_up(check, Given.NEVER_STARTED) for check in waiting])
+        keep([give_up(check, CheckProgress.RUNNING) for check in busy.values()])
+        keep([give_up(check, CheckProgress.NEVER_STARTED) for check in waiting])
     if failed:
         raise failed[0]
 
 
 def _begun(call: Callable[[Check], Observation], check: Check) -> Future[Observation]:
-    """The check's future. Its thread is a daemon: one that hangs in the kernel holds neither the caller nor the exit."""
+    """The check's future. Its thread is a daemon, so that a check that hangs in the kernel blocks neither the caller nor the exit."""
     future: Future[Observation] = Future()
 
     def work() -> None:
@@ -116,20 +118,22 @@ def _begun(call: Callable[[Check], Observation], check: Check) -> Future[Observa
 
     try:
         threading.Thread(target=work, daemon=True, name=check.name).start()
-    except RuntimeError as error:  # no thread can be had
+    except RuntimeError as error:  # no thread is available
         future.set_exception(error)
     return future
 
 
 class _Running:
-    """Runs checks and knows which. An interrupt may fall between a check's start and the note of it in the caller."""
+    """Runs checks and knows which ones run. An interrupt may come between the start of a check and the moment at which the caller
+    notes it.
+    """
 
     def __init__(self, run: Callable[[Check], Observation]) -> None:
         self._run, self._ended = run, False
         self._names: set[str] = set()
 
     def __call__(self, check: Check) -> Observation:
-        """Run it, unless all has been ended."""
+        """Runs it, unless all checks have been ended."""
         self._names.add(check.name)
         try:
             if self._ended:
@@ -139,7 +143,7 @@ class _Running:
             self._names.discard(check.name)
 
     def end(self) -> None:
-        """End the processes that the checks run in, for which the pool would wait, until none runs."""
+        """Ends the processes in which the checks run until none runs, because the pool would wait for them."""
         self._ended, until = True, time.monotonic() + ENDING_S
         while self._names and time.monotonic() < until:
             end_children(0.0)
@@ -147,7 +151,7 @@ class _Running:
 
 
 def next_of(waiting: Sequence[Check], running: Iterable[Check], most: int) -> Check | None:
-    """The first that may start beside those that run; None if none may."""
+    """The first check that may start beside those that run; None if none may."""
     beside = list(running)
     if len(beside) >= most:
         return None
@@ -155,8 +159,8 @@ def next_of(waiting: Sequence[Check], running: Iterable[Check], most: int) -> Ch
     return next((check for check in waiting if not taken & set(check.uses)), None)
 
 
-def spent(observations: Sequence[Observation]) -> tuple[Spent, ...]:
-    """What the schedule took on each node. Of a rank check the longest of the node's ranks counts, in both figures."""
+def node_times(observations: Sequence[Observation]) -> tuple[NodeTimes, ...]:
+    """The times of each node's schedule. For a rank check the longest of the node's ranks counts, in both figures."""
     by_node: dict[str, list[tuple[float, float, float]]] = {}
     for rows in by_check(observations).values():
         for node, span in _spans(rows).items():
@@ -178,9 +182,9 @@ def _spans(rows: Rows) -> dict[str, tuple[float, float, float]]:
     return spans
 
 
-def _spent(node: str, spans: Sequence[tuple[float, float, float]]) -> Spent:
+def _spent(node: str, spans: Sequence[tuple[float, float, float]]) -> NodeTimes:
     wall, reached = 0.0, 0.0
-    for start, end, _ in sorted(spans):  # the union: time between two checks is nobody's
+    for start, end, _ in sorted(spans):  # the union of the spans: time between two checks does not count
         wall += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return Spent(node, wall, sum(longest for _, _, longest in spans))
+    return NodeTimes(node, wall, sum(longest for _, _, longest in spans))

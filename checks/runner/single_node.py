@@ -1,4 +1,4 @@
-"""One node by itself: `run --profile P --instance-type T --out FILE` and `judge REPORT`, without a gate."""
+"""Checks one node without a gate: `run --profile P --instance-type T --out FILE` and `judge REPORT`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks import policy as policies
-from checks.documents.decode import DecodeError, nearest, parse_json
+from checks.documents.decode import nearest, parse_json
 from checks.documents.report import dump, dump_plain, load, plain
 from checks.exit_codes import EXIT_CODES
 from checks.facts.builtin import builtin
@@ -26,12 +26,13 @@ from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Tick, now, write_whole
 from checks.runner.station import PlaceError, open_station
+from checks.value_types import DecodeError
 
 POLICIES = Path(__file__).parents[1] / "policies"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check this node, write the merged report to --out, print the verdict; the exit code is the verdict's."""
+    """Checks this node, writes the merged report to --out and prints the verdict. The exit code is the verdict's."""
     declared = declare(arguments.instance_type, 1, builtin())
     rules = read_policy(arguments.policy, declared.instance_type)
     require_writable(arguments.out)
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def judge(path: Path, policy: Path | None, form: str) -> int:
-    """The verdict on a report file, on stdout; the exit code is the verdict's."""
+    """Prints the verdict on a report file. The exit code is the verdict's."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -59,7 +60,9 @@ def judge(path: Path, policy: Path | None, form: str) -> int:
 
 
 def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
-    """What an instance type implies: a rank a GPU, or one. Raises PlaceError for an unknown type."""
+    """The declaration that follows from an instance type, with one rank per GPU, or one rank. Raises
+    PlaceError for an unknown type.
+    """
     instance = facts.instances.get(instance_type or "")
     if instance is None or instance_type is None:
         near = nearest(instance_type or "", list(facts.instances))
@@ -69,7 +72,7 @@ def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
 
 
 def read_policy(path: Path | None, instance_type: str) -> Policy:
-    """The policy in a file, or the shipped one that was written for the type. Raises PlaceError."""
+    """The policy in a file, or the shipped one for this type. Raises PlaceError."""
     for file in [path] if path is not None else sorted(POLICIES.glob("*.json")):
         try:
             found = policies.load(_table(file))
@@ -84,7 +87,7 @@ def read_policy(path: Path | None, instance_type: str) -> Policy:
 
 
 def show(verdict: Verdict, form: str) -> int:
-    """Print a verdict, as text a line for each check and cause; returns its exit code."""
+    """Prints a verdict, as text with one line per check and cause. Returns its exit code."""
     if form == "json":
         print(json.dumps(plain(verdict), sort_keys=True))
         return EXIT_CODES[verdict.answer]
@@ -101,7 +104,7 @@ def show(verdict: Verdict, form: str) -> int:
 
 
 def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None) -> bytes:
-    """Run the bundle's checks on this node; the merged report. `tick` gets each observation as it comes."""
+    """Runs the bundle's checks on this node and returns the merged report. `tick` gets each observation as it comes."""
     name = host_name()
     ports = _free_ports(2)
     roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
@@ -114,7 +117,7 @@ def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None) -> byt
 
 
 def host_name() -> str:
-    """This machine's name as a node's name."""
+    """This machine's name, as the name of a node."""
     letters = (c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in socket.gethostname())
     return "".join(letters).strip("-.") or "node"
 
@@ -139,7 +142,7 @@ def _table(file: Path) -> object:
 
 
 def require_writable(path: Path) -> None:
-    """Raise PlaceError where the report cannot be written."""
+    """Raises PlaceError if the report cannot be written."""
     if path.is_dir():
         raise PlaceError(f"{path} is a folder. Set --out to a file.")
     probe = path.with_name(f".{path.name}.{os.getpid()}.probe")

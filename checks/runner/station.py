@@ -1,6 +1,6 @@
-"""Where this process stands: its bundle, its roster, its node, and the context that each check gets.
+"""The bundle, the roster and the node of this process, and the context that each check gets.
 
-Which switches this very node hangs under: what the bundle says of it, else what Slurm set in its environment.
+Also: the switches to which this node is connected, from the bundle, or else from Slurm's environment variables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from checks import bundle as bundles
 from checks.bundle import Bundle, plan_of
 from checks.check import CatalogError, Check, Context, RankPlace, imported
 from checks.culprit.topology import COMMA, SWITCHES, Topology, by_address
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Access, KeyUnavailable, Service
 from checks.facts.builtin import builtin
@@ -25,19 +25,22 @@ from checks.policy import CheckPolicy
 from checks.probes.host import machine
 from checks.roster import Roster
 from checks.runner.deadline import NEVER, Deadline, deadline_of
+from checks.value_types import DecodeError
 
 PEER_CHECKS = ("network.reachability",)
-# A busy host may take seconds to start the check's process; that is no evidence about a peer.
+# A busy host may take seconds to start the check's process, which is no evidence about a peer.
 START_S = 15.0
 
 
 class PlaceError(Exception):
-    """The bundle or the roster cannot be used here; nothing was checked. The message has the remedy."""
+    """The bundle or the roster cannot be used here, and nothing was checked. The message has the remedy."""
 
 
 @dataclass(frozen=True)
 class Station:
-    """One node's place in one gate. `key_path` is the file of the exchange's key, which a single node may lack."""
+    """One node of one gate, with everything that its run needs. `key_path` is the file with the key of the exchange, which a single
+    node may lack.
+    """
 
     bundle: Bundle
     bundle_path: Path
@@ -54,11 +57,11 @@ class Station:
     deadline: Deadline = NEVER
 
     def timeout_s(self, check: Check, closing: bool = False) -> float:
-        """How long the check may run: its deadline, or what is left of the node's. `closing`: it runs after the ranks."""
+        """How long the check may run: its own deadline, or the rest of the node's time. `closing`: it runs after the rank checks."""
         return min(self.own_timeout_s(check), self.deadline.left_s(closing))
 
     def own_timeout_s(self, check: Check) -> float:
-        """The check's deadline: the bundle's, or its own."""
+        """The check's deadline from the bundle, or its own."""
         if check.name in PEER_CHECKS:
             return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + START_S)
         return self.bundle.timeouts_s.get(check.name, check.timeout_s)
@@ -70,7 +73,7 @@ class Station:
         before: Mapping[str, object] | None = None,
         watched: Sequence[Mapping[str, object]] | None = None,
     ) -> Context:
-        """What the check may know."""
+        """The context that the check gets."""
         line = self.bundle.policy.checks.get(check.name, CheckPolicy())
         chosen = dict(options(check.name, self.bundle.profile, line.options))
         if check.name in PEER_CHECKS and check.name not in self.bundle.timeouts_s:
@@ -93,18 +96,18 @@ class Station:
         )
 
     def planned(self) -> tuple[Check, ...]:
-        """The checks that are to run, in the catalogue's order."""
+        """The checks that have to run, in the catalogue's order."""
         wanted = {p.check for p in self.plan if p.skip is None} - set(self.bundle.skip)
         return tuple(check for check in self.checks if check.name in wanted)
 
 
 def before_path(scratch: Path, check: str) -> Path:
-    """Where a closing check's first look lies until its second."""
+    """The file with the first measurement of a closing check."""
     return scratch / f"{check}.before.json"
 
 
 def watch_path(scratch: Path, check: str) -> Path:
-    """Where a closing check's watch keeps its records."""
+    """The file with the records of a closing check's watch."""
     return scratch / f"{check}.watch.jsonl"
 
 
@@ -116,10 +119,10 @@ def open_station(
     alone: str = "",
     begun_at: float | None = None,
 ) -> Station:
-    """Read bundle, roster and key, and find the node in the roster. Raises PlaceError.
+    """Reads bundle, roster and key, and finds the node in the roster. Raises PlaceError.
 
-    `alone` is the path of the one check that is wanted: the rest of the catalogue is not imported, nor planned, and
-    whoever started it holds it to its deadline. `begun_at` is when the node's checks began (time.monotonic()), now if None.
+    `alone` is the path of the only check that is wanted: the rest of the catalogue is neither imported nor planned, and the process
+    that started it enforces its deadline. `begun_at` is when the node's checks began (time.monotonic()), now if None.
     """
     begun_at = time.monotonic() if begun_at is None else begun_at
     try:
@@ -174,9 +177,9 @@ SLURM_PATTERN = "SLURM_TOPOLOGY_ADDR_PATTERN"
 
 
 def uplink(node: str, topology: Topology | None, environ: Mapping[str, str], root: Path) -> dict[str, str]:
-    """What the identity of the node keeps: SWITCHES, or nothing where nobody described any switches.
+    """The node's switches for its identity: SWITCHES, or nothing if no switches are described.
 
-    A node is looked up as `node`, as its host is called, by Slurm's name for it and by its EC2 instance id.
+    A node is searched by its name `node`, its host's name, Slurm's name for it and its EC2 instance id.
     """
     found = (node, platform.node(), environ.get("SLURMD_NODENAME", ""), machine.instance_id(root))
     known = tuple(dict.fromkeys(filter(None, found)))

@@ -1,7 +1,7 @@
-"""`run` started by torchrun itself: local rank 0 is its node's runner, and all ranks do the rank checks.
+"""`run` started by torchrun itself: local rank 0 is the runner of its node, and all ranks do the rank checks.
 
-Here the group's TCP store takes the roster's place: the nodes leave their addresses and, at the end, their
-reports in it. Nothing travels over the collectives under test.
+The group's TCP store replaces the roster: the nodes write their addresses to it and, at the end, their reports. No data travels over
+the collectives that are tested.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ NODE_CHECKS_S = 600.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The run of one rank. The first writes the merged report to --out and prints the verdict; all exit 0.
+    """The run of one rank. The first rank writes the merged report to --out and prints the verdict; all ranks exit with 0.
 
-    torchrun turns any other exit code into 1 and ends the neighbours: read the verdict from the report.
+    torchrun turns any other exit code into 1 and ends the neighbours: the verdict has to be read from the report.
     """
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     if rank == 0:
         require_writable(arguments.out)
-        arguments.out.unlink(missing_ok=True)  # a verdict of before is none of this run's
+        arguments.out.unlink(missing_ok=True)  # remove the verdict of an earlier run
     per_node = int(os.environ["LOCAL_WORLD_SIZE"])
     nodes, node_rank = int(os.environ["WORLD_SIZE"]) // per_node, rank // per_node
     store = _store()
@@ -75,10 +75,10 @@ def _store() -> Store:
 
 
 def _bundle(arguments: argparse.Namespace, nodes: int, per_node: int, store: Store, rank: int) -> Bundle:
-    """One bundle for all: the first rank makes it, so that every rank judges by the same."""
+    """One bundle for all ranks: the first rank makes it, so that every rank judges alike."""
     if rank == 0:
         store.set("prelaunch/attempt", uuid.uuid4().hex)
-        # Whoever reaches torchrun's store can read it: it is not authenticated (docs/exchange.md).
+        # Everybody who can connect to torchrun's store can read it, because it is not authenticated (docs/exchange.md).
         store.set("prelaunch/key", secret_key.make().decode())
         store.set("prelaunch/bundle", _first_bundle(arguments, nodes, per_node).decode())
     made = bundles.load(store.get("prelaunch/bundle"))
@@ -101,7 +101,7 @@ def _first_bundle(arguments: argparse.Namespace, nodes: int, per_node: int) -> b
 
 
 def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) -> Station:
-    """The roster, from what every node's first rank leaves in the store."""
+    """The roster, made from what the first rank of every node wrote to the store."""
     names = made.declared.node_names
     if local == 0:
         address = _own_address()
@@ -195,7 +195,7 @@ def _merged(store: Store, station: Station, attempt: str, begun: str, out: Path)
 
 
 def _own_address() -> str:
-    """The address of this host on the way to the rendezvous."""
+    """The address of this host on the route to the rendezvous."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
         return str(probe.getsockname()[0])

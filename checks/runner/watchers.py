@@ -1,9 +1,9 @@
-"""Processes that watch through the whole run for a closing check: started before everything else, ended for certain.
+"""Processes that watch during the whole run for a closing check. They are started before everything else, and always ended.
 
-A check's `watch` is a generator: what it yields is recorded, and None says that nothing happened for a while; its first
-record says that it is watching. It runs in a child whose standard input the runner holds: when that is closed, by the
-runner or by the runner's death, the child writes its last line and ends. A record without that last line is none: whoever
-died, hung or was stopped meanwhile cannot say that nothing happened.
+A check's `watch` is a generator: what it yields is recorded, and None means that nothing happened for a while; its first record says
+that it is watching. It runs in a child process whose standard input the runner keeps open: when that is closed, by the runner or
+because the runner died, the child writes a last line and ends. A record without that last line does not count, because a watcher
+that died, hung or was stopped cannot say that nothing happened.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from checks.runner.station import Station, watch_path
 READY_S = 20.0
 STOP_S = 5.0
 LOOK_S = 0.05
-# More than a run can need: a GPU that reports a fault a millisecond has said enough.
+# More than a run can need: beyond one fault per millisecond no more have to be recorded.
 MOST_RECORDS = 10_000
 ENDED = "ended"
 
 
-class Watches:
+class Watchers:
     """The watching processes of one node's run."""
 
     def __init__(self, station: Station) -> None:
@@ -41,7 +41,7 @@ class Watches:
         self.failed: dict[str, str] = {}
 
     def start(self, checks: Iterable[Check]) -> None:
-        """Start one process for each check that has a `watch`. Why one could not be started is in `failed`."""
+        """Starts one process for each check that has a `watch`. `failed` says why one could not be started."""
         for check in checks:
             if check.watch is None:
                 continue
@@ -71,7 +71,7 @@ class Watches:
             self._running[check.name] = child, Output(piped(child))
 
     def ready(self) -> None:
-        """Wait until each of them is watching, has failed, or the time is up."""
+        """Waits until each of them is watching or has failed, or the time is over."""
         deadline = time.monotonic() + min(READY_S, self._station.deadline.left_s())
         for name, (child, output) in self._running.items():
             path = watch_path(self._station.scratch, name)
@@ -82,7 +82,7 @@ class Watches:
                 self.failed[name] = said[0][:500] if said else "the check's watch process did not start"
 
     def stop(self, name: str) -> None:
-        """End the check's watch, if it has one: it is asked to, and after a few seconds it is ended."""
+        """Ends the check's watch, if it has one: first it is asked to end, and after a few seconds it is killed."""
         patience_s = min(STOP_S, max(self._station.deadline.left_s(closing=True), LEAST_S))
         child, output = self._running.pop(name, (None, None))
         if child is None or output is None:
@@ -94,7 +94,7 @@ class Watches:
         except subprocess.TimeoutExpired:
             self.failed.setdefault(name, f"the check's watch process did not end within {patience_s:.1f} s")
             end_tree(child.pid, 0.0, kill_s=LEAST_S)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # one in state D cannot be ended
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D cannot be ended
                 child.wait(LEAST_S)
         else:
             if child.returncode and name not in self.failed:
@@ -104,7 +104,7 @@ class Watches:
                 )
 
     def stop_all(self) -> None:
-        """End all that still run; all are asked before any is waited for."""
+        """Ends all that still run. All are asked before any is waited for."""
         for child, _ in self._running.values():
             with contextlib.suppress(OSError):
                 child.stdin.close()  # type: ignore[union-attr]
@@ -113,7 +113,7 @@ class Watches:
 
 
 def watch(records: Iterator[Mapping[str, object] | None], path: Path, held: IO[bytes]) -> None:
-    """In the child: record what the watch yields until `held` is closed, then that it ended in order."""
+    """In the child: records what the watch yields until `held` is closed, then that it ended in order."""
     kept = 0
     with path.open("w", encoding="utf-8") as file:
         for record in records:
@@ -130,7 +130,7 @@ def watch(records: Iterator[Mapping[str, object] | None], path: Path, held: IO[b
 
 
 def watched(path: Path) -> Sequence[Mapping[str, object]] | None:
-    """What was recorded; None where nobody watched to the end."""
+    """What was recorded; None if the watch did not last until the end."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         records = [json.loads(line) for line in lines]

@@ -1,7 +1,7 @@
-"""nodes.node_N.dcgm: the tables of `dcgmi diag -r 1` and `-r 3`, read again (pure).
+"""nodes.node_N.dcgm: the tables of `dcgmi diag -r 1` and `-r 3`, which are read again. Pure.
 
-The tool's own words (`success`, `parsed_output`) are no evidence of health; where they say worse than the table shows,
-nobody can tell.
+The tool's own words (`success`, `parsed_output`) are no evidence of health. If they are worse than the table, the result is CANNOT
+TELL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from checks.model import Value
 from checks.probes.dcgm import diag, diag_text
 from checks.probes.dcgm.diagnosis import Diagnosis, DiagnosisError, Meaning, Status
 from checks.probes.dcgm.error_table import dcgm_facts
-from checks.seed_report.node import Asked, NodeTable, Readings, Shown, Unread, bounded
+from checks.seed_report.node import DeclaredCluster, Extracted, NodeTable, Readings, Unread, bounded
 from checks.seed_report.shape import Diagnostic, table, taken
 
 LEVELS: Mapping[str, tuple[str, int]] = {"dcgm.basic": ("basic", 1), "dcgm.extended": ("extended", 3)}
@@ -29,8 +29,8 @@ CHECKS: Mapping[str, tuple[str, ...]] = dict.fromkeys(LEVELS, METRICS)
 ENDED = "Successfully ran diagnostic"
 
 
-def read(node: NodeTable, asked: Asked) -> Readings:
-    """Both levels, each for itself."""
+def read(node: NodeTable, asked: DeclaredCluster) -> Readings:
+    """Both levels, each by itself."""
     path = f"nodes.{node.name}.dcgm"
     section = table(node.section("dcgm"), path)
     node.unknown.extend(
@@ -47,7 +47,7 @@ def read(node: NodeTable, asked: Asked) -> Readings:
     }
 
 
-def _run(value: object, path: str, level: int, node: NodeTable, asked: Asked) -> Shown | Unread:
+def _run(value: object, path: str, level: int, node: NodeTable, asked: DeclaredCluster) -> Extracted | Unread:
     if value is None:
         return Unread(f"{path} is missing: dcgmi did not run, or is not installed")
     try:
@@ -60,15 +60,15 @@ def _run(value: object, path: str, level: int, node: NodeTable, asked: Asked) ->
         **diag.metrics_of(diagnosis, level, diagnosis.gpus, asked.declared.gpus_per_node),
         "doubts": "; ".join(_doubts(run, level, diagnosis)),
     }
-    return Shown(metrics, f"{_quoted(text, diagnosis)}\n{diag.account(diagnosis)}".strip())
+    return Extracted(metrics, f"{_quoted(text, diagnosis)}\n{diag.account(diagnosis)}".strip())
 
 
 def _text(run: Diagnostic) -> str:
-    """What dcgmi printed. Raises Unread."""
+    """The output of dcgmi. Raises Unread."""
     if run.skipped:
         raise Unread(f"it was skipped: {run.message or 'no reason given'}")
     if run.raw_output is None or not run.raw_output.strip():
-        raise Unread("raw_output is missing: nothing shows what dcgmi said")
+        raise Unread("raw_output is missing, so it is unknown what dcgmi printed")
     ran = ENDED in run.raw_output or ENDED in (run.stdout or "")
     if run.stdout is not None and ran and run.stdout != run.raw_output:
         raise Unread("raw_output and stdout differ: neither can be trusted", run.stdout)
@@ -77,30 +77,30 @@ def _text(run: Diagnostic) -> str:
 
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> Diagnosis:
-    """Nodes in order print the same table."""
+    """The diagnosis of the table. Nodes without faults all print the same table, so it is read once."""
     return diag_text.parse(text)
 
 
 def _doubts(run: Diagnostic, level: int, diagnosis: Diagnosis) -> Iterator[str]:
-    """Why the table may not be the whole truth."""
+    """Reasons for which the table may not be complete."""
     if diagnosis.broken:
         yield diagnosis.broken
     if any(result.status in (Status.FAIL, Status.WARN) or result.problems for result in diagnosis.results):
         return
-    if run.exit_code_zero is None and level > 1:  # of level 1 `success` says it
+    if run.exit_code_zero is None and level > 1:  # for level 1 `success` has the same information
         yield "dcgmi's exit code is missing"
     if run.exit_code_zero is False:
-        yield "dcgmi's exit code was not 0, and no test in its table failed"
+        yield "dcgmi's exit code was not 0, but no test in its table failed"
     if not run.success:
-        yield "the report says that it failed, and no test in its table did"
+        yield "the report says that it failed, but no test in its table did"
     if run.parsed_output is not None and _fails(
         (run.parsed_output.overall_status, run.parsed_output.test_results)
     ):
-        yield "the report's own reading is Fail, and no test in its table failed"
+        yield "the report reads its table as Fail, but no test in the table failed"
 
 
 def _fails(word: object) -> bool:
-    """Whether a word of the tool's own reading, at any depth, begins with "fail"."""
+    """Whether a word of the tool's own result, at any depth, begins with "fail"."""
     if isinstance(word, Mapping):
         return any(map(_fails, word.values()))
     if isinstance(word, (list, tuple)):
@@ -109,7 +109,7 @@ def _fails(word: object) -> bool:
 
 
 def _quoted(text: str, diagnosis: Diagnosis) -> str:
-    """The table's own lines of what did not pass, each with its number; a test that is optional is left out."""
+    """The lines of the table that did not pass, each with its number, without optional tests."""
     lines, optional = text.splitlines(), dcgm_facts().optional
     odd = (r for r in diagnosis.results if r.status is not Status.PASS and r.test not in optional)
     numbers = sorted({result.line for result in odd if result.line})

@@ -1,4 +1,4 @@
-"""How the other tool's report is known, without reading it (pure; imports nothing, so that every command can ask)."""
+"""Recognises the other tool's report without reading it. Pure; imports nothing, so that every command can use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TABLES = ("cluster_info", "cluster_summary", "nodes")
 
 
 def recognised(value: object) -> bool:
-    """Whether the value has the tool's three tables, and no report of ours that they merely stand beside."""
+    """Whether the value has the tool's three tables, and is not a report of Prelaunch with these tables added."""
     if not isinstance(value, Mapping) or OURS in value:
         return False
     return all(isinstance(value.get(key), Mapping) for key in TABLES)

@@ -1,7 +1,7 @@
-"""nodes.node_N.network: fi_info, the NCCL plugin, fi_pingpong (pure).
+"""nodes.node_N.network: fi_info, the NCCL plugin, fi_pingpong. Pure.
 
-Of fi_info only the number of its "provider: efa" lines is kept. libfabric prints one EFA device as one, two or three
-endpoints (see checks/probes/efa/fi_info.py), so that the number must be one, two or three times that of the devices.
+The tool only keeps the number of fi_info's "provider: efa" lines. libfabric prints one EFA device as one, two or three endpoints
+(see checks/probes/efa/fi_info.py), so that the number must be one, two or three times that of the devices.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from checks.check import CheckError
 from checks.model import Skip, Value
 from checks.probes.efa.fi_pingpong import DATAGRAM, parse
-from checks.seed_report.node import Asked, NodeTable, Readings, Shown, Unread, bounded
+from checks.seed_report.node import DeclaredCluster, Extracted, NodeTable, Readings, Unread, bounded
 from checks.seed_report.shape import Network
 
 CHECKS: Mapping[str, tuple[str, ...]] = {
@@ -24,7 +24,7 @@ SHOWN = 5  # how many provider lines the tool keeps
 EACH = (1, 2, 3)  # endpoints of a device
 
 
-def read(node: NodeTable, asked: Asked) -> Readings:
+def read(node: NodeTable, asked: DeclaredCluster) -> Readings:
     """The three checks."""
     network = node.taken(Network, "network")
     return {
@@ -34,36 +34,38 @@ def read(node: NodeTable, asked: Asked) -> Readings:
     }
 
 
-def _devices(network: Network, asked: Asked) -> Shown | Unread:
+def _devices(network: Network, asked: DeclaredCluster) -> Extracted | Unread:
     listed = sum(LINE in line for line in network.efa_providers)
     count = network.efa_provider_count
     if network.efa_available and (count is None or listed != min(count, SHOWN)):
         return Unread(f"efa_provider_count is {count}, and {listed} such lines are listed")
     endpoints, expected = count or 0, asked.instance.efa_devices if asked.instance else None
-    words = network.efa_error.strip()[:300] or "without a word"
+    words = network.efa_error.strip()[:300] or "no error text"
     metrics: dict[str, Value] = {
         "failure": "ok" if network.efa_available else f"fi_info failed: {words}",
         "endpoints": endpoints,
         "devices": devices_of(endpoints, expected),
     }
-    return Shown(metrics, f"{endpoints} lines of fi_info name the provider efa")
+    return Extracted(metrics, f"{endpoints} lines of fi_info name the provider efa")
 
 
 def devices_of(endpoints: int, expected: int | None) -> int:
-    """The most devices, up to those expected, that can have printed so many endpoints; all of them if more have to."""
+    """The greatest number of devices, at most the expected one, that can have this many endpoints; all endpoints' devices if there
+    are more.
+    """
     if expected is None:
         return endpoints
     whole = [endpoints // each for each in EACH if endpoints % each == 0 and endpoints // each <= expected]
     return max(whole, default=endpoints // max(EACH))
 
 
-def _plugin(network: Network) -> Shown | Unread:
+def _plugin(network: Network) -> Extracted | Unread:
     if network.aws_ofi_nccl_plugin is None:
         return Unread("aws_ofi_nccl_plugin is missing")
-    return Shown({"installed": network.aws_ofi_nccl_plugin.installed}, network.aws_ofi_nccl_plugin.path)
+    return Extracted({"installed": network.aws_ofi_nccl_plugin.installed}, network.aws_ofi_nccl_plugin.path)
 
 
-def _pingpong(network: Network, asked: Asked) -> Shown | Unread:
+def _pingpong(network: Network, asked: DeclaredCluster) -> Extracted | Unread:
     test = network.efa_communication_test
     if test is None or test.raw_output is None:
         return Unread(
@@ -77,13 +79,15 @@ def _pingpong(network: Network, asked: Asked) -> Shown | Unread:
         return _without_table(test.raw_output, test.success, test.test_role, str(error), asked)
     failure = "ok" if test.success else "fi_pingpong printed a table and failed"
     lost = sum(table.acks_missing for table in tables)
-    return Shown({"failure": failure, "acks_missing": lost}, test.raw_output)
+    return Extracted({"failure": failure, "acks_missing": lost}, test.raw_output)
 
 
-def _without_table(text: str, success: bool, role: str, why: str, asked: Asked) -> Shown | Unread:
+def _without_table(
+    text: str, success: bool, role: str, why: str, asked: DeclaredCluster
+) -> Extracted | Unread:
     if success or not text.strip():
         return Unread(why if text.strip() else "fi_pingpong ended without output", text)
     if role == "client" and asked.declared.nodes > 2:
-        said = "the tool's server takes one client and ends: of more than two nodes it can measure two"
+        said = "the tool's server accepts one client and then ends, so only two of the nodes can be measured"
         return Unread(said, text, Skip.PREREQUISITE)
-    return Shown({"failure": " ".join(text.split())[:300]}, text)
+    return Extracted({"failure": " ".join(text.split())[:300]}, text)

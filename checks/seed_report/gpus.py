@@ -1,6 +1,5 @@
-"""nodes.node_N.gpu: what nvidia-smi --query-gpu printed, before anything ran (pure).
-
-nodes.node_N.system, and the tool's own word of the node (pure).
+"""nodes.node_N.gpu: what nvidia-smi --query-gpu printed before any test; nodes.node_N.system; and the tool's own status of the node.
+Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from checks.model import Value
 from checks.probes.gpu.record import is_model
-from checks.seed_report.node import Asked, NodeTable, Readings, Shown, Unread
+from checks.seed_report.node import DeclaredCluster, Extracted, NodeTable, Readings, Unread
 from checks.seed_report.shape import Gpu, Summary, System, table, taken
 
 CHECKS: Mapping[str, tuple[str, ...]] = {
@@ -20,12 +19,12 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "gpu.power": ("gpus", "draw_w"),
     "gpu.thermal": ("gpus", "temperature_c"),
 }
-NO_GPU = "no_gpu"  # the tool's word in `nccl` and `dcgm` for: the kernel has no /dev/nvidia0
+NO_GPU = "no_gpu"  # the tool writes this in `nccl` and `dcgm` if the kernel has no /dev/nvidia0
 _KEY = re.compile(r"gpu_(0|[1-9]\d{0,3})")
 
 
-def read(node: NodeTable, asked: Asked) -> Readings:
-    """The five checks. An empty table proves that GPUs are gone only where the kernel's list was empty as well."""
+def read(node: NodeTable, asked: DeclaredCluster) -> Readings:
+    """The five checks. An empty table proves that there are no GPUs only if the kernel's list was empty as well."""
     if node.value.get("gpu") == {} and _kernel_has_none(node):
         return {**_unread(), "gpu.inventory": _none_found(asked)}
     found = table(node.section("gpu"), f"nodes.{node.name}.gpu")
@@ -42,7 +41,7 @@ def read(node: NodeTable, asked: Asked) -> Readings:
     return _readings(tuple(gpus[index] for index in sorted(gpus)), sorted(gpus), asked)
 
 
-def _readings(gpus: Sequence[Gpu], indices: Sequence[int], asked: Asked) -> Readings:
+def _readings(gpus: Sequence[Gpu], indices: Sequence[int], asked: DeclaredCluster) -> Readings:
     labels = tuple(f"GPU {index}" for index in indices)
     model = asked.instance.gpu if asked.instance else ""
     unlike: tuple[Value, ...] = tuple(int(bool(model) and not is_model(gpu.name, model)) for gpu in gpus)
@@ -64,7 +63,7 @@ def _readings(gpus: Sequence[Gpu], indices: Sequence[int], asked: Asked) -> Read
         "gpu.thermal": {"temperature_c": tuple(gpu.temperature_c for gpu in gpus)},
     }
     said = "\n".join(f"{label}: {_line(gpu)}" for label, gpu in zip(labels, gpus, strict=True))
-    return {check: Shown({"gpus": labels, **metrics}, said) for check, metrics in columns.items()}  # type: ignore[dict-item]
+    return {check: Extracted({"gpus": labels, **metrics}, said) for check, metrics in columns.items()}  # type: ignore[dict-item]
 
 
 def _line(gpu: Gpu) -> str:
@@ -80,7 +79,7 @@ def _kernel_has_none(node: NodeTable) -> bool:
     return isinstance(tests, Mapping) and NO_GPU in tests
 
 
-def _none_found(asked: Asked) -> Shown:
+def _none_found(asked: DeclaredCluster) -> Extracted:
     metrics: dict[str, Value] = {
         "gpus": ("none",),
         "gpus_found": 0,
@@ -89,10 +88,10 @@ def _none_found(asked: Asked) -> Shown:
         "unlike_models": (1,),
         "driver": "none",
     }
-    return Shown(metrics, "nvidia-smi was not there or listed no GPU, and the kernel has no /dev/nvidia0")
+    return Extracted(metrics, "nvidia-smi was not there or listed no GPU, and the kernel has no /dev/nvidia0")
 
 
-def _unread() -> dict[str, Shown | Unread]:
+def _unread() -> dict[str, Extracted | Unread]:
     return {check: Unread("no GPU was found") for check in CHECKS}
 
 
@@ -104,7 +103,7 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
 OWN: Mapping[str, tuple[str, ...]] = {"own.word": ("own_level",)}
 
 
-def resources(node: NodeTable, asked: Asked) -> Readings:
+def resources(node: NodeTable, asked: DeclaredCluster) -> Readings:
     """Memory, disk and CPUs as psutil counted them."""
     found = node.taken(System, "system")
     metrics = {
@@ -113,17 +112,17 @@ def resources(node: NodeTable, asked: Asked) -> Readings:
         "disk_free_bytes": int(found.disk.free_gb * GIB),
         "cpus": found.cpu.count,
     }
-    return {"system.resources": Shown(metrics)}
+    return {"system.resources": Extracted(metrics)}
 
 
-def own_word(node: NodeTable, asked: Asked) -> Readings:
-    """What the tool itself said of the node: 0 PASS, 1 WARN, 2 FAIL."""
-    return {"own.word": word_of(node.taken(Summary, "summary"))}
+def own_status(node: NodeTable, asked: DeclaredCluster) -> Readings:
+    """The tool's own status of the node: 0 PASS, 1 WARN, 2 FAIL."""
+    return {"own.word": status_of(node.taken(Summary, "summary"))}
 
 
-def word_of(summary: Summary) -> Shown:
-    """The same of any summary; with an issue a PASS is none. Raises Unread for a word that the tool does not have."""
+def status_of(summary: Summary) -> Extracted:
+    """The same for any summary. A PASS with an issue is not a PASS. Raises Unread for a status that the tool does not have."""
     if summary.overall_status not in WORDS:
         raise Unread(f"overall_status is {summary.overall_status!r:.40}, none of {', '.join(WORDS)}")
     said = "\n".join((f"overall_status: {summary.overall_status}", *summary.issues))
-    return Shown({"own_level": max(WORDS.index(summary.overall_status), int(bool(summary.issues)))}, said)
+    return Extracted({"own_level": max(WORDS.index(summary.overall_status), int(bool(summary.issues)))}, said)

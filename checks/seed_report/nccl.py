@@ -1,8 +1,8 @@
-"""nodes.node_N.nccl: an all_reduce of all processes, timed by its node's first rank; nothing was verified (pure).
+"""nodes.node_N.nccl: an all_reduce of all processes, timed by the first rank of its node. The tool does not verify the result. Pure.
 
-The tool's `bandwidth_gbps` is bytes over time (10^9 bytes/s), which nccl-tests calls algbw. The bus bandwidth of an
-all_reduce of n ranks is 2(n-1)/n times it (nccl-tests, doc/PERFORMANCE.md); every node received each byte once, so
-that 8 times algbw is what its network proved, in Gbit/s.
+The tool's `bandwidth_gbps` is bytes over time (10^9 bytes/s), which nccl-tests calls algbw. The bus bandwidth of an all_reduce of n
+ranks is 2(n-1)/n times it (nccl-tests, doc/PERFORMANCE.md). Every node received each byte once, so that its network carried at least
+8 times algbw, in Gbit/s.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from checks.model import Value
-from checks.seed_report.node import Asked, NodeTable, Readings, Shown, Unread
+from checks.seed_report.node import DeclaredCluster, Extracted, NodeTable, Readings, Unread
 from checks.seed_report.shape import Communication, NodeInfo, Size, table, taken
 
 CHECKS: Mapping[str, tuple[str, ...]] = {
@@ -19,14 +19,14 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 }
 RANKS: Mapping[str, tuple[str, ...]] = {"nccl.ranks": ("processes",)}
 ALL_REDUCE = "distributed_all_reduce"
-# Of smaller ones the time is latency, and the two decimals that the tool keeps are most of the number.
+# The time of smaller messages is latency, and rounding to two decimals changes most of the number.
 LEAST_BYTES = 128 << 20
 ROUNDING = 0.005  # two decimals
 KNOWN = (ALL_REDUCE, "multi_gpu", "single_gpu", "no_gpu")
 
 
-def read(node: NodeTable, asked: Asked) -> Readings:
-    """What the all_reduce carried. A failure that the tool wrote down is one, wherever it stands."""
+def read(node: NodeTable, asked: DeclaredCluster) -> Readings:
+    """What the all_reduce carried. Every failure that the tool reports counts, wherever it is in the table."""
     tests = _tests(node)
     failed = {name: test for name, test in tests.items() if not test.success}
     if failed:
@@ -45,28 +45,28 @@ def read(node: NodeTable, asked: Asked) -> Readings:
     network = asked.instance.network_gbit_s if asked.instance else None
     proven = 8 * largest.bandwidth_gbps
     return {
-        "nccl.all_reduce": Shown(
+        "nccl.all_reduce": Extracted(
             {"failure": "ok", "sizes_bytes": (largest.size_bytes,), "busbw_gbps": (busbw,)}, said
         ),
-        "nccl.inter_node": Shown({"proven_gbit_s": min(proven, network) if network else proven}, said),
+        "nccl.inter_node": Extracted({"proven_gbit_s": min(proven, network) if network else proven}, said),
     }
 
 
-def processes(node: NodeTable, asked: Asked) -> Shown:
-    """That each declared rank of the node took part: an all_reduce does not end without one. Raises Unread."""
+def processes(node: NodeTable, asked: DeclaredCluster) -> Extracted:
+    """Whether each declared rank of the node took part: an all_reduce does not complete without one. Raises Unread."""
     world = node.taken(NodeInfo, "node_info").world_size
     took = world
     if asked.declared.ranks > 1:
         tests = _tests(node)
         test = tests.get(ALL_REDUCE)
         if test is None or not test.success:
-            raise Unread("no all_reduce ended, so that nothing shows that this rank ever ran")
+            raise Unread("no all_reduce completed, so there is no evidence that this rank ran")
         took = test.processes_tested
     if took != asked.declared.ranks or world != took:
         raise Unread(
             f"{took} processes took part, world_size is {world}, and {asked.declared.ranks} ranks are declared"
         )
-    return Shown({"processes": took})
+    return Extracted({"processes": took})
 
 
 def _tests(node: NodeTable) -> dict[str, Communication]:
@@ -93,13 +93,15 @@ def _failed(failed: Mapping[str, Communication]) -> Readings:
     )
     nothing: Value = (None,)
     return {
-        "nccl.all_reduce": Shown({"failure": words, "sizes_bytes": nothing, "busbw_gbps": nothing}, words),
+        "nccl.all_reduce": Extracted(
+            {"failure": words, "sizes_bytes": nothing, "busbw_gbps": nothing}, words
+        ),
         "nccl.inter_node": Unread("the collective failed", words),
     }
 
 
 def _largest(test: Communication) -> Size:
-    """The largest message, its slowest run. Raises Unread where none tells a rate, or the numbers contradict each other."""
+    """The largest message, with its slowest run. Raises Unread if no rate is given, or the numbers contradict each other."""
     for size in test.results:
         if size.latency_ms and not _agree(size):
             raise Unread(
@@ -119,7 +121,7 @@ def _largest(test: Communication) -> Size:
 
 
 def _agree(size: Size) -> bool:
-    """Whether bandwidth and time, each rounded to two decimals, are of one measurement."""
+    """Whether bandwidth and time, each rounded to two decimals, are of the same measurement."""
     rate = size.size_bytes / size.latency_ms / 1e6
     slack = ROUNDING + rate * ROUNDING / max(size.latency_ms - ROUNDING, ROUNDING) + 1e-9
     return abs(size.bandwidth_gbps - rate) <= slack

@@ -1,7 +1,4 @@
-"""One node's table, and what a section of it shows in the metrics of a check (pure).
-
-Unread              it does not show what the check measures: nobody can tell
-"""
+"""One node's table, and what each section of it shows, in the metrics of a check. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from checks.model import Declared, Skip, Value
 from checks.seed_report.shape import Unknown, taken
 
 T = TypeVar("T")
-RAW_BYTES = 256 << 10  # sixteen times what dcgmi -r 3 prints of eight GPUs
+RAW_BYTES = 256 << 10  # sixteen times the output of dcgmi -r 3 for eight GPUs
 
 
 class Unread(Exception):
-    """What the check would have measured is not in the report; `skip` is set where the tool could not have measured it."""
+    """The report does not contain what the check measures; `skip` is set if the tool could not have measured it."""
 
     def __init__(self, why: str, evidence: str = "", skip: Skip | None = None) -> None:
         super().__init__(why)
@@ -26,35 +23,35 @@ class Unread(Exception):
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a check would have measured, and the text that it rests on."""
+class Extracted:
+    """What a check would have measured, and the text that it comes from."""
 
     metrics: Mapping[str, Value]
     evidence: str = ""
 
 
 def bounded(text: str) -> str:
-    """Raw output, if it is of a size that a tool prints. Raises Unread."""
+    """Raw output, if it is not larger than what a tool prints. Raises Unread."""
     if len(text) > RAW_BYTES:
         raise Unread(f"raw_output has {len(text)} characters, more than the {RAW_BYTES} that are read")
     return text
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is declared, and the instance table's row of it."""
+class DeclaredCluster:
+    """The declaration, and the instance table's row for it."""
 
     declared: Declared
     instance: Instance | None
 
 
-# Check -> what was read of it. A section that cannot be read at all raises.
-Readings = Mapping[str, Shown | Unread]
+# Check -> what was read. A section that cannot be read at all raises an exception.
+Readings = Mapping[str, Extracted | Unread]
 
 
 @dataclass(frozen=True)
 class NodeTable:
-    """nodes.node_N; `unknown` gathers what nobody here knows."""
+    """nodes.node_N; `unknown` collects the keys that are not known here."""
 
     name: str
     rank: int
@@ -62,11 +59,9 @@ class NodeTable:
     unknown: Unknown = field(default_factory=list)
 
     def section(self, key: str) -> object:
-        """What stands at the key. Raises Unread if nothing does."""
+        """The value of the key. Raises Unread if there is none."""
         if self.value.get(key) in (None, {}):
-            raise Unread(
-                f"{key} is missing or empty: the tool did not look, or found nothing and does not say so"
-            )
+            raise Unread(f"{key} is missing or empty: the tool did not check it, or found nothing")
         return self.value[key]
 
     def taken(self, kind: type[T], key: str) -> T:

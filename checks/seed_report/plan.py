@@ -1,4 +1,4 @@
-"""What such a report can carry: the checks, which declarations each applies to, and who reads it."""
+"""The checks that such a report can contain, to which declarations each applies, and its reader."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from checks.facts.instances import Instance, lacks
 from checks.model import Declared, Part, Planned, Scope, Skip
 from checks.seed_report import dcgm, efa, gpus, nccl
-from checks.seed_report.node import Asked, NodeTable, Readings
+from checks.seed_report.node import DeclaredCluster, NodeTable, Readings
 
-Reader = Callable[[NodeTable, Asked], Readings]
+Reader = Callable[[NodeTable, DeclaredCluster], Readings]
 DECLARATION, OWN_CLUSTER = "declaration", "own.cluster"
 RANKS = "nccl.ranks"
 
 
 @dataclass(frozen=True)
 class Section:
-    """The checks that one section of a node's table feeds."""
+    """The checks that are read from one section of a node's table."""
 
     checks: Mapping[str, tuple[str, ...]]
     read: Reader
@@ -25,7 +25,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Applies:
-    """To which declarations a check applies: as the policy's line for it says."""
+    """To which declarations a check applies, as the policy's entry for it says."""
 
     part: Part = Part.ANY
     min_nodes: int = 1
@@ -38,7 +38,7 @@ SECTIONS = (
     Section(efa.CHECKS, efa.read),
     Section(nccl.CHECKS, nccl.read),
     Section(dcgm.CHECKS, dcgm.read),
-    Section(gpus.OWN, gpus.own_word),
+    Section(gpus.OWN, gpus.own_status),
 )
 APPLIES: Mapping[str, Applies] = {
     **dict.fromkeys(gpus.CHECKS, Applies(Part.GPU)),
@@ -53,7 +53,7 @@ APPLIES: Mapping[str, Applies] = {
 
 
 def plan(declared: Declared, instance: Instance | None) -> tuple[Planned, ...]:
-    """Every check, with the declared reason for those that do not apply."""
+    """Every check, with the reason in the declaration for those that do not apply."""
     made = [
         Planned(DECLARATION, Scope.CLUSTER, ("counts",)),
         Planned(OWN_CLUSTER, Scope.CLUSTER, gpus.OWN["own.word"]),

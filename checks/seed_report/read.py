@@ -1,11 +1,8 @@
-"""The report of another tool, brunopistone/sagemaker-training-jobs-cluster-health-check -> our Report (pure).
+"""Reads the report of another tool, brunopistone/sagemaker-training-jobs-cluster-health-check, into a Report. Pure.
 
-Everything is derived again from raw output, where there is any. The tool's own words decide nothing in anybody's
-favour: they are kept beside ours.
-
-What such a report is held to: what the operator declared, or else its own cluster_info (pure).
-
-The observations of a node's table: measured, or not and why (pure).
+Everything is derived again from raw output, if there is any. The tool's own results never improve a verdict: they are shown beside
+Prelaunch's. The report is compared with the operator's declaration, or with its own cluster_info if there is none. Each observation
+of a node's table is measured, or has the reason why not.
 """
 
 from __future__ import annotations
@@ -14,16 +11,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import clip
 from checks.facts.instances import Facts, Instance
 from checks.facts.provenance import Kind, Provenance
 from checks.model import CLUSTER, Declared, Node, Observation, Outcome, Profile, Report, rank_subject
 from checks.seed_report import gpus, nccl
 from checks.seed_report.detect import TABLES, TOOL
-from checks.seed_report.node import Asked, NodeTable, Shown, Unread
+from checks.seed_report.node import DeclaredCluster, Extracted, NodeTable, Unread
 from checks.seed_report.plan import DECLARATION, OWN_CLUSTER, RANKS, SECTIONS, plan
 from checks.seed_report.shape import ClusterInfo, NodeInfo, Summary, Unknown, table, taken
+from checks.value_types import DecodeError
 
 SELF_DECLARED = "self-declared"
 _PROVENANCE = Provenance(
@@ -32,20 +29,20 @@ _PROVENANCE = Provenance(
 
 
 @dataclass(frozen=True)
-class Held:
-    """The declaration, whether the operator made all of it, and the facts with a row for it."""
+class DeclarationUsed:
+    """The declaration that is used, whether all of it comes from the operator, and the facts with a row for it."""
 
-    asked: Asked
+    asked: DeclaredCluster
     whole: bool
     facts: Facts
 
 
-def held_to(
+def declaration_used(
     info: ClusterInfo | None, tables: Sequence[NodeTable], facts: Facts, kind: str | None, nodes: int | None
-) -> Held:
-    """The declaration. A type that nobody named is a row of its own, which knows the GPUs' number and nothing else.
+) -> DeclarationUsed:
+    """The declaration. If no type is given, a row is made for it that has the number of GPUs and nothing else.
 
-    Without a type only the report can say whether there should be EFA: no node has any, and it is left out.
+    Without a type only the report could say whether there should be EFA: the row has no EFA, so that it is left out.
     """
     count = nodes or (info.cluster_topology.total_nodes if info else len(tables))
     if kind is None:
@@ -57,13 +54,13 @@ def held_to(
     gpus = row.gpus if row else 0
     names = tuple(f"node_{rank}" for rank in range(count))
     declared = Declared(name, count, gpus, max(gpus, 1), names)
-    return Held(Asked(declared, row), bool(kind and nodes), facts)
+    return DeclarationUsed(DeclaredCluster(declared, row), bool(kind and nodes), facts)
 
 
 def cluster_info(
     value: object, unknown: Unknown, collection: list[str], *, needed: bool
 ) -> ClusterInfo | None:
-    """cluster_info, with what is wrong with it in `collection`. Raises DecodeError where nothing else declares."""
+    """cluster_info, with its errors in `collection`. Raises DecodeError if there is no other declaration."""
     try:
         info = taken(ClusterInfo, value, "cluster_info", unknown)
     except DecodeError as error:
@@ -72,7 +69,7 @@ def cluster_info(
         collection.append(str(error))
         return None
     if info.data_completeness != "complete":
-        collection.append(f"the report calls its own data {info.data_completeness!r:.40}")
+        collection.append(f"the report describes its own data as {info.data_completeness!r:.40}")
     return info
 
 
@@ -81,8 +78,8 @@ def _has_efa(node: NodeTable) -> bool:
     return isinstance(network, Mapping) and network.get("efa_provider_count") not in (None, 0)
 
 
-def observed(node: NodeTable, asked: Asked, wanted: frozenset[str]) -> Iterator[Observation]:
-    """One of every wanted check; the ranks of the node share what its first rank wrote."""
+def observed(node: NodeTable, asked: DeclaredCluster, wanted: frozenset[str]) -> Iterator[Observation]:
+    """One observation per check that is wanted. The ranks of the node share what its first rank wrote."""
     for section in SECTIONS:
         names = [name for name in section.checks if name in wanted]
         if names:
@@ -96,9 +93,9 @@ def observed(node: NodeTable, asked: Asked, wanted: frozenset[str]) -> Iterator[
 
 
 def attempted(
-    names: Sequence[str], read: Callable[[], Mapping[str, Shown | Unread]]
-) -> Mapping[str, Shown | Unread]:
-    """What the reader makes of its section; whatever it raises costs this section of this node alone."""
+    names: Sequence[str], read: Callable[[], Mapping[str, Extracted | Unread]]
+) -> Mapping[str, Extracted | Unread]:
+    """What the reader of a section returns. If it raises an exception, only this section of this node is lost."""
     try:
         return read()
     except (DecodeError, Unread) as error:
@@ -107,10 +104,10 @@ def attempted(
         return dict.fromkeys(names, Unread(f"the reader failed: {type(error).__name__}: {error}"))
 
 
-def row(check: str, subject: str, found: Shown | Unread) -> Observation:
+def row(check: str, subject: str, found: Extracted | Unread) -> Observation:
     """What was found, as an observation."""
     evidence, cut = clip(found.evidence)
-    if isinstance(found, Shown):
+    if isinstance(found, Extracted):
         return Observation(
             check, subject, Outcome.MEASURED, 0.0, found.metrics, evidence=evidence, evidence_truncated=cut
         )
@@ -120,8 +117,8 @@ def row(check: str, subject: str, found: Shown | Unread) -> Observation:
     )
 
 
-NOBODY = {"", "unknown"}  # what the tool writes where SageMaker's variables are not set
-# So many tables that nobody declared, or that are none, are read or named one by one; of the others their number is said.
+NOBODY = {"", "unknown"}  # what the tool writes if SageMaker's variables are not set
+# This many undeclared or malformed tables are read or named one by one; the others are only counted.
 MOST_STRANGERS = 64
 _NODE = re.compile(r"node_(0|[1-9]\d{0,4})")
 _NODE_KEYS = ("timestamp", "node_info", "summary", "gpu", "system", "network", "nccl", "dcgm")
@@ -129,15 +126,15 @@ _NODE_KEYS = ("timestamp", "node_info", "summary", "gpu", "system", "network", "
 
 @dataclass(frozen=True)
 class OwnVerdict:
-    """What the tool said itself: of the cluster, and of each node; "" where it said nothing."""
+    """The tool's own status of the cluster and of each node; "" if it has none."""
 
     overall: str
     nodes: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Opinion:
-    """The report as ours, and the facts to judge it by. `not_judged` are keys that nobody here knows."""
+class ImportedReport:
+    """The report in Prelaunch's form, and the facts to judge it by. `not_judged` are keys that are not known here."""
 
     report: Report
     facts: Facts
@@ -145,10 +142,12 @@ class Opinion:
     not_judged: tuple[str, ...]
 
 
-def read(value: object, facts: Facts, instance_type: str | None = None, nodes: int | None = None) -> Opinion:
-    """The report, held to the declared type and number of nodes; to its own cluster_info where one is missing.
+def read(
+    value: object, facts: Facts, instance_type: str | None = None, nodes: int | None = None
+) -> ImportedReport:
+    """The report, compared with the declared type and number of nodes, or with its own cluster_info if one is missing.
 
-    Raises DecodeError where nothing declares them, and for what has not the shape.
+    Raises DecodeError if neither declares them, and if the report does not have the tool's shape.
     """
     top = table(value, "")
     unknown: Unknown = [(key, item) for key, item in top.items() if key not in ("timestamp", *TABLES)]
@@ -156,19 +155,19 @@ def read(value: object, facts: Facts, instance_type: str | None = None, nodes: i
     needed = not (instance_type and nodes)
     info = cluster_info(top.get("cluster_info"), unknown, collection, needed=needed)
     tables = tuple(_tables(table(top.get("nodes"), "nodes"), collection))
-    held = held_to(info, tables, facts, instance_type, nodes)
+    held = declaration_used(info, tables, facts, instance_type, nodes)
     tables = _bounded(tables, held, collection)
     report = _report(top, tables, held, collection, unknown)
     own = OwnVerdict(
         _word(top.get("cluster_summary")), {each.name: _word(each.value.get("summary")) for each in tables}
     )
-    return Opinion(report, held.facts, own, _named(unknown))
+    return ImportedReport(report, held.facts, own, _named(unknown))
 
 
 def _report(
     top: Mapping[str, object],
     tables: Sequence[NodeTable],
-    held: Held,
+    held: DeclarationUsed,
     collection: list[str],
     unknown: Unknown,
 ) -> Report:
@@ -182,13 +181,11 @@ def _report(
     collection += _about_hosts(nodes)
     unknown += [pair for each in tables for pair in each.unknown]
     collection += [
-        f"{path[:200]} says that something failed, and is not known here"
-        for path, item in unknown
-        if _cries(item)
+        f"{path[:200]} reports a failure, but this key is unknown" for path, item in unknown if _cries(item)
     ]
     if declared.gpus_per_node == 0:
         collection.append(
-            "0 GPUs a node are declared: the tool calls nodes whose GPUs are gone CPU-only, and passes them"
+            "0 GPUs per node are declared: the tool treats nodes that lost their GPUs as CPU-only nodes, and passes them"
         )
     return Report(
         gate_id=TOOL,
@@ -205,12 +202,12 @@ def _report(
 
 
 def _tables(nodes: Mapping[str, object], collection: list[str]) -> Iterator[NodeTable]:
-    """The nodes by number; what is none is said."""
+    """The nodes by number. What is not the table of a node is reported."""
     found, odd = {}, list[str]()
     for key, item in nodes.items():
         named = _NODE.fullmatch(key)
         if named is None or not isinstance(item, Mapping):
-            odd.append(f"nodes.{key[:60]} is no node's table")
+            odd.append(f"nodes.{key[:60]} is not the table of a node")
         else:
             extra = [
                 (f"nodes.{key}.{other}", each) for other, each in item.items() if other not in _NODE_KEYS
@@ -218,34 +215,38 @@ def _tables(nodes: Mapping[str, object], collection: list[str]) -> Iterator[Node
             found[int(named[1])] = NodeTable(key, int(named[1]), item, extra)
     collection += odd[:MOST_STRANGERS]
     if len(odd) > MOST_STRANGERS:
-        collection.append(f"{len(odd) - MOST_STRANGERS} more are no node's table")
+        collection.append(f"{len(odd) - MOST_STRANGERS} more are not tables of nodes")
     return (found[number] for number in sorted(found))
 
 
-def _bounded(tables: tuple[NodeTable, ...], held: Held, collection: list[str]) -> tuple[NodeTable, ...]:
-    """The declared nodes' tables and some of the others; a million strangers cost nobody hours."""
+def _bounded(
+    tables: tuple[NodeTable, ...], held: DeclarationUsed, collection: list[str]
+) -> tuple[NodeTable, ...]:
+    """The tables of the declared nodes and some of the others, so that a million of them do not take hours."""
     most = held.asked.declared.nodes + MOST_STRANGERS
     if len(tables) > most:
-        collection.append(f"{len(tables) - most} more nodes have tables, but were not declared: not read")
+        collection.append(
+            f"{len(tables) - most} more nodes have tables but are not declared, so they were not read"
+        )
     return tables[:most]
 
 
-def _declaration(held: Held) -> Observation:
+def _declaration(held: DeclarationUsed) -> Observation:
     declared = held.asked.declared
     said = f"{declared.nodes} nodes of {declared.gpus_per_node} GPUs ({declared.instance_type})"
-    return row(DECLARATION, CLUSTER, Shown({"counts": "declared" if held.whole else SELF_DECLARED}, said))
+    return row(DECLARATION, CLUSTER, Extracted({"counts": "declared" if held.whole else SELF_DECLARED}, said))
 
 
 def _own_cluster(value: object, unknown: Unknown) -> Observation:
     found = attempted(
         (OWN_CLUSTER,),
-        lambda: {OWN_CLUSTER: gpus.word_of(taken(Summary, value, "cluster_summary", unknown))},
+        lambda: {OWN_CLUSTER: gpus.status_of(taken(Summary, value, "cluster_summary", unknown))},
     )
     return row(OWN_CLUSTER, CLUSTER, found[OWN_CLUSTER])
 
 
 def _node(node: NodeTable, collection: list[str]) -> Node:
-    """The node as it calls itself; one that calls itself another than its key says is said."""
+    """The node under its own name. A node whose own number differs from its key is reported."""
     identity: dict[str, str] = {"own word": _word(node.value.get("summary"))}
     try:
         info = taken(NodeInfo, node.value.get("node_info"), f"nodes.{node.name}.node_info", node.unknown)
@@ -253,16 +254,16 @@ def _node(node: NodeTable, collection: list[str]) -> Node:
         collection.append(str(error))
         return Node(node.name, node.rank, TOOL, TOOL, True, identity, _stamp(node.value))
     if info.host_rank != node.rank:
-        collection.append(f"{node.name} calls itself node {info.host_rank}: one of them is there twice")
+        collection.append(f"{node.name} calls itself node {info.host_rank}: one of them occurs twice")
     identity |= {"host": info.hostname[:253], "algo": info.current_host[:253]}
     return Node(node.name, node.rank, TOOL, TOOL, True, identity, _stamp(node.value))
 
 
 def _about_hosts(nodes: Sequence[Node]) -> Iterator[str]:
-    """Two tables of one host are one node: what it hides is the other."""
+    """Two tables of one host are one node, and the other node is missing."""
     for node in nodes:
         if len(nodes) > 1 and {node.identity.get("host", ""), node.identity.get("algo", "")} <= NOBODY:
-            yield f"{node.name} does not say which machine it is: it may be another one's table"
+            yield f"{node.name} does not say which machine it is, so it may be the table of another machine"
     for key in ("host", "algo"):
         seen: dict[str, str] = {}
         for node in nodes:
@@ -283,7 +284,7 @@ def _word(summary: object) -> str:
 
 
 def _cries(value: object) -> bool:
-    """Whether something that is not known here says that it failed."""
+    """Whether a key that is not known here reports a failure."""
     if isinstance(value, Mapping):
         word = str(value.get("overall_status", value.get("status", ""))).upper()
         return value.get("success") is False or word.startswith("FAIL") or any(map(_cries, value.values()))

@@ -12,18 +12,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
-from checks.documents.decode import DecodeError, Range, decode
+from checks.documents.decode import decode
+from checks.value_types import DecodeError, Range
 
 T = TypeVar("T")
 Count = Annotated[int, Range(0, 10_000_000)]
 Rate = Annotated[float, Range(0, 1e9)]
-# (path, value) of every key that nobody here knows.
+# (path, value) of every key that is not known here.
 Unknown = list[tuple[str, object]]
 
 
 @dataclass(frozen=True)
 class Topology:
-    """cluster_info.cluster_topology: what SageMaker's variables said to the job itself."""
+    """cluster_info.cluster_topology: what SageMaker's variables told the job."""
 
     total_nodes: Annotated[int, Range(1, 100_000)]
     gpus_per_node: Annotated[int, Range(0, 64)]
@@ -42,7 +43,7 @@ class ClusterInfo:
 
 @dataclass(frozen=True)
 class Summary:
-    """The tool's own word, of a node or of the cluster."""
+    """The tool's own status, of a node or of the cluster."""
 
     overall_status: str
     issues: tuple[str, ...] = ()
@@ -68,7 +69,7 @@ class NodeInfo:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One line of nvidia-smi --query-gpu; None where it printed [Not Supported], or the second query failed."""
+    """One line of nvidia-smi --query-gpu; None if it printed [Not Supported], or the second query failed."""
 
     name: str
     driver_version: str
@@ -172,7 +173,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What the tool itself read of a table of dcgmi diag."""
+    """What the tool itself read from a table of dcgmi diag."""
 
     overall_status: str = ""
     test_results: Mapping[str, object] = field(default_factory=dict)
@@ -183,7 +184,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One run of dcgmi diag. `raw_output` is its stdout, or stderr where it gave no table."""
+    """One run of dcgmi diag. `raw_output` is its stdout, or stderr if it printed no table."""
 
     success: bool
     raw_output: str | None = None
@@ -196,7 +197,7 @@ class Diagnostic:
 
 
 def taken(kind: type[T], value: object, path: str, unknown: Unknown) -> T:
-    """The value as `kind`; keys that it does not have are named in `unknown`. Raises DecodeError."""
+    """The value as `kind`; keys that the kind does not have are added to `unknown`. Raises DecodeError."""
     return decode(kind, _known(kind, value, path, unknown), path)
 
 

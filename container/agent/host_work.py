@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
-from checks.documents.decode import DecodeError
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
 from checks.runner.deadline import ANSWER_S
 from checks.runner.journal import write_whole
+from checks.value_types import DecodeError
 from container.agent import check_command, supervisor
 from container.agent.answers import Answers
 from container.agent.check_command import Scene

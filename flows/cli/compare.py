@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from checks.explain.reading import Asked, Kind
+from checks.explain.reading import Kind, ReadOptions
 from checks.policy import Policy
 from flows.cli.output import json_text, stdout_colour, stdout_width, write_stderr, write_stdout
 from tasks.render.findings import verdict_json
@@ -14,7 +14,7 @@ from tasks.reports.read import InputError
 from tasks.reports.xid_answers import OPTION, compare_overlays, comparison_rows, comparison_text, overlays_of
 
 
-def run(arguments: argparse.Namespace, policy: Policy | None, asked: Asked) -> int:
+def run(arguments: argparse.Namespace, policy: Policy | None, asked: ReadOptions) -> int:
     """Compare one input; the exit code is that of the first overlay's verdict. Raises InputError."""
     if len(arguments.files) > 1:
         raise InputError(OPTION, "--as compares the answers for one input. Explain the inputs one by one.")

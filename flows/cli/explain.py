@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from checks.culprit.matrix import Better
 from checks.exit_codes import Exit
-from checks.explain.reading import Asked, Kind
-from checks.judge.culprits.matrix_file import LATE, SLOW, Told, summary
+from checks.explain.reading import Kind, ReadOptions
+from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
 from checks.model import Cause, Finding, Level, Verdict
 from checks.policy import Overlay
 from flows.cli.output import (
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _show(arguments, results)
 
 
-def _asked(arguments: argparse.Namespace) -> Asked:
+def _asked(arguments: argparse.Namespace) -> ReadOptions:
     """Raises InputError."""
     asked = _declared(arguments)
     if arguments.floor is not None and not 0 < arguments.floor < 1e15:
@@ -128,15 +128,15 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     return replace(asked, better=better, floor=arguments.floor, ratio=arguments.ratio)
 
 
-def _declared(arguments: argparse.Namespace) -> Asked:
+def _declared(arguments: argparse.Namespace) -> ReadOptions:
     if arguments.instance_type is None:
         if arguments.nodes is not None:
             raise InputError("--nodes", "--nodes needs --instance-type. Give both.")
-        return Asked()
+        return ReadOptions()
     nodes = 1 if arguments.nodes is None else arguments.nodes
     if not 1 <= nodes <= 100_000:
         raise InputError("--nodes", f"{nodes} is not between 1 and 100000")
-    return Asked(declared_of(arguments.instance_type, nodes))
+    return ReadOptions(declared_of(arguments.instance_type, nodes))
 
 
 def _show(arguments: argparse.Namespace, results: list[Explanation | InputError]) -> int:
@@ -226,7 +226,7 @@ def _about(result: Explanation) -> dict[str, object]:
     }
 
 
-def _decoded(one: Told) -> dict[str, object]:
+def _decoded(one: DecodedTable) -> dict[str, object]:
     """What the decoder said: suspects by likelihood, the noise that it fitted, what ought to be measured again."""
     matrix, found = one.table.matrix, one.decoded
     names = [part.name for part in matrix.parts]

@@ -21,7 +21,7 @@ from checks import catalog
 from checks.bundle import Bundle
 from checks.check import CatalogError, Check
 from checks.culprit.topology import Topology
-from checks.documents.decode import DecodeError, nearest
+from checks.documents.decode import nearest
 from checks.documents.report import digest, dump_plain, plain
 from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
@@ -29,6 +29,7 @@ from checks.facts.instances import Facts, lacks
 from checks.judge.baseline.model import Baseline, digest_of
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy
+from checks.value_types import DecodeError
 from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, TermsError, terms_of

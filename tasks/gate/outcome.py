@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, load, plain
 from checks.exit_codes import Exit
 from checks.judge.cost.cost import Cost
 from checks.judge.verdict import decide
 from checks.model import Answer, Report, Verdict, unreachable
+from checks.value_types import DecodeError
 from tasks.gate.context import GateContext
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate_file.cost_terms import cost_json

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.documents.columns import by_check
-from checks.documents.decode import DecodeError
 from checks.facts.failures import Span, builtin_failures
 from checks.facts.prices import Price, Purchase, builtin_prices, load_prices, price_of
 from checks.facts.provenance import Kind, Provenance
 from checks.judge.cost.cost import Cost, Job, cost
 from checks.model import Report, Verdict
+from checks.value_types import DecodeError
 
 if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
     from tasks.gate_file.model import Gate

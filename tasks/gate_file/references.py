@@ -10,10 +10,11 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from checks.documents.decode import DecodeError, nearest, parse_json
+from checks.documents.decode import nearest, parse_json
 from checks.facts.builtin import builtin
 from checks.facts.plausibility import impossible
 from checks.policy import Policy, load
+from checks.value_types import DecodeError
 
 MOST_FILE_BYTES = 1 << 24
 # The first whose keys are all there. Each set is of no other kind.

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from checks.documents.decode import DecodeError, decode, nearest
+from checks.documents.decode import decode, nearest
 from checks.model import KernelLog
+from checks.value_types import DecodeError
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
+from checks.value_types import DecodeError
 from tasks.notifiers.base import NotifierAccess, NotifyError
 from tasks.store.layout import incidents_key
 

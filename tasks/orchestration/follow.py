@@ -31,10 +31,10 @@ from prefect.client.schemas.sorting import ArtifactSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, load
 from checks.exit_codes import Exit
 from checks.model import Report
+from checks.value_types import DecodeError
 from tasks.gate.links import run_url
 from tasks.gate.progress import Progress
 from tasks.orchestration.status import status_artifact

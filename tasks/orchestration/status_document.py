@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checks.documents.compatibility import with_finding_kinds
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.exit_codes import Exit
 from checks.model import Answer, Level, Verdict
+from checks.value_types import DecodeError
 from tasks.gate.outcome import Decision
 from tasks.gate.question import ApprovalAction
 

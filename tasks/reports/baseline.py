@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest
 from checks.documents.report import load as load_report
 from checks.facts.builtin import builtin
-from checks.judge.baseline.learn import Case, learn
+from checks.judge.baseline.learn import ReportCase, learn
 from checks.judge.baseline.model import BASELINE_BYTES, Baseline, dump, load
 from checks.judge.verdict import decide
 from checks.policy import Policy
+from checks.value_types import DecodeError
 from tasks.gate_file.references import document_kind
 from tasks.reports.command_line import write_file
 from tasks.reports.read import InputError, default_policy_of, not_a_report, read_input
@@ -28,9 +28,9 @@ class UnreadableReport:
     reason: str
 
 
-def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[Case], list[UnreadableReport]]:
+def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[ReportCase], list[UnreadableReport]]:
     """Each report with its verdict, and what is no report. Raises InputError for a file that is not there."""
-    cases: list[Case] = []
+    cases: list[ReportCase] = []
     bad: list[UnreadableReport] = []
     for file in files:
         path, data = read_input(file)
@@ -40,11 +40,11 @@ def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[Case], l
             bad.append(UnreadableReport(path, not_a_report(data, error)))
             continue
         rules = policy or default_policy_of(report.declared.instance_type)[0]
-        cases.append(Case(report, decide(report, rules, builtin(), report_digest=digest(data)), rules))
+        cases.append(ReportCase(report, decide(report, rules, builtin(), report_digest=digest(data)), rules))
     return cases, bad
 
 
-def learn_from_cases(cases: Sequence[Case]) -> Baseline:
+def learn_from_cases(cases: Sequence[ReportCase]) -> Baseline:
     """What the reports teach."""
     return learn(cases)
 

@@ -10,10 +10,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checks.explain.reading import Asked, Broken, ExplainError, Kind, NotRecognised, Part
+from checks.explain.reading import Broken, ExplainError, Kind, NotRecognised, Part, ReadOptions
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.builtin import builtin
-from checks.judge.culprits.matrix_file import Told
+from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.reading import judge, unread
 from checks.judge.xid_overlay import under
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
@@ -64,10 +64,10 @@ class Explanation:
     policy: str = ""
     report: Report | None = None
     parts: tuple[Part, ...] = ()
-    told: tuple[Told, ...] = ()
+    told: tuple[DecodedTable, ...] = ()
 
 
-def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Asked) -> Explanation:
+def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions) -> Explanation:
     """What the input is, and the verdict on it. Raises InputError if it cannot be read, or nothing can judge it."""
     with open_large_log(file, INPUT_BYTES) as found_large:
         if found_large is not None and kind is not Kind.REPORT:
@@ -91,7 +91,7 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: As
     return explain_text(file, name, data, kind, policy, asked)
 
 
-def _anothers(file: str, name: str, data: bytes, policy: Policy | None, asked: Asked) -> Explanation:
+def _anothers(file: str, name: str, data: bytes, policy: Policy | None, asked: ReadOptions) -> Explanation:
     """The report of another tool, as `prelaunch judge` judges it. It carries no Xid: overlays say nothing of it."""
     stated = (
         StatedDeclaration(asked.declared.instance_type, asked.declared.nodes)
@@ -107,10 +107,10 @@ def _anothers(file: str, name: str, data: bytes, policy: Policy | None, asked: A
 
 
 def explain_text(
-    file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: Asked
+    file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: ReadOptions
 ) -> Explanation:
     """The same for a tool's output that was read already. Raises InputError where no policy can be had."""
-    text, found, parts, told = _text(data), kind, tuple[Part, ...](), tuple[Told, ...]()
+    text, found, parts, told = _text(data), kind, tuple[Part, ...](), tuple[DecodedTable, ...]()
     try:
         _require_text(data, text, kind)
         module = module_of(kind) if kind else claimed_by(text)
@@ -131,7 +131,7 @@ def explain_text(
 
 
 def _explained_large(
-    file: str, found: LargeLog, head: str, kind: Kind | None, policy: Policy | None, asked: Asked
+    file: str, found: LargeLog, head: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions
 ) -> Explanation:
     """The same for a kernel's log that is too large to be held. The digest is of its size and of what was looked at."""
     facts = builtin()
@@ -195,12 +195,12 @@ def _why(error: ExplainError, kind: Kind | None) -> str:
     return said
 
 
-def _policy(policy: Policy | None, kind: Kind | None, asked: Asked) -> tuple[Policy, str]:
+def _policy(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tuple[Policy, str]:
     found, chosen = _chosen(policy, kind, asked)
     return under(found, asked.overlay), chosen
 
 
-def _chosen(policy: Policy | None, kind: Kind | None, asked: Asked) -> tuple[Policy, str]:
+def _chosen(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tuple[Policy, str]:
     if policy is not None:
         return policy, ""
     if asked.declared is not None:

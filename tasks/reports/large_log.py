@@ -61,7 +61,7 @@ def search_large_log(found: LargeLog) -> Iterator[Callable[[], tuple[Reading, by
     and what the verdict's digest is made from. Raises NotRecognised, Broken.
     """
     from checks.probes.kernel import explain
-    from checks.probes.kernel.log_search import Changed, of_file, searching
+    from checks.probes.kernel.log_search import TextBecameShorter, of_file, searching
 
     text = of_file(found.stream)
     with searching(text, explain.ALL_NEEDLES) as lines:
@@ -69,7 +69,7 @@ def search_large_log(found: LargeLog) -> Iterator[Callable[[], tuple[Reading, by
         def reading() -> tuple[Reading, bytes]:
             try:
                 return explain.read_large(text, lines)
-            except (Changed, OSError) as error:
+            except (TextBecameShorter, OSError) as error:
                 raise Broken(f"it changed while it was read, or cannot be read: {error}") from error
 
         yield reading

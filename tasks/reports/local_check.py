@@ -16,7 +16,7 @@ from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.judge.rules import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import decide
 from checks.model import (
     Cause,
@@ -85,7 +85,7 @@ class CheckProgress:
         line = self._policy.checks.get(row.check, CheckPolicy())
         kind = self._declared.instance_type
         if row.outcome is Outcome.MEASURED:
-            known = Known(self._facts.instances.get(kind), self._facts.absent(kind, row.check))
+            known = RuleContext(self._facts.instances.get(kind), self._facts.absent(kind, row.check))
             return list(apply.apply(row.check, line, (row,), 1, known))
         level = Level.WARN if line.accepts(row.skip) or not line.required else Level.FAIL
         why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.bundle import Bundle, plan_of
-from checks.documents.decode import DecodeError
 from checks.documents.report import NODE_REPORT_BYTES, NodeReport, digest, load_node
 from checks.model import Scope
+from checks.value_types import DecodeError
 
 NODES = 100_000
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from checks.documents.decode import DecodeError, nearest, parse_json
+from checks.documents.decode import nearest, parse_json
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
@@ -25,6 +25,7 @@ from checks.judge.verdict import NOTHING, conclude, decide, unreadable
 from checks.model import CLUSTER, Cause, Declared, Digests, Finding, Level, Report, Verdict
 from checks.policy import OnWarn, Policy
 from checks.seed_report.detect import TABLES, recognised
+from checks.value_types import DecodeError
 from checks.version import ENGINE
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
 from tasks.gate_file.references import SHIPPED, PolicyError, default_policy, document_kind, read_policy
@@ -33,10 +34,10 @@ from tasks.store.layout import REPORT_FILE
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
-    from checks.seed_report.read import Opinion, OwnVerdict
+    from checks.seed_report.read import ImportedReport, OwnVerdict
 
 if TYPE_CHECKING:
-    from checks.seed_report.read import Opinion
+    from checks.seed_report.read import ImportedReport
 
 POLICY = SHIPPED / "seed-report.toml"
 SHOWN = 8
@@ -58,7 +59,7 @@ class StatedDeclaration:
 NOTHING_STATED = StatedDeclaration()
 
 
-def opinion_of(data: bytes, facts: Facts, stated: StatedDeclaration) -> Opinion | None:
+def opinion_of(data: bytes, facts: Facts, stated: StatedDeclaration) -> ImportedReport | None:
     """The report as ours; None for what is no such report. Raises DecodeError for one that declares nothing."""
     if not all(f'"{key}"'.encode() in data for key in TABLES):
         return None
@@ -78,7 +79,7 @@ def headline_name(path: str, own: OwnVerdict) -> str:
     return f"{Path(path).name}, which says {own.overall or 'nothing about the result'}"
 
 
-def opinion_lines(opinion: Opinion) -> tuple[str, ...]:
+def opinion_lines(opinion: ImportedReport) -> tuple[str, ...]:
     """Lines for people: the tool's own word, and what was not judged."""
     by_word: dict[str, list[str]] = {}
     for name, word in opinion.own.nodes.items():
@@ -92,7 +93,7 @@ def opinion_lines(opinion: Opinion) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def opinion_document(opinion: Opinion) -> Mapping[str, object]:
+def opinion_document(opinion: ImportedReport) -> Mapping[str, object]:
     """What the JSON document has beside the verdict's own keys."""
     own = {"overall": opinion.own.overall, "nodes": dict(opinion.own.nodes)}
     return {"own_verdict": own, "not_judged": list(opinion.not_judged)}
@@ -130,7 +131,7 @@ class JudgedFile:
     verdict: Verdict
     policy: str = ""
     context: VerdictContext = NO_CONTEXT
-    opinion: Opinion | None = None
+    opinion: ImportedReport | None = None
 
 
 def judge_file(

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, load, plain
 from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report
 from checks.policy import Policy
+from checks.value_types import DecodeError
 from tasks.reports.read import InputError, default_policy_of
 from tasks.store import records
 from tasks.store.base import Store, StoreError, StoreUnreachable

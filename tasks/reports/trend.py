@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, load
 from checks.exit_codes import Exit
 from checks.judge.trend.model import Trend
-from checks.judge.trend.trend import Dated, trend
+from checks.judge.trend.trend import DatedReport, trend
 from checks.model import Report
 from checks.policy import Policy
+from checks.value_types import DecodeError
 from tasks.render.context import Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
@@ -98,9 +98,9 @@ def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:
 
 def _reports(
     store: Store, mine: Sequence[Record], this: TrendContext, problems: list[str], late: Callable[[], bool]
-) -> list[Dated]:
+) -> list[DatedReport]:
     """The newest reports, each once; this gate's own is at hand."""
-    dated, known, room = [Dated(this.report, this.digest, this.policy)], {this.digest}, REPORT_BYTES
+    dated, known, room = [DatedReport(this.report, this.digest, this.policy)], {this.digest}, REPORT_BYTES
     for record in reversed(mine):
         if len(dated) >= REPORTS:
             break
@@ -116,15 +116,15 @@ def _reports(
                 problems.append(f"The report of {record.gate_id} is missing.")
                 continue
             room -= len(data)
-            dated.append(Dated(load(data), record.digests.report, this.policy))
+            dated.append(DatedReport(load(data), record.digests.report, this.policy))
         except (StoreError, DecodeError) as error:
             problems.append(f"The report of {record.gate_id} cannot be read: {error}")
     return dated
 
 
-def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[Dated], list[UnreadableReport]]:
+def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[DatedReport], list[UnreadableReport]]:
     """The reports, and what is none. Raises InputError for a file that is not there."""
-    dated: list[Dated] = []
+    dated: list[DatedReport] = []
     bad: list[UnreadableReport] = []
     for file in files:
         path, data = read_input(file)
@@ -134,7 +134,7 @@ def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[Dated], 
             bad.append(UnreadableReport(path, not_a_report(data, error)))
             continue
         rules = policy or default_policy_of(report.declared.instance_type)[0]
-        dated.append(Dated(report, digest(data), rules))
+        dated.append(DatedReport(report, digest(data), rules))
     return dated, bad
 
 

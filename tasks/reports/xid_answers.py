@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from checks.documents.decode import nearest
-from checks.explain.reading import Asked, Kind
+from checks.explain.reading import Kind, ReadOptions
 from checks.judge.xid_overlay import CHECK, Answer, answer, whole
 from checks.model import Level, Value
 from checks.policy import Overlay, Policy
@@ -55,7 +55,7 @@ def overlays_of(text: str) -> tuple[Overlay, ...]:
 
 
 def compare_overlays(
-    file: str, kind: Kind | None, policy: Policy | None, asked: Asked, overlays: tuple[Overlay, ...]
+    file: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions, overlays: tuple[Overlay, ...]
 ) -> XidComparison:
     """Read and judge the input under the first overlay, and set the others beside it. Raises InputError.
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checks.documents.decode import DecodeError
+from checks.value_types import DecodeError
 from tasks.gate.question import (
     ApprovalAction,
     ApprovalAnswer,

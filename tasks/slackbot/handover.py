@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
+from checks.value_types import DecodeError
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate_file.read import GateFileError
 from tasks.slackbot.answer_check import Named, NotAnswerable, Open, answer_of, belongs, find

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.documents.compatibility import with_finding_kinds
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.model import Answer, Verdict
+from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
 from tasks.slackbot.config import Allowed

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, load
+from checks.value_types import DecodeError
 from tasks.store import records
 from tasks.store import records as verdictfile
 from tasks.store.base import Store, StoreUnwritable

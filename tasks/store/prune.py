@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
 from checks.model import Answer
+from checks.value_types import DecodeError
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.history import kept_gates, moment

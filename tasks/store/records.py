@@ -13,9 +13,10 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Text, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
+from checks.value_types import DecodeError, Text
 from tasks.store.base import Store
 from tasks.store.layout import RECORDS, name_of, record_key
 from tasks.text.inert import one_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from checks.judge.baseline.learn import Case, learn
+from checks.judge.baseline.learn import ReportCase, learn
 from checks.judge.baseline.model import Band, Baseline
 from checks.judge.verdict import decide
 from checks.model import Finding, Report, Verdict
@@ -32,9 +32,9 @@ def gemm(values: Sequence[float], gate: str = "g") -> Report:
     )
 
 
-def case(report: Report, policy: Policy = POLICY) -> Case:
+def case(report: Report, policy: Policy = POLICY) -> ReportCase:
     """The report as it was judged."""
-    return Case(report, decide(report, policy, FACTS), policy)
+    return ReportCase(report, decide(report, policy, FACTS), policy)
 
 
 def learned(*reports: Report) -> Baseline:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.policy import JUDGED_BY_THE_ENGINE, load
+from checks.value_types import DecodeError
 
 POLICY = {"name": "site", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25}
 RULE = {"metric": "wrong_elements", "equals": 0, "source": "the test"}

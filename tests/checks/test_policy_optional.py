@@ -11,12 +11,12 @@ import pytest
 
 from checks import policy
 from checks.documents.columns import Rows
-from checks.documents.decode import DecodeError
 from checks.judge import completeness, reachability
 from checks.judge.culprits import from_report
 from checks.judge.rules.apply import apply
 from checks.model import Level, Observation, Outcome, Planned, Scope, Value
 from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Rule
+from checks.value_types import DecodeError
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_row
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "deployments" / "policies").glob("*.toml"))

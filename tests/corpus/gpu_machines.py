@@ -169,7 +169,7 @@ def quick(
     def observe(tmp_path: Path) -> Sequence[Observation]:
         fake = gpu_node.module(**dials(model, told, gpus))
         rows = tuple({"uuid": fake.uuid_of(number)} for number in range(shown))
-        seen = inventory_child.Seen("cuda", shown, "", gpus=rows)
+        seen = inventory_child.GpuListing("cuda", shown, "", gpus=rows)
         with (
             gpu_node.nvml(fake),
             patch.object(found, "ROOT", gpu_node.tree(tmp_path / "root", kernel, files)),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked, Kind
+from checks.explain.reading import Kind, ReadOptions
 from checks.explain.registry import STUMBLED, claimed_by, module_of
 from checks.judge import reading
 from checks.model import Level
@@ -32,7 +32,7 @@ TYPICAL = {Kind.NEURON_LS: "trn2.48xlarge"}
 def _level(recording: Recording, data: bytes) -> Level:
     """The level that its kind's own reader gives it: recognising it could only refuse more."""
     said = recording.instance_type
-    asked = Asked(declared(said, recording.nodes)) if said else Asked()
+    asked = ReadOptions(declared(said, recording.nodes)) if said else ReadOptions()
     policy = _policy(said or TYPICAL.get(recording.kind, "p5.48xlarge"))
     found = explain_text("-", "recording", data, recording.kind, policy, asked)
     stumbled = [f.message for f in found.verdict.findings if STUMBLED in f.message]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 
 
 def detect(text: str) -> bool:
@@ -10,7 +10,7 @@ def detect(text: str) -> bool:
     return text.startswith("fake tool")
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """One part, `dcgm.diag`, of all values; a text without its last line is cut."""
     lines = text.splitlines()
     if not detect(text):

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks.documents.answer import ANSWER, AnswerWord, GateAnswer, load_answer
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Answer
+from checks.value_types import DecodeError
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,

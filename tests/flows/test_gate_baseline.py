@@ -11,7 +11,7 @@ import pytest
 
 from checks.documents.report import load
 from checks.facts.builtin import builtin
-from checks.judge.baseline.learn import Case, learn
+from checks.judge.baseline.learn import ReportCase, learn
 from checks.judge.baseline.model import Baseline, digest_of, dump
 from checks.judge.verdict import decide
 from tasks.gate.context import open_gate_context
@@ -32,7 +32,7 @@ def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
         (gate_file.parent / "store" / "gates" / outcome.gate_id / "health_check_metrics.json").read_bytes()
     )
     reports = [replace(report, gate_id=f"before-{index}") for index in range(4)]
-    made = learn([Case(one, decide(one, setting.policy, builtin()), setting.policy) for one in reports])
+    made = learn([ReportCase(one, decide(one, setting.policy, builtin()), setting.policy) for one in reports])
     groups = tuple(
         replace(
             group,

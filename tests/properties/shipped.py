@@ -8,15 +8,15 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump, load
 from checks.facts.builtin import builtin
-from checks.judge.baseline.learn import Case as Learnt
+from checks.judge.baseline.learn import ReportCase as Learnt
 from checks.judge.baseline.learn import learn
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide, unreadable
 from checks.model import Cause, KernelLog, Level, Verdict
 from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Policy, Rule, check_sense
+from checks.value_types import DecodeError
 from tasks.gate_file.references import default_policy
 from tests.catalogue_reports import expected_report
 from tests.checks.facts.test_withheld_kernel_log import unread

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from checks.documents import bulk_decode
 from checks.documents import decode as decoding
 from checks.documents.columns import Columns, Rows
-from checks.documents.decode import DecodeError
 from checks.documents.report import NodeReport, ReportFile, dump, load
 from checks.facts.builtin import builtin
 from checks.judge.rules import apply, prefilter
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import Declared, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Expect, Over, Overlay, Rule
 from checks.probes.kernel.xid_catalogue import NEEDS
+from checks.value_types import DecodeError
 from tasks.gate_file.references import default_policy
 from tests.benchmarks import fleet
 from tests.sample_reports import healthy
@@ -97,7 +97,7 @@ def decoding_text(node: NodeReport) -> bytes:
     return dump_plain(node)
 
 
-H100 = Known(builtin().instances["p5.48xlarge"], facts=builtin())
+H100 = RuleContext(builtin().instances["p5.48xlarge"], facts=builtin())
 BOUNDS = st.sampled_from([
     {"fail_below": 5.0}, {"warn_below": 8.0, "fail_below": 2.0}, {"fail_above": 12.0}, {"warn_above": 9.0, "fail_below": 1.0},
 ])  # fmt: skip
@@ -127,7 +127,7 @@ def test_a_rule_finds_by_columns_what_it_finds_row_by_row(
         )
         for subject, value in zip(subjects, values, strict=True)
     )
-    known = Known(declared=Declared("cpu", len(rows), 0, 2))
+    known = RuleContext(declared=Declared("cpu", len(rows), 0, 2))
     line = CheckPolicy(rules=(rule,))
     slow = list(apply.apply("c", line, rows, len(rows), known))
     fast = list(apply.apply("c", line, Rows.of("c", rows), len(rows), known))
@@ -235,7 +235,7 @@ def test_a_long_column_is_searched_stretch_by_stretch() -> None:
     rows = tuple(
         Observation("c", f"node-{i:04}", Outcome.MEASURED, 1.0, {"m": v or 0.0}) for i, v in enumerate(column)
     )
-    found = prefilter.suspects(Rule("m", "s", fail_below=0.5), Rows.of("c", rows), Known())
+    found = prefilter.suspects(Rule("m", "s", fail_below=0.5), Rows.of("c", rows), RuleContext())
 
     assert ["node-0000", "node-0255", "node-0256", "node-0999"] == [row.subject for row in found]
 

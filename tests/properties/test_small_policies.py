@@ -10,10 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump, load
 from checks.facts.builtin import builtin
-from checks.judge.baseline.learn import Case as Learnt
+from checks.judge.baseline.learn import ReportCase as Learnt
 from checks.judge.baseline.learn import learn
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide, unreadable
@@ -33,6 +32,7 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Expect, OnWarn, Over, Policy, Rule, can_fail, check_sense
+from checks.value_types import DecodeError
 from tests.properties.shipped import says_so
 from tests.properties.spoils import (
     ROW_SPOILS,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checks.explain.reading import Asked
+from checks.explain.reading import ReadOptions
 from checks.model import Answer, Cause, Level, Verdict
 from checks.probes.compute import sdc
 from checks.probes.dcgm import diag
@@ -73,7 +73,7 @@ def explained(text: str, instance_type: str = "", nodes: int = 1) -> Judged:
     """By `prelaunch explain`, which has to recognise it."""
 
     def judge(tmp_path: Path) -> Verdict:
-        asked = Asked(declared(instance_type, nodes)) if instance_type else Asked()
+        asked = ReadOptions(declared(instance_type, nodes)) if instance_type else ReadOptions()
         return explain_text("-", "input", text.encode(), None, None, asked).verdict
 
     return judge

@@ -20,5 +20,5 @@ def test_a_closing_check_compares_and_one_that_could_not_look_says_so(tmp_path: 
     assert [(f.check, f.cause) for f in ended.fails()] == [("sabotage.blind", Cause.EVIDENCE)]
     assert "(first measurement: OSError: the counters cannot be read)" in rows["sabotage.blind"].reason
     assert rows["sabotage.counts"].started_s > rows["training.smoke"].started_s > 0
-    [spent] = schedule.spent(ended.report.observations)
+    [spent] = schedule.node_times(ended.report.observations)
     assert 0 < spent.wall_s <= spent.in_a_row_s

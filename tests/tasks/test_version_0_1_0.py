@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, dump_plain, load, load_node, plain
 from checks.facts.builtin import builtin
 from checks.judge.trend.trend import trend
 from checks.judge.verdict import decide
 from checks.policy import Policy
 from checks.policy import load as load_policy
+from checks.value_types import DecodeError
 from flows.cli.main import main
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import FRESH_S, TTL_S, HeldLease, Lease, LeaseHeld

@@ -26,7 +26,7 @@ from checks.model import Observation, Scope
 from checks.process.observe import errored
 from checks.runner import isolated_child, node_run, rank_process, rank_stage, schedule
 from checks.runner.station import Station, before_path, open_station
-from checks.runner.watchers import Watches
+from checks.runner.watchers import Watchers
 from container.agent.machine import dcgm_host_engine
 
 ATTEMPT = "world"
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     dcgm_host_engine.ensure(station.bundle.declared.gpus_per_node)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    watches = Watches(station)
+    watches = Watchers(station)
     print(
         dump_plain(node_run.first_report(station, ATTEMPT)).decode().replace("\n", " "), file=out, flush=True
     )
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def _checks(
-    station: Station, argv: Sequence[str], asked: dict[str, Any], watches: Watches
+    station: Station, argv: Sequence[str], asked: dict[str, Any], watches: Watchers
 ) -> list[Observation]:
     """The observations of the node's checks that are asked for; "before": their first looks."""
     first = asked["do"] == "before"

@@ -1,6 +1,7 @@
-"""A report's numbers against what the site's own machines showed before (pure). `checks.judge.baseline.learn` makes the bands.
+"""Compares a report's numbers with those that the site's own machines reached before. Pure. `checks.judge.baseline.learn` learns the
+bands.
 
-A baseline only ever adds findings: machines that were slow when it was learned do not become fit by it.
+A baseline only adds findings: machines that were slow when it was learned do not become acceptable because of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Node, Repo
 from checks.policy import Over, Policy
 
 FEW = 4
-# Judgement: a band in which a part at half of its usual speed lies tells nothing of how fast it must be.
+# Judgement: a band that includes half of the usual speed does not say how fast a part must be.
 TELLS = 0.5
 AGAIN = "Learn the baseline again from reports of this cluster: prelaunch baseline learn."
 LOOK = "Compare this node with its peers. If its hardware is healthy, learn the baseline again."
@@ -32,9 +33,9 @@ def answered(
     baseline: Baseline,
     report_digest: str = "",
 ) -> Iterator[Finding]:
-    """The findings without each "no baseline" of a check whose expected metrics all have bands, at every label.
+    """The findings without the "no baseline" findings of checks whose expected metrics all have bands, at every label.
 
-    A report is no witness for itself: what was learned from the report of this digest alone answers nothing.
+    What was learned from this report alone (the report with this digest) does not count.
     """
     bands = _bands(report, policy, baseline)
     if alone := (baseline.reports == (report_digest,)):
@@ -47,7 +48,7 @@ def answered(
 
 
 def judge(report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Baseline) -> Iterator[Finding]:
-    """Each sound value outside its band, what has a band and no value, and what has values and no band: WARNs."""
+    """WARNs for each sound value outside its band, for each band without a value, and for each value without a band."""
     bands, known = _bands(report, policy, baseline), {learned.group for learned in baseline.groups}
     yield from _versions(report, rows, policy, baseline)
     unknown: dict[Group, list[str]] = {}
@@ -58,7 +59,7 @@ def judge(report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Ba
         if found and group not in known:
             unknown.setdefault(group, []).append(check)
             continue
-        # Which side is bad the policy says; a band's own word may be of another policy, or made up.
+        # The policy says which side is bad. What the band says may be from another policy, or invented.
         mine = {
             key: replace(band, bad=found[key].side) if key in found else band
             for key, band in bands.get(check, {}).items()
@@ -80,7 +81,7 @@ def judge(report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Ba
 
 
 def versions_of(nodes: Sequence[Node], rows: Mapping[str, Rows]) -> dict[str, tuple[str, ...]]:
-    """What of the software the numbers depend on: driver, torch and NCCL, each as it was found."""
+    """The versions of the software that the numbers depend on: driver, torch and NCCL."""
     found: dict[str, set[object]] = {
         "driver": {node.identity.get("driver") for node in nodes},
         "torch": _texts(rows, "system.identity", "torch"),
@@ -101,7 +102,7 @@ def _texts(rows: Mapping[str, Rows], check: str, metric: str) -> set[object]:
 
 
 def _bands(report: Report, policy: Policy, baseline: Baseline) -> dict[str, dict[Key, Band]]:
-    """Check -> its bands: those of a check that stands alone are not of the size of the cluster."""
+    """The bands by check. Bands of a check that needs no peers hold for clusters of any size."""
     found: dict[str, dict[Key, Band]] = {}
     for learned in baseline.groups:
         for band in learned.bands:
@@ -126,7 +127,7 @@ def _covers(
 
 
 def _tells(band: Band, side: Side) -> bool:
-    """Whether the band bounds that side tightly enough to hold a value to. Of small messages the time is latency."""
+    """Whether the band bounds that side tightly enough to judge a value. The time of a small message is latency."""
     if band.label.isdecimal() and int(band.label[:24]) < LEAST_BYTES:
         return True
     below = side is Side.HIGH or band.low >= TELLS * band.median > 0
@@ -153,11 +154,11 @@ def _compared(check: str, found: dict[Key, Series], bands: dict[Key, Band], rows
 
 
 def _gaps(check: str, found: dict[Key, Series], rows: Rows) -> Iterator[Finding]:
-    """Subjects of which some number that has a band is not there."""
+    """The subjects that lack a number that has a band."""
     lacking: dict[str, list[Key]] = {}
     everybody = set(rows.columns.subjects)
     for key, series in sorted(found.items()):
-        if series.subjects is rows.columns.subjects:  # a whole column, without a hole
+        if series.subjects is rows.columns.subjects:  # a whole column without a missing value
             continue
         absent = everybody.difference(series.subjects)
         for subject in sorted(absent.union(series.holes)):
@@ -168,7 +169,7 @@ def _gaps(check: str, found: dict[Key, Series], rows: Rows) -> Iterator[Finding]
 
 
 class _Outside:
-    """A band that some values of a series lie outside of, on its bad side: those of each subject."""
+    """A band and the values of each subject that lie outside of it on its bad side."""
 
     def __init__(self, band: Band, series: Series) -> None:
         self.band = band
@@ -181,17 +182,19 @@ class _Outside:
 
     @property
     def everywhere(self) -> bool:
-        """On more than half of the nodes: something that they share, and no part of one of them."""
+        """Whether more than half of the nodes are outside: then it is something that they share, and not a part of one node."""
         return 2 * len(self.slow) > len(self.nodes)
 
     def worst(self, subject: str) -> float:
-        """The value that is farthest off; of all subjects for "cluster"."""
+        """The value that is farthest from the band; of all subjects for "cluster"."""
         mine = self.values.get(subject) or [value for values in self.values.values() for value in values]
         return max(mine, key=lambda value: (abs(value - self.band.median), value))
 
 
 def _moved(check: str, outside: Sequence[_Outside]) -> Iterator[Finding]:
-    """One metric, all its labels: one finding for the cluster where all moved, and one for each subject that did alone."""
+    """The findings of one metric, over all its labels: one for the cluster if all values changed, and one for each subject that
+    alone did.
+    """
     shared = [one for one in outside if one.everywhere]
     if shared:
         nodes = max((one.nodes for one in shared), key=len)
@@ -209,7 +212,7 @@ def _moved(check: str, outside: Sequence[_Outside]) -> Iterator[Finding]:
 
 
 def _said(outside: Sequence[_Outside], subject: str) -> str:
-    """The band that is missed by most, and how many more of the metric's are."""
+    """The band that is missed by most, and how many other values of the metric are outside their bands."""
     first = max(outside, key=lambda one: (_far(one.band, one.worst(subject)), one.band.label))
     band, value = first.band, first.worst(subject)
     word, edge = ("below", band.low) if value < band.low else ("above", band.high)
@@ -227,7 +230,7 @@ def _far(band: Band, value: float) -> float:
 def _versions(
     report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Baseline
 ) -> Iterator[Finding]:
-    """A number that was learned under another driver is compared, and that is said."""
+    """A WARN where a number was learned with another version. It is compared all the same."""
     groups = {group_of(report, policy.checks.get(planned.check)) for planned in report.plan}
     now = versions_of(report.nodes, rows)
     for name, seen in now.items():

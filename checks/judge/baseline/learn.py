@@ -1,4 +1,4 @@
-"""Reports -> baseline (pure): for each number a robust band, with every value that it was not made from named."""
+"""Learns a baseline from reports: a robust band for each number, and a list of every value that was left out. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 from checks.documents.columns import by_check
 from checks.judge.baseline.compare import versions_of
-from checks.judge.baseline.model import Band, Baseline, Learned, LeftOut, NotLearned, Outlier
+from checks.judge.baseline.model import Band, Baseline, ExcludedInput, Learned, NotLearned, Outlier
 from checks.judge.baseline.samples import (
     Group,
     Series,
@@ -30,12 +30,12 @@ from checks.version import ENGINE
 LEAST_VALUES = 8
 # "Modified z-scores" above 3.5 are labelled outliers: Iglewicz and Hoaglin, How to Detect and Handle Outliers (ASQC, 1993).
 DEVIATIONS = 3.5
-# Of all values of a metric one in a hundred bands may leave a healthy one out: with many values the band is wider.
+# At most one in a hundred bands may exclude a healthy value, so the band is wider where a metric has many values.
 CHANCE = 0.01
 # SuperBench's own rules call 5 % off the baseline defective (its documentation, "Data Diagnosis": lambda x: x < -0.05);
-# healthy GPUs of one B200 node differ by 3.1 % (published GEMM table, see checks/facts): less is no finding.
+# healthy GPUs of one B200 node differ by 3.1 % (published GEMM table, see checks/facts). A smaller difference is no finding.
 LEAST_WIDTH = 0.05
-# Judgement, as max_unfit_fraction of the shipped policies: more than this apart are no outliers, but another kind of machine.
+# Judgement, as max_unfit_fraction of the shipped policies: a larger share are not outliers but another kind of machine.
 MOST_OUTLIERS = 0.25
 ROUNDS = 20
 
@@ -43,8 +43,8 @@ Name = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Case:
-    """A report, and what was said of it without a baseline: what is unfit is not learned from."""
+class ReportCase:
+    """A report and its verdict without a baseline. Nothing is learned from what failed."""
 
     report: Report
     verdict: Verdict
@@ -59,16 +59,18 @@ class _Pool:
     parts: list[tuple[str, str, Series]]
 
 
-def learn(cases: Sequence[Case]) -> Baseline:
-    """The baseline; the same for any order of the cases. A report that is given twice counts once."""
+def learn(cases: Sequence[ReportCase]) -> Baseline:
+    """The baseline. It does not depend on the order of the cases, and a report that is given twice counts once."""
     ordered = sorted(cases, key=lambda case: case.verdict.digests.report)
-    left_out: list[LeftOut] = []
+    left_out: list[ExcludedInput] = []
     pools: dict[Group, dict[Name, _Pool]] = {}
     versions: dict[Group, dict[str, set[str]]] = {}
-    known: dict[str, Case] = {}
+    known: dict[str, ReportCase] = {}
     for case in ordered:
         if known.setdefault(case.verdict.digests.report, case) is not case:
-            left_out.append(LeftOut(case.report.gate_id, CLUSTER, "", "the same report was given twice"))
+            left_out.append(
+                ExcludedInput(case.report.gate_id, CLUSTER, "", "the same report was given twice")
+            )
             continue
         refused = list(_refused(case))
         left_out += refused
@@ -78,13 +80,13 @@ def learn(cases: Sequence[Case]) -> Baseline:
     return Baseline(SCHEMA_VERSION, ENGINE, newest, tuple(known), tuple(groups), tuple(left_out))
 
 
-def _refused(case: Case) -> Iterator[LeftOut]:
-    """What a FAIL was said of. A sick node slows whatever it takes part in, so that this is left out as well."""
+def _refused(case: ReportCase) -> Iterator[ExcludedInput]:
+    """What a FAIL was found about. A faulty node slows everything that it takes part in, so that this is left out as well."""
     failed = [f for f in case.verdict.findings if f.level is Level.FAIL]
     gate = case.report.gate_id
     whole = next((f for f in failed if f.check in ("policy", "facts")), None)
     if whole is not None:
-        yield LeftOut(gate, CLUSTER, "", whole.message)
+        yield ExcludedInput(gate, CLUSTER, "", whole.message)
         return
     names = {node.name for node in case.report.nodes}
     shared = {
@@ -92,22 +94,22 @@ def _refused(case: Case) -> Iterator[LeftOut]:
     }
     general = {f.check: f for f in reversed(failed) if node_of(f.subject) not in names}
     for check in sorted(general.keys() - shared):
-        yield LeftOut(gate, CLUSTER, check, general[check].message)
+        yield ExcludedInput(gate, CLUSTER, check, general[check].message)
     for check in sorted(shared) if failed else ():
         why = f"{failed[0].subject} took part, and it has a finding: {failed[0].message}"
-        yield LeftOut(gate, CLUSTER, check, why)
+        yield ExcludedInput(gate, CLUSTER, check, why)
     first = {node_of(f.subject): f for f in reversed(failed)}
     for node in sorted(first.keys() & names):
-        yield LeftOut(gate, node, "", f"{first[node].check}: {first[node].message}")
+        yield ExcludedInput(gate, node, "", f"{first[node].check}: {first[node].message}")
 
 
 def _take(
-    case: Case,
-    refused: Sequence[LeftOut],
+    case: ReportCase,
+    refused: Sequence[ExcludedInput],
     pools: dict[Group, dict[Name, _Pool]],
     versions: dict[Group, dict[str, set[str]]],
 ) -> None:
-    """Add what may be learned of one report to its groups."""
+    """Adds what may be learned from one report to its groups."""
     report = case.report
     bad_nodes = {one.subject for one in refused if not one.check}
     bad_checks = {one.check for one in refused if one.check}
@@ -147,7 +149,7 @@ def _group(group: Group, pools: Mapping[Name, _Pool], versions: Mapping[str, set
 
 
 def _band(name: Name, pool: _Pool) -> Band | NotLearned:
-    """Median and MAD of what is left when nothing outside of the band that they make is left."""
+    """Median and MAD of the values that remain when no more values lie outside of the band made from them."""
     values = sorted(chain.from_iterable(series.values for _, _, series in pool.parts))
     many = len(values)
     if many < LEAST_VALUES:

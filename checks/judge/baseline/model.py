@@ -1,4 +1,4 @@
-"""The nouns of a baseline, and baseline <-> JSON: a band for each number that a site's own machines showed."""
+"""The data types of a baseline, and baseline <-> JSON: a band for each number that a site's own machines reached."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from checks.documents.decode import DecodeError, Range, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain
 from checks.judge.baseline.samples import Group, Side
+from checks.value_types import DecodeError, Range
 
 BASELINE_BYTES = 64 * 1024 * 1024
 
@@ -44,7 +45,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A value that the band was not made from, whose it is, and why."""
+    """A value that was left out of its band, with its subject and the reason."""
 
     gate_id: str
     subject: str
@@ -57,7 +58,7 @@ class Outlier:
 
 @dataclass(frozen=True)
 class NotLearned:
-    """A metric that has no band, and why."""
+    """A metric that has no band, with the reason."""
 
     check: str
     metric: str
@@ -66,8 +67,8 @@ class NotLearned:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """What of a report nothing was learned from: a subject ("cluster": the whole), a check ("": all), and why."""
+class ExcludedInput:
+    """A part of a report from which nothing was learned, with the reason: a subject ("cluster": the whole) and a check ("": all)."""
 
     gate_id: str
     subject: str
@@ -77,7 +78,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Learned:
-    """One group: its bands, and under which versions they were measured ("driver" -> all that were seen)."""
+    """One group: its bands, and the versions with which they were measured ("driver" -> all that were seen)."""
 
     group: Group
     versions: Mapping[str, tuple[str, ...]]
@@ -88,14 +89,14 @@ class Learned:
 
 @dataclass(frozen=True)
 class Baseline:
-    """All groups. `reports` are the SHA-256 of what it was made from; `measured_at` is the newest one's."""
+    """All groups. `reports` are the SHA-256 of the reports that it was learned from; `measured_at` is the time of the newest one."""
 
     schema_version: Version
     engine: str
     measured_at: str
     reports: tuple[str, ...]
     groups: tuple[Learned, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[ExcludedInput, ...]
 
 
 def dump(baseline: Baseline) -> bytes:
@@ -104,7 +105,7 @@ def dump(baseline: Baseline) -> bytes:
 
 
 def load(data: bytes) -> Baseline:
-    """The baseline in `data`. Raises DecodeError for anything that is not wholly one, or contradicts itself."""
+    """The baseline in `data`. Raises DecodeError if it is not completely a baseline, or contradicts itself."""
     made = decode(Baseline, parse_json(data, BASELINE_BYTES))
     groups = [learned.group for learned in made.groups]
     if len(set(groups)) < len(groups):

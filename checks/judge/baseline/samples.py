@@ -1,7 +1,7 @@
-"""Which numbers of a report are compared with other reports' numbers, and those numbers (pure).
+"""The numbers of a report that are compared with those of other reports. Pure.
 
-Speeds and latencies are: their unit says which side is the bad one. So is what the policy holds against other
-machines. Capacities, versions and counters are not: rules and `prelaunch trend` look at those.
+These are speeds and latencies, whose unit says which side is bad, and the metrics that the policy compares between machines.
+Capacities, versions and counters are not compared: rules and `prelaunch trend` examine those.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from checks.judge.culprits.from_report import CHECKS
 from checks.model import Outcome, Profile, Report, node_of
 from checks.policy import CheckPolicy
 
-# Higher is better, and lower is better, by the unit that a metric's name ends in.
+# The ends of the names of metrics (their units) for which a higher value is better, and those for which a lower one is.
 SPEEDS = ("gbps", "gbit_s", "flops", "iops", "tokens_per_s", "per_s_per_cpu")
 LATENCIES = ("_us", "_ms")
-# Arrays that say what each element is for; a GPU's place or a peer's name is no property of the number.
+# Arrays that say what each element was measured with. The index of a GPU and the name of a peer do not belong to these.
 AXES = ("sizes_bytes", "precisions", "programs")
-# busbw_gbps times a constant, and its greatest value: the same measurement once more.
+# These are busbw_gbps times a constant, and its greatest value: the same measurement again.
 SAME_AGAIN = ("algbw_gbps", "busbw_peak_gbps")
 RELATIVE = ("peers", "node", "fleet", "slowest", "expected")
 SANE = 1e18
@@ -31,7 +31,7 @@ Key = tuple[str, str]
 
 
 class Side(str, Enum):
-    """Which side of the usual is bad."""
+    """Which side of the usual values is bad."""
 
     LOW = "low"
     HIGH = "high"
@@ -40,7 +40,7 @@ class Side(str, Enum):
 
 @dataclass(frozen=True)
 class Group:
-    """What makes numbers comparable. `nodes` is 0 for checks that a node or a rank does by itself."""
+    """What has to be equal for numbers to be comparable. `nodes` is 0 for checks that a node or a rank does by itself."""
 
     instance_type: str
     gpus_per_node: int
@@ -57,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Series:
-    """All values of one metric at one label, and whose each one is. `holes` are subjects with an element that is none."""
+    """All values of one metric at one label, each with its subject. `holes` are subjects with an element that has no value."""
 
     side: Side
     values: Sequence[float]
@@ -66,7 +66,7 @@ class Series:
 
 
 def group_of(report: Report, line: CheckPolicy | None) -> Group:
-    """The group of a check's numbers: of any number of nodes only where the policy says that it needs no peer."""
+    """The group of a check's numbers. It holds for any number of nodes only if the policy says that the check needs no peers."""
     alone = line is not None and line.min_nodes == 1 and line.min_ranks == 1
     declared = report.declared
     return Group(
@@ -79,7 +79,7 @@ def group_of(report: Report, line: CheckPolicy | None) -> Group:
 
 
 def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
-    """Which side is bad: by the policy's relative rules, else by the unit; None for what is not compared."""
+    """Which side is bad: by the policy's relative rules, else by the unit; None for metrics that are not compared."""
     low = high = False
     for rule in line.rules if line is not None else ():
         if rule.metric == metric and rule.over.value in RELATIVE:
@@ -95,9 +95,10 @@ def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
 
 
 def gather(rows: Rows, line: CheckPolicy | None) -> dict[Key, Series]:
-    """(metric, label) of one check -> its values over all rows that were measured.
+    """(metric, label) of one check -> its values in all rows that were measured.
 
-    The tournament of the ranks has none: a row mixes pairs within a node with pairs of two, and its decoder compares.
+    The pair tests of the ranks have none: a row mixes pairs within a node with pairs between two nodes, and the decoder compares
+    them.
     """
     found: dict[Key, Series] = {}
     if rows.check in CHECKS:
@@ -111,7 +112,7 @@ def gather(rows: Rows, line: CheckPolicy | None) -> dict[Key, Series]:
 
 
 def measured(rows: Rows, but: frozenset[str] | set[str] = frozenset()) -> Rows:
-    """The rows that were measured, without those of these nodes."""
+    """The rows that were measured, without those of the nodes `but`."""
     c = rows.columns
     if not but and set(c.outcomes) <= {Outcome.MEASURED}:
         return rows
@@ -132,12 +133,12 @@ def label_text(metric: str, label: str) -> str:
 
 
 def label_turn(label: str) -> tuple[int, str]:
-    """Sizes from small to large, then words."""
+    """The sort key of a label: sizes from small to large, then texts."""
     return (int(label[:24]), "") if label.isdecimal() else (-1, label)
 
 
 def _series(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
-    """A metric's series: whole columns at once where each row has the same labels, else element by element."""
+    """A metric's series: whole columns at once if all rows have the same labels, else element by element."""
     column, subjects = rows.column(metric), rows.columns.subjects
     kinds = set(map(type, column))
     if kinds <= NUMBERS and _sane(column):
@@ -160,7 +161,7 @@ def _one_by_one(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -
     subjects: dict[Key, list[str]] = {}
     holes: dict[Key, list[str]] = {}
     for place, (value, subject) in enumerate(zip(rows.column(metric), rows.columns.subjects, strict=True)):
-        if value is None:  # the row has no such metric; evidence says whether it had to
+        if value is None:  # the row has no such metric; checks/judge/evidence.py finds out whether it had to
             continue
         items = value if isinstance(value, tuple) else (value,)
         axis = _axis(rows, metric, place, line) or ("",) * len(items)
@@ -182,7 +183,7 @@ def _sane(values: Sequence[object]) -> bool:
 
 
 def _axis(rows: Rows, metric: str, place: int, line: CheckPolicy | None) -> tuple[object, ...] | None:
-    """What each element of the row's array is for; None where it is an array of parts or of peers."""
+    """What each element of the row's array was measured with; None for an array of parts or of peers."""
     value = rows.column(metric)[place]
     if not isinstance(value, tuple):
         return None

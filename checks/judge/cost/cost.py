@@ -1,9 +1,11 @@
-"""Verdict + job + price + failure statistics -> what launching anyway would lose, and what not launching costs (pure).
+"""What it would cost to launch anyway, and what it costs not to launch: from the verdict, the job, the price and failure statistics.
+Pure.
 
-Every number is a span: the statistics that it rests on (`checks.facts.failures`) differ by more than any rounding.
-What is not known is left out and said, never made up: no price, no money; no length, the first 24 h alone.
+Every number is a span, because the statistics behind it (`checks.facts.failures`) differ by more than any rounding. What is unknown
+is left out with a note, and never invented: without a price no sum of money is shown, and without the job's length only the first 24
+h count.
 
-What findings lose of one job, by the statistics of failures (pure). Losses are GPU-hours, or node-hours.
+Losses are GPU-hours, or node-hours.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ NOTHING = Span(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Job:
-    """What was declared of the training job; None where nobody said. Hours."""
+    """What was declared of the training job, in hours; None for what was not declared."""
 
     instance_type: str
     nodes: int
@@ -42,13 +44,13 @@ class Job:
 
     @property
     def units(self) -> int:
-        """GPUs, or nodes where there are none."""
+        """The number of GPUs, or of nodes if there are no GPUs."""
         return self.nodes * (self.gpus_per_node or 1)
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What findings of one check would lose if the job were launched: `places` nodes or links have them."""
+    """What the findings of one check would cost if the job were launched. `places` is the number of nodes or links that have them."""
 
     level: Level
     cause: Cause
@@ -60,7 +62,7 @@ class Loss:
 
 
 class Model:
-    """One job and the statistics: every loss, capped at the whole job."""
+    """The losses of one job by the statistics, none greater than the whole job."""
 
     def __init__(self, job: Job, failures: Failures, horizon: float) -> None:
         self.job, self.failures, self.horizon = job, failures, horizon
@@ -69,31 +71,31 @@ class Model:
         self.whole = job.units * horizon
 
     def failure(self, fault: Fault) -> Span:
-        """What one crash or hang loses: found, started again, half an interval done again."""
+        """What one crash or hang costs: the time to detect it, to restart, and to compute half a checkpoint interval again."""
         detect = self.failures.span("detect_hang_hours" if fault is Fault.HANG else "detect_crash_hours")
         interval = min(self.checkpoint, self.horizon)
         return lost_per_failure(self.job.units, detect, self.failures.span("restart_hours"), interval)
 
     def mttf(self) -> Span:
-        """How long so many healthy nodes run, at the greatest and the least published rate."""
+        """The mean time to failure of this many healthy nodes, at the greatest and the smallest published rate."""
         rates = [rate.per_1000_node_days for rate in self.failures.rates.values()]
         return Span(job_mttf_hours(self.job.nodes, max(rates)), job_mttf_hours(self.job.nodes, min(rates)))
 
     def best_interval(self) -> Span | None:
-        """Young's checkpoint interval for both."""
+        """Young's checkpoint interval for both rates."""
         write, mttf = self.job.checkpoint_write_hours, self.mttf()
         if write is None:
             return None
         return Span(young_interval_hours(write, mttf.low), young_interval_hours(write, mttf.high))
 
     def background(self) -> Span:
-        """What healthy nodes lose to failures over the horizon."""
+        """What failures of healthy nodes cost over the horizon."""
         mttf = self.mttf()
         failed = Span(self.horizon / mttf.high, self.horizon / mttf.low)
         return self.capped(failed.times(self.failure(Fault.CRASH)))
 
     def losses(self, findings: Sequence[Finding]) -> tuple[Loss, ...]:
-        """One line for each check, level, cause and fault, the greatest first."""
+        """One loss for each check, level, cause and fault, the greatest first."""
         groups: dict[tuple[Level, Cause, str, Fault], list[Finding]] = {}
         for finding in findings:
             key = (finding.level, finding.cause, finding.check, fault_of(finding))
@@ -106,8 +108,8 @@ class Model:
         return tuple(sorted(made, key=lambda loss: (-loss.hours_lost.high, -loss.hours_lost.low, loss.check)))
 
     def total(self, findings: Sequence[Finding]) -> Span:
-        """Faults that end a job add up, the gravest of each place once; all wait for the slowest alone, and what is
-        corrupted is corrupted once.
+        """The sum of all losses. Faults that end a job add up, counting the most serious one of each place; of slow parts only the
+        slowest counts, because all ranks wait for it; corrupted work is counted once.
         """
         ending: dict[str, Span] = {}
         slowest = corrupted = NOTHING
@@ -126,40 +128,42 @@ class Model:
         return self.capped(total)
 
     def lost(self, finding: Finding) -> Span:
-        """What this one would lose."""
+        """What this fault would cost."""
         fault, chance = fault_of(finding), self.probability(finding)
         grave = finding.level is Level.FAIL
         if fault is Fault.SLOW:
             share = self.failures.span("slow_fail" if grave else "slow_warn")
             return lost_to_straggler(self.job.units, self.horizon, share)
-        if fault is Fault.CORRUPTION:  # found at the next checkpoint, or when the job is over
+        if fault is Fault.CORRUPTION:  # it is noticed at the next checkpoint, or when the job is over
             return self.capped(Span(self.failure(Fault.CRASH).low, self.whole).times(chance))
         known = Fault.CRASH if fault is Fault.UNKNOWN else fault
         return self.failure(known).times(self.incidents(chance))
 
     def incidents(self, chance: Span) -> Span:
-        """How often it strikes: at least once if it is there, and as often as a bad node's incidents return."""
+        """How often the fault occurs: at least once if it is there, and as often as a bad node's incidents return."""
         between = self.failures.span("repeat_hours")
         often = Span(max(1.0, self.horizon / between.high), max(1.0, self.horizon / between.low))
         return often.times(chance)
 
     def probability(self, finding: Finding) -> Span:
-        """That a defect is there which the job will meet. What was not seen is as likely as among unchecked nodes."""
+        """The probability that a defect exists which the job will meet. What was not observed is as likely as on unchecked nodes."""
         if finding.cause is Cause.EVIDENCE:
             share = self.failures.share(finding.check).share_of_nodes
             nodes = self.job.nodes if finding.subject == CLUSTER else 1
             return Span(0.0, any_of(nodes, share))
-        if fault_of(finding) is Fault.SLOW:  # that was measured; by how much it slows the job is the share
+        if (
+            fault_of(finding) is Fault.SLOW
+        ):  # the slowness was measured; the share says by how much it slows the job
             return Span(1.0, 1.0)
         return self.failures.span("probability_fail" if finding.level is Level.FAIL else "probability_warn")
 
     def capped(self, span: Span) -> Span:
-        """No job can lose more than the whole of it."""
+        """No job can lose more than all of its work."""
         return Span(min(span.low, self.whole), min(span.high, self.whole))
 
 
 def place_of(subject: str) -> str:
-    """Where a fault lies: a node, whichever of its ranks complains; a link; the cluster."""
+    """Where a fault is: a node (whichever of its ranks reports it), a link, or the cluster."""
     return subject if LINK in subject else node_of(subject)
 
 
@@ -172,14 +176,14 @@ DAY_HOURS = 24.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Of `units` (GPUs or nodes) over `horizon_hours`; `usd_per_unit_hour` is None where no price is known.
+    """The costs for `units` (GPUs or nodes) over `horizon_hours`; `usd_per_unit_hour` is None if no price is known.
 
-    `launching`: lost by launching with these findings. `waiting`: the whole cluster idle until a node is replaced.
-    `checking`: what the check itself took, None where it was not timed. `background`: what healthy nodes lose over the
-    horizon at published failure rates. `worth_waiting_hours`: so long a wait costs no more than launching; `break_even`:
-    the probability of a bad node from which the check pays, against one failure. `mttf_hours`: so often so many healthy
-    nodes fail; `best_interval_hours`: the checkpoint interval that loses least then, None where nobody said how long a
-    checkpoint takes to write.
+    `launching`: what is lost by launching with these findings. `waiting`: the cost of the whole idle cluster until a node is
+    replaced. `checking`: what the check itself took, None if it was not timed. `background`: what healthy nodes lose over the
+    horizon at published failure rates. `worth_waiting_hours`: a wait of up to this length costs no more than launching.
+    `break_even`: the probability of a bad node from which the check pays off, against one failure. `mttf_hours`: the mean time
+    between failures of this many healthy nodes. `best_interval_hours`: the checkpoint interval that loses least at that rate, None
+    if it was not declared how long a checkpoint takes to write.
     """
 
     unit: str
@@ -200,12 +204,12 @@ class Cost:
     unknown: tuple[str, ...]
 
     def usd(self, hours: float) -> float | None:
-        """US dollars of so many unit-hours."""
+        """The price of this many unit-hours in US dollars."""
         return None if self.usd_per_unit_hour is None else hours * self.usd_per_unit_hour
 
 
 def cost(verdict: Verdict, job: Job, price: Price | None, failures: Failures) -> Cost:
-    """The cost of the verdict's findings, under the job. A finding above PASS counts; places are never counted twice."""
+    """The cost of the verdict's findings for the job. Findings above PASS count, and each place counts once."""
     horizon = DAY_HOURS if job.hours is None else job.hours
     model = Model(job, failures, horizon)
     bad = [finding for finding in verdict.findings if finding.level is not Level.PASS]

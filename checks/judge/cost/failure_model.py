@@ -1,12 +1,12 @@
-"""What a finding would do to a training job: a closed table, by the check that found it (pure).
+"""What a finding would do to a training job, and what failures cost. Pure.
 
-A finding whose cause is EVIDENCE is of nothing known. Wrong values corrupt whichever check saw them, and a rate that is
-too low slows; both are told by the metric that the message names. What remains follows from the family of the check.
+The effect of a finding follows from a closed table, by the check that found it. A finding whose cause is EVIDENCE has an unknown
+effect. Wrong values corrupt the job, whichever check saw them, and a rate that is too low slows it; the metric in the message tells
+both. Everything else follows from the family of the check.
 
-What failures cost a job: the formulas (pure). Times are hours; losses are accelerator-hours (or node-hours).
-
-Sources: Young 1974 and Daly 2006 (checkpoint interval); arXiv:2410.21680, section on effective training time (its
-mean time to failure, and its expected share of productive time); the lines on losses are derived from these.
+The formulas: times are hours; losses are accelerator-hours (or node-hours). Sources: Young 1974 and Daly 2006 (checkpoint interval);
+arXiv:2410.21680, section on effective training time (its mean time to failure, and its expected share of productive time); the
+formulas for losses are derived from these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from checks.facts.failures import Fault, Span
 from checks.model import Cause, Finding
 
-# Metrics whose finding means that what was computed, moved or stored is not what it should be.
+# Metrics that count wrong data: what was computed, moved or stored is not what it should be.
 CORRUPTING = frozenset(
     {
         "wrong_elements", "wrong_checksums", "wrong_words", "wrong_products", "wrong_sums", "wrong_results",
@@ -31,7 +31,7 @@ _RATE = re.compile(r"[a-z0-9_]*(_gbps|_gbit_s|flops|_iops|_per_s|_per_s_per_cpu|
 
 @dataclass(frozen=True)
 class Family:
-    """Checks whose names begin alike."""
+    """Checks whose names begin in the same way."""
 
     start: str
     fault: Fault
@@ -73,7 +73,7 @@ FAMILIES = (
 
 
 def fault_of(finding: Finding) -> Fault:
-    """What it would do to the job; UNKNOWN for what nobody saw, and for a site's own checks."""
+    """What the finding's defect would do to the job; UNKNOWN for what was not observed, and for a site's own checks."""
     if finding.cause is Cause.EVIDENCE:
         return Fault.UNKNOWN
     family = family_of(finding.check)
@@ -85,15 +85,15 @@ def fault_of(finding: Finding) -> Fault:
 
 
 def family_of(check: str) -> Family | None:
-    """The family with the longest start; None for a check that is not of this program."""
+    """The family whose beginning of the name is the longest; None for checks that are not Prelaunch's own."""
     fitting = [family for family in FAMILIES if check.startswith(family.start)]
     return max(fitting, key=lambda family: len(family.start), default=None)
 
 
 def job_mttf_hours(nodes: int, per_1000_node_days: float) -> float:
-    """1 / (N r): 2,048 nodes at 6.5 failures per 1,000 node-days fail every 1.80 h (arXiv:2410.21680).
+    """1 / (N r): 2,048 nodes with 6.5 failures per 1,000 node-days fail every 1.80 h (arXiv:2410.21680).
 
-    Small jobs fail more often than this says: at 128 nodes 7.9 h were measured where it gives 28.8.
+    Small jobs fail more often than this formula says: for 128 nodes it gives 28.8 h, and 7.9 h were measured.
     """
     return 24 * 1000 / (nodes * per_1000_node_days)
 
@@ -104,7 +104,7 @@ def young_interval_hours(write_hours: float, mttf_hours: float) -> float:
 
 
 def lost_per_failure(units: int, detect: Span, restart: Span, checkpoint_hours: float) -> Span:
-    """N (t_detect + t_restart + dt/2): everyone waits, then half a checkpoint interval is computed again.
+    """N (t_detect + t_restart + dt/2): all nodes wait, then half a checkpoint interval is computed again.
 
     256 GPUs, 10 min, 15 min and an hourly checkpoint: 234.7 GPU-hours.
     """
@@ -112,18 +112,18 @@ def lost_per_failure(units: int, detect: Span, restart: Span, checkpoint_hours: 
 
 
 def lost_to_straggler(units: int, hours: float, slowdown: Span) -> Span:
-    """N t s: in synchronous training every rank waits for the slowest, so its share s is lost by all."""
+    """N t s: in synchronous training every rank waits for the slowest one, so all lose its share s."""
     return slowdown.scaled(units * hours)
 
 
 def any_of(nodes: int, probability: float) -> float:
-    """1 - (1 - p)^N: that at least one of N nodes is bad, where each is with probability p."""
+    """1 - (1 - p)^N: the probability that at least one of N nodes is bad, if each is bad with probability p."""
     return float(1 - (1 - probability) ** nodes)
 
 
 def break_even_probability(cost_of_check: float, loss: float) -> float:
-    """Above this probability of a bad node the check is the cheaper choice: p L > cost, so p = cost / L, at most 1.
+    """The probability of a bad node above which the check is cheaper: p L > cost, so p = cost / L, at most 1.
 
-    A check of 15 min against a run that is dead for 6 h: 4.2 %.
+    A check of 15 min, compared with a run that is down for 6 h: 4.2 %.
     """
     return min(1.0, cost_of_check / loss) if loss > 0 else 1.0

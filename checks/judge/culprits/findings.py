@@ -1,6 +1,6 @@
-"""All matrices of one check together: what one has explained is added to, not said again, by the next (pure).
+"""Findings about nodes, ranks, rails, links and switches from the pair tests of the ranks. Pure.
 
-What the tournament of the ranks says about nodes, ranks, rails, links and switches, as findings (pure).
+All matrices of one check are read together: what one matrix explains is added to its finding, and not reported again by the next.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from checks.culprit.rounds import planned
 from checks.culprit.topology import switches_of
 from checks.facts import profile_options
 from checks.facts.instances import Facts
-from checks.judge.cpu_contention import Loads, machines_of
+from checks.judge.cpu_contention import RecordedLoads, machines_of
 from checks.judge.culprits import wording
-from checks.judge.culprits.from_report import CHECKS, ORDER, Table, What, matrices, table
+from checks.judge.culprits.from_report import CHECKS, ORDER, MatrixSubject, Table, matrices, table
 from checks.model import (
     CLUSTER,
     LINK,
@@ -32,16 +32,25 @@ from checks.model import (
 )
 from checks.policy import Policy
 
-# A part that stands out in these is condemned. Not by its latency: a busy host answers late, and trains as fast.
-CONDEMNS = (What.DATA, What.BANDWIDTH, What.PAUSE, What.RESENT)
-# Bad all over: of the others that is a busy network.
-FABRIC = {What.DATA: Level.FAIL, What.BANDWIDTH: Level.FAIL, What.PAUSE: Level.FAIL}
-# Bad tests that nobody explains. A host may pause once; segments are sent again, and answers late, on any network.
-UNEXPLAINED = {What.DATA: Level.FAIL, What.BANDWIDTH: Level.FAIL, What.PAUSE: Level.WARN}
-# What other work on the hosts' CPUs may cause. It changes no data, and drops no segments.
-SLOWED = (What.BANDWIDTH, What.PAUSE, What.LATENCY)
+# A part that is worse than the others in these matrices gets a FAIL. Latency is not among them: a busy host answers late, and trains
+# as fast.
+CONDEMNS = (MatrixSubject.DATA, MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.RESENT)
+# If these are bad everywhere it is a fault; with the other matrices it is a busy network.
+FABRIC = {
+    MatrixSubject.DATA: Level.FAIL,
+    MatrixSubject.BANDWIDTH: Level.FAIL,
+    MatrixSubject.PAUSE: Level.FAIL,
+}
+# Bad tests that no part explains. A host may pause once, and on any network segments are sent again and answers are late.
+UNEXPLAINED = {
+    MatrixSubject.DATA: Level.FAIL,
+    MatrixSubject.BANDWIDTH: Level.FAIL,
+    MatrixSubject.PAUSE: Level.WARN,
+}
+# What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.
+SLOWED = (MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.LATENCY)
 SURE = 0.9
-# Judgement: on a quiet cluster one test of a hundred goes wrong and is good when it is measured again.
+# Judgement: on an idle cluster one test in a hundred is bad, and good when it is measured again.
 HICCUPS = 0.05
 
 Key = tuple[str, str]
@@ -52,15 +61,15 @@ class Reading:
     """One matrix of a check, and what was decoded from it."""
 
     check: str
-    what: What
+    what: MatrixSubject
     matrix: Matrix
     decoded: Decoded
 
 
-class Account:
+class CheckFindings:
     """The findings of one check."""
 
-    def __init__(self, check: str, tests: Table, readings: Sequence[Reading], loads: Loads) -> None:
+    def __init__(self, check: str, tests: Table, readings: Sequence[Reading], loads: RecordedLoads) -> None:
         self.check, self.tests, self.loads = check, tests, loads
         self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
         self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
@@ -72,7 +81,7 @@ class Account:
 
     @property
     def blamed(self) -> frozenset[int]:
-        """The parts of nodes and ranks that were condemned: what they took part in is said. A warning excuses nothing."""
+        """The nodes and ranks that got a FAIL: the tests in which they took part are explained. A WARN explains nothing."""
         found = [s for reading, s in self.suspects.values() if reading.what in CONDEMNS]
         nodes = {node for s in found if s.kind is Kind.NODE for node in s.nodes}
         ranks = {s.subject for s in found if s.kind is Kind.RANK}
@@ -80,7 +89,7 @@ class Account:
         return frozenset(index for index, part in parts if part.node in nodes or part.name in ranks)
 
     def findings(self) -> Iterator[Finding]:
-        """What is said of the cluster as one, then of each suspect."""
+        """The findings about the cluster as one, then those about each suspect."""
         blamed = self.blamed
         everybody = {part.node for part in self.tests.parts}
         for reading in self.readings:
@@ -107,7 +116,7 @@ class Account:
         self.also.setdefault(key, []).append(said)
 
     def _explained_now(self, suspect: Suspect) -> list[Key]:
-        """Links and ranks that were blamed, and belong to the node that is blamed now: it loses segments from everybody."""
+        """Links and ranks that got a finding and belong to the node that is blamed now: it loses segments to every peer."""
         if suspect.kind is not Kind.NODE or suspect.probability < SURE:
             return []
         known = self.suspects.items()
@@ -115,7 +124,7 @@ class Account:
         return [key for key, s in parts if set(suspect.nodes) & set(s.nodes)]
 
     def _explained_by(self, suspect: Suspect) -> Key | None:
-        """The suspect that is blamed already and covers this one; None if it is new."""
+        """The suspect that is blamed already and includes this one; None if this one is new."""
         for key, (_, blamed) in self.suspects.items():
             node = blamed.kind is Kind.NODE and set(blamed.nodes) & set(suspect.nodes)
             rank = blamed.kind is Kind.RANK and blamed.subject in suspect.subject.split(LINK)
@@ -143,25 +152,29 @@ class Account:
                     UNEXPLAINED[what], Cause.EVIDENCE, self.check, CLUSTER,
                     wording.unexplained(matrix, len(left)), wording.cells(matrix, left, self.tests), wording.AGAIN,
                 )  # fmt: skip
-        elif result.answer is Answer.NOBODY and what is What.BANDWIDTH and _many_hiccups(matrix, result):
+        elif (
+            result.answer is Answer.NOBODY
+            and what is MatrixSubject.BANDWIDTH
+            and _many_hiccups(matrix, result)
+        ):
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.hiccups(matrix, len(result.bad)),
                 wording.cells(matrix, result.bad, self.tests), wording.AGAIN,
             )  # fmt: skip
-        elif result.answer is Answer.TOO_FEW and what is What.BANDWIDTH:
+        elif result.answer is Answer.TOO_FEW and what is MatrixSubject.BANDWIDTH:
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.too_few(matrix), "",
                 "Set floor_gbps in the policy's options.",
             )  # fmt: skip
-        if what is What.BANDWIDTH:
+        if what is MatrixSubject.BANDWIDTH:
             for part in sorted(result.unseen):
                 if self._has_peers(matrix, part):
                     said = f"it has no test {matrix.span.value}"
                     yield missing(self.check, self.tests.parts[part].name, said)
 
     def _always_bad(self, matrix: Matrix, bad: Sequence[int]) -> tuple[str, str] | None:
-        """The two parts of a pair that was bad each time, both ways, and that all bad tests are of; there may be too few
-        others to tell which of the two it is.
+        """The two parts of a pair that was bad in each test, in both directions, and to which all bad tests belong. There may be too
+        few other tests to tell which of the two is faulty.
         """
         pairs = {frozenset((matrix.sources[test], matrix.targets[test])) for test in bad}
         if len(pairs) != 1:
@@ -174,7 +187,7 @@ class Account:
         return names if len(bad) == tests >= 2 * MEASURED_AGAIN else None
 
     def _has_peers(self, matrix: Matrix, part: int) -> bool:
-        """Whether there is a second part that it ought to have been measured with."""
+        """Whether there is a second part with which it should have been measured."""
         own = self.tests.parts[part]
         if matrix.span is Span.INSIDE:
             return any(other.node == own.node and other is not own for other in self.tests.parts)
@@ -185,61 +198,66 @@ class Account:
         cause = Cause.HARDWARE if suspect.probability >= SURE else Cause.EVIDENCE
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
         message, subject = wording.suspect(reading.matrix, reading.decoded, suspect, also), suspect.subject
-        if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither is a machine that could be replaced
+        if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither of them is a machine that could be replaced
             message, subject = f"{subject}: {message}", CLUSTER
         return Finding(level, cause, self.check, subject, message, evidence, wording.REMEDIES[suspect.kind])
 
 
 def _many_hiccups(matrix: Matrix, result: Decoded) -> bool:
-    """Whether so many cells were bad, if only once, that somebody ought to look."""
+    """Whether so many tests were bad once that somebody should investigate."""
     ends = list(zip(matrix.sources, matrix.targets, strict=True))
     return len({ends[test] for test in result.bad}) > HICCUPS * len(set(ends))
 
 
 def _is_corrupt(reading: Reading) -> bool:
-    """Wrong data that was right when it was measured again, or of two ranks alone: it is never a hiccup."""
+    """Whether wrong data was right in the second test, or concerns one pair alone. Wrong data is never treated as a passing
+    disturbance.
+    """
     return (
-        reading.what is What.DATA and reading.decoded.answer is not Answer.NAMED and bool(reading.decoded.bad)
+        reading.what is MatrixSubject.DATA
+        and reading.decoded.answer is not Answer.NAMED
+        and bool(reading.decoded.bad)
     )
 
 
 def missing(check: str, subject: str, said: str, evidence: str = "") -> Finding:
-    """What was not measured."""
+    """A finding about something that was not measured."""
     return Finding(Level.FAIL, Cause.EVIDENCE, check, subject, said, evidence, wording.AGAIN)
 
 
-# Judgement: a few segments are sent again on any busy network; beyond this in one test of a few MiB something drops them.
+# Judgement: on any busy network a few segments are sent again; more than this in one test of a few MiB means that something drops
+# them.
 RESENT = 8.0
-# Judgement: on fewer other nodes than these, nobody can tell a slow node from a slow partner.
+# Judgement: with fewer other nodes a slow node cannot be told from a slow partner.
 LEAST = 3
 
 
 def tolerance(
-    what: What, span: Span, options: Mapping[str, float], policy: Policy, share_gbps: float | None
+    what: MatrixSubject, span: Span, options: Mapping[str, float], policy: Policy, share_gbps: float | None
 ) -> Tolerance:
-    """What a policy's options hold against this matrix.
+    """What the policy's options allow in this matrix.
 
-    slow_ratio (of the usual bandwidth, 0.5), floor_gbps (10^9 bytes/s between nodes, none), floor_inside_gbps (within
-    one, none), floor_share (of `share_gbps`, a rank's share of its node's network rate, none), late_ratio (of the usual
-    latency, 0.1), pause_us (half a round trip, 90 ms), resent (TCP segments a test, 8).
+    slow_ratio (of the usual bandwidth, 0.5), floor_gbps (10^9 bytes/s between nodes, none), floor_inside_gbps (within one, none),
+    floor_share (of `share_gbps`, a rank's share of its node's network rate, none), late_ratio (of the usual latency, 0.1), pause_us
+    (half a round trip, 90 ms), resent (TCP segments per test, 8).
     """
     most = policy.max_unfit_fraction
-    if what is What.DATA:
+    if what is MatrixSubject.DATA:
         return Tolerance(0.5, None, most)
-    if what is What.BANDWIDTH:
+    if what is MatrixSubject.BANDWIDTH:
         floor = options.get("floor_gbps" if span is Span.BETWEEN else "floor_inside_gbps", 0.0)
         if span is Span.BETWEEN and share_gbps is not None:
             floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
         return Tolerance(options.get("slow_ratio", 0.5), floor or None, most)
-    if what is What.LATENCY:
+    if what is MatrixSubject.LATENCY:
         return Tolerance(options.get("late_ratio", 0.1), None, most)
-    if what is What.PAUSE:
+    if what is MatrixSubject.PAUSE:
         return Tolerance(1e-9, options.get("pause_us", PAUSE_US), most)
     return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most)
 
 
 def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[Reading, ...]:
-    """Every matrix of the report's tournaments under this policy, decoded; for pages. A row that does not fit is left out."""
+    """Every matrix of the report's pair tests under this policy, decoded, for report pages. Rows that cannot be used are left out."""
     found: list[Reading] = []
     switches = switches_of(report)
     for check in CHECKS:
@@ -260,7 +278,7 @@ def judge(
             continue
         tests = table(report, mine, switches_of(report))
         readings = _readings(check, tests, policy, _share(report, facts))
-        account = Account(check, tests, readings, Loads(mine, machines_of(report.nodes)))
+        account = CheckFindings(check, tests, readings, RecordedLoads(mine, machines_of(report.nodes)))
         for subject, why in sorted(tests.faults.items()):
             yield missing(check, subject, why)
         yield from _unmeasured(check, tests, report, policy, account.blamed)
@@ -277,7 +295,7 @@ def _readings(check: str, tests: Table, policy: Policy, share_gbps: float | None
 
 
 def _share(report: Report, facts: Facts) -> float | None:
-    """A rank's share of what the instance table says of its node's network, in 10^9 bytes/s."""
+    """A rank's share of its node's network rate in the instance table, in 10^9 bytes/s."""
     instance = facts.instances.get(report.declared.instance_type)
     if instance is None or instance.network_gbit_s is None:
         return None
@@ -287,9 +305,9 @@ def _share(report: Report, facts: Facts) -> float | None:
 def _unmeasured(
     check: str, tests: Table, report: Report, policy: Policy, blamed: frozenset[int]
 ) -> Iterator[Finding]:
-    """Who was to be measured with whom, and was not: the plan follows from what is declared, not from the rows.
+    """Pairs that had to be measured and were not. The plan follows from the declaration, not from the rows.
 
-    `blamed` are parts that were found bad: others gave them up, and it is said of them already.
+    `blamed` are parts that were found bad: other ranks stopped testing with them, and a finding says so already.
     """
     options = profile_options.options(check, report.profile, policy.checks[check].options)
     declared = report.declared
@@ -318,10 +336,10 @@ def _unmeasured(
 
 
 def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: int, declared: Declared) -> str:
-    """What a rank was not measured with, and had to be; `partners` are whom the plan's rounds give it, in order.
+    """What a rank was not measured with although it had to be; `partners` are the ranks that the plan's rounds give it, in order.
 
-    Time runs out at the end: the rounds before those that were left out must all be there, and enough between nodes and
-    inside of one to tell who is slow.
+    If the time runs out, the last rounds are missing: those before them must all be there, and they must be enough, between nodes
+    and inside of one, to find out who is slow.
     """
     if not 0 <= left_out <= len(partners):
         return f"it reports that {left_out} of {len(partners)} rounds were skipped"

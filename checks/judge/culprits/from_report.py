@@ -1,7 +1,7 @@
-"""The rows of collective.pairs and nccl.pairs as matrices (pure).
+"""The rows of collective.pairs and nccl.pairs as matrices. Pure.
 
-Each row is one rank's: an entry a test that it took part in. A test towards a rank that has no row of its own is in no
-matrix: that rank is silent, which is a matter of evidence and says nothing about a link.
+A row is one rank's, with one entry per test in which it took part. A test with a rank that has no row of its own is in no matrix:
+that rank is silent, which is a matter of evidence and says nothing about a link.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from checks.model import Observation, PairOutcome, Report, node_of
 
 COLLECTIVE, NCCL = "collective.pairs", "nccl.pairs"
 CHECKS = (COLLECTIVE, NCCL)
-NUMBERS = ("bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements")  # what a test that is ok has
+NUMBERS = ("bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements")  # the numbers of a test that is ok
 
 Meeting = tuple[int, object, int]
 
 
-class What(str, Enum):
-    """What a matrix holds, by the words that people read."""
+class MatrixSubject(str, Enum):
+    """What the values of a matrix are. The words are shown to people."""
 
     DATA = "correct data"
     BANDWIDTH = "bandwidth"
@@ -33,14 +33,20 @@ class What(str, Enum):
     LATENCY = "latency"
 
 
-# The gravest first: what an earlier one explains is no news in a later one.
-ORDER = (What.DATA, What.BANDWIDTH, What.PAUSE, What.RESENT, What.LATENCY)
-COLUMNS: Mapping[What, tuple[str, str, Better]] = {
-    What.DATA: ("wrong_elements", "", Better.HIGHER),
-    What.BANDWIDTH: ("bandwidth_gbps", "GB/s", Better.HIGHER),
-    What.PAUSE: ("slowest_us", "us", Better.LOWER),
-    What.RESENT: ("retransmits", "segments + 1", Better.LOWER),
-    What.LATENCY: ("latency_us", "us", Better.LOWER),
+# The most serious first: what an earlier matrix explains is not reported again for a later one.
+ORDER = (
+    MatrixSubject.DATA,
+    MatrixSubject.BANDWIDTH,
+    MatrixSubject.PAUSE,
+    MatrixSubject.RESENT,
+    MatrixSubject.LATENCY,
+)
+COLUMNS: Mapping[MatrixSubject, tuple[str, str, Better]] = {
+    MatrixSubject.DATA: ("wrong_elements", "", Better.HIGHER),
+    MatrixSubject.BANDWIDTH: ("bandwidth_gbps", "GB/s", Better.HIGHER),
+    MatrixSubject.PAUSE: ("slowest_us", "us", Better.LOWER),
+    MatrixSubject.RESENT: ("retransmits", "segments + 1", Better.LOWER),
+    MatrixSubject.LATENCY: ("latency_us", "us", Better.LOWER),
 }
 
 
@@ -54,9 +60,9 @@ LEAST_US, MOST_US = 1e-3, 86_400e6
 class Table:
     """The tests of all ranks that have a row, by columns.
 
-    `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is how many rounds each had no time for.
-    `silent` maps a global rank without a row to those that waited for it and why, as text. `faults` maps a subject to what
-    is wrong with its lists.
+    `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is the number of rounds for which each had no time.
+    `silent` maps a global rank without a row to the ranks that waited for it and the reason that they gave. `faults` maps a subject
+    to what is wrong with its lists.
     """
 
     parts: tuple[Part, ...]
@@ -65,7 +71,7 @@ class Table:
     peers: list[int] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     outcomes: list[PairOutcome] = field(default_factory=list)
-    columns: dict[What, list[object]] = field(default_factory=dict)
+    columns: dict[MatrixSubject, list[object]] = field(default_factory=dict)
     silent: dict[int, list[str]] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
     left_out: list[int] = field(default_factory=list)
@@ -78,7 +84,7 @@ def rank_of(subject: str) -> int | None:
 
 
 def table(report: Report, rows: Sequence[Observation], switches: Mapping[str, tuple[str, ...]]) -> Table:
-    """The rows' tests. A row whose lists do not fit is left out and named in `faults`."""
+    """The tests of the rows. A row whose lists do not match is left out and named in `faults`."""
     fit: dict[int, Observation] = {}
     outcomes: dict[int, Sequence[PairOutcome]] = {}
     faults: dict[str, str] = {}
@@ -92,7 +98,7 @@ def table(report: Report, rows: Sequence[Observation], switches: Mapping[str, tu
     ranks = tuple(sorted(fit))
     alone, per = report.declared.ranks_per_node == 1, report.declared.ranks_per_node
     parts = tuple(_part(fit[rank].subject, rank, per, alone, switches) for rank in ranks)
-    made = Table(parts, ranks, columns={what: [] for what in What}, faults=faults)
+    made = Table(parts, ranks, columns={what: [] for what in MatrixSubject}, faults=faults)
     place = {rank: index for index, rank in enumerate(ranks)}
     never = {meeting for rank in ranks for meeting in _meetings(fit[rank], rank, outcomes[rank], NEVER_RAN)}
     for rank in ranks:
@@ -108,7 +114,7 @@ def _part(subject: str, rank: int, per: int, alone: bool, switches: Mapping[str,
 
 
 def _outcomes(row: Observation) -> Sequence[PairOutcome]:
-    """How each test ended; () where the row's words are none of PairOutcome. Rows of 0.1.0 have the failures alone."""
+    """How each test ended; () if a result is none of PairOutcome. Rows of 0.1.0 have `failures` alone."""
     words = row.metrics.get("results")
     if words is None:
         told = {said: pair_outcome(str(said)) for said in set(_list(row, "failures"))}
@@ -124,7 +130,7 @@ def _fault(row: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str
     if not isinstance(peers, tuple) or not isinstance(failures, tuple):
         return "it has no list of peers"
     numbers = [row.metrics.get(column) for column in NUMBERS]
-    resent = row.metrics.get(COLUMNS[What.RESENT][0], failures)
+    resent = row.metrics.get(COLUMNS[MatrixSubject.RESENT][0], failures)
     if any(
         not isinstance(values, tuple) or len(values) != len(peers) for values in (failures, resent, *numbers)
     ):
@@ -136,7 +142,7 @@ def _fault(row: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str
         return "its results and its failures contradict each other"
     if any(entry[0] and None in entry[1:] for entry in zip(fine, *numbers, strict=True)):
         return "a test with result ok lacks a number"
-    for what in (What.LATENCY, What.PAUSE):
+    for what in (MatrixSubject.LATENCY, MatrixSubject.PAUSE):
         column = COLUMNS[what][0]
         measured = [value for is_ok, value in zip(fine, _list(row, column), strict=True) if is_ok]
         if not all(map(_is_time, measured)):
@@ -147,7 +153,7 @@ def _fault(row: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str
 
 
 def _is_time(value: object) -> bool:
-    """Whether it is a number of microseconds that a message can take."""
+    """Whether the value is a number of microseconds that a message can take."""
     return isinstance(value, (int, float)) and LEAST_US <= value <= MOST_US
 
 
@@ -159,7 +165,7 @@ def _list(row: Observation, name: str) -> tuple[object, ...]:
 def _meetings(
     row: Observation, rank: int, outcomes: Sequence[PairOutcome], wanted: Collection[PairOutcome]
 ) -> Mapping[Meeting, int]:
-    """The tests that ended in such a way, as (this rank, the peer, the how manieth of the two), with their entry."""
+    """The tests that ended in such a way, as (this rank, the peer, how many tests of the two came before), with their entry."""
     peers = _list(row, "peers")
     if not any(outcome in outcomes for outcome in wanted):
         return {}
@@ -180,7 +186,7 @@ def _add(
     place: Mapping[int, int],
     never: Collection[Meeting],
 ) -> None:
-    """A rank that got no answer from a peer which says itself that it never came to it has measured nothing."""
+    """Adds a test. If a rank got no answer from a peer that says itself that it did not come to this test, nothing was measured."""
     peers, failures, rank = _list(row, "peers"), _list(row, "failures"), made.ranks[mine]
     vain = {
         entry
@@ -205,17 +211,19 @@ def _add(
         made.columns[what].extend(
             [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
         )
-    rates, wrong = made.columns[What.BANDWIDTH], made.columns[What.DATA]
+    rates, wrong = made.columns[MatrixSubject.BANDWIDTH], made.columns[MatrixSubject.DATA]
     for test in range(len(rates) - len(kept), len(rates)):
-        # It broke off: whatever rate it had counts for nothing.
+        # The test broke off, so its rate does not count.
         if made.outcomes[test] is not PairOutcome.OK and wrong[test] in (0, None):
             rates[test] = None
 
 
-def matrices(tests: Table) -> dict[tuple[What, Span], Matrix]:
-    """The matrices that have a test. Bandwidth has every test, None where it failed; the others have those with a number."""
+def matrices(tests: Table) -> dict[tuple[MatrixSubject, Span], Matrix]:
+    """The matrices that have a test. The matrix of bandwidths has every test, None for those that failed; the others have the tests
+    with a number.
+    """
     nodes = [part.node for part in tests.parts]
-    found: dict[tuple[What, Span], Matrix] = {}
+    found: dict[tuple[MatrixSubject, Span], Matrix] = {}
     inside = [nodes[a] == nodes[b] for a, b in zip(tests.mine, tests.peers, strict=True)]
     for what in ORDER:
         for span in Span:
@@ -226,25 +234,25 @@ def matrices(tests: Table) -> dict[tuple[What, Span], Matrix]:
     return found
 
 
-def _matrix(tests: Table, what: What, span: Span, kept: list[int]) -> Matrix | None:
+def _matrix(tests: Table, what: MatrixSubject, span: Span, kept: list[int]) -> Matrix | None:
     column = tests.columns[what]
-    if what is not What.BANDWIDTH:
+    if what is not MatrixSubject.BANDWIDTH:
         kept = [k for k in kept if column[k] is not None]
     if not kept:
         return None
     values = [_value(what, column[k]) for k in kept]
     mine, peers = [tests.mine[k] for k in kept], [tests.peers[k] for k in kept]
-    if what is What.DATA:  # what is wrong came from the peer
+    if what is MatrixSubject.DATA:  # the wrong data came from the peer
         mine, peers = peers, mine
     _, unit, better = COLUMNS[what]
     return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values)
 
 
-def _value(what: What, value: object) -> float | None:
+def _value(what: MatrixSubject, value: object) -> float | None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e15:
         return None
-    if what is What.DATA:
+    if what is MatrixSubject.DATA:
         return 1.0 if value == 0 else None
-    if what is What.RESENT:  # so that none at all can be compared with
+    if what is MatrixSubject.RESENT:  # so that there can be a ratio to none
         return value + 1.0
     return float(value) or None  # a rate or a time of zero was not measured

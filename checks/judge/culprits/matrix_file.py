@@ -1,6 +1,6 @@
-"""A matrix of another tool -> findings: the decoder's suspects, or why nobody can tell (pure).
+"""Findings from a matrix that another tool measured: the suspects that the decoder names, or why there is no answer. Pure.
 
-Its values are held against each other; against a number only where --floor gives one. No policy has a line for it.
+The values are compared with each other, and with a number only if --floor gives one. The policy has no rule for them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Answer, Better, Decoded, Kind, Span, Suspect, Tolerance
 from checks.documents.report import clip
-from checks.explain.reading import Asked, Reading, Table
+from checks.explain.reading import Reading, ReadOptions, Table
 from checks.judge.culprits import wording
 from checks.model import Cause, Finding, Level
 
@@ -21,32 +21,34 @@ CHECK, SUBJECT = "matrix", "input"
 SLOW = 0.6
 # Judgement: another tier of switches, or a busy host, is up to twice as late and carries as much.
 LATE = 0.4
-# Below this another explanation is not out of the question, and no machine is to be touched for it.
+# Below this probability another explanation is possible, and no machine should be repaired because of it.
 SURE = 0.9
 ALIKE = "matrix level: values are only compared with each other; to find out whether all are equally bad, use --floor"
 AGAIN = "Measure the pairs in the evidence again, preferably on idle machines, then explain both outputs."
 
 
 @dataclass(frozen=True)
-class Told:
+class DecodedTable:
     """One table, and what was decoded from it."""
 
     table: Table
     decoded: Decoded
 
 
-def told(reading: Reading, asked: Asked, max_unfit_fraction: float) -> tuple[Told, ...]:
-    """Every table of the reading, decoded; a floor holds where all are of one unit."""
+def decoded_tables(
+    reading: Reading, asked: ReadOptions, max_unfit_fraction: float
+) -> tuple[DecodedTable, ...]:
+    """Every table of the output, decoded. A floor is used only if all tables have one unit."""
     floor = asked.floor if len(_units(reading)) == 1 else None
     return tuple(
-        Told(table, decode(table.matrix, _tolerance(table, asked.ratio, floor, max_unfit_fraction)))
+        DecodedTable(table, decode(table.matrix, _tolerance(table, asked.ratio, floor, max_unfit_fraction)))
         for table in reading.tables
         if any(value is not None for value in table.matrix.values)
     )
 
 
-def findings(reading: Reading, found: Sequence[Told], asked: Asked) -> Iterator[Finding]:
-    """What the tables say, and what they do not."""
+def findings(reading: Reading, found: Sequence[DecodedTable], asked: ReadOptions) -> Iterator[Finding]:
+    """The findings about the tables, and about what they do not contain."""
     units = _units(reading)
     if asked.floor is not None and len(units) > 1:
         yield _evidence(
@@ -62,12 +64,12 @@ def findings(reading: Reading, found: Sequence[Told], asked: Asked) -> Iterator[
     yield from _suspects(found)
 
 
-def not_held(found: Sequence[Told], asked: Asked) -> tuple[str, ...]:
-    """What comparing alone cannot see."""
+def not_held(found: Sequence[DecodedTable], asked: ReadOptions) -> tuple[str, ...]:
+    """What cannot be found by comparing the values with each other."""
     return (ALIKE,) if found and asked.floor is None else ()
 
 
-def summary(one: Told) -> str:
+def summary(one: DecodedTable) -> str:
     """ "bandwidth: no part is worse than the rest; 56 tests, the usual is 37 GB/s, bad is below 22 GB/s"."""
     matrix, noise = one.table.matrix, one.decoded.noise
     said = f"{one.table.name}: {_answer(one.decoded)}; {len(matrix.values)} tests"
@@ -99,8 +101,8 @@ def _tolerance(
     return Tolerance(usual if ratio is None else ratio, floor, max_unfit_fraction)
 
 
-def _of_table(one: Told) -> Iterator[Finding]:
-    """What is said of a table as a whole."""
+def _of_table(one: DecodedTable) -> Iterator[Finding]:
+    """The findings about a table as a whole."""
     matrix, decoded = one.table.matrix, one.decoded
     prefix = "" if one.table.name == matrix.what else f"{one.table.name}: "
     evidence = cells(one.table, decoded.bad)
@@ -117,9 +119,9 @@ def _of_table(one: Told) -> Iterator[Finding]:
         )
 
 
-def _suspects(found: Sequence[Told]) -> Iterator[Finding]:
-    """Each once, whoever it is that several tables name: by the table that is surest of it."""
-    of: dict[tuple[Kind, str], list[tuple[Told, Suspect]]] = {}
+def _suspects(found: Sequence[DecodedTable]) -> Iterator[Finding]:
+    """A finding per suspect. If several tables name the same one, the table with the highest probability counts."""
+    of: dict[tuple[Kind, str], list[tuple[DecodedTable, Suspect]]] = {}
     for one in found:
         for suspect in one.decoded.suspects if one.decoded.answer is Answer.NAMED else ():
             of.setdefault((suspect.kind, suspect.subject), []).append((one, suspect))
@@ -129,7 +131,7 @@ def _suspects(found: Sequence[Told]) -> Iterator[Finding]:
         yield _named(one, suspect, [more] if rest else [])
 
 
-def _named(one: Told, suspect: Suspect, also: Sequence[str]) -> Finding:
+def _named(one: DecodedTable, suspect: Suspect, also: Sequence[str]) -> Finding:
     kind = {Kind.LINK: "link ", Kind.SWITCH: "switch "}.get(suspect.kind, "")
     said = f"{kind}{suspect.subject}: {wording.suspect(one.table.matrix, one.decoded, suspect, also)}"
     said += "" if one.table.name == one.table.matrix.what else f" (in {one.table.name})"
@@ -139,7 +141,7 @@ def _named(one: Told, suspect: Suspect, also: Sequence[str]) -> Finding:
 
 
 def cells(table: Table, which: Sequence[int]) -> str:
-    """The tests as lines, with where they stand."""
+    """The tests as lines of text, with their places in the input."""
     matrix = table.matrix
     lines = []
     for k in which[: wording.MOST_CELLS]:
@@ -153,8 +155,8 @@ def cells(table: Table, which: Sequence[int]) -> str:
     return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
 
 
-def _undeclared(reading: Reading, asked: Asked) -> Iterator[Finding]:
-    """A node that is in no row is missed only by who knows that it is there."""
+def _undeclared(reading: Reading, asked: ReadOptions) -> Iterator[Finding]:
+    """Findings about declared nodes that are in no row, and about pairs of nodes without a test."""
     if asked.declared is None:
         return
     parts = {part for table in reading.tables for part in table.matrix.parts}

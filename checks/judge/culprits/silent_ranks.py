@@ -1,11 +1,11 @@
-"""After a check that all ranks do together broke off: which ranks the others waited for (pure).
+"""Finds out which ranks the others waited for when a check of all ranks failed. Pure.
 
-Those that reported nothing are suspects: frozen, killed, lost, or never come so far. Where all reported, it is a rank that
-broke off by an error of its own while others waited, or one that was still busy when others had given up. It stays
-EVIDENCE: a process was silent, and nothing is known against the machine. A rank that finished its part is no suspect.
+Ranks that reported nothing are suspects: they are frozen, killed, lost, or never came to the check. If all reported, the suspect is
+a rank that failed with an error of its own while others waited, or one that was still busy when others had given up. The cause stays
+EVIDENCE: a process was silent, and nothing is known against the machine. A rank that finished its part is not a suspect.
 
-gloo's "Connection closed by peer" names the one that left first as well as those that gave up because of it, and an
-address, not a rank: it is shown, and nobody is named by it.
+gloo's "Connection closed by peer" names both the rank that left first and those that gave up because of it, and it gives an address,
+not a rank: the text is shown, and no rank is named because of it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from checks.model import (
 from checks.policy import CheckPolicy, Policy
 
 REACHABILITY = "network.reachability"
-# How a rank's check ended that it waited in for others.
+# How the check of a rank that waited for others ended.
 WAITING = (ErrorKind.RAISED, ErrorKind.DEADLINE, ErrorKind.NOT_RUN)
-# What gloo, NCCL and torch's store say to those that wait. Seen: torch 2.13 (gloo's pair.cc and unbound_buffer.cc);
+# What gloo, NCCL and torch's store print in ranks that wait. Seen: torch 2.13 (gloo's pair.cc and unbound_buffer.cc);
 # NCCL: "remote process exited or there was a network error" (ncclRemoteError); TCPStore: "wait timeout after".
 WAITED = re.compile(
     r"(?i)timed out|timeout|connection (?:closed|reset|refused)|remote process exited|ncclRemoteError"
@@ -46,7 +46,7 @@ REMEDY = (
     "Find out what happened to that process: its node's log, dmesg (out of memory, Xid), a debugger that stopped it. "
     "Run the gate again: if the same rank is silent again, suspect its GPU or node."
 )
-# Subject -> how and why its check broke off; None where there is a measurement, or a reason of the declaration.
+# Subject -> how and why its check failed; None if it was measured, or skipped because of the declaration.
 Errors = Mapping[str, "_Error | None"]
 TOGETHER = "Check what they share: a node, the fabric, the deadline of the check, memory. Run the gate again."
 
@@ -63,26 +63,26 @@ class _Error:
     reason: str
 
     def is_own(self) -> bool:
-        """Whether it raised something else than what torch and NCCL raise in a rank that waits."""
+        """Whether the error differs from those that torch and NCCL raise in a rank that waits."""
         return self.kind is ErrorKind.RAISED and not WAITED.search(self.reason)
 
 
 @dataclass(frozen=True)
 class Suspected:
-    """One finding, and the ranks that it is about: it stands for what is said of each of them in that check."""
+    """One finding, and the ranks that it is about. It replaces the findings about each of them in that check."""
 
     finding: Finding
     ranks: frozenset[str]
 
     def covers(self, finding: Finding) -> bool:
-        """Whether the other finding says less of the same."""
+        """Whether the other finding says the same, and less of it."""
         same = (finding.check, finding.cause) == (self.finding.check, Cause.EVIDENCE)
         return same and finding.subject in self.ranks and not finding.evidence
 
 
 @dataclass(frozen=True)
 class _Break:
-    """The first group check that some waited in: who, and what they said; who did not, and in which way."""
+    """The first group check in which some ranks waited: these ranks with their errors, and the ranks that they waited for."""
 
     check: str
     why: _Why
@@ -91,7 +91,7 @@ class _Break:
 
 
 def judge(report: Report, policy: Policy) -> tuple[Suspected, ...]:
-    """The suspects, one finding a node; one about the cluster where they are too many to be ranks; () for none."""
+    """One finding per suspected node, or one about the cluster if there are too many suspects; () if there are none."""
     declared = report.declared
     checks = [p for p in report.plan if p.scope is Scope.RANK and p.skip is None]
     together = [p.check for p in checks if policy.checks.get(p.check, CheckPolicy()).min_ranks > 1]
@@ -104,13 +104,16 @@ def judge(report: Report, policy: Policy) -> tuple[Suspected, ...]:
     lost = _lost_nodes(report, parts) if found is not None and found.waited else ()
     if found is None or not (found.suspects or lost):
         return ()
-    order = [*(p.check for p in checks if p.check not in together), *together]  # as ranks run them
+    order = [
+        *(p.check for p in checks if p.check not in together),
+        *together,
+    ]  # in the order in which ranks run them
     first = {rank: _first_missing(rank, order, said, found) for rank in found.suspects}
     return tuple(_said(report, policy, found, first, lost))
 
 
 def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence[str]) -> _Break | None:
-    """The first check in which somebody waited, or else the first of which some reported and some did not."""
+    """The first check in which a rank waited, or else the first that some ranks reported and some did not."""
     partly: _Break | None = None
     for check in checks:
         said = errors[check]
@@ -125,7 +128,9 @@ def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence
 
 
 def _by_error(check: str, waited: Mapping[str, _Error]) -> _Break:
-    """All ranks reported: one that raised something else than those that waited, or that was busy when they had left."""
+    """The case that all ranks reported: the suspects raised an error that differs from that of waiting ranks, or were busy when the
+    others had left.
+    """
     own = tuple(rank for rank, error in waited.items() if error.is_own())
     others = {rank: error for rank, error in waited.items() if rank not in own}
     if own and others:
@@ -146,7 +151,7 @@ def _said(
     many = len(found.suspects) > max(1.0, policy.max_unfit_fraction * declared.ranks)
     if nodes > max(1.0, policy.max_unfit_fraction * declared.nodes) or (declared.nodes == 1 and many):
         if found.why is not _Why.SILENT:
-            return  # everybody said what befell him, and it is one thing
+            return  # all ranks reported the same error
         check = next(iter(first.values()), found.check)
         count = len(found.suspects) + len(lost) * declared.ranks_per_node
         said = f"{count} of {declared.ranks} ranks did not report: too many to suspect a single rank"
@@ -163,7 +168,7 @@ def _said(
 
 
 def _who(ranks: Sequence[str], node: str, per_node: int, why: _Why) -> str:
-    """Such as "rank 5 on node-1 did not report", "none of the 8 ranks on node-1 reported"."""
+    """For example "rank 5 on node-1 did not report", or "none of the 8 ranks on node-1 reported"."""
     if len(ranks) == per_node > 1 and why is _Why.SILENT:
         return f"none of the {per_node} ranks on {node} reported"
     numbers = [rank.rpartition("-")[2] for rank in ranks]
@@ -196,7 +201,7 @@ def _suspected(
 
 
 def _evidence(found: _Break) -> str:
-    """What those that waited say, the most frequent first."""
+    """The errors of the ranks that waited, the most frequent first."""
     texts = {rank: PLACE_IN_SOURCE.sub("", why.reason, count=1)[:300] for rank, why in found.waited.items()}
     said, who = Counter(texts.values()), {text: rank for rank, text in reversed(list(texts.items()))}
     lines = []
@@ -222,7 +227,7 @@ def _errors(rows: Rows) -> Errors:
 
 
 def _absent(rank: str, said: Errors) -> bool:
-    """Whether nothing came of it; the runner fills in for ranks that never came so far."""
+    """Whether the rank did not get to this check. The runner writes such rows for ranks that never reached it."""
     error = said.get(rank)
     return rank not in said or (error is not None and error.kind is ErrorKind.NOT_REACHED)
 
@@ -236,7 +241,7 @@ def _odd(rows: Rows | None, ranks: int) -> bool:
 
 
 def _lost_nodes(report: Report, parts: Mapping[str, Rows]) -> tuple[str, ...]:
-    """Nodes that belong to the job and left no report: declared by name, or seen by others."""
+    """Nodes that belong to the job and sent no report: they are declared by name, or others saw them."""
     here = {node.name for node in report.nodes}
     seen = parts[REACHABILITY].column("peers") if REACHABILITY in parts else ()
     peers = (str(peer) for value in seen if isinstance(value, tuple) for peer in value)

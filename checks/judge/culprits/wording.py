@@ -1,10 +1,10 @@
-"""Suspects in words (pure)."""
+"""The sentences about suspects. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.culprit.matrix import Better, Decoded, Kind, Matrix, Suspect, Way
+from checks.culprit.matrix import Better, Decoded, Direction, Kind, Matrix, Suspect
 from checks.documents.report import clip
 from checks.judge.culprits.from_report import Table
 from checks.model import PairOutcome
@@ -26,7 +26,7 @@ MOST_CELLS = 40
 
 
 def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]) -> str:
-    """What was seen of it, how sure that is, and what else it might be."""
+    """What was measured of the suspect, how probable it is, and what else could be the reason."""
     said = f"{matrix.what} {_where(found)}: {found.bad} of {found.tests} tests are bad"
     if found.ratio is not None:
         said += (
@@ -47,15 +47,15 @@ def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]
 def _where(found: Suspect) -> str:
     if found.kind is Kind.LINK:
         return {
-            Way.BOTH: "between the two",
-            Way.OUT: "from the first to the second",
-            Way.IN: "from the second to the first",
+            Direction.BOTH: "between the two",
+            Direction.OUT: "from the first to the second",
+            Direction.IN: "from the second to the first",
         }[found.way]
-    return {Way.BOTH: "to and from it", Way.OUT: "from it", Way.IN: "towards it"}[found.way]
+    return {Direction.BOTH: "to and from it", Direction.OUT: "from it", Direction.IN: "towards it"}[found.way]
 
 
 def fabric(matrix: Matrix, result: Decoded) -> str:
-    """Too much is bad for a part to be named."""
+    """Too many tests are bad to name a part."""
     usual, line = number(result.noise.usual, matrix.unit), number(result.noise.line, matrix.unit)
     said = f"{matrix.what} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
     said += f", typical value {usual}, bad is {'below' if matrix.better is Better.HIGHER else 'above'} {line}"
@@ -73,25 +73,25 @@ def unexplained(matrix: Matrix, bad: int) -> str:
 
 
 def one_pair(matrix: Matrix, bad: int) -> str:
-    """A pair that is bad each time, where there is too little else to tell which end it is."""
+    """A pair that is bad in each test, while there are too few other tests to tell which end is faulty."""
     return f"{matrix.what} {matrix.span.value}: all {bad} tests of this pair are bad, and those of the other pairs are not"
 
 
 def hiccups(matrix: Matrix, bad: int) -> str:
-    """Tests that were good when they were measured again, and are many."""
+    """Many tests that were bad once and good when they were measured again."""
     tests = len(matrix.values)
     return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests were bad, but good when they were measured again"
 
 
 def too_few(matrix: Matrix) -> str:
-    """Nothing to compare with."""
+    """There is nothing to compare with."""
     return (
         f"{matrix.what} {matrix.span.value} was not judged: too few pairs to compare, and no minimum is set"
     )
 
 
 def cells(matrix: Matrix, which: Sequence[int], tests: Table) -> str:
-    """The tests as lines, the worst as they come."""
+    """The tests as lines of text, the worst first."""
     why = _reasons(tests)
     lines = []
     for k in which[:MOST_CELLS]:
@@ -104,7 +104,7 @@ def cells(matrix: Matrix, which: Sequence[int], tests: Table) -> str:
 
 
 def _reasons(tests: Table) -> dict[tuple[int, int], str]:
-    """Why a test gave nothing, both ways: data that is wrong is told by who received it."""
+    """Why a test gave no value, for both directions. Wrong data is reported by the rank that received it."""
     found: dict[tuple[int, int], str] = {}
     every = zip(tests.mine, tests.peers, tests.outcomes, tests.failures, strict=True)
     for a, b, outcome, said in every:
@@ -115,12 +115,12 @@ def _reasons(tests: Table) -> dict[tuple[int, int], str]:
 
 
 def number(value: float, unit: str) -> str:
-    """With its unit."""
+    """The value with its unit."""
     return f"{value:.3g} {unit}".strip()
 
 
 def percent(probability: float) -> str:
-    """Never 100 %: nobody is that sure."""
+    """A probability in percent, never 100 %, because it is never certain."""
     if probability > 0.999:
         return ">99.9 %"
     return f"{100 * probability:.3g} %" if probability >= 0.001 else "<0.1 %"

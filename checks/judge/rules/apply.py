@@ -1,4 +1,4 @@
-"""A policy's rules applied to sound observations (pure)."""
+"""Applies a policy's rules to sound observations. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from checks.documents.columns import Rows
 from checks.judge import cpu_contention, xid_overlay
 from checks.judge.rules import expected, prefilter, relative
 from checks.judge.rules import values as bounds
-from checks.judge.rules.values import NOTHING_KNOWN, Known, cells_of, label_of, show, unread
+from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of, show, unread
 from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level, Observation, node_of
 from checks.policy import RELATIVE, CheckPolicy, Over, Rule
 from checks.value_types import version_of
 
-# So many elements a finding names in its field, however long the list is.
+# A finding names at most this many elements in its field, however long the list is.
 ELEMENTS = 256
-# What a finding calls for where its rule does not say.
+# What a finding calls for if its rule does not say.
 ACTIONS = {
     Cause.HARDWARE: Action.INSPECT,
     Cause.CONFIGURATION: Action.NONE,
@@ -31,11 +31,11 @@ def apply(
     line: CheckPolicy,
     rows: Sequence[Observation],
     subjects: int,
-    known: Known = NOTHING_KNOWN,
+    known: RuleContext = NOTHING_KNOWN,
 ) -> Iterator[Finding]:
-    """Every finding that the policy's line makes of the check's observations.
+    """Every finding that the policy's entry makes of the check's observations.
 
-    `subjects` is how many are declared: a comparison of one subject with itself is no comparison.
+    `subjects` is how many are declared: a subject is not compared with itself alone.
     """
     if check == xid_overlay.CHECK:
         return xid_overlay.judge(line, rows, known, lambda held: _applied(check, line, held, subjects, known))
@@ -43,7 +43,7 @@ def apply(
 
 
 def _applied(
-    check: str, line: CheckPolicy, rows: Sequence[Observation], subjects: int, known: Known
+    check: str, line: CheckPolicy, rows: Sequence[Observation], subjects: int, known: RuleContext
 ) -> Iterator[Finding]:
     for rule in line.rules:
         blind = Level.FAIL if line.required else Level.WARN
@@ -59,7 +59,7 @@ def _applied(
             if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
                 finding = replace(
                     finding, level=blind
-                )  # what cannot be compared is no worse than what is lost
+                )  # a value that cannot be compared is no worse than one that is missing
             yield _resting(finding, rule)
 
 
@@ -70,21 +70,28 @@ def _beside_other_work(
     found: list[Finding],
     blind: Level,
     subjects: int,
-    known: Known,
+    known: RuleContext,
 ) -> Iterator[Finding]:
-    """The findings of a rule about speed, beside what else used the CPUs; and those that came and went."""
+    """The findings of a rule about speed with their causes corrected for the CPU load, and those about values that were slow only in
+    the first measurement.
+    """
     first = cpu_contention.first_rows(rows, rule.metric) if rule.over not in RELATIVE else []
     if found:
-        loads, slow = cpu_contention.Loads(rows, known.hosts), {node_of(finding.subject) for finding in found}
+        loads, slow = (
+            cpu_contention.RecordedLoads(rows, known.hosts),
+            {node_of(finding.subject) for finding in found},
+        )
         for finding in found:
             yield loads.weighed(finding, slow)
     if first:
         before = list(_found(check, rule, first, blind, subjects, known))
-        yield from cpu_contention.intermittent(found, before, cpu_contention.Loads(first, known.hosts))
+        yield from cpu_contention.intermittent(
+            found, before, cpu_contention.RecordedLoads(first, known.hosts)
+        )
 
 
 def _found(
-    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, subjects: int, known: Known
+    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, subjects: int, known: RuleContext
 ) -> Iterator[Finding]:
     if rule.equals is not None:
         return _equals(check, rule, rows, blind)
@@ -104,7 +111,9 @@ def _found(
 
 
 def _resting(finding: Finding, rule: Rule) -> Finding:
-    """The finding with what the rule calls for, and who set its line; what could not be looked at crossed none."""
+    """The finding with what the rule calls for and the source of its threshold. A finding about a value that could not be read has
+    crossed none.
+    """
     if finding.cause is Cause.EVIDENCE and rule.cause is not Cause.EVIDENCE:
         return finding
     action = finding.action
@@ -114,7 +123,9 @@ def _resting(finding: Finding, rule: Rule) -> Finding:
 
 
 def _without_nulls(row: Observation, rule: Rule) -> Observation | None:
-    """The row with the elements that are there; None without any. What is there counts, listed as absent or not."""
+    """The row with the elements that have values; None if none has. A value that is there counts, even if the facts list it as
+    absent.
+    """
     value = row.metrics.get(rule.metric)
     if not isinstance(value, tuple):
         return None if value is None else row
@@ -129,7 +140,7 @@ def _without_nulls(row: Observation, rule: Rule) -> Observation | None:
     return replace(row, metrics={**row.metrics, **kept})  # type: ignore[dict-item]
 
 
-def _reported(rows: Sequence[Observation], metric: str, known: Known) -> Sequence[Observation]:
+def _reported(rows: Sequence[Observation], metric: str, known: RuleContext) -> Sequence[Observation]:
     """The rows without those whose driver is too old to report the metric."""
     too_old = {subject for subject, names in known.unreported.items() if metric in names}
     if not too_old:
@@ -163,7 +174,7 @@ def _labels(rule: Rule, row: Observation, places: Sequence[int]) -> tuple[str, .
 
 
 def _facts(
-    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, known: Known
+    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, known: RuleContext
 ) -> Iterator[Finding]:
     expected = getattr(known.instance, rule.fact, None)
     for row in rows:
@@ -209,9 +220,7 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
             if type(item) is type(rule.equals) and item != rule.equals
         ]
         if odd:
-            is_fault = (
-                rule.equals == ""
-            )  # a list of faults: its elements are sentences, and need no wanted value
+            is_fault = rule.equals == ""  # the elements are sentences, which need no expected value
             word = ":" if is_fault else " is"
             where = ", ".join(f"{label_of(rule, row, index)}{word} {show(item)}" for index, item in odd[:8])
             more = f" and {len(odd) - 8} more" if len(odd) > 8 else ""
@@ -255,7 +264,9 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     usual, most = ranked[0]
     voters = {node_of(subject) for subject, value in values.items() if value == usual}
     alone = len(voters) == 1 and len({node_of(subject) for subject in values}) > 1
-    if 2 * most <= len(values) or alone:  # no majority, or one of a node's own ranks: nobody is blamed
+    if (
+        2 * most <= len(values) or alone
+    ):  # there is no majority, or it consists of one node's own ranks: no node is blamed
         said = f"{rule.metric} differs, and no value has a majority"
         shown = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
         yield Finding(

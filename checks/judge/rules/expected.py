@@ -1,9 +1,9 @@
-"""Rules over = "expected": what was measured against what the facts expect of the declared machine (pure).
+"""Rules over = "expected": compares what was measured with what the facts expect of the declared machine. Pure.
 
-One finding a subject, of its worst element; one for a node or the cluster whose subjects are all slow. Who is slow
-while others are fine has a fault of its own (HARDWARE); where all are alike, it is what they share: a setting, a driver,
-the fabric (CONFIGURATION), and a part that stands alone cannot be told from its settings. What exceeds the roofline was
-mistimed, and is no speed (EVIDENCE). What nothing is known of is said once.
+There is one finding per subject, about its worst element, or one for a node or the cluster if all of its subjects are slow. A
+subject that is slow while others are not has a fault of its own (HARDWARE). If all are equally slow, the reason is what they share:
+a setting, a driver, the fabric (CONFIGURATION); a part without peers cannot be told from its settings. A value above the roofline
+was measured wrongly and is no speed (EVIDENCE). If no expected value is known, one finding says so.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from checks.documents.columns import Rows
 from checks.judge.rules.expected_questions import Question, questions
 from checks.judge.rules.expected_values import Expected
 from checks.judge.rules.prefilter import parts_of, span
-from checks.judge.rules.values import Known, cells_of, unread
+from checks.judge.rules.values import RuleContext, cells_of, unread
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
 from checks.policy import Expect, Rule
 
 LEARN = "Learn a baseline: prelaunch baseline learn REPORT..."
-# The share that an expectation may leave open below its value before the line is drawn from its low end: half of what
+# If the low end of an expected value is further below it than this share, the threshold is computed from the low end: half of what
 # the WARN line (0.90) leaves for the run-to-run spread of healthy machines.
 WIDE = 0.95
 NUMBERS, MOST = frozenset((int, float)), 1e300
@@ -30,7 +30,7 @@ NUMBERS, MOST = frozenset((int, float)), 1e300
 
 @dataclass(frozen=True)
 class _Mark:
-    """One element of a subject that is not as it should be: `ratio` to what is expected, or to the roofline."""
+    """One element of a subject that is not as expected: `ratio` to the expected value, or to the roofline."""
 
     row: Observation
     index: int
@@ -43,13 +43,13 @@ class _Mark:
 
     @property
     def subject(self) -> str:
-        """Whose it is."""
+        """The subject of the element."""
         return self.row.subject
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is asked of rows that were measured alike; `wanted` are the elements that something is known of."""
+    """The questions about rows that were measured in the same way; `wanted` are the elements that have an expected value."""
 
     questions: Sequence[Question]
     fault: str
@@ -58,7 +58,7 @@ class _Plan:
 
 @dataclass
 class _Seen:
-    """What is not as it should be, whose numbers were compared with what is expected, and what was asked."""
+    """The elements that are not as expected, the subjects whose numbers were compared, and the questions."""
 
     marks: list[_Mark] = field(default_factory=list)
     compared: list[str] = field(default_factory=list)
@@ -66,9 +66,9 @@ class _Seen:
 
 
 def judge(
-    check: str, rule: Rule, rows: Sequence[Observation], known: Known, blind: Level
+    check: str, rule: Rule, rows: Sequence[Observation], known: RuleContext, blind: Level
 ) -> Iterator[Finding]:
-    """Findings of a rule over expected values; where nothing is known one finding says so."""
+    """The findings of a rule over expected values. One finding says that no expected value is known, if that is so."""
     seen = _by_columns(check, rule, rows, known) if isinstance(rows, Rows) else None
     if seen is None:
         seen = _Seen()
@@ -77,8 +77,10 @@ def judge(
     yield from _unknown(check, rule, [plan.questions for plan in seen.plans])
 
 
-def _by_columns(check: str, rule: Rule, rows: Rows, known: Known) -> _Seen | None:
-    """What `_one_by_one` sees, where all rows are numbers that were measured alike; None where one may not be."""
+def _by_columns(check: str, rule: Rule, rows: Rows, known: RuleContext) -> _Seen | None:
+    """The same as `_one_by_one`, computed by columns, if all rows are numbers that were measured in the same way; None if a value
+    may have a finding.
+    """
     column, labels = rows.column(rule.metric), rows.column(rule.at)
     parts = parts_of(column)
     if parts is None or labels.count(labels[0]) < len(labels) or len(_kinds(labels)) > 1:
@@ -89,7 +91,7 @@ def _by_columns(check: str, rule: Rule, rows: Rows, known: Known) -> _Seen | Non
     odd: set[int] = set()
     for index, expected in plan.wanted:
         part = parts[index]
-        # A greater number has a greater ratio: between two that are as they should be all are.
+        # A greater number has a greater ratio, so everything between two acceptable values is acceptable.
         if any(_held(rule, value, expected)[0] is not Level.PASS for value in (min(part), max(part))):
             odd |= {i for i, v in enumerate(part) if _held(rule, v, expected)[0] is not Level.PASS}
     marks = [
@@ -101,20 +103,20 @@ def _by_columns(check: str, rule: Rule, rows: Rows, known: Known) -> _Seen | Non
 
 
 def _kinds(labels: Sequence[Any]) -> set[type]:
-    """Of what types they are: 1.0 equals 1, and is no size."""
+    """The types of the values: 1.0 equals 1, but is not a size."""
     return set(map(type, chain.from_iterable(label for label in labels if type(label) is tuple)))
 
 
 def _one_by_one(
-    check: str, rule: Rule, rows: Sequence[Observation], known: Known, blind: Level, seen: _Seen
+    check: str, rule: Rule, rows: Sequence[Observation], known: RuleContext, blind: Level, seen: _Seen
 ) -> Iterator[Finding]:
     plans: dict[object, _Plan] = {}
     for row in rows:
         value, labels = row.metrics.get(rule.metric), row.metrics.get(rule.at)
         items = value if isinstance(value, tuple) else (value,)
-        # 1.0 equals 1, and is no size: one row's labels must not answer for another's.
+        # 1.0 equals 1, but is not a size: the labels of one row must not be used for another.
         key = (*((labels, *map(type, labels)) if isinstance(labels, tuple) else ()), len(items))
-        if key not in plans:  # thousands of ranks measured at the same sizes
+        if key not in plans:  # thousands of ranks are measured at the same sizes
             plans[key] = _plan(questions(check, rule, row, known))
         plan = plans[key]
         sound = _are_numbers(items)
@@ -151,7 +153,7 @@ def _marks(
 
 
 def _held(rule: Rule, value: float, expected: Expected) -> tuple[Level, float, bool]:
-    """The level, the ratio that it rests on, and whether that is to the roofline."""
+    """The level, the ratio from which it follows, and whether that is a ratio to the roofline."""
     above = expected.most is not None and value > expected.most
     ratio = value / expected.most if above and expected.most else value / _reference(expected)
     return Level.FAIL if above else _line(rule, ratio, expected)[0], ratio, above
@@ -192,7 +194,7 @@ def _elements(rule: Rule, mark: _Mark) -> tuple[str, ...]:
 
 
 def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, str]:
-    """The level, and which line is crossed. Somebody's fail line is not shifted by ours, and leaves no room to warn."""
+    """The level, and the threshold that was crossed. A published limit is used as it is, and has no WARN range above it."""
     if expected.is_limit:
         return (Level.FAIL, "below it") if ratio < 1 else (Level.PASS, "")
     for level, low, high in (
@@ -207,7 +209,7 @@ def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, str]:
 
 
 def _worst(marks: Sequence[_Mark]) -> list[_Mark]:
-    """One mark a subject: the impossible first, then the worst level, then the least ratio."""
+    """One mark per subject: an impossible value first, then the worst level, then the smallest ratio."""
     best: dict[str, _Mark] = {}
     for mark in marks:
         held = best.get(mark.subject)
@@ -239,7 +241,7 @@ def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[s
 
 
 def _grouped(marks: Sequence[_Mark], compared: Sequence[str]) -> dict[str, list[_Mark]]:
-    """By who is spoken of: the cluster or a node of which all are slow, or each subject by itself."""
+    """The marks by the subject of their finding: the cluster or a node if all of it is slow, else each subject by itself."""
     if len(marks) > 1 and len(marks) == len(compared):
         return {CLUSTER: list(marks)}
     of_node: dict[str, int] = {}
@@ -258,7 +260,7 @@ def _grouped(marks: Sequence[_Mark], compared: Sequence[str]) -> dict[str, list[
 
 
 def _cause(rule: Rule, slow: Sequence[_Mark], compared: Sequence[str]) -> Cause:
-    """A collective's ranks share one time, so that nodes are told apart, not ranks."""
+    """The cause of the finding. The ranks of a collective share one time, so that nodes are compared, not ranks."""
     shared = rule.expect is Expect.COLLECTIVE
     whole = {node_of(subject) if shared else subject for subject in compared}
     ill = {node_of(mark.subject) if shared else mark.subject for mark in slow}

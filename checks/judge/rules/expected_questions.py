@@ -1,4 +1,4 @@
-"""What a rule over = "expected" asks of each element of a metric, and what the facts answer (pure)."""
+"""The questions of a rule over = "expected" about each element of a metric, and what the facts answer. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from checks.judge.rules.expected_values import (
     floor_busbw,
     transport_of,
 )
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import Declared, Observation
 from checks.policy import Expect, Rule
 
-# From here on a message shows bandwidth and no latency: 64 MiB ran at 43 % of the peak on 2 x p5, 128 MiB at 59 %, 1 GiB
+# From this size on a message shows bandwidth and not latency: 64 MiB ran at 43 % of the peak on 2 x p5, 128 MiB at 59 %, 1 GiB
 # at 90 % (AWS's nccl-tests README); smaller ones differ between versions of NCCL and ways of timing.
 LEAST_BYTES = 128 << 20
 POINT = re.compile(r"(\w+?)(?:_perf)? (\d+) B, (\d+) ranks")
@@ -31,10 +31,10 @@ POINT = re.compile(r"(\w+?)(?:_perf)? (\d+) B, (\d+) ranks")
 
 @dataclass(frozen=True)
 class Question:
-    """`about` says what is asked, alike for all sizes of one collective; "" where the element is not to be compared.
+    """`about` says what is asked, in the same words for all sizes of one collective; "" if the element is not compared.
 
-    `label` is what the element is called, where the metric does not say it. `too_small`: no message was large enough to
-    show bandwidth. No baseline answers that: what was not sent was not measured.
+    `label` is the name of the element, if the metric does not say it. `too_small`: no message was large enough to show bandwidth. No
+    baseline can replace that, because what was not sent was not measured.
     """
 
     about: str
@@ -45,15 +45,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Group:
-    """Who takes part in a collective."""
+    """The nodes and ranks that take part in a collective."""
 
     collective: str
     nodes: int
     ranks: int
 
 
-def questions(check: str, rule: Rule, row: Observation, known: Known) -> list[Question] | str:
-    """One question an element of the rule's metric, or why they cannot be asked."""
+def questions(check: str, rule: Rule, row: Observation, known: RuleContext) -> list[Question] | str:
+    """One question per element of the rule's metric, or why they cannot be asked."""
     value = row.metrics.get(rule.metric)
     count = len(value) if isinstance(value, tuple) else 1
     labels = row.metrics.get(rule.at) if rule.at else None
@@ -69,7 +69,7 @@ def questions(check: str, rule: Rule, row: Observation, known: Known) -> list[Qu
 
 
 def taking_part(check: str, declared: Declared) -> Group:
-    """Who takes part in the collective of a check of ours."""
+    """The nodes and ranks that take part in the collective of one of Prelaunch's checks."""
     name = check.rpartition(".")[2]
     if name == "intra_node":
         return Group(ALL_REDUCE, 1, declared.ranks_per_node)
@@ -79,7 +79,7 @@ def taking_part(check: str, declared: Declared) -> Group:
 
 
 def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> Question:
-    """Of one GPU. `at` is a precision, or nothing: then the metric's first word is the test."""
+    """The expected value of one GPU. `at` is a precision, or None: then the first word of the metric's name is the test."""
     model, test = instance.gpu, rule.metric.partition("_")[0]
     named = model or "a machine without GPUs"
     if rule.expect is Expect.GEMM:
@@ -89,7 +89,9 @@ def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> Questi
     if rule.expect is Expect.MEMORY:
         return Question(f"no expected value for a {test} on {named}", expected_memory(facts, model, test))
     if test == PEER and instance.nvlinks == 0:
-        return Question("")  # through the host, whose links are held to their own
+        return Question(
+            ""
+        )  # a copy through the host is limited by the host's links, which have expected values of their own
     return Question(f"no expected value for {test} on {named}", expected_transfer(facts, model, test))
 
 
@@ -113,7 +115,7 @@ def _of_collective(
         said += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
         asked = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
         if size < LEAST_BYTES:
-            # A network that is too slow for larger messages must not be held to nothing because of that.
+            # A network that is too slow for larger messages must be judged all the same.
             said = f"{group.collective} was measured with no message of {LEAST_BYTES >> 20} MiB or more"
             found = floor_busbw(facts, *asked, largest=True)
         else:
@@ -128,7 +130,7 @@ def _size(size: int) -> str:
 
 
 def _point(check: str, at: object, declared: Declared) -> tuple[Group, int] | None:
-    """Who took part, and the size in bytes: of a program's point ("all_reduce_perf 1024 B, 16 ranks"), or of a check's."""
+    """Who took part, and the size in bytes: from a program's point ("all_reduce_perf 1024 B, 16 ranks"), or from a check's."""
     if isinstance(at, str):
         told = POINT.fullmatch(at)
         if told is None:

@@ -1,8 +1,8 @@
-"""What a machine is expected to reach, by what is known of its like; None where nothing is (pure).
+"""What a machine is expected to reach, from the values of machines of the same kind; None if there are none. Pure.
 
-Bus bandwidth follows the curve through the known sizes of the same type, nodes, ranks, collective and transport: what is
-known of EFA says nothing about TCP, and two nodes nothing about three. On each stretch between two known sizes,
-time = latency + size / bandwidth: exact at a point, rising with the size, and the same whatever the units are.
+Bus bandwidth follows the curve through the known sizes of the same type, nodes, ranks, collective and transport: values for EFA say
+nothing about TCP, and values for two nodes nothing about three. Between two known sizes, time = latency + size / bandwidth: the
+curve is exact at the points, rises with the size, and does not depend on units.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from checks.facts.instances import Facts, Instance
 from checks.facts.provenance import Kind, Provenance
 from checks.probes.collectives.operations import FACTORS
 
-# Below the smallest known size by more than this factor nothing is expected: the latency is not known.
+# There is no expected value for sizes that are smaller than the smallest known one by more than this factor, because the latency is
+# unknown.
 REACH = 4.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A bandwidth in the points' own unit: between `low` and `high`, most likely `value`; `points` are the sizes used."""
+    """A bandwidth in the unit of the points: most likely `value`, between `low` and `high`; `points` are the sizes that were used."""
 
     value: float
     low: float
@@ -32,10 +33,11 @@ class Estimate:
 
 
 def estimate(points: Sequence[Sequence[float]], size: float, most: float = float("inf")) -> Estimate | None:
-    """The bandwidth of a message of this size; None more than `REACH` times below the smallest point. At most `most`.
+    """The bandwidth of a message of this size, at most `most`; None if it is more than `REACH` times smaller than the smallest
+    point.
 
-    `points` are (size, bandwidth), both rising. Between two of them the truth lies between their bandwidths; beyond
-    the last its own stretch goes on.
+    `points` are (size, bandwidth), both rising. Between two points the estimate lies between their bandwidths; beyond the last
+    point, the last stretch continues.
     """
     if not points or size < points[0][0] / REACH:
         return None
@@ -61,7 +63,9 @@ def _raw(points: Sequence[Sequence[float]], size: float) -> Estimate:
 
 
 def _below(points: Sequence[Sequence[float]], size: float) -> Estimate:
-    """Between a message that takes as long as the smallest known one, and one that has its bandwidth."""
+    """The estimate below the smallest known size: between a message that takes as long as that one, and a message that has its
+    bandwidth.
+    """
     first = points[0]
     slowest, fastest = first[1] * size / first[0], first[1]
     value = _through(first, points[1], size) if len(points) > 1 else slowest
@@ -69,26 +73,27 @@ def _below(points: Sequence[Sequence[float]], size: float) -> Estimate:
 
 
 def _through(left: Sequence[float], right: Sequence[float], size: float) -> float:
-    """On the line of time over size through both points."""
+    """The estimate on the line of time over size through both points."""
     took, next_took = left[0] / left[1], right[0] / right[1]
     pace = (next_took - took) / (right[0] - left[0])
     return size / (took + pace * (size - left[0]))
 
 
 def _endless(last: Sequence[float], size: float) -> float:
-    """The most that a larger message can have, if the last point was all latency but for nothing: size over its time."""
+    """The upper limit for a larger message, as if the time of the last point had been latency alone."""
     return last[1] * size / last[0]
 
 
 NVLINK, PCIE, EFA, TCP = "nvlink", "pcie", "efa", "tcp"
-# Where nobody published a measurement a collective is held to this share of what its links can carry. Measured all_reduce
+# If no measurement is published, a collective has to reach this share of what its links can carry. Measured all_reduce
 # reaches 0.3 (8 MiB) to 0.8 of it over NVLink (SuperBench, 8 x A100), 0.38 (128 MiB) to 0.65 over EFA (AWS's nccl-tests
 # README, 2 x p5); NCCL's fallback to TCP on 2 x p6-b300 reached 0.01. The share lies between, far from the healthy side.
 FLOOR_SHARE = 0.04
 # Each rank's part of a message must be as large, or latency sets the time and not the links: judgement, after nccl-tests
 # of 8 MiB over 8 ranks (SuperBench), which reach a third of the links' rate.
 FLOOR_BYTES_A_RANK = 1 << 20
-# What a smaller message may take beside its transfer, for each of two steps a rank (a ring's all_reduce): judgement, many
+# The time that a smaller message may take besides its transfer, for each of two steps per rank (a ring's all_reduce): judgement,
+# many
 # times the 20 to 40 us that a step between nodes takes.
 FLOOR_STEP_S = 100e-6
 ALL_REDUCE, RAILS, PEER = "all_reduce", "all_reduce_of_rails", "p2p"
@@ -101,8 +106,8 @@ Row = TypeVar("Row", GemmRow, MemoryRow, TransferRow)
 class Expected:
     """A rate in the metric's unit: most likely `value`, between `low` and `high`; never above `most`, the roofline.
 
-    `points` are the known sizes that it rests on. Where `is_limit`, `value` is somebody's fail line, not what is usual;
-    where `is_floor`, that line was derived from what the links can carry, because no measurement is known.
+    `points` are the known sizes from which it was estimated. If `is_limit`, `value` is a published limit for a failure, not a usual
+    value; if `is_floor`, that limit was derived from what the links can carry, because no measurement is known.
     """
 
     value: float
@@ -124,7 +129,7 @@ def expected_busbw(
     size_bytes: float,
     transport: str,
 ) -> Expected | None:
-    """Bus bandwidth in 10^9 bytes/s of a message of this size, as nccl-tests defines both."""
+    """The expected bus bandwidth in 10^9 bytes/s of a message of this size, with size and bandwidth as nccl-tests defines them."""
     most = most_busbw(facts, instance_type, nodes, ranks, collective, transport)
     wanted = (nodes, ranks, collective, transport)
     for row in facts.expected.collectives:
@@ -140,11 +145,11 @@ def expected_busbw(
 def most_busbw(
     facts: Facts, instance_type: str, nodes: int, ranks: int, collective: str, transport: str
 ) -> float | None:
-    """What no such machine can exceed; None where the tables do not tell.
+    """The bus bandwidth that no such machine can exceed; None if the tables do not say.
 
-    Within a node a GPU sends no faster than its NVLinks, and must send each byte of a message twice (factor 2 (n-1)/n),
-    or once where the switch adds. Between nodes each node must receive the others' part of every message, whatever
-    the algorithm: two nodes may so exceed the wire's rate, since the half of it that stays within them counts too.
+    Within a node a GPU sends no faster than its NVLinks, and must send each byte of a message twice (factor 2 (n-1)/n), or once if
+    the switch adds. Between nodes each node must receive the others' part of every message, whatever the algorithm: two nodes may
+    exceed the network's rate because of that, since the half that stays within them counts too.
     """
     instance = facts.instances.get(instance_type)
     part = facts.expected.parts.find(instance.gpu) if instance else None
@@ -172,10 +177,10 @@ def floor_busbw(
     transport: str,
     largest: bool = False,
 ) -> Expected | None:
-    """The bus bandwidth (10^9 bytes/s) below which links of this type are not used; None where the tables do not tell.
+    """The bus bandwidth (10^9 bytes/s) below which links of this type are not used properly; None if the tables do not say.
 
-    It is FLOOR_SHARE of what the links can carry, and holds for messages of which each rank has FLOOR_BYTES_A_RANK. For a
-    smaller one it is less by FLOOR_STEP_S, and asked only where nothing larger was measured (`largest`).
+    It is FLOOR_SHARE of what the links can carry, for messages of which each rank has FLOOR_BYTES_A_RANK. For a smaller message it
+    is less by FLOOR_STEP_S, and it is only used if nothing larger was measured (`largest`).
     """
     possible = _possible_busbw(facts, instance_type, nodes, ranks, collective, transport)
     small = size_bytes < ranks * FLOOR_BYTES_A_RANK
@@ -198,11 +203,11 @@ def floor_busbw(
 def _possible_busbw(
     facts: Facts, instance_type: str, nodes: int, ranks: int, collective: str, transport: str
 ) -> float | None:
-    """What the links carry where all GPUs of a node share its network evenly, in 10^9 bytes/s of bus bandwidth.
+    """What the links carry if all GPUs of a node share its network evenly, in 10^9 bytes/s of bus bandwidth.
 
-    Where `most_busbw` asks what cannot be exceeded, this asks what a healthy machine could come near. Over the network a
-    node must receive, of a message of S bytes: S in all_reduce, broadcast and reduce, S (nodes - 1) / nodes in all_gather
-    and reduce_scatter, that much for each of its GPUs in alltoall; in sendrecv one GPU's own share carries S.
+    `most_busbw` is a limit that cannot be exceeded; this is a rate that a healthy machine can come near. Over the network a node
+    must receive, of a message of S bytes: S in all_reduce, broadcast and reduce, S (nodes - 1) / nodes in all_gather and
+    reduce_scatter, that much for each of its GPUs in alltoall; in sendrecv one GPU's own share carries S.
     """
     instance = facts.instances.get(instance_type)
     part = facts.expected.parts.find(instance.gpu) if instance else None
@@ -238,35 +243,35 @@ def _within(part: RooflinePart, ranks: int, collective: str, transport: str) -> 
 
 
 def transport_of(instance: Instance, nodes: int) -> str:
-    """What must carry the data of this many nodes of the type; "" where the table does not say."""
+    """The transport that must carry the data of this many nodes of the type; "" if the table does not say."""
     if nodes == 1 or instance.gpu.startswith(RACK_MODELS):
         return "" if instance.nvlinks is None else NVLINK if instance.nvlinks else PCIE
     return "" if instance.efa_devices is None else EFA if instance.efa_devices else TCP
 
 
 def expected_gemm(facts: Facts, model: str, precision: str) -> Expected | None:
-    """What the model sustains in large products, in 10^12 operations a second."""
+    """The rate that the model sustains in large products, in 10^12 operations per second."""
     row = _fitting(model, [row for row in facts.expected.gemm if row.precision == precision])
     part = facts.expected.parts.find(model)
     return _of(row, row.tflops, part.most_tflops(precision) if part else None) if row else None
 
 
 def expected_memory(facts: Facts, model: str, test: str) -> Expected | None:
-    """What the model's own memory reaches in a "copy" or "triad", in 10^9 bytes/s, reads and writes together."""
+    """The rate of the model's own memory in a "copy" or "triad", in 10^9 bytes/s, reads and writes together."""
     row = _fitting(model, [row for row in facts.expected.memory if row.test == test])
     part = facts.expected.parts.find(model)
     return _of(row, row.gbps, part.memory_gbps if part else None) if row else None
 
 
 def expected_transfer(facts: Facts, model: str, way: str) -> Expected | None:
-    """What one copy reaches, in 10^9 bytes/s: "h2d", "d2h", or "p2p" between two GPUs that NVLinks join."""
+    """The rate of one copy, in 10^9 bytes/s: "h2d", "d2h", or "p2p" between two GPUs that NVLinks connect."""
     row = _fitting(model, [row for row in facts.expected.transfer if row.way == way])
     part = facts.expected.parts.find(model)
     return _of(row, row.gbps, part.most_gbps(way) if part else None) if row else None
 
 
 def _fitting(model: str, rows: Sequence[Row]) -> Row | None:
-    """The row of the longest model that this name is of: an A100-SXM4-40GB's own before that of every A100."""
+    """The row whose model is the longest one that fits this name: the row for A100-SXM4-40GB comes before the row for every A100."""
     name = of_model(model, [row.model for row in rows])
     return next((row for row in rows if row.model == name), None)
 

@@ -1,6 +1,6 @@
-"""Which rows a rule has to look at, told from whole columns by a few passes of C (pure).
+"""Finds the rows that a rule has to examine, from whole columns and by a few fast passes. Pure.
 
-`suspects` may return too many rows, never too few: of what it leaves out the rule would say nothing.
+`suspects` may return too many rows, never too few: the rule would have no finding about the rows that it leaves out.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from operator import itemgetter
 from typing import Any
 
 from checks.documents.columns import Rows
-from checks.judge.rules.values import Known, edges
+from checks.judge.rules.values import RuleContext, edges
 from checks.model import Observation, node_of
 from checks.policy import Over, Rule
 
 CHUNK = 256
-LIMIT = 1e300  # as in cells: past it nothing can be compared
+LIMIT = 1e300  # as for single values: beyond it nothing can be compared
 NUMBERS = frozenset({int, float})
 Fits = Callable[[Sequence[Any]], bool]
 
 
-def suspects(rule: Rule, rows: Sequence[Observation], known: Known) -> Sequence[Observation]:
-    """The rows of which the rule may have something to say; all of them where columns cannot tell."""
+def suspects(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Sequence[Observation]:
+    """The rows about which the rule may have a finding; all rows if the columns cannot tell."""
     if not isinstance(rows, Rows):
         return rows
     column = rows.column(rule.metric)
@@ -38,15 +38,15 @@ def suspects(rule: Rule, rows: Sequence[Observation], known: Known) -> Sequence[
 
 
 def complete(rows: Sequence[Observation], metric: str) -> bool:
-    """Whether the metric plainly has a value for everything."""
+    """Whether the metric certainly has a value everywhere."""
     if not isinstance(rows, Rows):
         return False
     flat = _flat(rows.column(metric))
     return flat is not None and None not in flat
 
 
-def _fits(rule: Rule, known: Known) -> Fits | None:
-    """Whether nothing in a stretch of the column is worth a finding; None where that depends on more."""
+def _fits(rule: Rule, known: RuleContext) -> Fits | None:
+    """Whether no value of this part of the column can have a finding; None if that depends on more than this part."""
     if rule.equals is not None:
         return _all_equal(rule.equals)
     if rule.uniform:
@@ -62,7 +62,7 @@ def _fits(rule: Rule, known: Known) -> Fits | None:
 
 
 def _odd(column: Sequence[Any], fits: Fits) -> Sequence[int]:
-    """The places that do not fit. A stretch that does is not looked at one by one."""
+    """The indices of the values that may have a finding. Parts of the column that are fine as a whole are not examined one by one."""
     if fits(column):
         return ()
     return [
@@ -75,7 +75,7 @@ def _odd(column: Sequence[Any], fits: Fits) -> Sequence[int]:
 
 
 def _flat(column: Sequence[Any]) -> Sequence[Any] | None:
-    """All elements; None where arrays and scalars are mixed, or an array is empty."""
+    """All elements; None if arrays and scalars are mixed, or an array is empty."""
     kinds = set(map(type, column))
     if tuple not in kinds:
         return column
@@ -85,11 +85,11 @@ def _flat(column: Sequence[Any]) -> Sequence[Any] | None:
 
 
 def span(flat: Sequence[Any]) -> tuple[float, float] | None:
-    """The least and the greatest, where all are numbers that can be compared."""
+    """The smallest and the greatest value, if all are numbers that can be compared."""
     if not flat or not set(map(type, flat)) <= NUMBERS:
         return None
     try:
-        finite = math.isfinite(sum(flat))  # one that is infinite or NaN makes the sum so
+        finite = math.isfinite(sum(flat))  # a single infinite value or NaN makes the sum infinite or NaN
     except OverflowError:
         return None
     least, most = min(flat), max(flat)
@@ -115,7 +115,7 @@ def _all_equal(value: object) -> Fits:
 def _each_uniform(column: Sequence[Any]) -> bool:
     if set(map(type, column)) != {tuple}:
         return False
-    # Texts and whole numbers are equal only if they read alike; 0.0 and -0.0 do not.
+    # Equal texts and equal whole numbers have the same text; 0.0 and -0.0 are equal and do not.
     if set(map(type, chain.from_iterable(column))) not in ({str}, {int}):
         return False
     return set(map(len, map(set, column))) == {1}
@@ -126,7 +126,7 @@ def _one_value(column: Sequence[Any]) -> bool:
 
 
 def _in_odd_nodes(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Observation]:
-    """All rows of the nodes within which something differs."""
+    """All rows of the nodes in which values differ."""
     subjects = rows.columns.subjects
     nodes = list(map(node_of, subjects))
     kinds = set(map(type, column))
@@ -149,7 +149,7 @@ def _in_odd_nodes(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Obs
 
 
 def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
-    """The elements, a column each, where all arrays have as many; the column itself where none is an array."""
+    """The elements, one column for each, if all arrays have the same length; the column itself if no value is an array."""
     kinds = set(map(type, column))
     if tuple not in kinds:
         return [column] if column else None
@@ -159,7 +159,7 @@ def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
 
 
 def labels_of(rule: Rule, rows: Rows, length: int) -> list[str] | None:
-    """What the elements are called, where that is one list for all rows."""
+    """The names of the elements, if all rows have the same ones."""
     if not rule.each:
         return [f"{rule.metric}[{index}]" for index in range(length)]
     column = rows.column(rule.each)
@@ -172,7 +172,7 @@ def labels_of(rule: Rule, rows: Rows, length: int) -> list[str] | None:
 
 
 def are_near(rule: Rule, values: Sequence[Any]) -> bool:
-    """Whether all are numbers that lie so close that none crosses a line to the median of any of them."""
+    """Whether all values are numbers so close together that none crosses a threshold relative to the median of any of them."""
     found = span(values)
     low, high = edges(rule)
     if found is None or found[0] <= 0:
@@ -181,7 +181,7 @@ def are_near(rule: Rule, values: Sequence[Any]) -> bool:
 
 
 def _alike(rule: Rule, values: Sequence[Any]) -> bool:
-    """Whether a node's values are enough to compare, and none lies beyond a bound. `deviations` only excuses more."""
+    """Whether a node's values are enough for a comparison, and none is beyond a threshold. `deviations` only excuses more."""
     if len(values) < rule.min_peers or span(values) is None:
         return False
     ordered = sorted(map(float, values))

@@ -1,9 +1,9 @@
-"""Rules that compare subjects with each other, where no absolute number is known or needed (pure).
+"""Rules that compare subjects with each other, without an absolute number. Pure.
 
-Below a rule's `min_peers` there is no comparison: where fewer are declared the rule does not apply, and where fewer were
-measured than are declared it says so.
+With fewer subjects than a rule's `min_peers` there is no comparison: if fewer are declared the rule does not apply, and if fewer
+were measured than are declared it says so.
 
-The numbers that a rule compares with each other: one series a label, a cell made only of what is odd (pure).
+The numbers that a rule compares form one series per label; an object for a single value is made only for values that differ.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from checks.documents.columns import Rows
 from checks.judge.robust_statistics import median_of, scaled_mad
 from checks.judge.rules.prefilter import are_near, labels_of, parts_of, span
-from checks.judge.rules.values import Cell, Known, cells_of, edges, held, unread
+from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, held, unread
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
 from checks.policy import Over, Rule
 
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers that are compared: whose each is, and what it rests on. `labels` where each has one of its own."""
+    """Numbers that are compared, each with its subject and evidence. `labels` is set if each number has a label of its own."""
 
     label: str
     subjects: Sequence[str]
@@ -39,7 +39,7 @@ Faults = Sequence[tuple[Observation, str]]
 
 
 def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
-    """A series a label, in the labels' order, and the rows that lack a number with the reason."""
+    """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
     if isinstance(rows, Rows):
         found = _whole(rule, rows)
         if found is not None:
@@ -48,7 +48,7 @@ def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Fa
 
 
 def of_cells(label: str, cells: Sequence[Cell]) -> Series:
-    """A series of cells that are alike."""
+    """A series of values with the same label."""
     return Series(
         label,
         [cell.subject for cell in cells],
@@ -59,7 +59,7 @@ def of_cells(label: str, cells: Sequence[Cell]) -> Series:
 
 
 def of_nodes(series: Series) -> Series:
-    """One number a node: the median of its ranks'."""
+    """One number per node: the median of its ranks."""
     nodes = list(map(node_of, series.subjects))
     if len(set(nodes)) == len(nodes):
         return Series(series.label, nodes, series.values, series.evidence)
@@ -72,7 +72,7 @@ def of_nodes(series: Series) -> Series:
 
 
 def _whole(rule: Rule, rows: Rows) -> list[Series] | None:
-    """By columns, where every row has the same elements under the same names; None where one does not."""
+    """The series by columns, if every row has the same elements with the same names; None otherwise."""
     column, columns = rows.column(rule.metric), rows.columns
     parts = parts_of(column)
     if parts is None or any(span(part) is None for part in parts):
@@ -98,21 +98,21 @@ def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], 
     return [of_cells(label, alike[label]) for label in sorted(alike)], faults
 
 
-# What is shorter is better; everything else that is compared is a rate ("tokens_per_s").
+# For durations a smaller value is better; everything else that is compared is a rate ("tokens_per_s").
 TIMES = ("_s", "_ms", "_us")
-# As in checks.judge.baseline.learn: more than this apart are no outliers of a scatter, but two kinds of machines.
+# As in checks.judge.baseline.learn: a larger share are not outliers but a second kind of machine.
 MOST_OUTLIERS = 0.25
 
 
 def is_time(metric: str) -> bool:
-    """Whether the metric is a duration, by the unit at its end."""
+    """Whether the metric is a duration, by the unit at the end of its name."""
     return metric.endswith(TIMES) and "_per_" not in metric
 
 
 def judge(
-    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, subjects: int, known: Known
+    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, subjects: int, known: RuleContext
 ) -> Iterator[Finding]:
-    """Findings of a rule over peers, node, fleet or slowest. `subjects`: how many are declared."""
+    """The findings of a rule over peers, node, fleet or slowest. `subjects`: how many are declared."""
     if rule.over is Over.NODE:
         cells: list[Cell] = []
         for row in rows:
@@ -137,12 +137,12 @@ def judge(
 
 
 def _nodes_are_near(rule: Rule, series: Series) -> bool:
-    """Whether there are enough nodes, and no two ranks so far apart that their nodes could be."""
+    """Whether there are enough nodes, and all ranks are so close together that the nodes are, too."""
     return are_near(rule, series.values) and len(set(map(node_of, series.subjects))) >= rule.min_peers
 
 
-def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: Known) -> Iterator[Finding]:
-    """Ranks of a node are compared label by label; the elements of a node's own array with each other."""
+def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleContext) -> Iterator[Finding]:
+    """Compares the ranks of a node label by label, and the elements of a node's own array with each other."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         of_rank = "/" in cell.subject
@@ -152,7 +152,7 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: Known) -
         yield from _among(check, rule, series, _declared(alike, known), " times the median of its node", node)
 
 
-def _declared(cells: Sequence[Cell], known: Known) -> int:
+def _declared(cells: Sequence[Cell], known: RuleContext) -> int:
     if known.declared is None:
         return len(cells)
     if any("/" in cell.subject for cell in cells):
@@ -191,7 +191,7 @@ def _among(
 
 
 def _slowest(check: str, rule: Rule, series: Series, declared: int) -> Iterator[Finding]:
-    """What the slowest costs all: in a synchronous step every rank waits for the last one."""
+    """The share of time that the slowest subject costs all others: in a synchronous step every rank waits for the last one."""
     values = series.values
     if len(values) < rule.min_peers:
         yield from _silent(check, rule, series, declared, CLUSTER)
@@ -220,7 +220,7 @@ def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str)
 
 
 def comparisons(rules: Iterable[Rule], nodes: int, subjects: int) -> Mapping[str, str]:
-    """Metric -> why a comparison of it does not speak for so few; for the account of what a verdict rests on."""
+    """Metric -> why too few subjects leave it uncompared; for the list of what a verdict is based on."""
     silent = {}
     for rule in rules:
         peers = nodes if rule.over is Over.FLEET else subjects

@@ -1,8 +1,6 @@
-"""The numbers of a metric, each with whose it is and what it is called (pure).
+"""The values of a metric with their subjects and names, and the rules that set a threshold for a value. Pure.
 
-Rules that bound a number: of each subject, or the extreme one of the cluster (pure).
-
-What a rule may know beyond the observations (pure).
+A threshold applies to the value of each subject, or to the smallest or greatest value of the cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +16,9 @@ from checks.policy import Over, Rule
 
 @dataclass(frozen=True)
 class Cell:
-    """One number: whose it is, its label ("busbw_gbps[2]"), which element of its array, and that element's own label ("[2]")."""
+    """One value: its subject, its label ("busbw_gbps[2]"), the index of its element in the array, and that element's own label
+    ("[2]").
+    """
 
     subject: str
     label: str
@@ -29,7 +29,7 @@ class Cell:
 
 
 def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], str]:
-    """The row's numbers under the rule's metric, and why not all of them are there, or ""."""
+    """The row's numbers under the rule's metric, and why they are not all there, or ""."""
     metric = rule.metric
     value = row.metrics.get(metric)
     if value is None:
@@ -47,7 +47,7 @@ def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], str]:
 
 
 def label_of(rule: Rule, row: Observation, index: int) -> str:
-    """What the element is called: "GPU 3" where the row says so."""
+    """The name of the element: "GPU 3" if the row says so."""
     labels = row.metrics.get(rule.each) if rule.each else None
     if isinstance(labels, tuple) and index < len(labels) and isinstance(labels[index], str):
         return str(labels[index])
@@ -55,7 +55,7 @@ def label_of(rule: Rule, row: Observation, index: int) -> str:
 
 
 def unread(check: str, row: Observation, fault: str, blind: Level) -> Finding:
-    """The finding about a value that a rule could not look at."""
+    """The finding about a value that a rule could not use."""
     said = f"not measured: {fault}"
     return Finding(
         blind, Cause.EVIDENCE, check, row.subject, said, row.evidence, kind=FindingKind.NOT_MEASURED
@@ -63,21 +63,21 @@ def unread(check: str, row: Observation, fault: str, blind: Level) -> Finding:
 
 
 def show(value: object) -> str:
-    """The value as text, cut in its middle where it is long."""
+    """The value as text. A long text is cut in its middle."""
     text = str(value)
     if len(text) <= 120:
         return text
     start, end = text[:70], text[-40:]
-    if " " in start and " " in end:  # at a space, so that no half of a word is read as one
+    if " " in start and " " in end:  # cut at a space, so that a part of a word is not read as a word
         start, end = start.rpartition(" ")[0], end.partition(" ")[2]
     return f"{start} ... {end}"
 
 
 def judge(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
-    """Findings of a rule with bounds over each subject, or over the cluster.
+    """Findings of a rule with thresholds for each subject, or for the cluster.
 
-    A rule that bounds from above alone is of counts, shares and times, of which none is below 0: a tool that cannot
-    tell prints -1, and that is not a small one.
+    A rule with upper thresholds alone is about counts, shares and times, which are never below 0: a tool that cannot tell prints -1,
+    and that is not a small value.
     """
     cells: list[Cell] = []
     for row in rows:
@@ -105,14 +105,14 @@ def judge(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
 
 
 def edges(rule: Rule) -> tuple[float, float]:
-    """The least and the greatest value of which nothing is to be said; without a lower line nothing is below 0."""
+    """The smallest and the greatest value without a finding. If there is no lower threshold, values below 0 have one."""
     lows = [line for line in (rule.warn_below, rule.fail_below) if line is not None]
     highs = [line for line in (rule.warn_above, rule.fail_above) if line is not None]
     return max(lows, default=0.0), min(highs, default=math.inf)
 
 
 def held(check: str, rule: Rule, cell: Cell, unit: float, suffix: str) -> Iterator[Finding]:
-    """The finding that the rule makes of the value in this unit; none for one within the bounds."""
+    """The finding that the rule makes about the value in this unit; none if the value is within the thresholds."""
     value = cell.value / unit
     for level, low, high in (
         (Level.FAIL, rule.fail_below, rule.fail_above),
@@ -130,11 +130,12 @@ def held(check: str, rule: Rule, cell: Cell, unit: float, suffix: str) -> Iterat
 
 
 @dataclass(frozen=True)
-class Known:
-    """The declared type's row, the metrics that its GPU lacks, what is declared, all facts, and each node's machine.
+class RuleContext:
+    """What a rule may use besides the observations: the declared type's row, the metrics that its GPU lacks, the declaration, all
+    facts, and each node's machine.
 
-    `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None where
-    nothing is declared (the output of a tool), or the table has no row.
+    `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None if nothing is declared
+    (the output of a tool), or the table has no row.
     """
 
     instance: Instance | None = None
@@ -142,7 +143,7 @@ class Known:
     declared: Declared | None = None
     facts: Facts | None = None
     unreported: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    hosts: Mapping[str, str] = field(default_factory=dict)  # node -> boot id, "" where it is not known
+    hosts: Mapping[str, str] = field(default_factory=dict)  # node -> boot id, "" if it is unknown
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = RuleContext()

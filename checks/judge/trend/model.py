@@ -1,4 +1,4 @@
-"""The nouns of machines over time: points, courses, counters, and what they say (pure)."""
+"""The data types of a trend: the values of machines over time. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from checks.judge.baseline.samples import Side
 
-# Five values can be in one of 120 orders: the fewest of which a steady fall has p <= 0.01 (Mann 1945).
+# Five values can be in one of 120 orders. Fewer values cannot show a steady fall with p <= 0.01 (Mann 1945).
 LEAST_REPORTS = 5
 CHANCE = 0.01
 # As the least width of a learned band (checks.judge.baseline.learn): SuperBench calls 5 % defective, healthy parts differ by 3.1 %.
@@ -15,7 +15,9 @@ LEAST_CHANGE = 0.05
 
 @dataclass(frozen=True)
 class Point:
-    """One report's value; `day` counts from the first report, in days. `parts`: of how many a counter is the sum."""
+    """The value of one report; `day` counts from the first report, in days. `parts` is the number of parts whose counters were added
+    up.
+    """
 
     day: float
     value: float
@@ -24,9 +26,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Course:
-    """One number over time, the worst of its node in each report. `change` is Theil-Sen's, a fraction of the start.
+    """One metric over time, with the worst value of its node in each report. `change` is Theil and Sen's, as a fraction of the
+    start.
 
-    `chance` is Mann and Kendall's p of the fall or rise. Both are None of fewer than LEAST_REPORTS reports.
+    `chance` is Mann and Kendall's p of the fall or rise. Both are None for fewer than LEAST_REPORTS reports.
     """
 
     check: str
@@ -39,7 +42,7 @@ class Course:
 
     @property
     def degrading(self) -> bool:
-        """Whether it moves to its bad side, by more than LEAST_CHANGE and than chance explains."""
+        """Whether the metric gets worse, by more than LEAST_CHANGE and more than chance explains."""
         if self.change is None or self.chance is None or self.chance > CHANCE:
             return False
         worse = (
@@ -54,9 +57,9 @@ class Course:
 
 @dataclass(frozen=True)
 class Growth:
-    """A counter of faults over all parts of the node; `grown` adds up its rises, a reset takes nothing off.
+    """A counter of faults over all parts of the node; `grown` adds up its rises, and a reset subtracts nothing.
 
-    Sums over more parts than the report before are compared with nothing: a part that came back is no fault.
+    A sum over more parts than in the report before is not compared, because a part that came back is not a fault.
     """
 
     check: str
@@ -67,7 +70,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine, or all of a cluster's together. `gone` says what was measured or present before and is not now."""
+    """One machine, or all machines of a cluster together. `gone` lists what was measured or present before and is missing now."""
 
     name: str
     known_by: str
@@ -80,28 +83,28 @@ class Machine:
 
     @property
     def degrading(self) -> tuple[Course, ...]:
-        """What gets worse, the most first."""
+        """The metrics that get worse, the greatest change first."""
         return tuple(sorted((c for c in self.courses if c.degrading), key=lambda c: -abs(c.change or 0.0)))
 
     @property
     def growing(self) -> tuple[Growth, ...]:
-        """Counters that have grown."""
+        """The counters that have grown."""
         return tuple(counter for counter in self.counters if counter.grown > 0)
 
     @property
     def told(self) -> bool:
-        """Whether anything was measured often enough to tell."""
+        """Whether any metric was measured often enough for a statement."""
         return any(course.change is not None for course in self.courses)
 
     @property
     def worse(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether there is anything to investigate."""
         return bool(self.degrading or self.growing or self.gone)
 
 
 @dataclass(frozen=True)
 class Trend:
-    """The machines in the order in which they were first seen, and what of the input was not used, and why."""
+    """The machines in the order in which they first appear, and the parts of the input that were not used, with the reason."""
 
     reports: int
     first: str

@@ -1,4 +1,4 @@
-"""Reports of the same machines over time: what gets worse, which counters grow, what is no longer there (pure)."""
+"""Compares the reports of the same machines over time: what gets worse, which counters grow, and what is missing now. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from itertools import pairwise
 
 from checks.documents.columns import Rows, by_check
 from checks.judge.baseline.samples import Group, Side, gather, group_of, label_text, label_turn, measured
-from checks.judge.completeness import Seen, gpu_uuids, machines
+from checks.judge.machine_identity import MachineHistory, gpu_uuids, machines
 from checks.judge.robust_statistics import mann_kendall, median_of, theil_sen
 from checks.judge.trend.model import CHANCE, LEAST_REPORTS, Course, Growth, Machine, Point, Trend
 from checks.model import CLUSTER, Node, Report, node_of
 from checks.policy import Policy
 
 DAY_S = 86400.0
-# Counters that a part keeps of its own faults; what is settled and what is under way belongs to rules.
+# Counters that a part keeps of its own faults. Pending and completed repairs are judged by rules.
 COUNTERS = {
     "gpu.ecc": (
         "sram_corrected_aggregate", "sram_uncorrected_aggregate", "dram_corrected_aggregate", "dram_uncorrected_aggregate",
@@ -33,7 +33,7 @@ COUNTERS = {
 
 
 @dataclass(frozen=True)
-class Dated:
+class DatedReport:
     """A report, the SHA-256 of its file, and the policy that says how its numbers are compared."""
 
     report: Report
@@ -41,8 +41,10 @@ class Dated:
     policy: Policy
 
 
-def trend(dated: Sequence[Dated]) -> Trend:
-    """The same for any order of the reports. Each counts once; one without a time that can be read is left out."""
+def trend(dated: Sequence[DatedReport]) -> Trend:
+    """The trend, which does not depend on the order of the reports. Each report counts once; one without a readable time is left
+    out.
+    """
     ordered, left_out = _ordered(dated)
     reports = [one.report for _, one in ordered]
     start = ordered[0][0] if ordered else 0.0
@@ -54,8 +56,8 @@ def trend(dated: Sequence[Dated]) -> Trend:
     return Trend(len(reports), first, last, (*together, *found), left_out)
 
 
-def _ordered(dated: Sequence[Dated]) -> tuple[list[tuple[float, Dated]], tuple[str, ...]]:
-    kept: list[tuple[float, Dated]] = []
+def _ordered(dated: Sequence[DatedReport]) -> tuple[list[tuple[float, DatedReport]], tuple[str, ...]]:
+    kept: list[tuple[float, DatedReport]] = []
     left_out: list[str] = []
     known: set[str] = set()
     for one in sorted(dated, key=lambda one: one.digest):
@@ -80,14 +82,16 @@ def _seconds(text: str) -> float | None:
 
 # Check, metric, label, group, bad side.
 Name = tuple[str, str, str, str, str]
-# Each number's worst value in one report, by node ("" for all together).
+# The worst value of each metric in one report, by node ("" for all together).
 Table = dict[Name, dict[str, float]]
 # Node -> (check, metric) -> the values of its parts.
 Sums = dict[str, dict[tuple[str, str], list[float]]]
 
 
-def _table(one: Dated) -> tuple[Table, Sums]:
-    """The worst value of each node of one report, and its counters' sums. A check of peers is of all nodes together."""
+def _table(one: DatedReport) -> tuple[Table, Sums]:
+    """The worst values of each node of one report, and the sums of its counters. A check between nodes belongs to all of them
+    together.
+    """
     rows = {check: measured(_once(mine)) for check, mine in by_check(one.report.observations).items()}
     table: Table = {}
     for check, mine in rows.items():
@@ -107,7 +111,7 @@ def _table(one: Dated) -> tuple[Table, Sums]:
 
 
 def _once(rows: Rows) -> Rows:
-    """Without the subjects that are there twice: neither can be trusted."""
+    """The rows without the subjects that occur twice, because neither of their rows can be trusted."""
     times = Counter(rows.columns.subjects)
     if len(times) == len(rows):
         return rows
@@ -131,7 +135,9 @@ def _sums(rows: Mapping[str, Rows]) -> Sums:
 Tables = Sequence[tuple[Table, Sums]]
 
 
-def _machine(seen: Seen, reports: Sequence[Report], days: Sequence[float], tables: Tables) -> Machine:
+def _machine(
+    seen: MachineHistory, reports: Sequence[Report], days: Sequence[float], tables: Tables
+) -> Machine:
     mine = [(days[index], tables[index][0], node.name) for index, node in seen.nodes]
     courses = _courses(mine)
     sums: dict[tuple[str, str], list[Point]] = {}
@@ -149,7 +155,7 @@ def _machine(seen: Seen, reports: Sequence[Report], days: Sequence[float], table
 
 
 def _together(reports: Sequence[Report], days: Sequence[float], tables: Tables) -> Iterator[Machine]:
-    """What nodes do with each other is a course of the group, and of no single machine."""
+    """What nodes measure with each other belongs to the group, not to a single machine."""
     groups: dict[str, list[int]] = {}
     for index, (table, _) in enumerate(tables):
         for group in {name[3] for name, values in table.items() if "" in values}:
@@ -169,7 +175,7 @@ def _together(reports: Sequence[Report], days: Sequence[float], tables: Tables) 
 
 
 def _courses(tables: Sequence[tuple[float, Table, str]]) -> tuple[Course, ...]:
-    """Every number of one owner over (day, table, the owner's name then)."""
+    """The course of every metric of one owner, from (day, table, the owner's name at that time)."""
     made = []
     for name in dict.fromkeys(name for _, table, _ in tables for name in table):
         found = [(day, table[name].get(whose)) for day, table, whose in tables if name in table]
@@ -182,7 +188,7 @@ def _courses(tables: Sequence[tuple[float, Table, str]]) -> tuple[Course, ...]:
 def _course(name: Name, points: Sequence[Point]) -> Course:
     check, metric, label, group, side = name
     change = chance = None
-    if len({point.day for point in points}) >= LEAST_REPORTS:  # a clock that stands still orders nothing
+    if len({point.day for point in points}) >= LEAST_REPORTS:  # times that do not differ give no order
         change, chance = _tendency([p.day for p in points], [p.value for p in points])
     return Course(check, label_text(metric, label), group, Side(side), tuple(points), change, chance)
 
@@ -210,7 +216,7 @@ def _growth(key: tuple[str, str], points: Sequence[Point]) -> Growth:
 
 
 def _gpus_gone(nodes: Sequence[Node]) -> Iterator[str]:
-    """GPUs of the report before that the newest one lacks; where none could be read, that is said."""
+    """GPUs that an earlier report has and the newest one lacks. If no GPU could be read, a note says so."""
     known = [gpu_uuids(node) for node in nodes if gpu_uuids(node)]
     if known and not gpu_uuids(nodes[-1]):
         yield "its GPUs' UUIDs can no longer be read"
@@ -224,10 +230,10 @@ def _unmeasured(
     counters: Sequence[Growth],
     reports: Sequence[Report],
     days: Sequence[float],
-    seen: Seen,
+    seen: MachineHistory,
     newest: float,
 ) -> Iterator[str]:
-    """Numbers that an earlier report of the same kind has and the newest of that kind has not."""
+    """Metrics that an earlier report of the same kind has and the newest one of that kind lacks."""
     latest: dict[str, float] = {}
     for index, _ in seen.nodes:
         report = reports[index]

@@ -1,9 +1,8 @@
-"""nccl.*: the five collectives over the GPUs of all nodes, and all_reduce within nodes and between them.
+"""nccl.*: five collectives over the GPUs of all nodes, and all_reduce within nodes and between them; collective.*: two over gloo,
+without GPUs.
 
-Each verifies every element it receives, at every size (see checks.probes.collectives.sweep). NCCL_DEBUG's log of what carried them is
-read by nccl.transport.
-
-collective.all_reduce and collective.all_gather: the collectives over gloo, where no GPUs are declared.
+Each check compares every element that it receives, at every size (see checks.probes.collectives.sweep). nccl.transport reads NCCL's
+log (NCCL_DEBUG), which shows what carried the data.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from checks.probes.collectives.operations import World
 from checks.probes.collectives.sweep import measure, measure_in, sweep_check, whole_world
 
 TIMEOUT_S = 120.0
-GROUP_SHARE = 0.6  # so that a group's own time-out ends a lost collective before the check's deadline
+GROUP_SHARE = 0.6  # so that the time-out of the group ends a lost collective before the check's deadline
 over_gpus = partial(sweep_check, part=Part.GPU, needs="torch with NCCL", timeout_s=TIMEOUT_S)
 
 
@@ -108,7 +107,7 @@ def inter_node(context: Context) -> Measurement:
 
 
 def _part_of(context: Context, world: World, members: tuple[int, ...]) -> World:
-    """The group of these global ranks, which only they call for."""
+    """The group of these global ranks. Only these ranks call this."""
     import torch.distributed as dist
 
     wait = timedelta(seconds=GROUP_SHARE * context.timeout_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.model import Value
@@ -14,7 +14,7 @@ from checks.probes.collectives.nccl_log import Line, Log
 from checks.probes.collectives.nccl_tests_result import Run, faults
 from checks.probes.collectives.transport import crosses, evidence, measured
 
-# From here on a message shows a network's rate and no latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
+# From this size on a message shows a network's rate and not its latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
 # 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
 LEAST_NETWORK_BYTES = 128 << 20
 SHOWN = 8
@@ -37,12 +37,12 @@ def detect(text_: str) -> bool:
     )
 
 
-def read(text_: str, asked: Asked) -> Reading:
+def read(text_: str, asked: ReadOptions) -> Reading:
     """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
     if nccl_tests_json.recognised(text_):
         try:
             return _of_runs((nccl_tests_json.read(text_),), nccl_log.read(""), asked, "-J")
-        except nccl_tests_json.NotWritten as error:
+        except nccl_tests_json.IncompleteFile as error:
             raise Broken(f"this is a file of nccl-tests -J, but it cannot be read: {error}") from error
     found = nccl_log.read(text_)
     if nccl_tests_text.recognised(text_):
@@ -61,7 +61,7 @@ def read(text_: str, asked: Asked) -> Reading:
     raise NotRecognised("the text is neither output of nccl-tests nor a log of NCCL")
 
 
-def _of_runs(runs: Sequence[Run], found: Log, asked: Asked, form: str) -> Reading:
+def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> Reading:
     unread = [f"{_named(run)}: {why}" for run in runs for why in faults(run)]
     if asked.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
@@ -85,7 +85,7 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: Asked, form: str) -> Readin
     return Reading(Kind.NCCL_TESTS, title, tuple(parts), tuple(dict.fromkeys(unread)))
 
 
-def _of_log(found: Log, text_: str, asked: Asked) -> Reading:
+def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
     instance = _instance(asked)
     nodes = max(found.nodes, asked.declared.nodes if asked.declared else 1)
     unread = list(_about_log(found, nodes))
@@ -103,7 +103,9 @@ def _of_log(found: Log, text_: str, asked: Asked) -> Reading:
 
 
 def _victims(text_: str) -> list[str]:
-    """Torch's word on a collective that never ended: who reports waited, and who is silent is to be suspected."""
+    """What torch's watchdog reports about a collective that never ended: the ranks that report waited, and the silent ones are
+    suspects.
+    """
     found = [(match[1], match[2]) for match in _WATCHDOG.finditer(text_)]
     if not found:
         return []
@@ -154,10 +156,9 @@ def _transport(found: Log, instance: Instance | None, nodes: int) -> Part:
 
 
 def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tuple[list[Part], str]:
-    """What crossed the network at least, or why that cannot be said.
+    """The least data that crossed the network, or why that is unknown.
 
-    To sum, or to gather, each node must receive the others' part of a message: that much for each message that
-    was done, whatever the algorithm.
+    For a sum or a gather, each node must receive the others' part of every message, whatever the algorithm.
     """
     if instance is None or instance.network_gbit_s is None:
         return (
@@ -182,7 +183,7 @@ def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tupl
 
 
 def _part_received(run: Run, nodes: int) -> float:
-    """What part of a message each node must receive; 0 where the program does not tell."""
+    """The part of a message that each node must receive; 0 if the program does not determine it."""
     collective = nccl_tests_result.collective_of(run)
     if collective == "all_reduce":
         return 1.0
@@ -215,16 +216,16 @@ def _lines(runs: Sequence[Run]) -> dict[str, str]:
 def _shown(runs: Sequence[Run]) -> str:
     lines = {
         name: said for name, said in _lines(runs).items() if name != "busbw_gbps"
-    }  # every row, which is too much
+    }  # these come from every row, which would be too much text
     return "\n".join(line for said in lines.values() for line in said.splitlines()[:SHOWN])
 
 
-def _nodes(runs: Sequence[Run], asked: Asked) -> int:
+def _nodes(runs: Sequence[Run], asked: ReadOptions) -> int:
     hosts = max(len(run.hosts) for run in runs)
     return max(hosts, asked.declared.nodes if asked.declared else 1)
 
 
-def _instance(asked: Asked) -> Instance | None:
+def _instance(asked: ReadOptions) -> Instance | None:
     return builtin().instances.get(asked.declared.instance_type) if asked.declared else None
 
 
@@ -233,7 +234,7 @@ def _named(run: Run) -> str:
 
 
 def _each(lines: Sequence[Line]) -> str:
-    """The first of each text, as "17: text"."""
+    """The first line of each text, as "17: text"."""
     first: dict[str, str] = {}
     for line in lines:
         first.setdefault(line.said, line.shown)

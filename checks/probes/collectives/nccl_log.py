@@ -47,7 +47,7 @@ _NVLS = re.compile(r"NVLS multicast support is available|Connected NVLS tree")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the log: who wrote it, and what it says."""
+    """A line of the log: the process that wrote it, and its text."""
 
     number: int
     process: str
@@ -62,9 +62,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Channel:
-    """A connection between two ranks: `kind` is NET, P2P, SHM ..., `way` what follows ("Socket", "CUMEM").
+    """A connection between two ranks: `kind` is NET, P2P, SHM ..., `way` is the text after it ("Socket", "CUMEM").
 
-    `ends` are the channel's number and its two ranks; `end` ("send", "receive") which of them wrote the line.
+    `ends` are the channel's number and its two ranks; `end` ("send", "receive") says which of them wrote the line.
     """
 
     kind: str
@@ -78,10 +78,10 @@ class Channel:
 
 @dataclass(frozen=True)
 class Log:
-    """What the log shows. `providers` has each process's libfabric provider; `chosen` the lines of its choices.
+    """The content of the log. `providers` has each process's libfabric provider; `chosen` the lines in which it was chosen.
 
-    `unfinished` counts communicators that began and did not come up, `ended` those that were destroyed; `ranks` and
-    `nodes` are the largest communicator's, 0 where no line tells, and `up` how many of its ranks came up.
+    `unfinished` counts communicators whose initialisation did not complete, `ended` those that were destroyed; `ranks` and `nodes`
+    are those of the largest communicator, 0 if no line says so, and `up` is how many of its ranks completed.
     """
 
     versions: tuple[str, ...]
@@ -165,13 +165,13 @@ def _channel(line: Line) -> Channel | None:
 
 MOST_BYTES = 1 << 26
 SLACK_S = 5.0
-BEGUN_S = time.monotonic()  # the ranks import this before NCCL begins
+BEGUN_S = time.monotonic()  # the ranks import this before NCCL is initialised
 
 
 def environment(present: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """What to set before NCCL begins: it reads these once.
+    """Environment variables to set before NCCL is initialised, because it reads them once.
 
-    A file that the user chose stays. A terminal does not, nor one file for all processes: each would overwrite it.
+    A file that the user chose is kept. A terminal is not, nor one file for all processes, which each process would overwrite.
     """
     chosen = present.get("NCCL_DEBUG_FILE", "")
     own = "%p" in chosen and not chosen.startswith("/dev/")
@@ -185,14 +185,14 @@ def environment(present: Mapping[str, str], scratch: Path) -> dict[str, str]:
 
 
 def process() -> str:
-    """This process as NCCL's lines name it."""
+    """The name of this process in NCCL's lines."""
     return f"{_host()}:{os.getpid()}"
 
 
 def texts(present: Mapping[str, str]) -> str:
-    """The logs of all processes of this node's run. Raises CheckError where there is none, or it is too long.
+    """The logs of all processes of this node's run. Raises CheckError if there is none, or it is too long.
 
-    The folder may be one that the user chose, and hold the logs of earlier runs: these prove nothing of this one.
+    The folder may be one that the user chose, with logs of earlier runs, which prove nothing about this one.
     """
     named = present.get("NCCL_DEBUG_FILE", "")
     if not named:

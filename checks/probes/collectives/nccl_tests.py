@@ -9,9 +9,9 @@ from checks.model import Part, Profile, Scope, Skip
 from checks.probes.collectives import nccl_tests_result, nccl_tests_text
 from checks.probes.collectives.nccl_tests_result import Run
 from checks.probes.collectives.operations import KINDS
-from checks.process.tool import Said, ToolMissing, find, run
+from checks.process.tool import ToolMissing, ToolResult, find, run
 
-# In this order: the first is the one that training needs most, and whose absence means that none is installed.
+# In this order: the first is the most important one for training, and if it is missing, none is installed.
 PROGRAMS = tuple(f"{kind.name}_perf" for kind in KINDS)
 METRICS = (
     "programs",
@@ -81,8 +81,8 @@ def _arguments(context: Context, gpus: int) -> tuple[str, ...]:
     return ("-b", str(least), "-e", str(most), "-f", "4", "-g", str(gpus), "-c", "1")
 
 
-def _read(name: str, said: Said) -> Run:
-    """The program's one run. Raises CheckError where it is not whole."""
+def _read(name: str, said: ToolResult) -> Run:
+    """The only run of the program. Raises CheckError if it is not complete."""
     if not said.whole:
         raise CheckError(
             f"{name} did not end by itself, or its output was truncated\n{said.account()[-2000:]}"
@@ -99,6 +99,6 @@ def _read(name: str, said: Said) -> Run:
         why = (*why, "it lists the ranks of one process only")
     if made.plan is None or made.program != name:
         why = (*why, f"the header is missing or belongs to {made.program}")
-    if why and not (made.failed and made.rows):  # wrong results are wrong, whatever else is missing
+    if why and not (made.failed and made.rows):  # wrong results count, whatever else is missing
         raise CheckError(f"{name}: {'; '.join(why)}\n{said.account()[-2000:]}")
     return made

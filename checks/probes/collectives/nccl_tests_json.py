@@ -6,19 +6,20 @@ import json
 import math
 from collections.abc import Mapping
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
 from checks.probes.collectives.nccl_tests_result import Footer, Placement, Plan, RankLine, Row, Run
+from checks.value_types import DecodeError
 
 SCHEMA = 3
 MOST_BYTES = 1 << 26
 
 
-class NotWritten(ValueError):
-    """This is no whole file of -J; the message says where it breaks."""
+class IncompleteFile(ValueError):
+    """The file is not a complete output of -J. The message says what is missing."""
 
 
 def recognised(text: str) -> bool:
-    """Whether this is, or was once, a file of -J."""
+    """Whether this is, or was before it was damaged, an output of -J."""
     return (text.lstrip().startswith("{") and '"average_bus_bandwidth"' in text) or _begins(text)
 
 
@@ -30,19 +31,19 @@ def _begins(text: str) -> bool:
 
 
 def read(text: str) -> Run:
-    """The run. Raises NotWritten where anything is missing: the file is written to the end or not at all."""
+    """The run. Raises IncompleteFile if anything is missing, because the program writes the file completely or not at all."""
     try:
         value = parse_json(text.encode("utf-8", "replace"), MOST_BYTES)
     except DecodeError as error:
-        raise NotWritten(f"the JSON is truncated or garbled: {error}") from error
+        raise IncompleteFile(f"the JSON is truncated or garbled: {error}") from error
     if not isinstance(value, dict) or value.get("version") != SCHEMA:
-        raise NotWritten(f"the schema version is not {SCHEMA}, which is the only one that can be read")
+        raise IncompleteFile(f"the schema version is not {SCHEMA}, which is the only one that can be read")
     try:
         return _run(value)
     except KeyError as error:
-        raise NotWritten(f"{error.args[0]!r} is missing") from error
+        raise IncompleteFile(f"{error.args[0]!r} is missing") from error
     except (TypeError, ValueError, AttributeError, IndexError) as error:
-        raise NotWritten(str(error)) from error
+        raise IncompleteFile(str(error)) from error
 
 
 def _run(value: Mapping[str, object]) -> Run:
@@ -50,7 +51,7 @@ def _run(value: Mapping[str, object]) -> Run:
         _table(value, key) for key in ("config", "out_of_bounds", "average_bus_bandwidth")
     )
     gpus, threads = _whole(config, "ngpus"), _whole(config, "nthreads")
-    # Where both steps are written, the factor is the one in use; step_bytes is there where it is not.
+    # If both steps are written, the factor is used; step_bytes is there if it is not.
     by_factor = "step_factor" in config
     step = _whole(config, "step_factor" if by_factor else "step_bytes")
     validated = _whole(config, "validation") != 0
@@ -124,7 +125,7 @@ def _whole(value: Mapping[str, object], key: str) -> int:
 
 
 def _number(value: object) -> float:
-    """A number of the file, where one that is not finite is a text ("nan")."""
+    """A number of the file. A number that is not finite is written as text ("nan")."""
     if type(value) not in (int, float):
         raise TypeError(f"{value!r:.40} is not a number")
     number = float(value)  # type: ignore[arg-type]

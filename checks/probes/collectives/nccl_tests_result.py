@@ -1,8 +1,7 @@
-"""What a run of an nccl-tests program says, and whether it says it wholly (pure).
+"""The results of a run of an nccl-tests program, and whether they are complete. Pure.
 
-The output is complete if every size that the header announces has its row, the ranks that it lists are those that the
-numbers imply, and the footer's average is that of the rows. Its average over sizes is used for nothing else:
-it depends on which sizes were chosen.
+The output is complete if every size that the header announces has its row, the listed ranks are those that the numbers imply, and
+the footer's average is that of the rows. That average is used for nothing else, because it depends on the chosen sizes.
 """
 
 from __future__ import annotations
@@ -12,17 +11,17 @@ from dataclasses import dataclass, field
 
 from checks.model import Value
 
-# Rows carry two decimals; the average, %g with six digits, is of what they were before.
+# Rows have two decimals; the average (%g, six digits) is computed from the values before rounding.
 ROUNDING = 0.006
 OPERATORS = frozenset(
     ("sum", "prod", "max", "min", "avg", "mulsum")
-)  # nccl-tests prints "none" where a collective has none
-LEAST_EXACT_GBPS = 1.0  # below it two decimals do not give the number of ranks
+)  # nccl-tests prints "none" if a collective has no operator
+LEAST_EXACT_GBPS = 1.0  # below this rate two decimals are not enough to compute the number of ranks
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One half of a row, bandwidths in 10^9 bytes/s. `wrong` is None where results were not compared (N/A)."""
+    """One half of a row (in place or out of place), bandwidths in 10^9 bytes/s. `wrong` is None if results were not compared (N/A)."""
 
     algbw_gbps: float
     busbw_gbps: float
@@ -31,7 +30,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Row:
-    """One message size. `line` is where it stands in the text, "17: text"."""
+    """One message size. `line` is its line in the text, "17: text"."""
 
     size_bytes: int
     redop: str
@@ -47,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the header announces; `step` is a factor, or bytes."""
+    """The plan that the header announces; `step` is a factor, or bytes."""
 
     least_bytes: int
     most_bytes: int
@@ -81,7 +80,7 @@ class RankLine:
 
 @dataclass(frozen=True)
 class Footer:
-    """The two lines at the end; `passed` is the program's own word, `count` how many tests had wrong results."""
+    """The two lines at the end; `passed` is the program's own result, `count` how many tests had wrong results."""
 
     count: int
     passed: bool
@@ -92,8 +91,8 @@ class Footer:
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `errors` are lines in which the program, or NCCL, says that something failed; `odd` what cannot be
-    read. `float_error`: the output of before 2.13, whose error column is a rounding error and no verdict.
+    """One run. `errors` are lines in which the program or NCCL reports a failure; `odd` are lines that cannot be read.
+    `float_error`: output of versions before 2.13, whose error column is a rounding error and not a verdict.
     """
 
     program: str
@@ -110,7 +109,7 @@ class Run:
 
     @property
     def failed(self) -> bool:
-        """Whether results were wrong: by the rows, or by the program's own word."""
+        """Whether results were wrong, by the rows or by the program's own result."""
         return wrong_elements(self) > 0 or (self.footer is not None and not self.footer.passed)
 
     @property
@@ -120,7 +119,7 @@ class Run:
 
 
 def faults(run: Run) -> tuple[str, ...]:
-    """Why the run is not a whole, trustworthy account; () if it is."""
+    """Why the run is not complete and trustworthy; () if it is."""
     found = list(run.odd)
     if not run.rows:
         found.append("there is no row of results")
@@ -128,7 +127,7 @@ def faults(run: Run) -> tuple[str, ...]:
         found.append("the footer is missing: the program ended early or the output was truncated")
     if not run.concluded:
         found.append("the program reported its start but not its end")
-    if not run.failed:  # wrong results make it exit with a failure of its own
+    if not run.failed:  # with wrong results the program exits with a failure anyway
         found += [f"it printed an error: {line}" for line in run.errors]
     if run.rows:
         found += _about_ranks(run)
@@ -140,9 +139,9 @@ def faults(run: Run) -> tuple[str, ...]:
 
 
 def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str, Value]:
-    """One value a run, in the order of `programs`. Of runs with rows and a footer.
+    """One value per run, in the order of `programs`, for runs with rows and a footer.
 
-    But for `points`, which name program, size and ranks of every row, and `busbw_gbps`, the lesser half of each.
+    There are two exceptions: `points` names program, size and ranks of every row, and `busbw_gbps` has the smaller half of each row.
     """
     made: dict[str, Value] = {
         "programs": tuple(run.program or "collective" for run in runs),
@@ -163,17 +162,18 @@ def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str,
 
 
 def wrong_elements(run: Run) -> float:
-    """The sum of all #wrong; an output with rounding errors in its place counts in the footer alone."""
+    """The sum of all #wrong. In an output with rounding errors instead, only the footer counts."""
     if run.float_error:
         return 0
     return sum(half.wrong or 0 for row in run.rows for half in row.placements)
 
 
 def collective_of(run: Run) -> str:
-    """The collective that ran, "all_gather": the program's own name, else what its numbers leave alone; "" where several fit.
+    """The collective that ran, "all_gather": from the program's name, else the only one that its numbers allow; "" if they allow
+    several.
 
     Bus over algorithm bandwidth is 2 (n - 1) / n for all_reduce, (n - 1) / n for all_gather, reduce_scatter and alltoall, 1 for
-    sendrecv, broadcast and reduce (nccl-tests, PERFORMANCE.md). Of the second group reduce_scatter alone has an operator.
+    sendrecv, broadcast and reduce (nccl-tests, PERFORMANCE.md). In the second group only reduce_scatter has an operator.
     """
     if run.program:
         return run.program.removesuffix("_perf")
@@ -188,19 +188,19 @@ def collective_of(run: Run) -> str:
 
 
 def rows_missing(run: Run) -> int:
-    """How many sizes have no row, or too many; 0 where no header says how many there should be."""
+    """How many sizes have no row, or too many; 0 if no header says how many there should be."""
     return abs(run.plan.sizes() - len(run.rows)) if run.plan else 0
 
 
 def ranks_of(run: Run) -> int:
-    """How many ranks took part: as listed, or else as the numbers imply; 0 where nothing tells."""
+    """How many ranks took part: the listed ones, or else as the numbers imply; 0 if neither says so."""
     return _implied_ranks(run) if lists_one_process(run) else len(run.ranks) or _implied_ranks(run)
 
 
 def lists_one_process(run: Run) -> bool:
-    """Whether it is one process's own output: all its ranks are listed, and the numbers are of more ranks than these.
+    """Whether it is the output of a single process: it lists all its ranks, but the numbers are of more ranks.
 
-    Which hosts the others ran on such an output cannot tell.
+    Such an output does not say on which hosts the other ranks ran.
     """
     listed = [rank.rank for rank in run.ranks]
     if not listed or not run.rows or run.plan is None or len(listed) != run.plan.threads * run.plan.gpus:
@@ -212,18 +212,18 @@ def lists_one_process(run: Run) -> bool:
 
 
 def _best(run: Run, halves: Sequence[Placement]) -> float | None:
-    """The best size's bus bandwidth; None for one rank, which has no bus (its bandwidth is 0 by definition)."""
+    """The bus bandwidth of the best size; None for one rank, whose bus bandwidth is 0 by definition."""
     return max(half.busbw_gbps for half in halves) if ranks_of(run) > 1 else None
 
 
 def point_of(run: Run, row: Row) -> str:
-    """What the row was measured at: "all_reduce_perf 1048576 B, 8 ranks"."""
+    """How the row was measured: "all_reduce_perf 1048576 B, 8 ranks"."""
     named = run.program or collective_of(run) or "collective"
     return f"{named} {row.size_bytes} B, {ranks_of(run)} ranks"
 
 
 def _slower(run: Run, row: Row) -> float | None:
-    """The row's bus bandwidth: the lesser of in place and out of place, which are to be held apart (nccl-tests)."""
+    """The bus bandwidth of the row: the smaller of in place and out of place, which have to be reported separately (nccl-tests)."""
     return min(half.busbw_gbps for half in row.placements) if ranks_of(run) > 1 else None
 
 
@@ -268,7 +268,7 @@ def _factor_fits(run: Run, ranks: int) -> bool:
 
 
 def _factors(run: Run, part: float) -> tuple[float, ...]:
-    """The factors that the program may have (nccl-tests, PERFORMANCE.md); all of them if it is not named."""
+    """The factors that the program may have (nccl-tests, PERFORMANCE.md); all of them if the program is not named."""
     if run.program.startswith("all_reduce"):
         return (2 * part,)
     if run.program.startswith(("all_gather", "reduce_scatter", "alltoall", "gather", "scatter")):

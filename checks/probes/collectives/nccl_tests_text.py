@@ -1,7 +1,7 @@
-"""The text that nccl-tests print, of every generation: 2.0 to 2.11, 2.13 to 2.16, 2.17 and later (src/common.cu).
+"""Reads the text that nccl-tests print, in every generation: 2.0 to 2.11, 2.13 to 2.16, 2.17 and later (src/common.cu).
 
-Columns are found by the header's names. What launchers put before a line ("0: ", "[1,0]<stdout>:", "[rank0]:",
-"host: ", a timestamp, colours) is taken off.
+Columns are found by the names in the header. Prefixes that launchers put before a line ("0: ", "[1,0]<stdout>:", "[rank0]:", "host:
+", a timestamp, colours) are removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ERROR = re.compile(
     r"Test (?:NCCL|CUDA) failure|Test failure|NCCL WARN|Invalid number of GPUs|execve\(\)|command not found"
     r"|(?:Segmentation|Bus) (?:fault|error)|Killed"
 )
-# The command line that started it, as a shell's history or a job's script shows it above the output.
+# The command line that started the program, as a shell or a job's script shows it above the output.
 _COMMAND = re.compile(
     r"(?:^|[\s/])((?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf)(?=\s|$)"
 )
@@ -62,7 +62,7 @@ class _Open:
 
     @property
     def full(self) -> bool:
-        """Whether what begins a run now begins another one."""
+        """Whether a line that begins a run now begins another one."""
         return bool(self.rows or self.average or self.ended)
 
     def closed(self) -> Run:
@@ -70,7 +70,7 @@ class _Open:
         footer = None
         if self.bounds and self.average:
             footer = Footer(*self.bounds[:2], *self.average, self.bounds[2])
-        # From 2.17.0 on the output says where it begins and concludes; from 2.17.4 on it names its version.
+        # From 2.17.0 on the output marks its start and its end; from 2.17.4 on it names its version.
         says_so = self.began or self.ended or bool(self.version)
         concluded = self.began and self.ended if says_so else True
         return Run(
@@ -80,7 +80,7 @@ class _Open:
 
 
 def recognised(text: str) -> bool:
-    """Whether this is what nccl-tests print."""
+    """Whether this is output of nccl-tests."""
     return any(
         _TABLE.match(line) or _PLAN.search(line) or _BEGIN.search(line) or _BOUNDS.match(line)
         for _, line in _bare(text)
@@ -170,7 +170,7 @@ def _row(columns: Sequence[str], tokens: Sequence[str], shown: str) -> Row:
         raise ValueError(f"the header has {len(halves)} columns named time, not 2")
     right = len(columns) - halves[0]
     left = tokens[: len(tokens) - right]
-    # Before 2.13 a collective without an operator leaves its column blank.
+    # Before 2.13 the column of the operator is blank for a collective without one.
     if not 3 <= len(left) <= halves[0]:
         raise ValueError(f"{len(tokens)} values under {len(columns)} columns")
     of_left, of_right = tokens[:3], tokens[-right:]

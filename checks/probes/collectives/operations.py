@@ -1,12 +1,10 @@
-"""The collectives that are measured: what a rank sends in each, what it does, and what it must receive.
+"""The collectives that are measured: what each rank sends, what the collective does, and what each rank must receive.
 
-Sizes and bus-bandwidth factors are those of nccl-tests (doc/PERFORMANCE.md), so that the numbers compare.
+Sizes and factors of bus bandwidths are those of nccl-tests (doc/PERFORMANCE.md), so that the numbers can be compared.
 
-What the ranks send in a collective, and what they must receive: small integers, exact in float32.
-
-Element i of rank r in round s is 1 + (7 r + 5 i + s) mod 1021 + (r + i + s) mod 127. It depends on the
-rank, on the place and on the round, so that an untouched, doubled, permuted, partial or earlier result
-differs somewhere, and is never 0. A sum over n ranks is at most 1147 n: exact in float32 (below 2^24) for
+The ranks send small integers, which are exact in float32: element i of rank r in round s is 1 + (7 r + 5 i + s) mod 1021 + (r + i +
+s) mod 127. It depends on the rank, on the index and on the round, so that a result which is untouched, doubled, permuted, partial or
+from an earlier round differs somewhere, and it is never 0. A sum over n ranks is at most 1147 n: exact in float32 (below 2^24) for
 up to 14,000 ranks.
 """
 
@@ -29,7 +27,7 @@ MOST_RANKS = (1 << 24) // (P + Q)
 
 
 def sent(rank: int, count: int, round_: int, device: str, start: int = 0) -> Tensor:
-    """The `count` elements of a rank from place `start` on."""
+    """The `count` elements of a rank from index `start` on."""
     import torch
 
     wide = torch.arange(P, dtype=torch.float32, device=device)
@@ -39,7 +37,7 @@ def sent(rank: int, count: int, round_: int, device: str, start: int = 0) -> Ten
 
 
 def summed(ranks: int, count: int, round_: int, device: str, start: int = 0) -> Tensor:
-    """The element-wise sum over all ranks, from place `start` on. Raises ValueError where that is not exact."""
+    """The element-wise sum over all ranks, from index `start` on. Raises ValueError if that is not exact."""
     import torch
 
     if ranks > MOST_RANKS:
@@ -80,13 +78,13 @@ def _residue_sums(ranks: int, modulus: int, step: int) -> list[float]:
     sums = []
     for y in range(modulus):
         sums.append(float(total))
-        total += ranks - modulus * counts[modulus - 1 - y]  # those at the top wrap round to 0
+        total += ranks - modulus * counts[modulus - 1 - y]  # the greatest residues continue at 0
     return sums
 
 
 @dataclass(frozen=True)
 class World:
-    """The ranks that take part, this one among them. `first` is the global rank of the group's rank 0."""
+    """The ranks that take part, including this one. `first` is the global rank of the group's rank 0."""
 
     rank: int
     ranks: int
@@ -96,17 +94,18 @@ class World:
     members: tuple[int, ...] = ()
 
     def global_rank(self, rank: int) -> int:
-        """What torch calls this rank of the group."""
+        """The global rank of a rank of the group."""
         return self.members[rank] if self.members else rank
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A collective. Of `count` elements a share, a rank sends `sends(ranks) * count` and gets `gets(ranks) * count`.
+    """A collective. With `count` elements per share, a rank sends `sends(ranks) * count` elements and receives `gets(ranks) *
+    count`.
 
-    `run(own, result, world)` does it; `expected(world, count, round)` is what the result must be. Where `in_place`,
-    the result is `own`. A message's size is that of the larger of both buffers; its bus bandwidth is `factor(ranks)` times
-    the size over the time.
+    `run(own, result, world)` runs it; `expected(world, count, round)` is what the result must be. If `in_place`, the result is
+    `own`. The size of a message is that of the larger of both buffers; its bus bandwidth is `factor(ranks)` times the size divided
+    by the time.
     """
 
     name: str
@@ -118,7 +117,7 @@ class Kind:
     in_place: bool = False
 
     def shares(self, ranks: int) -> int:
-        """How many shares a message has."""
+        """The number of shares of a message."""
         return max(self.sends(ranks), self.gets(ranks))
 
 
@@ -143,7 +142,9 @@ def _summed(world: World, count: int, round_: int) -> Tensor:
 def _all_gather(own: Tensor, result: Tensor, world: World) -> None:
     import torch.distributed as dist
 
-    if own.is_cuda:  # into one tensor: a list would be copied, and the copies measured
+    if (
+        own.is_cuda
+    ):  # into one tensor, because a list would be copied, and the copies would be measured as well
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         gather(result, own, group=world.group)
     else:
@@ -179,7 +180,7 @@ def _exchanged(world: World, count: int, round_: int) -> Tensor:
 
 
 def _sendrecv(own: Tensor, result: Tensor, world: World) -> None:
-    """To the next rank, from the one before, both at once."""
+    """Sends to the next rank and receives from the previous one at the same time."""
     import torch.distributed as dist
 
     following = world.global_rank((world.rank + 1) % world.ranks)
@@ -213,11 +214,11 @@ ALL_GATHER = Kind("all_gather", _all_gather, _gathered, _one, _each, _others)
 REDUCE_SCATTER = Kind("reduce_scatter", _reduce_scatter, _scattered, _each, _one, _others)
 ALLTOALL = Kind("alltoall", _alltoall, _exchanged, _each, _each, _others)
 SENDRECV = Kind("sendrecv", _sendrecv, _from_before, _one, _one, _unity)
-# In the order in which nccl.tests runs their programs.
+# In the order in which nccl.tests runs the programs.
 KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL, SENDRECV)
 FACTORS: Mapping[str, Callable[[int], float]] = {kind.name: kind.factor for kind in KINDS}
 
 
 def busbw_gbps(kind: str, size_bytes: int, seconds: float, ranks: int) -> float:
-    """Bus bandwidth in 10^9 bytes/s as nccl-tests defines it."""
+    """The bus bandwidth in 10^9 bytes/s as nccl-tests defines it."""
     return size_bytes / seconds / 1e9 * FACTORS[kind](ranks)

@@ -1,8 +1,7 @@
-"""A collective over message sizes: are the results right, and how fast is it?
+"""Runs a collective with several message sizes, verifies the results and measures the bandwidths.
 
-What is decided (time, whether to go on) is decided by rank 0 from the slowest rank's times and broadcast,
-so that no rank leaves a loop that another one stays in. Neither goes through the collective that is
-measured.
+Rank 0 decides how often to repeat and when to stop, from the times of the slowest rank, and broadcasts its decisions, so that no
+rank leaves a loop in which another one stays. Times and decisions are not sent through the collective that is measured.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
 ELEMENT_BYTES = 4
 SIZE_STEP = 4
 MIB = 1 << 20
-# The median's 95% interval within 5%: less is below the run-to-run spread of healthy nodes (SuperBench uses
+# The 95% interval of the median must be within 5%: less is below the run-to-run spread of healthy nodes (SuperBench uses
 # 5%).
 TIGHT = 0.05
 LEAST_SAMPLES = 5
-# A small size spends at most this part of an even share of what is left: the large ones, which need more,
+# A small size uses at most this part of an even share of the remaining time: the large sizes, which need more,
 # show the peak.
 SHARE = 0.5
-# A size is begun only if its least work fits: one warm-up, two verified runs, the samples, and some slack.
+# A size is only started if its least work fits into the time: one warm-up, two verified runs, the samples, and some slack.
 LEAST_RUNS = LEAST_SAMPLES + 4
 OVERRUN = 8.0
-LEAST_PEAK_BYTES = 1 << 20  # smaller messages measure latency, and their rate is no bandwidth
+LEAST_PEAK_BYTES = 1 << 20  # smaller messages measure latency, so their rate is not a bandwidth
 METRICS = (
     "wrong_elements",
     "sizes_bytes",
@@ -50,7 +49,7 @@ METRICS = (
 
 @dataclass
 class Sweep:
-    """What was measured so far; the lists have one entry a size."""
+    """The results so far. The lists have one entry per size."""
 
     wrong: int = 0
     sizes: list[int] = field(default_factory=list)
@@ -68,7 +67,7 @@ def sweep_check(
     min_nodes: int = 1,
     min_ranks: int = 2,
 ) -> Callable[[Body], Check]:
-    """A catalogue line of a check that sweeps a collective; `more` are metrics beside those of every sweep."""
+    """Declares a check that sweeps a collective; `more` are metrics in addition to those of every sweep."""
     return check(
         name,
         Scope.RANK,
@@ -84,7 +83,7 @@ def sweep_check(
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of the median's 95% interval over the median, by order statistics; infinite below 2 values."""
+    """Half of the width of the median's 95% interval, divided by the median, by order statistics; infinite for fewer than 2 values."""
     ordered, middle = sorted(values), len(values) / 2
     if len(ordered) < 2:
         return math.inf
@@ -94,7 +93,7 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def sweep_sizes(least_bytes: int, most_bytes: int, shares: int) -> tuple[int, ...]:
-    """Sizes by a factor of 4, the greatest included, each a whole number of elements a share."""
+    """Sizes that differ by a factor of 4, including the greatest, each a whole number of elements per share."""
     unit = ELEMENT_BYTES * shares
     sizes, size = [], max(1, least_bytes)
     while size < most_bytes:
@@ -104,7 +103,7 @@ def sweep_sizes(least_bytes: int, most_bytes: int, shares: int) -> tuple[int, ..
 
 
 def whole_world(context: Context) -> World:
-    """All ranks of the default group. Raises CheckError if that is not the declared one."""
+    """All ranks of the default group. Raises CheckError if that is not the declared group."""
     import torch.distributed as dist
 
     place = context.place
@@ -120,12 +119,12 @@ def whole_world(context: Context) -> World:
 
 
 def measure(context: Context, kind: Kind) -> Measurement:
-    """The collective's sweep over the default group. Raises CheckError if that is not the declared one."""
+    """The sweep of the collective over the default group. Raises CheckError if that is not the declared group."""
     return measure_in(whole_world(context), context, kind)
 
 
 def measure_in(world: World, context: Context, kind: Kind) -> Measurement:
-    """The collective's sweep over this world, with the numbers of the check's profile."""
+    """The sweep of the collective over these ranks, with the numbers of the check's profile."""
     options, shares = context.options, kind.shares(world.ranks)
     sizes = sweep_sizes(int(options.get("min_bytes", 1024)), int(options.get("max_bytes", 8 * MIB)), shares)
     budget_s, sweep = options.get("budget_s", 1.5), Sweep()
@@ -140,12 +139,12 @@ def measure_in(world: World, context: Context, kind: Kind) -> Measurement:
     if world.device.startswith("cuda"):
         import torch
 
-        torch.cuda.empty_cache()  # buffers of the largest size: the next check looks at what is free
+        torch.cuda.empty_cache()  # free the buffers of the largest size, because the next check measures the free memory
     return _measurement(kind, sweep, sizes, world)
 
 
 def _connect(kind: Kind, count: int, world: World) -> None:
-    """Run once before the clock does: NCCL brings a communicator up in the first call, which takes it many seconds."""
+    """Runs the collective once before the timing: NCCL initialises a communicator in the first call, which takes many seconds."""
     import torch
 
     own = torch.zeros(count * kind.sends(world.ranks), device=world.device)
@@ -162,7 +161,7 @@ def _measure_size(kind: Kind, count: int, size: int, share_s: float, world: Worl
 
 
 def _verify(kind: Kind, count: int, round_: int, world: World) -> int:
-    """How many elements of one fresh run are wrong here; NaN is, too."""
+    """How many elements of one new run are wrong on this rank; NaN counts as wrong."""
     own = operations.sent(world.rank, count * kind.sends(world.ranks), round_, world.device)
     result = _result(kind, own, count, world)
     kind.run(own, result, world)
@@ -170,16 +169,17 @@ def _verify(kind: Kind, count: int, round_: int, world: World) -> int:
 
 
 def _time(kind: Kind, count: int, share_s: float, world: World) -> tuple[list[float], int]:
-    """Times of single runs, each the slowest rank's, until tight or out of time; and wrong elements.
+    """The times of single runs, each that of the slowest rank, until they are precise enough or the time is over; and the number of
+    wrong elements.
 
     Every rank gets the same times.
     """
     import torch
 
-    # zeros: a sum in place must not grow without bound
+    # zeros, because a sum in place must not grow without bound
     own = torch.zeros(count * kind.sends(world.ranks), device=world.device)
     result = _result(kind, own, count, world)
-    _time_once(kind, own, result, world)  # the first run opens connections
+    _time_once(kind, own, result, world)  # the first run opens connections, and is not timed
     times: list[float] = []
     end, most = time.monotonic() + share_s, most_samples(world.ranks)
     enough = False
@@ -190,17 +190,17 @@ def _time(kind: Kind, count: int, share_s: float, world: World) -> tuple[list[fl
 
 
 def _result(kind: Kind, own: Tensor, count: int, world: World) -> Tensor:
-    """Where the result goes. No element is right before the run."""
+    """The buffer for the result. No element of it is right before the run."""
     return own if kind.in_place else own.new_full((count * kind.gets(world.ranks),), -1.0)
 
 
 def most_samples(ranks: int) -> int:
-    """The most timed runs a size: fewer in larger worlds, where each costs more."""
+    """The most timed runs per size: fewer in larger worlds, where each costs more."""
     return max(2 * LEAST_SAMPLES, 100 // max(1, math.ceil(math.log2(ranks))))
 
 
 def _time_once(kind: Kind, own: Tensor, result: Tensor, world: World) -> float:
-    own.zero_()  # what one rank got wrong in place must not reach its peers by the next run
+    own.zero_()  # a wrong value that one rank got in place must not reach its peers with the next run
     _wait(own)
     begun = time.perf_counter()
     kind.run(own, result, world)
@@ -219,7 +219,7 @@ def _slowest(times: Sequence[float], world: World) -> list[float]:
 
 
 def _agree(opinion: bool, world: World) -> bool:
-    """The opinion of the world's rank 0, on every rank."""
+    """The value of the group's rank 0, on every rank."""
     import torch
     import torch.distributed as dist
 
@@ -229,7 +229,9 @@ def _agree(opinion: bool, world: World) -> bool:
 
 
 def _fits(sweep: Sweep, size: int, spent_s: float, budget_s: float) -> bool:
-    """The budget bounds repetition; a size is left out only where it would cost several times as much."""
+    """Whether a size fits into the time. The budget limits repetition; a size is only left out if it would take several times as
+    long.
+    """
     return spent_s + sweep.seconds[-1] * size / sweep.sizes[-1] * LEAST_RUNS <= OVERRUN * budget_s
 
 

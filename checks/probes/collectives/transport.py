@@ -1,4 +1,4 @@
-"""nccl.transport: what carried the collectives, proven by NCCL's own log."""
+"""nccl.transport: shows by NCCL's own log what carried the data of the collectives."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from checks.probes.collectives import nccl_log
 from checks.probes.collectives.nccl_log import Channel, Line, Log, read
 
 EFA = "efa"
-# EFA reaches the memory of these GPUs by itself (AWS: GPUDirect RDMA from p4d on).
+# EFA accesses the memory of these GPUs directly (AWS: GPUDirect RDMA from p4d on).
 GPUDIRECT = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
-# From A100 on an NVSwitch joins all GPUs of a node; V100's are joined in part, so that some pairs go by other ways.
+# From A100 on an NVSwitch connects all GPUs of a node; V100 GPUs are only partly connected, so that some pairs use other paths.
 NVSWITCH_LINKS = 12
 SHOWN = 12
 METRICS = (
@@ -65,7 +65,7 @@ def transport(context: Context) -> Measurement:
 
 
 def measured(log: Log, instance: Instance | None, nodes: int) -> dict[str, Value]:
-    """The metrics but for the version; `instance` is the declared type's row."""
+    """All metrics except the version; `instance` is the declared type's row."""
     network = [channel for channel in log.channels if channel.kind == "NET"]
     efa = instance.efa_devices if instance else None
     fallback, unproven = _fallback(log, network, instance)
@@ -96,7 +96,7 @@ def crosses(channels: Sequence[Channel]) -> bool:
 def _fallback(
     log: Log, network: Sequence[Channel], instance: Instance | None
 ) -> tuple[list[Channel], list[Channel]]:
-    """The channels that fell back, and those of which the log does not tell."""
+    """The channels that fell back to TCP, and those for which the log does not say so."""
     over_libfabric = [channel for channel in network if "Libfabric" in channel.way or channel.way == "OFI"]
     others = [channel for channel in network if channel not in over_libfabric]
     if instance is None:
@@ -109,7 +109,7 @@ def _fallback(
 
 
 def evidence(log: Log) -> str:
-    """What the log shows, the lines of choice first, then how many channels go which way, then one of each."""
+    """The lines in which NCCL chose its transport, then how many channels use which, then one example of each."""
     ways = Counter(_way(channel) for channel in log.channels)
     first: dict[str, Line] = {}
     for channel in log.channels:

@@ -1,7 +1,7 @@
-"""What is written to memory and sent over links to see whether it arrives: 32-bit words that depend on their place.
+"""The pattern that is written to memory and sent over links to verify that it arrives: 32-bit words that depend on their index.
 
-Word i is (i x 2654435761 + seed) mod 2^31, so that a shifted, doubled, partial or earlier block differs; computed by
-integers, it is the same on every device. Its complement flips every bit.
+Word i is (i x 2654435761 + seed) mod 2^31, so that a shifted, doubled, partial or earlier block differs. It is computed with
+integers, so it is the same on every device. Its complement flips every bit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def make(count: int, seed: int, device: str) -> Tensor:
 
 
 def wrong(found: Tensor, seed: int, flipped: bool = False) -> int:
-    """How many of the words are not what `make` gives, or its complement. Computed where they are."""
+    """How many of the words differ from those of `make`, or from its complement. Computed on the device that holds them."""
     odd = 0
     for start, words in _chunks(found.numel(), seed, str(found.device)):
         expected = words.bitwise_not() if flipped else words
@@ -37,14 +37,14 @@ def wrong(found: Tensor, seed: int, flipped: bool = False) -> int:
 
 
 def unequal(found: Tensor, expected: Tensor) -> int:
-    """How many elements of two tensors of one shape differ; counted only where any does, which is slower."""
+    """How many elements of two tensors of the same shape differ. They are only counted if any differs, because counting is slower."""
     import torch
 
     return 0 if torch.equal(found, expected) else int((found != expected).sum())
 
 
 def _chunks(count: int, seed: int, device: str) -> Iterator[tuple[int, Tensor]]:
-    """A piece at a time: the 64-bit products of a whole buffer would need many times its size."""
+    """One part at a time, because the 64-bit products of a whole buffer would need many times its size."""
     import torch
 
     for start in range(0, count, CHUNK):

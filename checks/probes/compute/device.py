@@ -1,4 +1,4 @@
-"""The torch device that a rank computes on: it is there, or the check cannot measure; and what it can multiply."""
+"""The torch device of a rank, and the precisions in which it can multiply. If the device is missing, the check cannot measure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AMPERE = 8
 
 @dataclass(frozen=True)
 class Precision:
-    """A way to multiply: torch's name of the operands' type, and whether float32 is rounded to TF32 (11 bits)."""
+    """A precision of products: torch's name of the operands' type, and whether float32 is rounded to TF32 (11 bits)."""
 
     name: str
     dtype: str
@@ -47,7 +47,7 @@ def is_cuda(device: str) -> bool:
 
 
 def precisions(device: str) -> tuple[Precision, ...]:
-    """What the device is to be tried with: float32 alone on a CPU, whose other formats are often emulated."""
+    """The precisions that are tested on the device: only float32 on a CPU, which often emulates the others."""
     if not is_cuda(device):
         return (FP32,)
     import torch
@@ -58,7 +58,7 @@ def precisions(device: str) -> tuple[Precision, ...]:
 
 
 def name_of(device: str) -> str:
-    """What the device calls itself ("NVIDIA H100 80GB HBM3")."""
+    """The device's own name ("NVIDIA H100 80GB HBM3")."""
     if not is_cuda(device):
         return device
     import torch
@@ -67,7 +67,7 @@ def name_of(device: str) -> str:
 
 
 def place_of(context: Context, check: str) -> RankPlace:
-    """The rank's place, whose device torch can use. Raises CheckError."""
+    """The rank's place, with a device that torch can use. Raises CheckError."""
     if context.place is None:
         raise CheckError(f"{check} must run in a rank. Run it under torchrun.")
     require(context.place.device)
@@ -75,7 +75,7 @@ def place_of(context: Context, check: str) -> RankPlace:
 
 
 def require(device: str) -> None:
-    """Raise CheckError unless torch sees the device."""
+    """Raises CheckError unless torch sees the device."""
     if not is_cuda(device):
         return
     import torch
@@ -88,7 +88,7 @@ def require(device: str) -> None:
 
 
 def wait(device: str) -> None:
-    """Until the device has done what it was given."""
+    """Waits until the device has finished its work."""
     if is_cuda(device):
         import torch
 
@@ -97,7 +97,7 @@ def wait(device: str) -> None:
 
 @contextmanager
 def released(device: str) -> Iterator[None]:
-    """Give the device's memory back afterwards, to the next check and to those that look for strangers."""
+    """Releases the device's memory afterwards, for the next check and for those that look for other users."""
     try:
         yield
     finally:
@@ -109,7 +109,7 @@ def released(device: str) -> Iterator[None]:
 
 @contextmanager
 def multiplying(precision: Precision, device: str) -> Iterator[None]:
-    """Products in the precision and no other: TF32 only where it is meant, partial sums in float32."""
+    """Products in exactly this precision: TF32 only if it is asked for, and partial sums in float32."""
     import torch
 
     before = torch.get_float32_matmul_precision()

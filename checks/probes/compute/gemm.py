@@ -1,9 +1,8 @@
-"""compute.gemm: is a matrix product right, in every element, and how fast is it, at once and over time?
+"""compute.gemm: whether a matrix product is right in every element, and how fast it is, at its best and over time.
 
-The operands are small integers, A[i,k] = f(i) + g(k) and B[k,j] = h(k) + m(j), so that the product is known
-in closed form, C[i,j] = f(i) H + G + (n f(i) + S) m(j) with H = sum h, G = sum g h, S = sum g. All sums
-stay below 2^24, where float32 (and TF32, whose operands have 11 bits) is exact in any order: a single
-different element is wrong.
+The operands are small integers, A[i,k] = f(i) + g(k) and B[k,j] = h(k) + m(j), so that the product is known in closed form, C[i,j] =
+f(i) H + G + (n f(i) + S) m(j) with H = sum h, G = sum g h, S = sum g. All sums stay below 2^24, where float32 (and TF32, whose
+operands have 11 bits) is exact in any order: every element that differs is wrong.
 """
 
 from __future__ import annotations
@@ -29,20 +28,19 @@ LEAST_REPEATS = 4
 EXACT = 1 << 24
 # Half a unit of rounding is 2^-9 of a bfloat16 and 2^-12 of a float16; split sums may round once more.
 TOLERANCE = {"fp32": 0.0, "tf32": 0.0, "bf16": 2.0**-7, "fp16": 2.0**-10}
-# Keeps float16 below its greatest number, 65504; a power of two changes no other digit.
+# Keeps float16 below its greatest number, 65504. A power of two changes no digits.
 FP16_SHRINK = 2.0**-7
-# On a GPU products are timed in batches of this length: a wait after each would leave it idle in between.
+# On a GPU products are timed in batches of this length: it would be idle if each were waited for.
 BATCH_S = 0.2
 MOST_BATCH = 1000
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Operands and the product that they must have, on the device; and the checksums of that product's lines.
+    """Operands and their product on the device, and the sums of the product's rows and columns.
 
-    `row_sums` and `column_sums` come from the operands by sums in 64-bit integers, another way than the
-    closed form of `product` and other units than those that multiply (algorithm-based fault tolerance,
-    Huang and Abraham 1984).
+    `row_sums` and `column_sums` are computed from the operands by sums of 64-bit integers, in another way than the closed form of
+    `product` and by other units than those that multiply (algorithm-based fault tolerance, Huang and Abraham 1984).
     """
 
     left: Tensor
@@ -54,7 +52,9 @@ class Problem:
 
 @dataclass
 class GemmRuns:
-    """What a series of products showed: `repeats` were compared whole, `products` timed in `timed_s` after warm-up."""
+    """The results of a series of products: `repeats` were compared completely, `products` were timed in
+    `timed_s` after the warm-up.
+    """
 
     wrong_elements: int = 0
     wrong_checksums: int = 0
@@ -101,7 +101,7 @@ def gemm(context: Context) -> Measurement:
 
 
 def measure(device: str, size: int, seconds: float, warmup_s: float = 0.0) -> Measurement:
-    """The measurement on a torch device, in about `seconds` a precision, of products of order `size`."""
+    """The measurement on a torch device, in about `seconds` per precision, with products of order `size`."""
     problems = [make_problem(size, seed, device) for seed in (0, 1)]
     tried = devices.precisions(device)
     scores = [run(problems, precision, device, seconds, warmup_s) for precision in tried]
@@ -137,7 +137,7 @@ def measure(device: str, size: int, seconds: float, warmup_s: float = 0.0) -> Me
 
 
 def make_problem(size: int, seed: int, device: str) -> Problem:
-    """Operands that no transposed, constant or earlier product satisfies; each seed has another answer."""
+    """Operands whose product differs from every transposed, constant or earlier one; each seed has another product."""
     import torch
 
     index = torch.arange(size, dtype=torch.int64, device=device)
@@ -159,13 +159,13 @@ def make_problem(size: int, seed: int, device: str) -> Problem:
 def run(
     problems: Sequence[Problem], precision: Precision, device: str, seconds: float, warmup_s: float = 0.0
 ) -> GemmRuns:
-    """Products of the problems in turn: first each compared whole, then batches until the time is spent, the last
-    of each batch compared.
+    """Products of the problems in turn: first each is compared completely, then batches run until the time is over, and the last
+    product of each batch is compared.
     """
     made = [operands(problem, precision) for problem in problems]
     score, turn = GemmRuns(), 0
     with multiplying(precision, device):
-        _multiply(*made[0], device, 1)  # the first product pays for loading and clocks
+        _multiply(*made[0], device, 1)  # the first product includes loading libraries and raising clocks
         for turn in range(LEAST_REPEATS):
             _judge(score, problems, made, precision, device, turn, 1)
         count = _batch(device, score.best_s)
@@ -195,7 +195,7 @@ def _judge(
     turn: int,
     count: int,
 ) -> float:
-    """Time `count` products of one problem and compare the last; the seconds they took."""
+    """Times `count` products of one problem and compares the last one. Returns the seconds that they took."""
     which = turn % len(problems)
     result, spent = _multiply(*made[which], device, count)
     if precision == FP16:
@@ -213,7 +213,7 @@ def _batch(device: str, product_s: float) -> int:
 
 
 def wrong_elements(result: Tensor, problem: Problem, tolerance: float) -> int:
-    """How many elements differ from the known product, all of them if its shape does. NaN differs."""
+    """How many elements differ from the known product; all of them if the shape differs. NaN counts as different."""
     if result.shape != problem.product.shape:
         return problem.product.numel()
     if not tolerance:
@@ -223,10 +223,10 @@ def wrong_elements(result: Tensor, problem: Problem, tolerance: float) -> int:
 
 
 def wrong_checksums(result: Tensor, problem: Problem) -> int:
-    """How many row and column sums differ from those that the operands promise."""
+    """How many sums of rows and columns differ from those of the operands."""
     if result.shape != problem.product.shape:
         return len(problem.row_sums) + len(problem.column_sums)
-    exact = result.double()  # sums of up to 8192 integers below 2^24 are exact in it
+    exact = result.double()  # sums of up to 8192 integers below 2^24 are exact in this type
     rows, columns = exact.sum(dim=1), exact.sum(dim=0)
     return int((rows != problem.row_sums).sum()) + int((columns != problem.column_sums).sum())
 

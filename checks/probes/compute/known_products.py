@@ -30,8 +30,8 @@ GOLDEN, STRIDE = 0x9E3779B1, 0x85EBCA6B  # odd, with bits spread evenly (Knuth's
 
 
 @dataclass(frozen=True)
-class Known:
-    """`name` says which; operands and the answer are float32 on the host. `transposed`: multiply their transposes."""
+class KnownProduct:
+    """A product that is known in advance. Operands and answer are float32 on the host. `transposed`: the transposes are multiplied."""
 
     name: str
     left: Tensor
@@ -40,13 +40,13 @@ class Known:
     transposed: bool
 
     def operands(self, precision: Precision, device: str) -> tuple[Tensor, Tensor]:
-        """What is to be multiplied, on the device."""
+        """The operands on the device."""
         left = self.left.to(precision.torch_dtype).to(device)
         right = self.right.to(precision.torch_dtype).to(device)
         return (right.t(), left.t()) if self.transposed else (left, right)
 
     def expected(self) -> Tensor:
-        """What the product of `operands` must be, in float32 on the host."""
+        """The product of `operands`, in float32 on the host."""
         return self.answer.t().contiguous() if self.transposed else self.answer
 
 
@@ -55,18 +55,18 @@ def count(seeds: int) -> int:
     return 2 * len(KINDS) * seeds
 
 
-def all_known(size: int, seeds: int) -> Iterator[Known]:
-    """Every problem of the order, one at a time: at a GPU's order each takes hundreds of MiB. Equal on all ranks."""
+def all_known(size: int, seeds: int) -> Iterator[KnownProduct]:
+    """Every problem of the order, one at a time, because at a GPU's order each takes hundreds of MiB. They are equal on all ranks."""
     for kind in KINDS:
         for seed in range(seeds):
             left, right, answer = orthogonal(size, seed) if kind == "orthogonal" else alternating(size, seed)
             for transposed in (False, True):
                 name = f"{kind} {seed}{' transposed' if transposed else ''}"
-                yield Known(name, left, right, answer, transposed)
+                yield KnownProduct(name, left, right, answer, transposed)
 
 
 def orthogonal(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Permuted and scaled rows and columns of a whole Hadamard matrix: one number in each line of the product."""
+    """Permuted and scaled rows and columns of a whole Hadamard matrix: each row and column of the product has one number."""
     rows, columns, a, b = _drawn(size, size, seed)
     pattern = hadamard(size)
     left, right = a[:, None] * pattern[rows], (b[:, None] * pattern[columns]).t().contiguous()
@@ -74,7 +74,9 @@ def orthogonal(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def alternating(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows of a small Hadamard matrix, many of each, times the alternating scales along k; signs alone a line."""
+    """Rows of a small Hadamard matrix, each used many times, multiplied with the alternating scales along k; rows and columns differ
+    by signs alone.
+    """
     order = min(ALTERNATING_ORDER, size)
     rows, columns, a, b = _drawn(size, order, seed)
     a, b, pattern = a.sign(), b.sign(), hadamard(order)
@@ -84,7 +86,7 @@ def alternating(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def hadamard(order: int) -> Tensor:
-    """Sylvester's matrix; the order is a power of two. Raises ValueError where products would not be exact."""
+    """Sylvester's matrix; the order is a power of two. Raises ValueError if products would not be exact."""
     import torch
 
     if order > MOST_ORDER:
@@ -98,9 +100,9 @@ def hadamard(order: int) -> Tensor:
 
 
 def _drawn(size: int, order: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Which row of the Hadamard matrix each line is, and its scale: 1, 2 or 3 with a sign.
+    """The row of the Hadamard matrix for each line, and its scale: 1, 2 or 3 with a sign.
 
-    By integer arithmetic alone, so that every version of torch draws the same.
+    It uses integer arithmetic alone, so that every version of torch gives the same result.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""compute.memory_bandwidth: does memory keep what is written, and how fast is it?"""
+"""compute.memory_bandwidth: whether memory keeps what is written, and how fast it is."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 CPU_MIB, GPU_MIB = 32, 1024
 SECONDS, LEAST_REPEATS = 0.2, 4
-# Three, and the pieces in which they are verified.
+# Three buffers, and the parts in which they are verified.
 BUFFERS_HELD = 4
-# Coprime, so that their sum repeats after 129,667 places only.
+# These are coprime, so that their sum repeats only after 129,667 indices.
 FIRST_MODULUS, SECOND_MODULUS, FACTOR = 1021, 127, 3
 
 
 @dataclass
 class MemoryRuns:
-    """Times of single runs, and the words that were not what they had to be."""
+    """The times of single runs, and the number of wrong words."""
 
     seconds: list[float]
     wrong: int = 0
@@ -57,7 +57,7 @@ def memory_bandwidth(context: Context) -> Measurement:
 
 
 def measure(device: str, buffer_bytes: int, seconds: float) -> Measurement:
-    """The measurement on a torch device, in about twice `seconds`. Raises CheckError without the memory for it."""
+    """The measurement on a torch device, in about twice `seconds`. Raises CheckError if there is not enough memory."""
     _require_room(device, BUFFERS_HELD * buffer_bytes)
     count = buffer_bytes // bit_patterns.WORD_BYTES
     copied = copies(count, device, seconds)
@@ -79,7 +79,7 @@ def measure(device: str, buffer_bytes: int, seconds: float) -> Measurement:
 
 
 def copies(count: int, device: str, seconds: float) -> MemoryRuns:
-    """Copy the words, all bits flipped between one copy and the next, so that an old copy is wrong everywhere."""
+    """Copies the words. All bits are flipped between two copies, so that the result of an earlier copy is wrong everywhere."""
     import torch
 
     source, target = bit_patterns.make(count, 0, device), torch.zeros(count, dtype=torch.int32, device=device)
@@ -88,21 +88,21 @@ def copies(count: int, device: str, seconds: float) -> MemoryRuns:
     def once() -> None:
         target.copy_(source)
 
-    target.copy_(source)  # the first touches the pages
+    target.copy_(source)  # the first copy allocates the pages
     end = time.monotonic() + seconds
     while len(score.seconds) < LEAST_REPEATS or time.monotonic() < end:
         source.bitwise_not_()
         flipped = not flipped
         score.seconds.append(_timed(once, device))
         score.wrong += bit_patterns.unequal(target, source)
-    for polarity in (flipped, not flipped):  # a bit that is stuck shows in one of them alone
+    for polarity in (flipped, not flipped):  # a stuck bit shows in only one of them
         score.wrong += bit_patterns.wrong(source, 0, polarity)
         source.bitwise_not_()
     return score
 
 
 def triads(count: int, device: str, seconds: float) -> MemoryRuns:
-    """Add buffers of small integers: a = b + 3 c, exact."""
+    """Adds buffers of small integers: a = b + 3 c, which is exact."""
     import torch
 
     first = _remainders(count, FIRST_MODULUS, device)
@@ -140,7 +140,7 @@ def _remainders(count: int, modulus: int, device: str) -> Tensor:
 
 
 def _wrong_sums(total: Tensor) -> int:
-    """How many sums differ from those of the indices, which repeat after the product of the moduli. NaN differs."""
+    """How many sums differ from those of the indices, which repeat after the product of the moduli. NaN counts as different."""
     import torch
 
     index = torch.arange(FIRST_MODULUS * SECOND_MODULUS, device=total.device)

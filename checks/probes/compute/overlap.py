@@ -1,7 +1,7 @@
-"""compute.overlap: are results right, and how much slower, when the ranks compute and communicate at once?
+"""compute.overlap: whether results are right, and how much slower they are, if the ranks compute and communicate at the same time.
 
-Some faults show under neither load alone: power, heat and the paths to memory and links are shared. (SuperBench, USENIX
-ATC 2024, runs both at once for that reason.)
+Some faults show under neither load alone, because power, heat and the paths to memory and links are shared. (SuperBench, USENIX ATC
+2024, runs both at the same time for that reason.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUNDS, ALONE_ROUNDS, MOST_PRODUCTS = 8, 3, 64
 
 @dataclass(frozen=True)
 class Work:
-    """What a rank does in a round: products of `problem`, and a sum over all ranks."""
+    """The work of a rank in a round: products of `problem`, and a sum over all ranks."""
 
     problem: gemm.Problem
     left: Tensor
@@ -42,7 +42,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Round:
-    """One round's seconds, and what was wrong: `products_s` until the products were done, `whole_s` until all was."""
+    """The times and errors of one round: `products_s` until the products were done, `whole_s` until everything was done."""
 
     products_s: float
     whole_s: float
@@ -88,10 +88,10 @@ def overlap(context: Context) -> Measurement:
 
 
 def measure(place: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measurement:
-    """The measurement over the default group: every rank takes the same number of rounds and products."""
+    """The measurement over the default group. Every rank runs the same number of rounds and products."""
     work = prepare(place, size, buffer_bytes)
     with multiplying(work.precision, place.device):
-        first = run_round(work, 1, 0)  # it opens connections and loads libraries: not timed
+        first = run_round(work, 1, 0)  # the first sum opens connections and loads libraries, and is not timed
         zeros = work.left.new_zeros(work.elements, dtype=work.problem.product.dtype)
         sum_s = _alone(place.device, lambda: _begin_sum(zeros)())
         products = _agreed(sum_s / _alone(place.device, lambda: _multiply(work, 1)), place)
@@ -115,7 +115,7 @@ def measure(place: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Meas
 
 
 def prepare(place: RankPlace, size: int, buffer_bytes: int) -> Work:
-    """The operands; bfloat16 on GPUs that have it, whose load is the highest."""
+    """The operands, in bfloat16 on GPUs that have it, because its load is the highest."""
     precision = BF16 if BF16 in devices.precisions(place.device) else FP32
     problem = gemm.make_problem(size, place.rank % 2, place.device)
     left, right = gemm.operands(problem, precision)
@@ -123,7 +123,7 @@ def prepare(place: RankPlace, size: int, buffer_bytes: int) -> Work:
 
 
 def run_round(work: Work, products: int, index: int) -> Round:
-    """One round: the sum is begun, then the products; both are waited for, and compared."""
+    """One round: starts the sum, then the products, waits for both and compares them."""
     place = work.place
     summed = operations.sent(place.rank, work.elements, index, place.device)
     wait(place.device)
@@ -141,7 +141,7 @@ def run_round(work: Work, products: int, index: int) -> Round:
 
 
 def _products_s(work: Work, begun: float) -> float:
-    """Until the stream of the products is done; the sum has a stream, or threads, of its own."""
+    """The time until the stream of the products is done; the sum has a stream, or threads, of its own."""
     if is_cuda(work.place.device):
         import torch
 
@@ -150,7 +150,7 @@ def _products_s(work: Work, begun: float) -> float:
 
 
 def _begin_sum(tensor: Tensor) -> Callable[[], object]:
-    """Start the sum; what is returned waits for it."""
+    """Starts the sum. Returns a function that waits for it."""
     import torch.distributed as dist
 
     pending = dist.all_reduce(tensor, async_op=True)
@@ -170,7 +170,7 @@ def _alone(device: str, run: Callable[[], object]) -> float:
 
 
 def _agreed(products: float, place: RankPlace) -> int:
-    """Rank 0's opinion of how many products last as long as one sum, on every rank."""
+    """Rank 0's number of products that take as long as one sum, on every rank."""
     import torch
     import torch.distributed as dist
 

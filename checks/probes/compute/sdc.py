@@ -1,9 +1,8 @@
-"""compute.sdc: does the device compute wrongly without saying so (silent data corruption)?
+"""compute.sdc: whether the device computes wrong results without an error (silent data corruption).
 
-The answer of each product is known (checks.probes.compute.known_products), so that a fault which gives the same wrong
-answer every time is found too, as comparing a device with itself would not. What came off the device is compared
-and hashed on the host: a device that multiplies wrongly may compare wrongly. The answers are integers, so the
-digest is the same on every GPU model and library.
+The answer of each product is known (checks.probes.compute.known_products), so that a fault which gives the same wrong answer every
+time is found, too; comparing a device with itself would miss it. Results are also compared and hashed on the host, because a device
+that multiplies wrongly may compare wrongly. The answers are integers, so the digest is the same on every GPU model and library.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from checks.check import Context, Measurement, check
 from checks.model import Scope
 from checks.probes.compute import device as devices
 from checks.probes.compute.device import Precision, is_cuda, multiplying
-from checks.probes.compute.known_products import Known, all_known, count
+from checks.probes.compute.known_products import KnownProduct, all_known, count
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SIZES = {"cpu": 256, "cuda": 4096}
-# Products in a row for each one that is fetched and hashed, so that the device works more than it waits.
+# The number of products for each one that is fetched and hashed, so that the device works more than it waits.
 BURST = {"cpu": 1, "cuda": 16}
 SECONDS, SEEDS, LEAST_REPEATS = 0.2, 1, 2
 
 
 @dataclass
-class Shown:
-    """What the repeats of one problem showed; `digest` is that of the first one's bytes."""
+class ProblemResult:
+    """The results of the repeats of one problem; `digest` is that of the bytes of the first one."""
 
     wrong: int = 0
     unsteady: int = 0
@@ -62,9 +61,9 @@ def sdc(context: Context) -> Measurement:
 
 
 def measure(device: str, size: int, seconds: float, seeds: int) -> Measurement:
-    """The measurement on a torch device, in about `seconds` and not less than LEAST_REPEATS of each problem."""
+    """The measurement on a torch device, in about `seconds`, with at least LEAST_REPEATS of each problem."""
     tried = devices.precisions(device)
-    shown: dict[str, Shown] = {}
+    shown: dict[str, ProblemResult] = {}
     share_s = seconds / len(tried) / count(seeds)
     for known in all_known(size, seeds):
         for precision in tried:
@@ -86,11 +85,9 @@ def measure(device: str, size: int, seconds: float, seeds: int) -> Measurement:
     )
 
 
-def run(known: Known, precision: Precision, device: str, seconds: float) -> Shown:
-    """Products of one problem until the time is spent: on the device all are compared, on the host the last of each
-    burst.
-    """
-    shown, expected = Shown(), known.expected().to(precision.torch_dtype)
+def run(known: KnownProduct, precision: Precision, device: str, seconds: float) -> ProblemResult:
+    """Products of one problem until the time is over: all are compared on the device, and the last one of each burst on the host."""
+    shown, expected = ProblemResult(), known.expected().to(precision.torch_dtype)
     left, right = known.operands(precision, device)
     answer, burst = expected.to(device), BURST["cuda" if is_cuda(device) else "cpu"]
     end = time.monotonic() + seconds
@@ -103,8 +100,8 @@ def run(known: Known, precision: Precision, device: str, seconds: float) -> Show
     return shown
 
 
-def _burst(shown: Shown, left: Tensor, right: Tensor, answer: Tensor, count: int) -> Tensor:
-    """The last of `count` products; the others are compared where they are."""
+def _burst(shown: ProblemResult, left: Tensor, right: Tensor, answer: Tensor, count: int) -> Tensor:
+    """The last of `count` products; the others are compared on the device."""
     import torch
 
     wrong = torch.zeros((), dtype=torch.int64, device=left.device)
@@ -116,8 +113,8 @@ def _burst(shown: Shown, left: Tensor, right: Tensor, answer: Tensor, count: int
     return result
 
 
-def _look(shown: Shown, result: Tensor, expected: Tensor) -> None:
-    """Compare and hash on the host. NaN is wrong, and so is every element of another shape."""
+def _look(shown: ProblemResult, result: Tensor, expected: Tensor) -> None:
+    """Compares and hashes on the host. NaN is wrong, and so is every element of another shape."""
     if result.shape != expected.shape or result.dtype != expected.dtype:
         shown.wrong += expected.numel()
         shown.places.append(f"the product is {tuple(result.shape)} of {result.dtype}")
@@ -139,7 +136,7 @@ def digest_of(result: Tensor) -> str:
     return hashlib.sha256((result + 0).contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
-def _account(name: str, one: Shown) -> str:
+def _account(name: str, one: ProblemResult) -> str:
     wrong = f", {one.wrong} wrong elements: {'; '.join(one.places)}" if one.wrong else ""
     unsteady = f", {one.unsteady} repeats differ from the first" if one.unsteady else ""
     return f"{name}: {one.digest[:16]}, {one.repeats} repeats, {one.products} products{unsteady}{wrong}"

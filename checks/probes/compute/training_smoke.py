@@ -1,7 +1,7 @@
-"""training.smoke and training.ddp: does a tiny model learn here, alone and across all ranks?
+"""training.smoke and training.ddp: whether a tiny model learns on this machine, alone and across all ranks.
 
-A small network learns to repeat a fixed one from noise-free examples, so that its loss must fall. The
-optimiser is plain gradient descent, written out: each step is the one that the reference takes.
+A small network learns to repeat a fixed one from noise-free examples, so that its loss must fall. The optimiser is plain gradient
+descent, written out, so that the reference takes the same steps.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def ddp(context: Context) -> Measurement:
 
 
 def _train_together(model: nn.Sequential, steps: int, place: RankPlace) -> list[float]:
-    """Train the model; the gradient's error in the first and the last step."""
+    """Trains the model. Returns the errors of the gradient in the first and the last step."""
     parallel, errors = wrap(model, place.device, place.world_size), []
     for step in range(steps):
         compared = step in (0, steps - 1)
@@ -130,7 +130,7 @@ def make_model(device: str, seed: int = WEIGHTS_SEED) -> nn.Sequential:
 
 
 def examples(seed: int, device: str) -> tuple[Tensor, Tensor]:
-    """A batch of inputs and what the teacher makes of them; another one for every seed."""
+    """A batch of inputs and the outputs of the fixed network for them; another one for every seed."""
     import torch
 
     source = torch.Generator().manual_seed(DATA_SEED + seed)
@@ -140,18 +140,18 @@ def examples(seed: int, device: str) -> tuple[Tensor, Tensor]:
 
 
 def wrap(model: nn.Sequential, device: str, ranks: int) -> nn.Module:
-    """The model in DistributedDataParallel, whose buckets are averaged by torch.distributed.all_reduce."""
+    """The model in DistributedDataParallel, whose buckets are averaged with torch.distributed.all_reduce."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
     parallel = DistributedDataParallel(model, device_ids=[torch.device(device)] if device != "cpu" else None)
-    # A lambda: torch compares a hook's annotations as objects, and here they are text.
+    # This is a lambda because torch compares a hook's annotations as objects, and here they are text.
     parallel.register_comm_hook(ranks, lambda ranks, bucket: _average(ranks, bucket.buffer()))
     return parallel
 
 
 def learn(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
-    """Add the batch's gradient to what the model has."""
+    """Adds the batch's gradient to that of the model."""
     _error(model, batch).backward()  # type: ignore[no-untyped-call]
 
 
@@ -162,12 +162,12 @@ def descend(model: nn.Module) -> None:
     with torch.no_grad():
         for weights in model.parameters():
             if weights.grad is not None:
-                # Two roundings, not a fused one: CPUs with and without FMA must end with equal bits.
+                # Two roundings and not a fused one, so that CPUs with and without FMA get equal bits.
                 weights.sub_(weights.grad * LEARNING_RATE)
 
 
 def digest(model: nn.Module) -> str:
-    """SHA-256 over all weights, in hex: equal for weights that are equal in every bit."""
+    """The SHA-256 over all weights, in hex: equal for weights that are equal in every bit."""
     sums = hashlib.sha256()
     for weights in model.parameters():
         sums.update(weights.detach().cpu().contiguous().numpy().tobytes())
@@ -175,7 +175,7 @@ def digest(model: nn.Module) -> str:
 
 
 def _average(ranks: int, buffer: Tensor) -> torch.futures.Future[Tensor]:
-    # A hook, so that the gradients take the same way that user code sees: torch.distributed.all_reduce.
+    # A hook, so that the gradients are averaged as in user code, by torch.distributed.all_reduce.
     import torch
     import torch.distributed as dist
 
@@ -188,7 +188,7 @@ def _average(ranks: int, buffer: Tensor) -> torch.futures.Future[Tensor]:
 
 
 def _reference(model: nn.Module, step: int, ranks: int, device: str) -> Tensor:
-    """The gradient that one process gets from all ranks' examples of a step."""
+    """The gradient that a single process gets from the examples of all ranks in a step."""
     model.zero_grad()
     for rank in range(ranks):
         learn(model, examples(_seed(step, rank, ranks), device))

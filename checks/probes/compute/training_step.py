@@ -1,8 +1,8 @@
-"""training.step: does a transformer block train here, the same way twice, and at what rate?
+"""training.step: whether a transformer block trains, with the same result twice, and at what rate.
 
-One block (attention, then a feed-forward layer of four times the width), written out in matrix products that are
-deterministic on one stream; the optimiser is gradient descent whose steps are a fixed part of each weight's norm, so
-that every width learns at one pace. It learns to rotate its input's components, so that the loss must fall.
+One block (attention, then a feed-forward layer of four times the width) is written out in matrix products that are deterministic on
+one stream. The optimiser is gradient descent whose steps are a fixed part of each weight's norm, so that every width learns at the
+same pace. The block learns to rotate the components of its input, so that the loss must fall.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 FEED_FORWARD = 4
 LEARNING_RATE = 0.03
-SMALLEST = 1e-30  # a gradient of zeros moves nothing, and divides nothing
+SMALLEST = 1e-30  # a gradient of zeros changes nothing, and must not cause a division by zero
 STEPS, LEAST_STEPS = 6, 3
-# The first steps load libraries and raise clocks; they are in the losses, not in the rate.
+# The first steps load libraries and raise clocks. They count for the losses, but not for the rate.
 UNTIMED_STEPS = 1
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sequences a batch, tokens a sequence, width, heads."""
+    """Sequences per batch, tokens per sequence, width, heads."""
 
     batch: int
     tokens: int
@@ -42,7 +42,7 @@ class Shape:
 
     @property
     def step_flops(self) -> float:
-        """Operations of one step: 6 a weight and token (forward 2, backward 4), and 12 a token pair for attention.
+        """The operations of one step: 6 per weight and token (forward 2, backward 4), and 12 per pair of tokens for attention.
 
         As in PaLM (Chowdhery et al. 2022, appendix B), for one layer.
         """
@@ -56,7 +56,7 @@ SHAPES = {"cpu": Shape(4, 64, 128, 4), "cuda": Shape(4, 1024, 4096, 32)}
 
 @dataclass(frozen=True)
 class Run:
-    """One training from the same start: a loss a step, and the seconds of the timed steps."""
+    """One training from the same start: one loss per step, and the seconds of the timed steps."""
 
     losses: tuple[float, ...]
     seconds: float
@@ -94,7 +94,7 @@ def step(context: Context) -> Measurement:
 
 
 def measure(device: str, shape: Shape, steps: int) -> Measurement:
-    """The measurement on a torch device, of `steps` steps a run."""
+    """The measurement on a torch device, with `steps` steps per run."""
     tried = precisions(device)
     start, batch = make_weights(shape, device), make_batch(shape, device)
     runs = {one.name: [train(start, batch, shape, steps, one) for _ in (0, 1)] for one in tried}
@@ -117,14 +117,14 @@ def measure(device: str, shape: Shape, steps: int) -> Measurement:
 
 
 def precisions(device: str) -> tuple[Precision, ...]:
-    """Float32 and bfloat16; GPUs before Ampere have no bfloat16, CPUs emulate what they lack."""
+    """float32 and bfloat16. GPUs before Ampere have no bfloat16, and CPUs emulate what they lack."""
     return (FP32, BF16) if not is_cuda(device) or BF16 in devices.precisions(device) else (FP32,)
 
 
 def train(
     start: Sequence[Tensor], batch: tuple[Tensor, Tensor], shape: Shape, steps: int, precision: Precision
 ) -> Run:
-    """Train from the same weights on the same batch, timing all but the first steps."""
+    """Trains from the same weights on the same batch, and times all steps except the first ones."""
     weights = [weight.clone().requires_grad_() for weight in start]
     device, losses, begun = str(batch[0].device), [], 0.0
     with multiplying(precision, device):
@@ -145,7 +145,7 @@ def one_step(
     device: str,
     precision: Precision,
 ) -> Tensor:
-    """Forward, backward, descend; the loss before the step."""
+    """Forward, backward and one step of descent. Returns the loss before the step."""
     import torch
 
     with _autocast(device, precision):
@@ -160,7 +160,7 @@ def one_step(
 
 
 def block(inputs: Tensor, weights: Sequence[Tensor], shape: Shape) -> Tensor:
-    """A transformer block: attention over all tokens, then the feed-forward layer, each added to what came in."""
+    """A transformer block: attention over all tokens, then the feed-forward layer, each added to its input."""
     import torch
 
     joined, mixed, widened, narrowed = weights
@@ -188,7 +188,7 @@ def make_weights(shape: Shape, device: str) -> list[Tensor]:
 
 
 def make_batch(shape: Shape, device: str) -> tuple[Tensor, Tensor]:
-    """Inputs, and what the block has to make of them."""
+    """The inputs, and the outputs that the block has to learn."""
     import torch
 
     source = torch.Generator().manual_seed(2)
@@ -224,7 +224,7 @@ def _nonfinite(pair: Sequence[Run]) -> int:
 
 
 def _unequal(one: Run, other: Run) -> int:
-    """NaN differs from NaN."""
+    """How many losses differ. NaN differs from NaN."""
     return sum(a != b for a, b in zip(one.losses, other.losses, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""compute.transfer: does what is sent between host and GPU, and between the GPUs of a node, arrive, and how fast?"""
+"""compute.transfer: whether data that is sent between the host and a GPU, and between the GPUs of a node, arrives, and how fast."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 BUFFER_MIB = 64
 NVSWITCH_LINKS = 12
-LEAST_PEERS = (
-    4  # a policy's min_peers: on a node of fewer GPUs too few ranks reach any one of them to be compared
-)
+LEAST_PEERS = 4  # the min_peers of the policies: on a node with fewer GPUs too few ranks reach each of them for a comparison
 SECONDS, LEAST_REPEATS = 0.1, 3
 
 
 @dataclass
 class Link:
-    """What one direction showed: the best rate in 10^9 bytes/s, and the words that did not arrive."""
+    """The results of one direction: the best rate in 10^9 bytes/s, and the number of words that arrived wrong."""
 
     gbps: float = 0.0
     wrong: int = 0
@@ -78,14 +76,16 @@ def visible(declared: int) -> tuple[str, ...]:
 
 
 def joined_in_part(instance: Instance | None) -> bool:
-    """Whether some pairs have NVLinks, one or two, and others none: before NVSwitch, which A100s of 12 links brought."""
+    """Whether some pairs have one or two NVLinks and others none: this is so before NVSwitch, which came with the A100 and its 12
+    links.
+    """
     return instance is not None and 0 < (instance.nvlinks or 0) < NVSWITCH_LINKS
 
 
 def measure(
     device: str, targets: Sequence[str], buffer_bytes: int, seconds: float, in_part: bool = False
 ) -> Measurement:
-    """The measurement from a torch device to others, in about `seconds` a direction."""
+    """The measurement from a torch device to others, in about `seconds` per direction."""
     count = buffer_bytes // bit_patterns.WORD_BYTES
     down, up = to_device(device, count, seconds), from_device(device, count, seconds)
     reached = {at: between(device, targets[at], count, seconds) for at in _in_turn(targets, device)}
@@ -120,13 +120,13 @@ def measure(
 
 
 def _in_turn(targets: Sequence[str], device: str) -> list[int]:
-    """From the device's own on: when all ranks send at once, each sends to another one, and no GPU gets from all."""
+    """The other GPUs, starting after the device's own: all ranks send at the same time, and so each sends to another one."""
     own = targets.index(device) if device in targets else 0
     return [*range(own, len(targets)), *range(own)]
 
 
 def between_gpus(gbps: Sequence[float], access: Sequence[int], own: int, in_part: bool) -> dict[str, float]:
-    """The rates that can be compared with those of other ranks, by what they are called."""
+    """The rates that can be compared with those of other ranks, by their names."""
     others = [index for index in range(len(gbps)) if index != own]
     if not others or not (in_part or len(others) < LEAST_PEERS):
         return {f"GPU {index}": gbps[index] for index in others or [own]}
@@ -138,29 +138,29 @@ def between_gpus(gbps: Sequence[float], access: Sequence[int], own: int, in_part
 
 
 def to_device(device: str, count: int, seconds: float) -> Link:
-    """From pinned host memory; compared on the device with what the device itself makes of the formula."""
+    """From pinned host memory. The data is compared on the device with the formula."""
     return _send(pinned(bit_patterns.make(count, 0, "cpu"), device), _empty(count, device), seconds, device)
 
 
 def from_device(device: str, count: int, seconds: float) -> Link:
-    """To pinned host memory; compared on the host."""
+    """To pinned host memory. The data is compared on the host."""
     return _send(
         bit_patterns.make(count, 1, device), pinned(_empty(count, "cpu"), device), seconds, device, seed=1
     )
 
 
 def between(device: str, target: str, count: int, seconds: float) -> Link:
-    """To another device, or within one; compared there."""
+    """To another device, or within one. The data is compared there."""
     return _send(bit_patterns.make(count, 2, device), _empty(count, target), seconds, device, target, seed=2)
 
 
 def pinned(tensor: Tensor, device: str) -> Tensor:
-    """In memory that the GPU reads by itself; as it is where the device is no GPU."""
+    """The tensor in memory that the GPU can read by itself; unchanged if the device is not a GPU."""
     return tensor.pin_memory() if is_cuda(device) else tensor
 
 
 def reachable(device: str, target: str) -> int:
-    """1 if the one may read the other's memory directly."""
+    """1 if the one device may read the memory of the other directly, else 0."""
     if device == target or not is_cuda(device):
         return 1
     import torch
@@ -171,9 +171,9 @@ def reachable(device: str, target: str) -> int:
 def _send(
     source: Tensor, target: Tensor, seconds: float, device: str, other: str | None = None, seed: int = 0
 ) -> Link:
-    """Copies, all bits flipped between one and the next; each compared whole where it arrived."""
+    """Copies with all bits flipped between two copies; each is compared completely where it arrives."""
     link, flipped = Link(), False
-    target.copy_(source)  # the first opens the way
+    target.copy_(source)  # the first copy sets up the path
     end = time.monotonic() + seconds
     while link.repeats < LEAST_REPEATS or time.monotonic() < end:
         source.bitwise_not_()

@@ -14,12 +14,12 @@ from checks.model import Part, Scope, Skip, Value
 from checks.probes.dcgm import dcgmi, diag_json
 from checks.probes.dcgm.diagnosis import Diagnosis, DiagnosisError, Meaning, Result, Status, problems_of
 from checks.probes.dcgm.error_table import dcgm_facts
-from checks.process.tool import Said, ToolMissing
+from checks.process.tool import ToolMissing, ToolResult
 
 NODE = "the node"
 LONGEST_S = 4 * 3600.0
 MESSAGE_CHARACTERS = 300
-A_TEST_FAILED = 226  # DCGM_ST_NVVS_ERROR (-30) as an exit code; DCGM uses it for settings too
+A_TEST_FAILED = 226  # DCGM_ST_NVVS_ERROR (-30) as an exit code; DCGM also uses it for settings
 METRICS = ("gpus_missing", "tests_missing", "not_passed", *(meaning.value for meaning in Meaning))
 
 
@@ -52,13 +52,13 @@ def diag(context: Context) -> Measurement | Skipped:
     except ToolMissing as missing:
         return Skipped(Skip.TOOL_MISSING, str(missing))
     diagnosis = read(said)
-    gpus = diagnosis.gpus or range(_discovered())  # DCGM 2 names no GPU at level 1
+    gpus = diagnosis.gpus or range(_discovered())  # DCGM 2 does not name the GPUs at level 1
     metrics = metrics_of(diagnosis, level, tuple(gpus), context.declared.gpus_per_node)
     return Measurement(metrics, f"{account(diagnosis)}\n{said.account()}")
 
 
-def read(said: Said) -> Diagnosis:
-    """The diagnosis in what dcgmi said. Raises CheckError."""
+def read(said: ToolResult) -> Diagnosis:
+    """The diagnosis in the output of dcgmi. Raises CheckError."""
     try:
         diagnosis = diag_json.parse(said.stdout)
     except DiagnosisError as error:
@@ -71,7 +71,7 @@ def read(said: Said) -> Diagnosis:
 
 
 def _explains(diagnosis: Diagnosis, code: int) -> bool:
-    """Whether the results explain the exit code: a failed test explains 226, any other takes more than warnings."""
+    """Whether the results explain the exit code: 226 needs a failed test, any other code needs more than warnings."""
     found = {meaning for result in diagnosis.results for meaning, _ in problems_of(result)}
     if found - {Meaning.HINT, Meaning.CONFIGURATION}:
         return True
@@ -93,7 +93,7 @@ def gpus_discovered(text: str) -> int:
 def metrics_of(
     diagnosis: Diagnosis, level: int, gpus: tuple[int, ...], declared: int | None
 ) -> dict[str, Value]:
-    """The check's metrics; without a declaration all but `gpus_missing`."""
+    """The check's metrics; without a declaration all except `gpus_missing`."""
     said: dict[str, dict[int | None, list[str]]] = {
         name: {} for name in (*(m.value for m in Meaning), "not_passed")
     }
@@ -119,7 +119,7 @@ def metrics_of(
 
 
 def owner_of(result: Result, words: str, gpus: tuple[int, ...]) -> int | None:
-    """Whose the problem is: a test of the node may still name a GPU."""
+    """The GPU to which the problem belongs. A test of the node may still name a GPU."""
     if result.gpu is not None and not dcgm_facts().is_deployment(result.test):
         return result.gpu
     named = re.search(r"\bGPU (\d+)\b", words)
@@ -133,7 +133,7 @@ def _array(by_owner: Mapping[int | None, list[str]], gpus: tuple[int, ...]) -> t
 def _not_passed(
     diagnosis: Diagnosis, expected: tuple[str, ...], gpus: tuple[int, ...]
 ) -> Iterator[tuple[int | None, str]]:
-    """What had to pass and did not fail either: nobody knows about these."""
+    """Tests that had to pass and neither passed nor failed: their results are unknown."""
     optional = dcgm_facts().optional
     wanted = {test for test in expected if test not in optional}
     for result in diagnosis.results:
@@ -143,14 +143,14 @@ def _not_passed(
             yield result.gpu, f"{result.test}: {result.word}{f' ({why})' if why else ''}"[:MESSAGE_CHARACTERS]
     for test in expected:
         if diagnosis.major < 4 and dcgm_facts().is_deployment(test):
-            continue  # one result for the whole node
+            continue  # there is one result for the whole node
         of_test = {result.gpu for result in diagnosis.results if result.test == test}
         if of_test and None not in of_test:
             yield from ((gpu, f"{test}: no result") for gpu in gpus if gpu not in of_test)
 
 
 def account(diagnosis: Diagnosis) -> str:
-    """Every result that is no plain pass, a line each."""
+    """Every result that is not a plain pass, one line each."""
     rows = [
         f"{result.test}, {NODE if result.gpu is None else f'GPU {result.gpu}'}: {result.word}"
         + "".join(f"\n    {words}" for _, words in problems_of(result))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
 from checks.probes.dcgm.diagnosis import (
     Diagnosis,
     DiagnosisError,
@@ -24,17 +24,18 @@ from checks.probes.dcgm.diagnosis import (
     status_of,
 )
 from checks.probes.dcgm.error_table import dcgm_facts
+from checks.value_types import DecodeError
 
 ROOT_4, ROOT_3 = "DCGM Diagnostic", "DCGM GPU Diagnostic"
 MAX_BYTES = 8 << 20
 NOT_STATED = "2.0"
 MOST_GPUS = 4096
-# What tells of a result: under a key that is not read here, it would pass unread.
+# The keys that a result has. A result under a key that this module does not know would be missed.
 _TELLING = frozenset(("status", "error_id", "error_severity", "warning", "warnings"))
 
 
 def document(text: str) -> dict[str, object]:
-    """The JSON object in the text. Raises DiagnosisError for none, and for one that is cut."""
+    """The JSON object in the text. Raises DiagnosisError if there is none, or it is truncated."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0:
         raise DiagnosisError(f"the output has no JSON document: {_first_words(text)}")
@@ -72,7 +73,7 @@ def parse(text: str) -> Diagnosis:
 
 
 def _versions(whole: Mapping[str, object], root: Mapping[str, object]) -> tuple[str, str]:
-    """DCGM's version and the driver's. DCGM 2 states none: its shape has to be that of a version that does not."""
+    """The versions of DCGM and of the driver. DCGM 2 prints none: its document must have the shape of such a version."""
     places = [place for place in (whole.get("metadata"), whole, root) if isinstance(place, dict)]
     version = next((place["version"] for place in places if isinstance(place.get("version"), str)), None)
     driver = next((str(p["Driver Version Detected"]) for p in places if "Driver Version Detected" in p), "")
@@ -96,7 +97,7 @@ def _keys(value: object) -> Iterator[str]:
 
 
 def _listed(whole: Mapping[str, object]) -> Iterator[int]:
-    """The GPUs that the document says it looked at, beside the results."""
+    """The GPUs that the document lists as tested, besides the results."""
     groups = whole.get("entity_groups")
     for group in groups if isinstance(groups, list) else []:
         if isinstance(group, dict) and group.get("entity_group") == "GPU":
@@ -114,7 +115,7 @@ def _results(root: Mapping[str, object], version: str, lines: Mapping[int, int])
     for category in _list(root, "test_categories", "the document"):
         _require_read(_mapping(category, "a category"), "a category", "tests")
         for test in _list(_mapping(category, "a category"), "tests", "a category"):
-            if test is None:  # DCGM 4 writes null for a test that the group has no entity for
+            if test is None:  # DCGM 4 writes null for a test for which the group has no entity
                 continue
             named = _mapping(test, "a test")
             title = named.get("name")
@@ -145,7 +146,7 @@ def _of_test(
             raise DiagnosisError(f"{name} has no test_summary")
         return
     whole = _result(name, None, summary, version, lines.get(id(summary), 0))
-    # The summary repeats its GPUs' worst (and from 4.5 on their messages); what it says beyond that is about the node.
+    # The summary repeats the worst result of its GPUs (and from 4.5 on their messages); everything else in it is about the node.
     more = tuple(problem for problem in whole.problems if problem.message not in told)
     said_by_rows = whole.status in statuses or (whole.status is not Status.FAIL and statuses - {Status.PASS})
     if more or (whole.status is not Status.PASS and not said_by_rows):
@@ -174,7 +175,7 @@ def _of_row(name: str, row: Mapping[str, object], version: str, line: int) -> It
 
 
 def _blamed(gpu: object) -> int | None:
-    """Before 4.0 a test of the node may carry the GPU of its last error; -1 or nothing stands for none."""
+    """Before 4.0 a test of the node may name the GPU of its last error; -1 or no entry means none."""
     return gpu if isinstance(gpu, int) and not isinstance(gpu, bool) and 0 <= gpu < MOST_GPUS else None
 
 
@@ -210,7 +211,7 @@ def _problems(warnings: object, version: str) -> Iterator[Problem]:
 
 
 def _status_lines(text: str, whole: Mapping[str, object]) -> dict[int, int]:
-    """The line on which each object's "status" stands, by the object's identity; none if they cannot be matched."""
+    """The line with each object's "status", by the object's identity; empty if they cannot be matched."""
     at = [index for index, line in enumerate(text.splitlines(), 1) if re.search(r'"status"\s*:', line)]
     owners = list(_owners(whole))
     return dict(zip(owners, at, strict=True)) if len(at) == len(owners) else {}
@@ -229,7 +230,7 @@ def _owners(value: object) -> Iterator[int]:
 
 
 def _require_read(part: Mapping[str, object], where: str, *read: str) -> None:
-    """Raise DiagnosisError where results stand in a place of which this program does not know."""
+    """Raises DiagnosisError if there are results in a place that this program does not know."""
     for key, value in part.items():
         if key not in read and isinstance(value, (dict, list)) and _TELLING & set(_keys(value)):
             raise DiagnosisError(f"{where} has results in {key!r:.40}, which no known version of DCGM uses")

@@ -24,7 +24,7 @@ from checks.probes.dcgm.diagnosis import (
 from checks.probes.dcgm.error_table import dcgm_facts
 
 HEADER = re.compile(r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", re.MULTILINE)
-# A status of 2.x and 3.x with the GPUs that it is about; enough to know an excerpt without its header.
+# A status of 2.x and 3.x with its GPUs, which is enough to recognise an excerpt without its header.
 SHARED = re.compile(r"(Pass|Fail|Skip|Warn(?:ing)?|Not Run) - (All|GPUs?: \d[\d, ]*)", re.IGNORECASE)
 _ROW = re.compile(r"^\s*\|(?P<left>.{27})\|(?P<right>.*?)\|?\s*$")
 _RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
@@ -37,7 +37,7 @@ _VERSION, _DRIVER, _DEVICES = "DCGM Version", "Driver Version Detected", "GPU De
 
 @dataclass
 class _Test:
-    """A test as its rows are read."""
+    """A test while its rows are being read."""
 
     name: str
     word: str
@@ -59,7 +59,7 @@ class _Reader:
 
 
 def parse(text: str) -> Diagnosis:
-    """The diagnosis; of an excerpt what there is, and `broken`. Raises DiagnosisError if there is no result."""
+    """The diagnosis. For an excerpt it has what is there, and `broken` is set. Raises DiagnosisError if there is no result."""
     lines = text.splitlines()
     header = next((index for index, line in enumerate(lines) if HEADER.match(line)), None)
     first = next((index for index, line in enumerate(lines) if _ROW.match(line)), None)
@@ -78,13 +78,13 @@ def parse(text: str) -> Diagnosis:
 
 
 def _take(reader: _Reader, lines: list[str], index: int) -> bool:
-    """Read one line; False after the table's end."""
+    """Reads one line. Returns False after the end of the table."""
     line = lines[index]
     if _SECTION.match(line) or HEADER.match(line):
         reader.message, reader.fresh = False, True
         return True
     if _RULE.match(line):
-        # The rule under the header is drawn with "="; one with "-" is the end, or the beginning of another table.
+        # The line under the header consists of "="; a line of "-" is the end, or the beginning of another table.
         reader.ended = "=" not in line and not any(
             HEADER.match(after) for after in lines[index + 1 : index + 2]
         )
@@ -138,7 +138,7 @@ def _continue(reader: _Reader, right: str, line: int) -> None:
         kind, said = test.messages[-1]
         test.messages[-1] = (kind, said + right)
     else:
-        test.statuses.append((right.strip(), right.strip(), line))  # no known word: it cannot be a pass
+        test.statuses.append((right.strip(), right.strip(), line))  # an unknown status cannot be a pass
 
 
 def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
@@ -183,7 +183,7 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
 
 
 def _of_gpus(test: _Test, problems: list[Problem]) -> Iterator[Result]:
-    """From 4.0: a line a GPU under the test's own; what the GPUs do not account for is about the node."""
+    """From 4.0 on there is one line per GPU under the test's own; what no GPU explains is about the node."""
     found = [
         Result(test.name, gpu, status_of(word), word, (), line)
         for gpu, (word, line) in sorted(test.gpus.items())
@@ -199,7 +199,7 @@ def _of_gpus(test: _Test, problems: list[Problem]) -> Iterator[Result]:
 
 
 def _shared(test: _Test, word: str, line: int, devices: int) -> list[Result]:
-    """One status and the GPUs that share it."""
+    """One status and the GPUs that have it."""
     found = SHARED.fullmatch(word)
     if found is None:
         return [Result(test.name, None, status_of(word), word, (), line)]
@@ -212,7 +212,7 @@ def _shared(test: _Test, word: str, line: int, devices: int) -> list[Result]:
 
 
 def _blamed(results: list[Result], problems: list[Problem]) -> list[tuple[Problem, int | None]]:
-    """Whose each message is: of the GPU that it names, else of the only one that failed, else of the node."""
+    """The GPU of each message: the one that it names, else the only one that failed, else none (the node)."""
     failed = [result.gpu for result in results if result.status is not Status.PASS and result.gpu is not None]
     own = {result.gpu for result in results}
     made: list[tuple[Problem, int | None]] = []

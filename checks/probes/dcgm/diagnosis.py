@@ -1,6 +1,6 @@
-"""What `dcgmi diag` found, whichever version wrote it, and what each problem means (pure).
+"""The result of `dcgmi diag` in any version, and what each problem means. Pure.
 
-DiagnosisError      the output gives no answer: cut, garbled, of an unknown version, or DCGM's own refusal
+Output that is truncated, garbled, of an unknown version, or a refusal of DCGM raises DiagnosisError.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from checks.probes.dcgm.error_table import dcgm_facts
 
 
 class DiagnosisError(Exception):
-    """The output gives no answer. The message says why, in DCGM's own words where it has any."""
+    """The output gives no answer. The message says why, in DCGM's own words if it has any."""
 
 
 class Status(str, Enum):
-    """DCGM's words, whatever their case; any other word is UNKNOWN, which is no pass."""
+    """The statuses of DCGM, in any case. Any other word is UNKNOWN, which does not pass."""
 
     PASS = "pass"  # noqa: S105 - a status
     FAIL = "fail"
@@ -29,7 +29,7 @@ class Status(str, Enum):
 
 
 class Meaning(str, Enum):
-    """What a problem says about the node; the value is the metric's name."""
+    """What a problem says about the node. The value is the name of the metric."""
 
     HARDWARE = "hardware_failures"
     SOFTWARE = "software_failures"
@@ -40,9 +40,9 @@ class Meaning(str, Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One message, with DCGM's error id and its severity and category where the version gives them.
+    """One message, with DCGM's error id, severity and category if the version prints them.
 
-    `severity` is a name of checks/facts/dcgm.json, "unknown" for a number that has none, "" where none was given.
+    `severity` is a name in checks/facts/dcgm.json, "unknown" for a number without a name, "" if none was printed.
     """
 
     message: str
@@ -53,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Result:
-    """One test on one GPU; `gpu` is None where it is about the node as a whole. `line` counts from 1, 0: unknown."""
+    """One test on one GPU; `gpu` is None if it is about the node as a whole. `line` counts from 1; 0 means unknown."""
 
     test: str
     gpu: int | None
@@ -65,9 +65,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The whole output. `gpus` are those that it names; `broken` says where it was cut, "" if it is whole.
+    """The whole output. `gpus` are those that it names; `broken` says where it is truncated, "" if it is complete.
 
-    Without `stated` the output tells no version, and `version` is what it is read as.
+    If `stated` is False the output names no version, and `version` is the one as which it is read.
     """
 
     version: str
@@ -89,7 +89,7 @@ class Diagnosis:
         return major_of(self.version)
 
 
-# Text tables and DCGM 2 give no error id: what a message says is matched with what dcgm_errors.h calls it.
+# Text tables and DCGM 2 print no error id, so the messages are matched with those of dcgm_errors.h.
 _BY_MESSAGE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (number, re.compile(pattern, re.IGNORECASE))
     for number, pattern in (
@@ -125,15 +125,15 @@ _BY_MESSAGE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     )
 )
 _HARDWARE_CATEGORIES = range(9, 16)
-# ISOLATE or RESET for these means a part as well: performance, Xids, and NVIDIA's own field diagnostic (EUD).
+# For these, ISOLATE or RESET also means a faulty part: performance, Xids, and NVIDIA's own field diagnostic (EUD).
 _ISOLATING_CATEGORIES = (1, 2, 5, 7)
 _INTERNAL_CATEGORY = 16
-# From harmless to grave. "unknown" stands above MONITOR: DCGM does not say that the problem may wait.
+# From harmless to serious. "unknown" is above MONITOR, because DCGM does not say that the problem may wait.
 _GRAVITY = ("", "none", "config", "monitor", "unknown", "triage", "reset", "isolate")
 
 
 def status_of(word: str) -> Status:
-    """The status that a word stands for; "Warning" is what text tables of some versions print for Warn."""
+    """The status for a word; "Warning" is what text tables of some versions print for Warn."""
     plain = " ".join(word.lower().replace("_", " ").split())
     if plain == "warning":
         return Status.WARN
@@ -153,7 +153,7 @@ def major_of(version: str) -> int:
 
 
 def severity_of(number: int, version: str) -> str:
-    """DCGM 3.3 renumbered the severities, so the same number means another thing before."""
+    """The name of a severity. DCGM 3.3 renumbered the severities, so the same number had another meaning before."""
     minor = int(version.split(".")[1]) if version.count(".") else 0
     old = (major_of(version), minor) < (3, 3)
     names = dcgm_facts().severities_before_3_3 if old else dcgm_facts().severities
@@ -161,9 +161,9 @@ def severity_of(number: int, version: str) -> str:
 
 
 def known(problem: Problem) -> Problem:
-    """The problem with what the table of errors says of it: the graver of both severities, and the table's category.
+    """The problem with what the table of errors says about it: the more serious of both severities, and the table's category.
 
-    The error is found by its id, or where there is neither id nor severity by its message.
+    The error is found by its id, or by its message if it has neither id nor severity.
     """
     number = problem.error_id
     if number is None and not problem.severity:
@@ -176,7 +176,7 @@ def known(problem: Problem) -> Problem:
 
 
 def meaning_of(problem: Problem, result: Result) -> Meaning:
-    """What the problem says about the node. Nothing that a failed test reports is a mere warning, except a setting."""
+    """What the problem says about the node. What a failed test reports is never only a warning, except for a setting."""
     found = known(problem)
     facts = dcgm_facts()
     if found.error_id in facts.not_run:
@@ -188,7 +188,7 @@ def meaning_of(problem: Problem, result: Result) -> Meaning:
     if result.status is Status.FAIL:
         return _of_failure(problem, found, result.test)
     if not found.severity:
-        return Meaning.HINT  # a remark that DCGM itself did not hold against the GPU
+        return Meaning.HINT  # a remark for which DCGM itself did not fail the GPU
     if found.severity == "config":
         return Meaning.CONFIGURATION
     if found.severity == "monitor":
@@ -197,7 +197,7 @@ def meaning_of(problem: Problem, result: Result) -> Meaning:
 
 
 def _of_failure(said: Problem, found: Problem, test: str) -> Meaning:
-    """A test that failed for a setting leaves its GPU usable; with any other reason the GPU did not pass."""
+    """A test that failed because of a setting leaves its GPU usable; for any other reason the GPU did not pass."""
     if _is_setting(said, found) and dcgm_facts().is_deployment(test):
         return Meaning.CONFIGURATION
     if found.severity == "config":
@@ -208,7 +208,7 @@ def _of_failure(said: Problem, found: Problem, test: str) -> Meaning:
 
 
 def _is_setting(said: Problem, found: Problem) -> bool:
-    """Whether the table and the document both call the error a setting; a document that gives no severity agrees."""
+    """Whether the table and the document both call the error a setting. A document without a severity does not contradict."""
     agrees = said.severity in ("", "config") and said.category in (None, found.category)
     return found.error_id in dcgm_facts().settings and found.severity == "config" and agrees
 
@@ -222,12 +222,12 @@ def _of_severity(found: Problem, test: str) -> Meaning:
 
 
 def unexplained(test: str) -> Meaning:
-    """What a failure without a usable reason means: a test of hardware failed, or one of software."""
+    """The meaning of a failure without a usable reason: a test of hardware failed, or one of software."""
     return Meaning.SOFTWARE if dcgm_facts().is_deployment(test) else Meaning.HARDWARE
 
 
 def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
-    """Each problem of a result that was run, with its meaning. A Pass that recorded an error is no Pass."""
+    """Each problem of a result of a test that ran, with its meaning. A Pass with a recorded error is not a Pass."""
     if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
         return
     for problem in result.problems:

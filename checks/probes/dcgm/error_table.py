@@ -1,4 +1,4 @@
-"""What is known of DCGM's versions: its errors, and the tests of a level (checks/facts/dcgm.json)."""
+"""The facts about DCGM's versions: its errors, and the tests of each level (checks/facts/dcgm.json)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ PATH = Path(__file__).parents[2] / "facts" / "dcgm.json"
 class DcgmFacts:
     """`errors` maps an id to (severity, category) in the numbers of 3.3 and later.
 
-    `levels` holds what each level adds. Before 4.0 the test "software" of level 1 was `deployment_before_4`,
-    and `other_deployment_before_4` where a version had them.
-    `optional` tests come with packages of their own: a Skip of one is no gap.
-    Ids of errors: `settings` change how a GPU is used and not whether it is healthy, `not_run` say that a test was
-    not run or that results were left out, and with `blocking` no job can run, although DCGM calls them less.
+    `levels` holds the tests that each level adds. Before 4.0 the test "software" of level 1 was `deployment_before_4`, and
+    `other_deployment_before_4` in versions that had these. `optional` tests come with packages of their own, and a Skip of one is no
+    gap. Ids of errors: `settings` change how a GPU is used and not whether it is healthy; `not_run` say that a test was not run or
+    that results were left out; with `blocking` no job can run, although DCGM gives them a lower severity.
     """
 
     newest_major: int
@@ -45,11 +44,11 @@ class DcgmFacts:
         return (*self.deployment_before_4, *(name for name in names if name != "software"))
 
     def is_deployment(self, test: str) -> bool:
-        """Whether the test looks at software alone."""
+        """Whether the test examines only software."""
         return test == "software" or test in self._titles
 
     def canonical(self, title: str) -> str:
-        """One name for a test, however its version spells it."""
+        """One name for a test in all versions."""
         title = " ".join(title.split())
         title = self.aliases.get(title, title)
         return title if title in self._titles else title.lower().replace(" ", "_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.model import Value
 from checks.probes.dcgm import diag, diag_json, diag_text, health, policy
 from checks.probes.dcgm.diagnosis import (
@@ -20,7 +20,7 @@ from checks.probes.dcgm.diagnosis import (
 from checks.probes.dcgm.error_table import dcgm_facts
 
 KIND = Kind.DCGMI
-# Where dcgmi itself writes them: a text that only speaks of dcgmi is not its output.
+# These must be where dcgmi itself prints them: a text that only mentions dcgmi is not its output.
 _JSON_ROOT = re.compile(rf'"(?:{diag_json.ROOT_4}|{diag_json.ROOT_3})"\s*:')
 _SAID = re.compile(
     r"^\s*(?:Successfully ran diagnostic for group|(?:Error: )?Health watches not enabled"
@@ -34,7 +34,7 @@ _ENGINE = re.compile(
 
 
 def detect(text: str) -> bool:
-    """Whether dcgmi printed it. A search for letters comes first: an expression takes seconds for 30 MB."""
+    """Whether this is output of dcgmi. Plain strings are searched first, because a regular expression takes seconds for 30 MB."""
     return bool(
         ('"DCGM' in text and _JSON_ROOT.search(text))
         or _titled(health.TITLE, text)
@@ -47,14 +47,14 @@ def detect(text: str) -> bool:
 
 
 def _titled(title: str, text: str) -> bool:
-    """Whether a table's row or a JSON list begins with the title, or a line is nothing else."""
+    """Whether a table's row or a JSON list begins with the title, or a line consists of it."""
     if title not in text:
         return False
     form = rf'^\s*(?:\|\s*)?{title}\s*(?:\||$)|(?:\[|^)\s*"{title}"\s*(?:,|\]|$)'
     return re.search(form, text, re.MULTILINE) is not None
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """The reading. Raises NotRecognised, Broken."""
     if not detect(text):
         raise NotRecognised("this is not the output of dcgmi")
@@ -73,12 +73,12 @@ def read(text: str, asked: Asked) -> Reading:
 
 
 def level_of(diagnosis: Diagnosis) -> int:
-    """The highest level that a test of it was run for; dcgmi does not say which one was asked for."""
+    """The highest level of which a test ran; dcgmi does not print the requested level."""
     seen = {result.test for result in diagnosis.results}
     return max([1, *(int(n) for n, tests in dcgm_facts().levels.items() if seen & set(tests))])
 
 
-def _diag(text: str, diagnosis: Diagnosis, asked: Asked) -> Reading:
+def _diag(text: str, diagnosis: Diagnosis, asked: ReadOptions) -> Reading:
     level = level_of(diagnosis)
     declared = asked.declared.gpus_per_node if asked.declared and diagnosis.gpus else None
     unread = [diagnosis.broken] if diagnosis.broken else []
@@ -98,7 +98,7 @@ def _diag(text: str, diagnosis: Diagnosis, asked: Asked) -> Reading:
 
 
 def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
-    """For each metric the lines that it rests on: the status, and the message under it."""
+    """The lines that each metric comes from: the status, and the message under it."""
     found: dict[str, list[int]] = {}
     for result in diagnosis.results:
         at = [result.line] if result.line else []
@@ -113,7 +113,7 @@ def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def _message_lines(text: list[str], problem: Problem, result: Result) -> list[int]:
-    """Where the message begins: whole in JSON, broken at the cell's width in a table."""
+    """The lines with the beginning of the message: complete in JSON, wrapped at the width of the cell in a table."""
     words = problem.message[:30]
     found = [index for index, line in enumerate(text, 1) if words in " ".join(line.split())]
     near = [index for index in found if index >= result.line]
@@ -124,7 +124,7 @@ def _quoted(text: list[str], numbers: Iterable[int]) -> str:
     return "\n".join(f"{number}: {text[number - 1].strip()}" for number in sorted(set(numbers)))
 
 
-def _health(text: str, asked: Asked) -> Reading:
+def _health(text: str, asked: ReadOptions) -> Reading:
     report = health.parse(text)
     declared = asked.declared.gpus_per_node if asked.declared else 0
     named = {incident.entity for incident in report.incidents if incident.group == "GPU"}

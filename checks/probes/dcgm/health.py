@@ -1,10 +1,9 @@
-"""dcgm.health: DCGM's background watches, set at the start of the run and read after the ranks.
+"""dcgm.health: DCGM's background watches, which are set at the start of the run and read after the rank checks.
 
-What `dcgmi health` prints: the watches that are set (-f), and what they saw (-c), as JSON or as a table (pure).
-
-Shapes, from dcgmi/Health.cpp and DcgmiOutput.cpp: JSON is {"header": [...], "body": {"GPU": {"children": {"3": {...
-"Errors": {"children": {"NVLINK system": {"value": "Failure", "overflow": [message, broken at 54 characters]}}}}}}}};
-the table is the same tree, each level set in by three characters. Only entities with incidents are in it.
+`dcgmi health` prints which watches are set (-f) and what they saw (-c), as JSON or as a table; reading that is pure. The shapes are
+those of dcgmi/Health.cpp and DcgmiOutput.cpp: JSON is {"header": [...], "body": {"GPU": {"children": {"3": {... "Errors":
+{"children": {"NVLINK system": {"value": "Failure", "overflow": [message, broken at 54 characters]}}}}}}}}; the table is the same
+tree, with each level indented by three characters. Only entities with incidents are in it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from checks.probes.dcgm import dcgmi
 from checks.probes.dcgm.diag import NODE, gpus_discovered
 from checks.probes.dcgm.diag_json import document
 from checks.probes.dcgm.diagnosis import DiagnosisError, Problem, known
-from checks.process.tool import Said, ToolMissing
+from checks.process.tool import ToolMissing, ToolResult
 
 TITLE = "Health Monitor Report"
 OVERALL = "Overall Health"
@@ -32,7 +31,7 @@ _RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
 
 @dataclass(frozen=True)
 class Incident:
-    """One system of one entity that is not well. `value` is Warning or Failure."""
+    """A problem of one system of one entity. `value` is Warning or Failure."""
 
     group: str
     entity: int
@@ -44,7 +43,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Health:
-    """The report; `broken` says where it was cut, "" if it is whole."""
+    """The report; `broken` says where it is truncated, "" if it is complete."""
 
     overall: str
     incidents: tuple[Incident, ...]
@@ -77,7 +76,7 @@ def watches(text: str) -> dict[str, bool]:
 
 
 def parse(text: str) -> Health:
-    """The report. Raises DiagnosisError for output that is none, or contradicts itself."""
+    """The report. Raises DiagnosisError if the output is not a report, or contradicts itself."""
     if "{" in text:
         whole = document(text)
         body = whole.get("body")
@@ -172,16 +171,16 @@ def _with_lines(health: Health, text: str) -> Health:
 
 
 GROUP = ("-g", "0")  # DCGM's own group of all GPUs
-# What `-s a` sets in every version; SM is not among them, and PMU and MCU are not implemented.
+# The watches that `-s a` sets in every version. SM is not among them, and PMU and MCU are not implemented.
 WATCHED = ("PCIe", "NVLINK", "Memory", "InfoROM", "Thermal", "Power", "Driver")
 ASK_S = 20.0
 DRIVER = "Driver"
-# DCGM_FR_CLOCKS_EVENT_POWER: a GPU at its power limit, which is what full load is; gpu.power judges the limit.
+# DCGM_FR_CLOCKS_EVENT_POWER: a GPU at its power limit, which is normal under full load; gpu.power judges the limit itself.
 AT_POWER_LIMIT = 12
 
 
 def set_watches(context: Context) -> Mapping[str, object]:
-    """Set all watches, and note when. They stay set in the host engine, as dcgmi means them to. Raises CheckError."""
+    """Sets all watches and records the time. They stay set in the host engine, as DCGM intends. Raises CheckError."""
     said = dcgmi.ask("health", *GROUP, "-s", "a", timeout_s=ASK_S)
     if said.code or "successfully" not in said.stdout.lower():
         raise CheckError(f"the watches could not be set: {said.account()[:600]}")
@@ -225,7 +224,7 @@ def health(context: Context) -> Measurement | Skipped:
     return Measurement(metrics, f"{seen.account()}\n{flags.account()}")
 
 
-def read(flags: Said, seen: Said) -> tuple[str, Health]:
+def read(flags: ToolResult, seen: ToolResult) -> tuple[str, Health]:
     """Which systems are not watched, and the report. Raises CheckError."""
     try:
         on = watches(flags.stdout)
@@ -239,7 +238,9 @@ def read(flags: Said, seen: Said) -> tuple[str, Health]:
 
 
 def _wait(before: Mapping[str, object] | None, enough_s: float) -> float:
-    """How long the watches have been set, after at least `enough_s`. Raises CheckError if they were not."""
+    """Waits until the watches have been set for at least `enough_s`. Returns for how long they have been. Raises CheckError if they
+    were not set.
+    """
     at_s = before.get("at_s") if before else None
     if not isinstance(at_s, (int, float)):
         raise CheckError(
@@ -252,7 +253,7 @@ def _wait(before: Mapping[str, object] | None, enough_s: float) -> float:
 
 
 def metrics_of(report: Health, gpus: tuple[int, ...]) -> dict[str, Value]:
-    """What the watches saw, an element a GPU and one for the node."""
+    """What the watches saw, with one element per GPU and one for the node."""
     names = ("failures", "driver_failures", "warnings", "remarks")
     said: dict[str, dict[int | None, list[str]]] = {name: {} for name in names}
     for incident in report.incidents:
@@ -267,7 +268,7 @@ def metrics_of(report: Health, gpus: tuple[int, ...]) -> dict[str, Value]:
 
 
 def metric_of(incident: Incident) -> str:
-    """Which metric an incident belongs to."""
+    """The metric to which an incident belongs."""
     if incident.value == WARNING:
         benign = known(Problem(incident.message)).error_id == AT_POWER_LIMIT
         return "remarks" if benign else "warnings"

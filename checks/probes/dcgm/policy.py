@@ -1,6 +1,7 @@
-"""dcgm.policy: the violation policy that somebody set in the host engine, and what it reports.
+"""dcgm.policy: the violation policy that is set in the host engine, and what it reports.
 
-It is never set here: `dcgmi policy --set` replaces a site's own. A policy that resets GPUs would do so under the job.
+The check never sets a policy, because `dcgmi policy --set` replaces a site's own. A policy that resets GPUs would reset them during
+the job.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from checks.probes.dcgm import dcgmi
 from checks.probes.dcgm.diag_json import document
 from checks.probes.dcgm.diagnosis import DiagnosisError
 from checks.process import tool
-from checks.process.tool import Said, ToolMissing
+from checks.process.tool import ToolMissing, ToolResult
 
 GROUP = ("-g", "0")
 ASK_S = 20.0
@@ -30,7 +31,7 @@ _VIOLATION = re.compile(
 
 @dataclass(frozen=True)
 class SetPolicy:
-    """What the host engine was told: "None" where nothing was, "****" where the GPUs differ."""
+    """The policy in the host engine: "None" if none is set, "****" if the GPUs differ."""
 
     conditions: str
     action: str
@@ -68,8 +69,8 @@ def policy(context: Context) -> Measurement | Skipped:
     return Measurement(metrics, f"{said.account()}\n{listened}")
 
 
-def read(said: Said) -> SetPolicy:
-    """The policy in what dcgmi said. Raises CheckError."""
+def read(said: ToolResult) -> SetPolicy:
+    """The policy in the output of dcgmi. Raises CheckError."""
     try:
         found = parse(said.stdout)
     except DiagnosisError as error:
@@ -86,7 +87,7 @@ def parse(text: str) -> SetPolicy:
     if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
         raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
     for name in _BESIDE:
-        _value(body, name)  # they say nothing here, but a document without them is not whole
+        _value(body, name)  # these are not used here, but a document without them is not complete
     return SetPolicy(*(_value(body, name) for name in _FIELDS))
 
 
@@ -102,8 +103,8 @@ def _value(body: dict[str, object], name: str) -> str:
     return made
 
 
-def listen(seconds: float) -> Said:
-    """What `dcgmi policy --reg` prints until it is interrupted. Raises CheckError if it did not listen."""
+def listen(seconds: float) -> ToolResult:
+    """The output of `dcgmi policy --reg` until it is interrupted. Raises CheckError if it did not listen."""
     argv = ("timeout", "-s", "INT", "-k", "5", f"{seconds:g}", tool.find("dcgmi"), "policy", *GROUP, "--reg")
     said = tool.run(argv, seconds + 15.0)
     if said.code is None or said.cut or LISTENING not in said.stdout:
@@ -112,5 +113,5 @@ def listen(seconds: float) -> Said:
 
 
 def violations(text: str) -> list[str]:
-    """The violations in what was heard."""
+    """The violations in that output."""
     return [" ".join(line.split()) for line in _VIOLATION.findall(text)]

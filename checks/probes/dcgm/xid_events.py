@@ -1,8 +1,8 @@
-"""dcgm.xid_events: the Xids that DCGM recorded while the gate ran (field 230), for engines that withhold the kernel's log.
+"""dcgm.xid_events: the Xids that DCGM recorded while the gate ran (field 230), for engines that withhold the kernel log.
 
 `dcgmi dmon` prints each GPU's last Xid, which stays until another one comes: "sticky", as a maintainer of DCGM says (NVIDIA/DCGM
-issue 162). So it runs from the start of the run to its end, and only what changes meanwhile counts; the same Xid once more
-does not show (gpu.xid_events counts it). What stood there at first is from before the run, and is said apart.
+issue 162). Therefore it runs from the start of the run to its end, and only changes count; a second Xid with the same code does not
+show (gpu.xid_events counts it). The first value of each GPU is from before the run, and is reported separately.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from checks.model import Part, Scope, Skip, Value
 from checks.probes.dcgm import dcgmi
 from checks.probes.kernel import xid_codes
 from checks.process import tool
-from checks.process.tool import Said
+from checks.process.tool import ToolResult
 from checks.process.tree import end_tree, leashed
 
 FIELD = "230"  # dcgm_fields.h, DCGM_FI_DEV_XID_ERRORS
 EVERY_MS = 1000
-# dmon prints a row a second for each GPU; one that is silent for so long is hung, or its host engine is.
+# dmon prints one row per second for each GPU; if it is silent for this long, it hangs, or its host engine does.
 SILENT_S = 15.0
 # The form of a row: dcgmi/DeviceMonitor.cpp, "{} {}" of entity and number, then the value or "N/A".
 _ROW = re.compile(r"GPU (\d{1,4})\s+(N/A|\d{1,19})\s*")
@@ -33,12 +33,12 @@ _HEAD = ("#Entity", "ID")
 NONE = ("N/A", "0")
 
 
-class Unreadable(CheckError):
-    """dmon said something that is no row of it, or nothing at all."""
+class UnreadableOutput(CheckError):
+    """dmon printed something that is not a row of its table, or nothing at all."""
 
 
 def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
-    """Each GPU's last Xid once every GPU has been printed, and then each change. Raises CheckError, ToolMissing."""
+    """Each GPU's last Xid, once every GPU has been printed, and then each change. Raises CheckError, ToolMissing."""
     argv = (tool.find("dcgmi"), "dmon", "-e", FIELD, "-d", str(EVERY_MS))
     child = subprocess.Popen(
         leashed(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -54,29 +54,29 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
 
 
 def _lines(child: subprocess.Popen[bytes], argv: Sequence[str]) -> Iterator[str]:
-    """What it prints, line by line; "" where it printed nothing for a moment. Raises Unreadable where it ended or is silent."""
+    """The output line by line; "" if nothing was printed for a moment. Raises UnreadableOutput if dmon ended or is silent."""
     pipe, rest, heard = child.stdout, b"", time.monotonic()
     if pipe is None:
-        raise Unreadable(f"{argv[0]} has no output")
+        raise UnreadableOutput(f"{argv[0]} has no output")
     while True:
         if not select.select([pipe], [], [], 0.5)[0]:
             if time.monotonic() - heard > SILENT_S:
-                raise Unreadable(f"dcgmi dmon printed nothing for {SILENT_S:g} s")
+                raise UnreadableOutput(f"dcgmi dmon printed nothing for {SILENT_S:g} s")
             yield ""
             continue
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:
-            dcgmi.refuse(Said(tuple(argv), 0, rest.decode("utf-8", "replace"), "", 0.0, False))
-            raise Unreadable(f"dcgmi dmon ended: {rest.decode('utf-8', 'replace').strip()[-300:]}")
+            dcgmi.refuse(ToolResult(tuple(argv), 0, rest.decode("utf-8", "replace"), "", 0.0, False))
+            raise UnreadableOutput(f"dcgmi dmon ended: {rest.decode('utf-8', 'replace').strip()[-300:]}")
         heard = time.monotonic()
         *whole, rest = (rest + data).split(b"\n")
-        dcgmi.refuse(Said(tuple(argv), 0, data.decode("utf-8", "replace"), "", 0.0, False))
+        dcgmi.refuse(ToolResult(tuple(argv), 0, data.decode("utf-8", "replace"), "", 0.0, False))
         for line in whole:
             yield line.decode("utf-8", "replace")
 
 
 def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | None]:
-    """What each GPU's row shows at first, all in one record, and every other value later."""
+    """The first value of each GPU, all in one record, and every later value that differs."""
     last: dict[int, int] = {}
     for line in lines:
         row = parse_row(line)
@@ -97,12 +97,12 @@ def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | 
 
 
 def parse_row(line: str) -> tuple[int, int] | None:
-    """The GPU and its last Xid, 0 for none; None for a line without a value. Raises Unreadable for any other text."""
+    """The GPU and its last Xid, 0 for none; None for a line without a value. Raises UnreadableOutput for any other text."""
     if not line.strip() or line.startswith(_HEAD):
         return None
     found = _ROW.fullmatch(line)
     if found is None:
-        raise Unreadable(f"dcgmi dmon printed no row of its table: {line[:200]!r}")
+        raise UnreadableOutput(f"dcgmi dmon printed no row of its table: {line[:200]!r}")
     return int(found[1]), 0 if found[2] in NONE else int(found[2])
 
 
@@ -133,7 +133,7 @@ def xid_events(context: Context) -> Measurement | Skipped:
 
 
 def measured(first: Mapping[str, object], later: Sequence[Mapping[str, object]]) -> Measurement:
-    """The measurement from what the watch recorded (pure). Raises CheckError."""
+    """The measurement from what the watch recorded. Pure. Raises CheckError."""
     rows = first.get("gpus")
     if not isinstance(rows, dict) or not rows or not all(type(value) is int for value in rows.values()):
         raise CheckError(f"the watch did not report its first values: {first!r:.200}")

@@ -125,7 +125,7 @@ def devices(context: Context) -> Measurement | Skipped:
         time.sleep(RETRY_S)
 
 
-def measured(said: tool.Said, name: str, seen: tuple[Device, ...]) -> dict[str, Value]:
+def measured(said: tool.ToolResult, name: str, seen: tuple[Device, ...]) -> dict[str, Value]:
     """The metrics but waited_s, from fi_info's output and what the kernel shows. Raises CheckError."""
     number = fi_info.failure(said.stdout + said.stderr)
     if number is None and (not said.whole or said.code):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from checks.check import CheckError
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.efa import fi_info
@@ -25,7 +25,7 @@ def detect(text: str) -> bool:
     return _is_pingpong(text) or _is_info(text)
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """Either of the two. Raises NotRecognised, Broken."""
     return read_pingpong(text, asked) if _is_pingpong(text) else read_info(text)
 
@@ -75,7 +75,7 @@ def _failed(text: str, number: int) -> Reading:
     return Reading(Kind.FI_INFO, f"fi_getinfo failed with -{number}", (part,))
 
 
-def read_pingpong(text: str, asked: Asked) -> Reading:
+def read_pingpong(text: str, asked: ReadOptions) -> Reading:
     """Every table of fi_pingpong; over which provider it ran is known only where its command line is there too."""
     if not _is_pingpong(text):
         raise NotRecognised("the text has no table in the form that fi_pingpong prints")
@@ -108,7 +108,7 @@ def read_pingpong(text: str, asked: Asked) -> Reading:
     return Reading(Kind.FI_PINGPONG, title, (part,), (*doubts, *_doubts(text, tables, asked)))
 
 
-def _doubts(text: str, tables: Iterable[Table], asked: Asked) -> Iterable[str]:
+def _doubts(text: str, tables: Iterable[Table], asked: ReadOptions) -> Iterable[str]:
     """Why the table may speak of something else than the device."""
     if _LOCALHOST.search(text) and "FI_EFA_ENABLE_SHM_TRANSFER=0" not in text:
         yield "a run on one host may go through shared memory instead of the device. Set FI_EFA_ENABLE_SHM_TRANSFER=0"

@@ -39,7 +39,7 @@ class FabricError(CheckError):
 
 
 @dataclass(frozen=True)
-class Ended:
+class ClientResult:
     """How one client ended: `failure` is "ok" or the reason; `readable` is false where its output gives no answer."""
 
     failure: str
@@ -123,33 +123,33 @@ class Server:
             self._error = str(error)
 
 
-def client(name: str, domain: str, address: str, port: int, timeout_s: float) -> Ended:
+def client(name: str, domain: str, address: str, port: int, timeout_s: float) -> ClientResult:
     """Run the client's side against a server that listens. Raises ToolMissing, ToolError."""
     six = ("-6",) if ":" in address else ()
     argv = (*_command(name, domain), "-P", str(port), *six, address)
-    return ended(tool.run(argv, max(0.1, timeout_s), environment(domain)), name)
+    return client_result(tool.run(argv, max(0.1, timeout_s), environment(domain)), name)
 
 
-def ended(said: tool.Said, name: str) -> Ended:
+def client_result(said: tool.ToolResult, name: str) -> ClientResult:
     """What a client's output means (pure)."""
     text = said.stdout + said.stderr
     number = fi_info.failure(text)
     if number is not None:
-        return Ended(fi_info.meaning(number, name), True, None, said.account())
+        return ClientResult(fi_info.meaning(number, name), True, None, said.account())
     if said.code is None:
         why = f"fi_pingpong did not finish within {said.seconds:.0f} s; {GROUP}"
-        return Ended(why, True, None, said.account())
+        return ClientResult(why, True, None, said.account())
     if "4126" in text or "Unresponsive receiver" in text:
-        return Ended(f"error 4126, the receiver does not answer; {GROUP}", True, None, said.account())
+        return ClientResult(f"error 4126, the receiver does not answer; {GROUP}", True, None, said.account())
     if said.code:
         last = next(iter(said.stderr.strip().splitlines()[-1:]), "") or "it printed nothing"
-        return Ended(f"exit code {said.code}: {last[:300]}", True, None, said.account())
+        return ClientResult(f"exit code {said.code}: {last[:300]}", True, None, said.account())
     try:
         if not said.whole:
             raise CheckError("fi_pingpong printed more than the 1 MiB that is read")
-        return Ended("ok", True, parse(said.stdout)[-1], said.account())
+        return ClientResult("ok", True, parse(said.stdout)[-1], said.account())
     except CheckError as error:
-        return Ended(str(error), False, None, said.account())
+        return ClientResult(str(error), False, None, said.account())
 
 
 def environment(domain: str) -> Mapping[str, str]:

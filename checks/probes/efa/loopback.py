@@ -11,7 +11,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
 from checks.model import Part, Scope, Skip
 from checks.probes.efa import devices, fi_info
-from checks.probes.efa.libfabric import Ended, Server, client, domains, provider
+from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
 from checks.process.tool import ToolMissing
 
 SIDE_BY_SIDE = 4
@@ -62,7 +62,7 @@ def loopback(context: Context) -> Measurement | Skipped:
 class Run:
     """One device's ping-pong, and what its counter of sent bytes grew by."""
 
-    ended: Ended
+    ended: ClientResult
     carried: int | None
 
 
@@ -97,7 +97,7 @@ def judged_apart(name: str, names: Sequence[str], runs: Sequence[Run]) -> Measur
 def _run(name: str, domain: str, each_s: float, ends: float) -> Run:
     left = min(each_s, ends - time.monotonic())
     if left <= 0:
-        return Run(Ended("not run: the check's deadline passed first", True, None, ""), None)
+        return Run(ClientResult("not run: the check's deadline passed first", True, None, ""), None)
     device = fi_info.device_of(domain)
     before = sent_bytes(name, device)
     ended = _exchange(name, domain, left)
@@ -105,7 +105,7 @@ def _run(name: str, domain: str, each_s: float, ends: float) -> Run:
     return Run(ended, None if before is None or after is None or after < before else after - before)
 
 
-def _exchange(name: str, domain: str, left: float) -> Ended:
+def _exchange(name: str, domain: str, left: float) -> ClientResult:
     """One server and its client. Raises ToolMissing."""
     server = Server(name, domain, left + OUTLIVES_S)
     try:
@@ -116,12 +116,12 @@ def _exchange(name: str, domain: str, left: float) -> Ended:
     except ToolMissing:
         raise
     except CheckError as error:
-        ended = Ended(str(error), False, None, "")
+        ended = ClientResult(str(error), False, None, "")
     finally:
         said = server.close()
     number = fi_info.failure(said)
     if ended.failure != "ok" and number is not None:  # the client only saw the server go away
-        return Ended(fi_info.meaning(number, name), True, None, f"{ended.account}\n{said}")
+        return ClientResult(fi_info.meaning(number, name), True, None, f"{ended.account}\n{said}")
     return ended
 
 

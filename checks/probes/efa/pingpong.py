@@ -10,7 +10,7 @@ from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, ask
 from checks.model import Part, Scope, Skip
-from checks.probes.efa.libfabric import Ended, Server, client, domains, provider
+from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
 from checks.probes.efa.loopback import LARGEST, SMALL
 from checks.process.tool import ToolMissing
 from checks.roster import Member
@@ -73,10 +73,10 @@ def _measure(
     peer = members[(context.node_rank + 1) % len(members)]
     ports = _ports(peer, context, ends)
     each_s = context.options.get("each_s", 15.0)
-    ran: dict[str, Ended] = {}
+    ran: dict[str, ClientResult] = {}
     for domain, port in zip(names, ports, strict=False):
         left = min(each_s, ends - time.monotonic())
-        late = Ended("not run: the check's deadline passed first", True, None, "")
+        late = ClientResult("not run: the check's deadline passed first", True, None, "")
         ran[domain] = client(name, domain, peer.address, port, left) if left > 0 else late
     _tell_done(context)
     _wait_for_predecessor(context, min(ends, time.monotonic() + _patience_s(context, len(names))), servers)
@@ -87,7 +87,7 @@ def _measure(
     return measurement(name, [f"{context.node} -> {peer.name} ({d})" for d in names], list(ran.values()))
 
 
-def measurement(name: str, pairs: Sequence[str], runs: Sequence[Ended]) -> Measurement:
+def measurement(name: str, pairs: Sequence[str], runs: Sequence[ClientResult]) -> Measurement:
     """The runs as metrics. Raises CheckError where what is wrong is only that no output can be read (pure)."""
     unread = [run for run in runs if not run.readable]
     if unread and not any(run.readable and run.failure != "ok" for run in runs):

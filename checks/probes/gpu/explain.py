@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.facts.driver_fields import Field, Reader
 from checks.facts.instances import is_of_model, lacks
@@ -62,7 +62,7 @@ def detect(text: str) -> bool:
     return "<nvidia_smi_log" in head or "nvsmi_device" in head or head.lstrip().startswith(FAILED)
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """Every GPU's metrics. Raises NotRecognised, Broken."""
     if not detect(text):
         raise NotRecognised("the text is not the XML of nvidia-smi -q -x")
@@ -105,7 +105,7 @@ def _split(text: str) -> tuple[str, str, str]:
     return before, "\n" * before.count("\n") + document, text[end:]
 
 
-def _parts(found: Document, asked: Asked) -> list[Part]:
+def _parts(found: Document, asked: ReadOptions) -> list[Part]:
     declared = asked.declared
     instance = builtin().instances.get(declared.instance_type) if declared else None
     expected = declared.gpus_per_node if declared else found.attached

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Resource, check
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.model import Part, Scope, Value
-from checks.probes.gpu.inventory_child import VISIBLE, Seen
+from checks.probes.gpu.inventory_child import VISIBLE, GpuListing
 from checks.probes.gpu.record import is_model
 from checks.probes.host import machine
 from checks.process import tool
+from checks.value_types import DecodeError
 
 ROOT = Path("/")
 SOURCE_S = 20.0
@@ -87,46 +88,48 @@ def measure(root: Path, declared: int, model: str, timeout_s: float) -> Measurem
     return Measurement(metrics, f"{nvml.fault}\n{said}".strip())
 
 
-def by_proc(root: Path) -> Seen:
+def by_proc(root: Path) -> GpuListing:
     """GPUs that the kernel driver lists; not readable where no driver is loaded."""
     folder = root / machine.NVIDIA / "gpus"
     try:
         found = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
-        return Seen("proc", None, f"{folder}: {error.strerror}")
+        return GpuListing("proc", None, f"{folder}: {error.strerror}")
     rows = tuple({"uuid": uuid} for uuid in machine.gpu_uuids(root))
-    return Seen("proc", len(found), " ".join(found) or "no GPU", gpus=rows)
+    return GpuListing("proc", len(found), " ".join(found) or "no GPU", gpus=rows)
 
 
-def by_dev(root: Path) -> Seen:
+def by_dev(root: Path) -> GpuListing:
     """GPUs with a device file, which is what a process here can open."""
     try:
         found = sorted(
             entry.name for entry in (root / "dev").iterdir() if re.fullmatch(r"nvidia\d+", entry.name)
         )
     except OSError as error:
-        return Seen("dev", None, f"{root / 'dev'}: {error.strerror}")
-    return Seen("dev", len(found), " ".join(found) or "no GPU")
+        return GpuListing("dev", None, f"{root / 'dev'}: {error.strerror}")
+    return GpuListing("dev", len(found), " ".join(found) or "no GPU")
 
 
-def least(parts: Sequence[Seen]) -> Seen:
+def least(parts: Sequence[GpuListing]) -> GpuListing:
     """The kernel's files as one source: the smaller count, since a GPU needs both."""
     counts = [part.count for part in parts if part.count is not None]
-    return Seen("the kernel's files", min(counts, default=None), "")
+    return GpuListing("the kernel's files", min(counts, default=None), "")
 
 
-def ask(source: str, timeout_s: float) -> Seen:
+def ask(source: str, timeout_s: float) -> GpuListing:
     """What a child says: "nvml", "cuda", or "visible", the GPUs of CUDA that CUDA_VISIBLE_DEVICES leaves."""
     try:
         said = tool.run((sys.executable, "-c", CHILD, source), timeout_s)
     except CheckError as error:
-        return Seen(source, None, str(error))
+        return GpuListing(source, None, str(error))
     if said.code is None:
-        return Seen(source, None, f"it did not answer within {timeout_s:g} s: the GPU or the driver may hang")
+        return GpuListing(
+            source, None, f"it did not answer within {timeout_s:g} s: the GPU or the driver may hang"
+        )
     try:
-        return decode(Seen, parse_json(said.stdout.encode(), 1 << 20))
+        return decode(GpuListing, parse_json(said.stdout.encode(), 1 << 20))
     except DecodeError as error:
-        return Seen(source, None, f"its answer cannot be read ({error})\n{said.account()}")
+        return GpuListing(source, None, f"its answer cannot be read ({error})\n{said.account()}")
 
 
 def hidden(count: int | None, timeout_s: float) -> int | None:
@@ -137,14 +140,14 @@ def hidden(count: int | None, timeout_s: float) -> int | None:
     return None if seen is None or count is None else count - seen
 
 
-def unlike(sources: Sequence[Seen]) -> int:
+def unlike(sources: Sequence[GpuListing]) -> int:
     """How many UUIDs are in one source's list and not in another's; sources without UUIDs are not compared."""
     lists = [{row["uuid"] for row in seen.gpus if row.get("uuid")} for seen in sources]
     whole = [uuids for uuids, seen in zip(lists, sources, strict=True) if uuids and len(uuids) == seen.count]
     return len(set[str]().union(*whole) - whole[0].intersection(*whole)) if whole else 0
 
 
-def which(nvml: Seen, model: str) -> dict[str, Value]:
+def which(nvml: GpuListing, model: str) -> dict[str, Value]:
     """Model, VBIOS and label of each GPU that NVML lists, driver and CUDA version; None where it was not read."""
     rows = nvml.gpus
     likeness = (

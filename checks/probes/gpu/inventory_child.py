@@ -34,7 +34,7 @@ CUDA_ERRORS = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class GpuListing:
     """What one source lists. `count` is None where it could not look; `said` tells why, and what it found.
 
     `fault` is what is broken, where the source's own error says so. `gpus` has one row a GPU that answers.
@@ -48,22 +48,22 @@ class Seen:
     gpus: tuple[Mapping[str, str], ...] = ()
 
 
-def by_nvml() -> Seen:
+def by_nvml() -> GpuListing:
     """The GPUs that answer NVML; one that is lost is still listed, and does not count."""
     try:
         with nvml.session() as module:
             found = nvml.look(module, (*WHO, *ALIVE))
             versions = _versions(module)
     except nvml.NvmlError as error:
-        return Seen("nvml", None, str(error), error.fault)
+        return GpuListing("nvml", None, str(error), error.fault)
     except nvml.NvmlMissing as error:
-        return Seen("nvml", None, str(error))
+        return GpuListing("nvml", None, str(error))
     said = "\n".join(map(_account, found))
     alive = [gpu for gpu in found if not is_lost(gpu)]
     if not all(any(name in gpu.values for name in ALIVE) for gpu in alive):
-        return Seen("nvml", None, said, versions=versions)
+        return GpuListing("nvml", None, said, versions=versions)
     rows = tuple({"label": gpu.label, "pci": gpu.pci, **{n: gpu.text(n) for n in WHO}} for gpu in alive)
-    return Seen("nvml", len(alive), said, versions=versions, gpus=rows)
+    return GpuListing("nvml", len(alive), said, versions=versions, gpus=rows)
 
 
 def is_lost(gpu: Gpu) -> bool:
@@ -71,32 +71,32 @@ def is_lost(gpu: Gpu) -> bool:
     return any(said.endswith(LOST) for said in gpu.unread.values())
 
 
-def by_cuda() -> Seen:
+def by_cuda() -> GpuListing:
     """The GPUs that CUDA's driver library initialises, whatever CUDA_VISIBLE_DEVICES hides."""
     os.environ.pop(VISIBLE, None)
     return visible()
 
 
-def visible() -> Seen:
+def visible() -> GpuListing:
     """The GPUs that CUDA shows to a program that starts here."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        return Seen(
+        return GpuListing(
             "cuda",
             None,
             f"libcuda.so.1: {error}. Install the driver, or mount its libraries into the container.",
         )
     code = int(cuda.cuInit(0))
     if code == NO_DEVICE:
-        return Seen("cuda", 0, f"cuInit: {_cuda_error(code)}")
+        return GpuListing("cuda", 0, f"cuInit: {_cuda_error(code)}")
     if code:
-        return Seen("cuda", None, f"cuInit: {_cuda_error(code)}")
+        return GpuListing("cuda", None, f"cuInit: {_cuda_error(code)}")
     count = ctypes.c_int(-1)
     if (code := int(cuda.cuDeviceGetCount(ctypes.byref(count)))) or count.value < 0:
-        return Seen("cuda", None, f"cuDeviceGetCount: {_cuda_error(code)}")
+        return GpuListing("cuda", None, f"cuDeviceGetCount: {_cuda_error(code)}")
     uuids = [_cuda_uuid(cuda, index) for index in range(count.value)]
-    return Seen(
+    return GpuListing(
         "cuda", count.value, " ".join(uuids) or "no GPU", gpus=tuple({"uuid": found} for found in uuids)
     )
 

@@ -94,7 +94,7 @@ make_load: Callable[[str], Load] = TorchLoad
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadSamples:
     """What NVML said while the GPU worked: the samples, and how far its cumulative counters went meanwhile.
 
     `violations` is in seconds by name; one that this GPU or driver does not have is left out.
@@ -125,7 +125,7 @@ class Loaded:
         return "\n".join((f"{self.gpu.label}, {self.steps} steps of load", f"{self.violations}", *lines))
 
 
-def under_load(context: Context) -> Loaded:
+def under_load(context: Context) -> LoadSamples:
     """Load the rank's GPU for the profile's seconds, and sample it. Raises LoadError, NvmlError, NvmlMissing."""
     if context.place is None or not context.place.device.startswith("cuda"):
         raise LoadError(
@@ -157,7 +157,7 @@ def find(module: Any, uuid: str) -> tuple[Any, int]:
     raise LoadError(f"CUDA uses GPU {uuid}, which NVML does not list ({listed})")
 
 
-def _sampled(module: Any, handle: Any, index: int, load: Load, seconds: float) -> Loaded:
+def _sampled(module: Any, handle: Any, index: int, load: Load, seconds: float) -> LoadSamples:
     worker = _Worker(load)
     worker.start()
     samples: list[Gpu] = []
@@ -170,10 +170,10 @@ def _sampled(module: Any, handle: Any, index: int, load: Load, seconds: float) -
         after = _violations(module, handle)
     finally:
         worker.stop()
-    return require_load(Loaded(tuple(samples), _steps(before, after), worker.steps))
+    return require_load(LoadSamples(tuple(samples), _steps(before, after), worker.steps))
 
 
-def require_load(seen: Loaded) -> Loaded:
+def require_load(seen: LoadSamples) -> LoadSamples:
     """The same, if the GPU worked while it was sampled. Raises LoadError: without load nothing was shown."""
     busy = seen.series("utilisation_percent")
     if busy is None:
@@ -250,7 +250,7 @@ def _steps(before: dict[str, int], after: dict[str, int]) -> dict[str, float]:
     return {name: (after[name] - before[name]) / 1e9 for name in both}
 
 
-Derive = Callable[[Loaded], dict[str, Value]]
+Derive = Callable[[LoadSamples], dict[str, Value]]
 
 # Bits of nvmlClocksEventReasons: idle 0x1, application clocks 0x2, software power cap 0x4, sync boost 0x10 and display
 # 0x100 are how GPUs are meant to run; these are not.
@@ -287,7 +287,7 @@ def clocks(context: Context) -> Measurement | Skipped:
     return _observed(context, clock_metrics)
 
 
-def clock_metrics(seen: Loaded) -> dict[str, Value]:
+def clock_metrics(seen: LoadSamples) -> dict[str, Value]:
     """The metrics of what was seen under load."""
     reasons = seen.series("event_reasons")
     shares = {name: (_share(reasons, bit),) for name, bit in FAULT_REASONS.items()}
@@ -323,7 +323,7 @@ def thermal(context: Context) -> Measurement | Skipped:
     return _observed(context, thermal_metrics)
 
 
-def thermal_metrics(seen: Loaded) -> dict[str, Value]:
+def thermal_metrics(seen: LoadSamples) -> dict[str, Value]:
     """The metrics of what was seen under load."""
     margins, hottest = seen.series("margin_c"), seen.series("temperature_c")
     memory = seen.series("memory_temperature_c")
@@ -343,7 +343,7 @@ def pcie(context: Context) -> Measurement | Skipped:
     return _observed(context, pcie_metrics)
 
 
-def pcie_metrics(seen: Loaded) -> dict[str, Value]:
+def pcie_metrics(seen: LoadSamples) -> dict[str, Value]:
     """The metrics of what was seen under load; a replay counter that went backwards says nothing."""
     generation, width = seen.series("pcie_generation"), seen.series("pcie_width")
     replays = seen.series("pcie_replays")

@@ -24,7 +24,7 @@ NOT_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.ERO
 
 
 @dataclass(frozen=True)
-class Way:
+class DirectionResult:
     """One direction of a job; bandwidth in bytes/s, latency in seconds, None where nothing was read or written."""
 
     bytes_done: int
@@ -38,8 +38,8 @@ class Job:
     """One fio job: `error` is an errno, 0 if well."""
 
     error: int
-    read: Way
-    write: Way
+    read: DirectionResult
+    write: DirectionResult
 
 
 @check(
@@ -160,7 +160,7 @@ def parse(text: str) -> Job:
         ) from error
 
 
-def _way(row: Mapping[str, object]) -> Way:
+def _way(row: Mapping[str, object]) -> DirectionResult:
     numbers = [row[name] for name in ("io_bytes", "bw_bytes", "iops")]
     latency = row["clat_ns"]
     percentiles = latency.get("percentile", {}) if isinstance(latency, dict) else {}
@@ -168,7 +168,7 @@ def _way(row: Mapping[str, object]) -> Way:
     if not all(0 <= number < 1e18 for number in (done, bandwidth, iops)):
         raise ValueError(f"fio reports implausible numbers: {numbers}")
     p99 = percentiles.get("99.000000")
-    return Way(int(done), bandwidth, iops, None if p99 is None else float(p99) / 1e9)
+    return DirectionResult(int(done), bandwidth, iops, None if p99 is None else float(p99) / 1e9)
 
 
 def _run(path: Path, size: int, name: str, asked: Sequence[str], deadline_s: float) -> tuple[Job, str]:
@@ -190,7 +190,7 @@ def _run(path: Path, size: int, name: str, asked: Sequence[str], deadline_s: flo
     return job, _account(said, job)
 
 
-def _account(said: tool.Said, job: Job) -> str:
+def _account(said: tool.ToolResult, job: Job) -> str:
     return f"$ {' '.join(said.argv)}\n[exit code {said.code} after {said.seconds:.1f} s]\n{job}\n{said.stderr.strip()[:1000]}"
 
 

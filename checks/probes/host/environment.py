@@ -12,7 +12,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, check
 from checks.facts.instances import Instance
 from checks.model import Scope
-from checks.probes.host.environment_rules import SHM, Fault, Harm, World, lint, listed, parse_file
+from checks.probes.host.environment_rules import SHM, Fault, Harm, LintContext, lint, listed, parse_file
 
 INTERFACES = Path("/sys/class/net")
 FILE_VARIABLE = "NCCL_CONF_FILE"
@@ -39,7 +39,7 @@ def environment_lint(context: Context) -> Measurement:
     their values, unless one may be a secret.
     """
     variables, files = settings(os.environ, Path.home())
-    world = world_of(context, variables)
+    world = lint_context_of(context, variables)
     return measured(lint(variables, world), files, world, listed(variables))
 
 
@@ -61,14 +61,14 @@ def settings(environ: Mapping[str, str], home: Path) -> tuple[dict[str, str], tu
     return {**variables, **environ}, tuple(read)
 
 
-def world_of(context: Context, variables: Mapping[str, str]) -> World:
+def lint_context_of(context: Context, variables: Mapping[str, str]) -> LintContext:
     """What the settings are judged by, as this node has it. Raises CheckError for what cannot be read."""
     try:
         shm = os.statvfs(SHM)
         interfaces = frozenset(path.name for path in INTERFACES.iterdir())
     except OSError as error:
         raise CheckError(f"{error.filename} cannot be read: {error.strerror}") from error
-    return World(
+    return LintContext(
         gpus=context.declared.gpus_per_node,
         nodes=context.declared.nodes,
         efa=has_efa(context.instance),
@@ -111,7 +111,7 @@ def kernel_version(release: str) -> tuple[int, int]:
 
 
 def measured(
-    faults: tuple[Fault, ...], files: tuple[str, ...], world: World, variables: Mapping[str, str]
+    faults: tuple[Fault, ...], files: tuple[str, ...], world: LintContext, variables: Mapping[str, str]
 ) -> Measurement:
     """One number a harmful setting; `variables` are those to be listed."""
     named = tuple(fault.setting for fault in faults) or (NONE,)

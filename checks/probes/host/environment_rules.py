@@ -24,7 +24,7 @@ class Harm(str, Enum):
 
 
 @dataclass(frozen=True)
-class World:
+class LintContext:
     """What a setting is judged by. `efa` is None where nobody knows whether the type has it; sizes are in bytes."""
 
     gpus: int
@@ -47,11 +47,11 @@ class Fault:
     why: str
 
 
-Judge = Callable[[str, World], bool]
+Judge = Callable[[str, LintContext], bool]
 
 
 @dataclass(frozen=True)
-class Known:
+class Variable:
     """A variable, when it harms, and how."""
 
     name: str
@@ -64,15 +64,15 @@ def _is(*values: str) -> Judge:
     return lambda value, world: value.strip().lower() in values
 
 
-def _on(value: str, world: World) -> bool:
+def _on(value: str, world: LintContext) -> bool:
     return value.strip().lower() in ("1", "true", "yes", "y")
 
 
-def _off(value: str, world: World) -> bool:
+def _off(value: str, world: LintContext) -> bool:
     return value.strip().lower() in ("0", "false", "no", "n")
 
 
-def _any(value: str, world: World) -> bool:
+def _any(value: str, world: LintContext) -> bool:
     return True
 
 
@@ -80,23 +80,23 @@ def _both(first: Judge, second: Judge) -> Judge:
     return lambda value, world: first(value, world) and second(value, world)
 
 
-def _efa(value: str, world: World) -> bool:
+def _efa(value: str, world: LintContext) -> bool:
     return world.efa is not False
 
 
-def _no_efa(value: str, world: World) -> bool:
+def _no_efa(value: str, world: LintContext) -> bool:
     return world.efa is False
 
 
-def _many_gpus(value: str, world: World) -> bool:
+def _many_gpus(value: str, world: LintContext) -> bool:
     return world.gpus > 1
 
 
-def _gpus(value: str, world: World) -> bool:
+def _gpus(value: str, world: LintContext) -> bool:
     return world.gpus > 0
 
 
-def _many_nodes(value: str, world: World) -> bool:
+def _many_nodes(value: str, world: LintContext) -> bool:
     return world.nodes > 1
 
 
@@ -110,15 +110,15 @@ def _protocols(value: str) -> set[str]:
     return every - names if value.startswith("^") else names & every
 
 
-def _without_simple(value: str, world: World) -> bool:
+def _without_simple(value: str, world: LintContext) -> bool:
     return "simple" not in _protocols(value)
 
 
-def _only_some(value: str, world: World) -> bool:
+def _only_some(value: str, world: LintContext) -> bool:
     return "simple" in _protocols(value) and len(_protocols(value)) < 3
 
 
-def _no_such_interface(value: str, world: World) -> bool:
+def _no_such_interface(value: str, world: LintContext) -> bool:
     """NCCL's own syntax: a list of prefixes; "=" before it asks for whole names, "^" for all others."""
     wanted = value.strip()
     if wanted.startswith("^") or not world.interfaces:
@@ -130,94 +130,94 @@ def _no_such_interface(value: str, world: World) -> bool:
     )
 
 
-def _loopback_only(value: str, world: World) -> bool:
+def _loopback_only(value: str, world: LintContext) -> bool:
     return [name for name in value.strip().lstrip("=").split(",") if name] == ["lo"]
 
 
-def _missing_path(value: str, world: World) -> bool:
+def _missing_path(value: str, world: LintContext) -> bool:
     return value in world.missing_paths
 
 
-def _one_file_for_all(value: str, world: World) -> bool:
+def _one_file_for_all(value: str, world: LintContext) -> bool:
     return not re.search(r"%[hp]", value) and value not in ("/dev/stdout", "/dev/stderr")
 
 
-def _not_enough_gpus(value: str, world: World) -> bool:
+def _not_enough_gpus(value: str, world: LintContext) -> bool:
     listed = [item for item in value.split(",") if item.strip()]
     return world.gpus > 0 and value.strip().lower() != "all" and len(listed) < world.gpus
 
 
-def _old_fork_support(value: str, world: World) -> bool:
+def _old_fork_support(value: str, world: LintContext) -> bool:
     # From Linux 5.15 on the kernel copies pinned pages at fork by itself (libfabric's fi_efa(7)).
     return world.kernel >= (5, 15) and not _off(value, world)
 
 
-def _hides_a_gpu(value: str, world: World) -> bool:
+def _hides_a_gpu(value: str, world: LintContext) -> bool:
     return value.strip().lower() in ("", "none", "void") or _not_enough_gpus(value, world)
 
 
-def _named(value: str, world: World) -> bool:
+def _named(value: str, world: LintContext) -> bool:
     return value.strip().lower() not in ("", "all")
 
 
-def _not_efa(value: str, world: World) -> bool:
+def _not_efa(value: str, world: LintContext) -> bool:
     return value.strip().lower() not in ("", "efa") and world.efa is True
 
 
 C, M = Harm.CRIPPLING, Harm.MISLEADING
-KNOWN: tuple[Known, ...] = (
-    Known("NCCL_P2P_DISABLE", _both(_on, _many_gpus), C, "the GPUs of a node do not use NVLink or PCIe to reach each other"),
-    Known("NCCL_P2P_LEVEL", _both(_is("0", "loc"), _many_gpus), C, "the GPUs of a node cannot communicate directly"),
-    Known("NCCL_SHM_DISABLE", _both(_on, _many_gpus), C, "the ranks of a node use the network instead of shared memory"),
-    Known("NCCL_NET", _both(_is("socket"), _efa), C, "collectives between nodes use TCP instead of EFA"),
-    Known("NCCL_NET_PLUGIN", _both(_is("none"), _efa), C, "aws-ofi-nccl is not loaded, so EFA is not used"),
-    Known("NCCL_NET_GDR_LEVEL", _both(_is("0", "loc"), _efa), C, "every transfer goes through the host's memory"),
-    Known("NCCL_IB_DISABLE", _on, M, "InfiniBand and RoCE are disabled; this setting does not affect EFA"),
-    Known("NCCL_PROTO", _without_simple, C, "without the protocol Simple large messages are slow, or wrong on EFA"),
-    Known("NCCL_PROTO", _only_some, M, "NCCL cannot choose the protocol that is fastest for small messages"),
-    Known("NCCL_ALGO", _any, M, "NCCL cannot choose an algorithm: slow, or an error where it does not fit"),
-    Known("NCCL_NVLS_ENABLE", _off, M, "NVSwitch does not do reductions, so all_reduce within a node is slower"),
-    Known("NCCL_MAX_NCHANNELS", _below(8), M, "NCCL has too few channels to use the full bandwidth of NVLink or EFA"),
-    Known("NCCL_MAX_CTAS", _below(8), M, "NCCL has too few channels to use the full bandwidth of NVLink or EFA"),
-    Known("NCCL_BUFFSIZE", _below(1 << 20), M, "small buffers limit the bandwidth (NCCL's default is 4 MiB)"),
-    Known("NCCL_SOCKET_IFNAME", _no_such_interface, C, "this node has no interface of that name"),
-    Known("NCCL_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "the loopback interface cannot reach other nodes"),
-    Known("GLOO_SOCKET_IFNAME", _no_such_interface, C, "this node has no interface of that name"),
-    Known("GLOO_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "the loopback interface cannot reach other nodes"),
-    Known("NCCL_TOPO_FILE", _missing_path, C, "the file does not exist, so NCCL does not know the machine's topology"),
-    Known("NCCL_DEBUG", _is("trace"), M, "NCCL logs every call, which is slow"),
-    Known("NCCL_DEBUG_FILE", _missing_path, M, "its folder does not exist, so NCCL's log is lost"),
-    Known("NCCL_DEBUG_FILE", _one_file_for_all, M, "without %h and %p all ranks overwrite the same file, so NCCL's log is lost"),
-    Known("NCCL_CHECK_POINTERS", _on, M, "NCCL checks the pointers of each call, which is slow"),
-    Known("NCCL_TUNER_PLUGIN", _both(_is("none"), _efa), M, "NCCL is not tuned for EFA"),
-    Known("FI_PROVIDER", _both(lambda value, world: "efa" not in value.lower(), _efa), C, "libfabric does not use EFA"),
-    Known("FI_PROVIDER", _both(lambda value, world: "efa" in value.lower(), _no_efa), M, "this instance type has no EFA"),
-    Known("FI_EFA_USE_DEVICE_RDMA", _both(_off, _efa), C, "EFA copies through the host instead of using RDMA"),
-    Known("FI_EFA_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs performance"),
-    Known("RDMAV_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs performance"),
-    Known("CUDA_LAUNCH_BLOCKING", _on, C, "every CUDA kernel waits for the previous one, so nothing overlaps"),
-    Known("CUDA_VISIBLE_DEVICES", _not_enough_gpus, C, "fewer GPUs are visible than are declared"),
-    Known("NVIDIA_VISIBLE_DEVICES", _both(_hides_a_gpu, _gpus), C, "fewer GPUs are given to this container than are declared"),
-    Known("NEURON_RT_VISIBLE_CORES", _any, M, "cores that are not in this list are not measured"),
-    Known("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", _below(100), C, "programs get only a part of each GPU, so it is not measured whole"),
-    Known("NVIDIA_TF32_OVERRIDE", _off, M, "TF32 is disabled, so the measured speed may differ from that of the training"),
-    Known("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", _on, M, "float32 products are computed in TF32, which is faster but less exact"),
-    Known("PYTORCH_NO_CUDA_MEMORY_CACHING", _on, M, "PyTorch allocates each tensor through the driver, which is slow"),
-    Known("NCCL_TESTS_SPLIT", _any, C, "nccl-tests measures only within groups of ranks, not between the groups"),
-    Known("NCCL_TESTS_SPLIT_MASK", _any, C, "nccl-tests measures only within groups of ranks, not between the groups"),
-    Known("NCCL_TESTS_MIN_BW", _any, M, "nccl-tests applies this bandwidth threshold, whatever the policy says"),
-    Known("NCCL_HOSTID", _any, M, "NCCL takes this value as the host's identity, so one node may look like two, or two like one"),
-    Known("OFI_NCCL_FORCE_NUM_RAILS", _efa, M, "aws-ofi-nccl uses only this many EFA devices, and the others are not measured"),
-    Known("FI_EFA_IFACE", _both(_named, _efa), C, "libfabric sees only these EFA devices"),
-    Known("NVML_INJECTION_MODE", _any, C, "DCGM reads injected NVML data instead of the GPUs"),
-    Known("PRELAUNCH_KERNEL_LOG", _any, C, "the kernel log is read from this file instead of the machine"),
-    Known("PRELAUNCH_FABRIC_PROVIDER", _not_efa, C, "the fabric checks measure this provider instead of EFA"),
-    Known("TORCH_NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
-    Known("NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
-    Known("TORCH_NCCL_ASYNC_ERROR_HANDLING", _off, M, "a failed collective hangs forever"),
-    Known("NCCL_ASYNC_ERROR_HANDLING", _off, M, "a failed collective hangs forever"),
-    Known("TORCH_NCCL_ENABLE_MONITORING", _off, M, "a rank whose watchdog hangs is never ended"),
-    Known("TORCH_DISTRIBUTED_DEBUG", _is("detail"), M, "PyTorch compares every collective between the ranks first, which is slow"),
+KNOWN: tuple[Variable, ...] = (
+    Variable("NCCL_P2P_DISABLE", _both(_on, _many_gpus), C, "the GPUs of a node do not use NVLink or PCIe to reach each other"),
+    Variable("NCCL_P2P_LEVEL", _both(_is("0", "loc"), _many_gpus), C, "the GPUs of a node cannot communicate directly"),
+    Variable("NCCL_SHM_DISABLE", _both(_on, _many_gpus), C, "the ranks of a node use the network instead of shared memory"),
+    Variable("NCCL_NET", _both(_is("socket"), _efa), C, "collectives between nodes use TCP instead of EFA"),
+    Variable("NCCL_NET_PLUGIN", _both(_is("none"), _efa), C, "aws-ofi-nccl is not loaded, so EFA is not used"),
+    Variable("NCCL_NET_GDR_LEVEL", _both(_is("0", "loc"), _efa), C, "every transfer goes through the host's memory"),
+    Variable("NCCL_IB_DISABLE", _on, M, "InfiniBand and RoCE are disabled; this setting does not affect EFA"),
+    Variable("NCCL_PROTO", _without_simple, C, "without the protocol Simple large messages are slow, or wrong on EFA"),
+    Variable("NCCL_PROTO", _only_some, M, "NCCL cannot choose the protocol that is fastest for small messages"),
+    Variable("NCCL_ALGO", _any, M, "NCCL cannot choose an algorithm: slow, or an error where it does not fit"),
+    Variable("NCCL_NVLS_ENABLE", _off, M, "NVSwitch does not do reductions, so all_reduce within a node is slower"),
+    Variable("NCCL_MAX_NCHANNELS", _below(8), M, "NCCL has too few channels to use the full bandwidth of NVLink or EFA"),
+    Variable("NCCL_MAX_CTAS", _below(8), M, "NCCL has too few channels to use the full bandwidth of NVLink or EFA"),
+    Variable("NCCL_BUFFSIZE", _below(1 << 20), M, "small buffers limit the bandwidth (NCCL's default is 4 MiB)"),
+    Variable("NCCL_SOCKET_IFNAME", _no_such_interface, C, "this node has no interface of that name"),
+    Variable("NCCL_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "the loopback interface cannot reach other nodes"),
+    Variable("GLOO_SOCKET_IFNAME", _no_such_interface, C, "this node has no interface of that name"),
+    Variable("GLOO_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "the loopback interface cannot reach other nodes"),
+    Variable("NCCL_TOPO_FILE", _missing_path, C, "the file does not exist, so NCCL does not know the machine's topology"),
+    Variable("NCCL_DEBUG", _is("trace"), M, "NCCL logs every call, which is slow"),
+    Variable("NCCL_DEBUG_FILE", _missing_path, M, "its folder does not exist, so NCCL's log is lost"),
+    Variable("NCCL_DEBUG_FILE", _one_file_for_all, M, "without %h and %p all ranks overwrite the same file, so NCCL's log is lost"),
+    Variable("NCCL_CHECK_POINTERS", _on, M, "NCCL checks the pointers of each call, which is slow"),
+    Variable("NCCL_TUNER_PLUGIN", _both(_is("none"), _efa), M, "NCCL is not tuned for EFA"),
+    Variable("FI_PROVIDER", _both(lambda value, world: "efa" not in value.lower(), _efa), C, "libfabric does not use EFA"),
+    Variable("FI_PROVIDER", _both(lambda value, world: "efa" in value.lower(), _no_efa), M, "this instance type has no EFA"),
+    Variable("FI_EFA_USE_DEVICE_RDMA", _both(_off, _efa), C, "EFA copies through the host instead of using RDMA"),
+    Variable("FI_EFA_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs performance"),
+    Variable("RDMAV_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs performance"),
+    Variable("CUDA_LAUNCH_BLOCKING", _on, C, "every CUDA kernel waits for the previous one, so nothing overlaps"),
+    Variable("CUDA_VISIBLE_DEVICES", _not_enough_gpus, C, "fewer GPUs are visible than are declared"),
+    Variable("NVIDIA_VISIBLE_DEVICES", _both(_hides_a_gpu, _gpus), C, "fewer GPUs are given to this container than are declared"),
+    Variable("NEURON_RT_VISIBLE_CORES", _any, M, "cores that are not in this list are not measured"),
+    Variable("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", _below(100), C, "programs get only a part of each GPU, so it is not measured whole"),
+    Variable("NVIDIA_TF32_OVERRIDE", _off, M, "TF32 is disabled, so the measured speed may differ from that of the training"),
+    Variable("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", _on, M, "float32 products are computed in TF32, which is faster but less exact"),
+    Variable("PYTORCH_NO_CUDA_MEMORY_CACHING", _on, M, "PyTorch allocates each tensor through the driver, which is slow"),
+    Variable("NCCL_TESTS_SPLIT", _any, C, "nccl-tests measures only within groups of ranks, not between the groups"),
+    Variable("NCCL_TESTS_SPLIT_MASK", _any, C, "nccl-tests measures only within groups of ranks, not between the groups"),
+    Variable("NCCL_TESTS_MIN_BW", _any, M, "nccl-tests applies this bandwidth threshold, whatever the policy says"),
+    Variable("NCCL_HOSTID", _any, M, "NCCL takes this value as the host's identity, so one node may look like two, or two like one"),
+    Variable("OFI_NCCL_FORCE_NUM_RAILS", _efa, M, "aws-ofi-nccl uses only this many EFA devices, and the others are not measured"),
+    Variable("FI_EFA_IFACE", _both(_named, _efa), C, "libfabric sees only these EFA devices"),
+    Variable("NVML_INJECTION_MODE", _any, C, "DCGM reads injected NVML data instead of the GPUs"),
+    Variable("PRELAUNCH_KERNEL_LOG", _any, C, "the kernel log is read from this file instead of the machine"),
+    Variable("PRELAUNCH_FABRIC_PROVIDER", _not_efa, C, "the fabric checks measure this provider instead of EFA"),
+    Variable("TORCH_NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
+    Variable("NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
+    Variable("TORCH_NCCL_ASYNC_ERROR_HANDLING", _off, M, "a failed collective hangs forever"),
+    Variable("NCCL_ASYNC_ERROR_HANDLING", _off, M, "a failed collective hangs forever"),
+    Variable("TORCH_NCCL_ENABLE_MONITORING", _off, M, "a rank whose watchdog hangs is never ended"),
+    Variable("TORCH_DISTRIBUTED_DEBUG", _is("detail"), M, "PyTorch compares every collective between the ranks first, which is slow"),
 )  # fmt: skip
 
 
@@ -273,7 +273,7 @@ MEMLOCK = 16 << 30
 NOFILE = 65536
 
 
-def lint(variables: Mapping[str, str], world: World) -> tuple[Fault, ...]:
+def lint(variables: Mapping[str, str], world: LintContext) -> tuple[Fault, ...]:
     """What is harmful among the variables that are set, and in the limits."""
     found = [
         Fault(f"{known.name}={_shown(variables[known.name])}", known.harm, known.why)
@@ -289,7 +289,7 @@ def parse_file(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in rows if equals and name.strip()}
 
 
-def _limits(world: World) -> list[Fault]:
+def _limits(world: LintContext) -> list[Fault]:
     found = []
     if world.gpus > 1 and world.shm_bytes < SHM_WARN:
         harm = C if world.shm_bytes < SHM_FAIL else M

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from checks.check import CheckError
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.model import Value
 from checks.probes.host import disk, stress
 
@@ -29,7 +29,7 @@ def detect(text: str) -> bool:
     return bool(_FIO.search(text) or _STRESS.search(text))
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """The reading. Raises NotRecognised, Broken."""
     if not detect(text):
         raise NotRecognised("the text is neither fio's JSON nor the output of stress-ng")

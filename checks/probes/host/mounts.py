@@ -79,7 +79,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MountResponse:
     """What a mount answered; `error` is an errno, None where it did not answer in time."""
 
     error: int | None
@@ -141,19 +141,19 @@ def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     return tuple(chosen.values())
 
 
-def ask(point: str, deadline_s: float) -> Asked:
+def ask(point: str, deadline_s: float) -> MountResponse:
     """What the mount answers to a process of its own. Raises CheckError where that process fails."""
     said = tool.run((*ASKER, point), deadline_s)
     if said.code is None:
-        return Asked(None, False, said.seconds)
+        return MountResponse(None, False, said.seconds)
     try:
         value = json.loads(said.stdout)
-        return Asked(int(value["error"]), bool(value["read_only"]), float(value["seconds"]))
+        return MountResponse(int(value["error"]), bool(value["read_only"]), float(value["seconds"]))
     except (ValueError, KeyError, TypeError) as error:
         raise CheckError(f"{point} could not be tested: {said.account()[-300:]}") from error
 
 
-def measured(mounts: Sequence[Mount], answers: Sequence[Asked], root: bool) -> Measurement:
+def measured(mounts: Sequence[Mount], answers: Sequence[MountResponse], root: bool) -> Measurement:
     """The metrics, and an account of each mount. What is closed to this user is left out: his job cannot use it."""
     pairs = [pair for pair in zip(mounts, answers, strict=True) if not _closed(*pair, root)]
     if not pairs:
@@ -175,14 +175,14 @@ def measured(mounts: Sequence[Mount], answers: Sequence[Asked], root: bool) -> M
     )
 
 
-def _closed(mount: Mount, said: Asked, root: bool) -> bool:
+def _closed(mount: Mount, said: MountResponse, root: bool) -> bool:
     if said.error == errno.ENOENT:  # another mount lies over it
         return True
     # A user's own FUSE mount is closed to root too.
     return said.error == errno.EACCES and (not root or mount.kind.startswith("fuse"))
 
 
-def _account(said: Asked) -> str:
+def _account(said: MountResponse) -> str:
     if said.error is None:
         return f"no answer in {said.seconds:.1f} s"
     return f"error {said.error}" if said.error else f"answered in {said.seconds * 1e3:.1f} ms"

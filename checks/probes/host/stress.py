@@ -40,7 +40,7 @@ _WELL = re.compile(r"stress-ng: info: +\[\d+\] successful run completed in")
 
 
 @dataclass(frozen=True)
-class Stressed:
+class StressRun:
     """One stressor's run. `failures` are what --verify found wrong; seconds are of all its workers together."""
 
     workers: int
@@ -51,7 +51,7 @@ class Stressed:
     failures: tuple[str, ...]
 
 
-def parse(text: str, stressor: str, exit_code: int) -> Stressed:
+def parse(text: str, stressor: str, exit_code: int) -> StressRun:
     """What stress-ng printed. Raises CheckError where that is not a whole run."""
     failures = tuple(_FAIL.findall(text))
     rows = [found for found in _METRICS.finditer(text) if found[1] == stressor]
@@ -66,7 +66,7 @@ def parse(text: str, stressor: str, exit_code: int) -> Stressed:
     return _stressed(rows[-1], text, failures)
 
 
-def run(arguments: Sequence[str], stressor: str, seconds: float, timeout_s: float) -> tuple[Stressed, str]:
+def run(arguments: Sequence[str], stressor: str, seconds: float, timeout_s: float) -> tuple[StressRun, str]:
     """Run it, and the account of the run. Raises ToolMissing, and CheckError where nobody can tell."""
     whole_s = max(1, math.ceil(seconds))  # stress-ng cuts "0.5s" to 0, which means for ever
     argv = ("stress-ng", *arguments, "--verify", "--timeout", f"{whole_s}s", "--metrics-brief")
@@ -77,14 +77,14 @@ def run(arguments: Sequence[str], stressor: str, seconds: float, timeout_s: floa
     return parse(f"{said.stdout}\n{said.stderr}", stressor, said.code), said.account()
 
 
-def _stressed(found: re.Match[str] | None, text: str, failures: tuple[str, ...]) -> Stressed:
+def _stressed(found: re.Match[str] | None, text: str, failures: tuple[str, ...]) -> StressRun:
     hogs = _HOGS.search(text)
     if hogs is None:
         raise CheckError(f"stress-ng does not say how many workers it started: {_last(text)}")
     if found is None:
-        return Stressed(int(hogs[1]), 0, 0.0, 0.0, 0.0, failures)
+        return StressRun(int(hogs[1]), 0, 0.0, 0.0, 0.0, failures)
     cpu_s = float(found[4]) + float(found[5])
-    return Stressed(int(hogs[1]), int(found[2]), float(found[3]), cpu_s, float(found[6]), failures)
+    return StressRun(int(hogs[1]), int(found[2]), float(found[3]), cpu_s, float(found[6]), failures)
 
 
 def _last(text: str) -> str:
@@ -127,7 +127,7 @@ def memory_stress(context: Context) -> Measurement | Skipped:
     return memory_measurement(ran, size, account)
 
 
-def run_a_round(asked: Sequence[str], seconds: float, timeout_s: float) -> tuple[Stressed, str]:
+def run_a_round(asked: Sequence[str], seconds: float, timeout_s: float) -> tuple[StressRun, str]:
     """A run in which stress-ng went round its memory once at least, as far as the time allows: a busy host is slower.
 
     Raises as stress.run.
@@ -156,7 +156,7 @@ def size_to_test(root: Path, share: float, most: float) -> int:
     return size
 
 
-def memory_measurement(ran: Stressed, size: int, account: str) -> Measurement:
+def memory_measurement(ran: StressRun, size: int, account: str) -> Measurement:
     """The metrics of a run. Raises CheckError where nothing was written."""
     if not ran.failures and ran.operations <= 0:
         raise CheckError("stress-ng completed no pass over the memory")
@@ -207,7 +207,7 @@ def usable_cpus(root: Path) -> int:
     return affinity if quota is None else max(1, min(affinity, math.ceil(quota)))
 
 
-def cpu_measurement(ran: Stressed, workers: int, account: str) -> Measurement:
+def cpu_measurement(ran: StressRun, workers: int, account: str) -> Measurement:
     """The metrics of a run. Raises CheckError where the workers did nothing."""
     if not ran.failures and (ran.operations <= 0 or ran.wall_s <= 0):
         raise CheckError(f"stress-ng did {ran.operations} operations in {ran.wall_s:g} s")

@@ -18,14 +18,14 @@ from functools import lru_cache
 from checks.check import Check, Measurement
 from checks.explain.one_output import NEEDLES as OTHERS
 from checks.explain.one_output import begun_in
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.model import Value
 from checks.probes.kernel import hardware, log_source, sxid, xid
-from checks.probes.kernel.log_excerpt import UPTIME_S, Shown
+from checks.probes.kernel.log_excerpt import UPTIME_S, LogExcerpt
 from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line
 from checks.probes.kernel.log_search import (
     LINE_BYTES,
-    Raw,
+    RawLine,
     Text,
     blocks,
     lines_with,
@@ -98,7 +98,7 @@ def detect(text: str) -> bool:
     )
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """What the text tells. Raises NotRecognised, and Broken where the kernel says nothing."""
     data = text.encode("utf-8", "surrogateescape")
     whole = of_bytes(data)
@@ -107,7 +107,7 @@ def read(text: str, asked: Asked) -> Reading:
     return explainer.read(lines_with(whole, matcher_of(NEEDLES)))
 
 
-def read_large(text: Text, found: Iterable[Raw]) -> tuple[Reading, bytes]:
+def read_large(text: Text, found: Iterable[RawLine]) -> tuple[Reading, bytes]:
     """The same for a text that nobody holds, whose lines with ALL_NEEDLES were `found`; and the digest of what was looked at,
     with the text's size.
     """
@@ -123,15 +123,15 @@ class _Explainer:
     text: Text
     now: Now
     alone: bool = False
-    shown: Shown = field(default_factory=Shown)
+    shown: LogExcerpt = field(default_factory=LogExcerpt)
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     doubts: dict[str, str] = field(default_factory=dict)
     lost: int = 0
 
-    def read(self, found: Iterable[Raw]) -> Reading:
+    def read(self, found: Iterable[RawLine]) -> Reading:
         """The reading. Raises NotRecognised, Broken."""
         self.digest.update(b"%d\n" % self.text.size)
-        places, lines = list[Raw](), list[Line]()
+        places, lines = list[RawLine](), list[Line]()
         for begin, count in _places(self.text.size):
             place = whole_lines(self.text, begin, count)
             self.shown.again()
@@ -190,7 +190,7 @@ class _Explainer:
             f"kernel.xid restarts: {why}; the lines are read as they stand, and restarts repair no earlier fault",
         )
 
-    def _said(self, raw: Raw) -> list[Line]:
+    def _said(self, raw: RawLine) -> list[Line]:
         """The kernel's lines in one of the text, which may hold several if it was drawn on a terminal."""
         self.digest.update(raw.data + b"\n")
         text = raw.data.replace(b"\0", b"").decode("utf-8-sig" if not raw.at else "utf-8", "backslashreplace")
@@ -204,7 +204,7 @@ class _Explainer:
             self._doubt_line(raw, text, lines)
         return lines
 
-    def _doubt_line(self, raw: Raw, text: str, lines: Sequence[Line]) -> None:
+    def _doubt_line(self, raw: RawLine, text: str, lines: Sequence[Line]) -> None:
         if b"\0" in raw.data:
             self._doubt("zero", f"line {raw.number} has a zero byte: the text at that place is lost")
         if not raw.whole and lines:
@@ -219,7 +219,7 @@ class _Explainer:
             )
         self.lost += log_source.missed(text)
 
-    def _kept(self, found: Iterable[Raw]) -> list[Line]:
+    def _kept(self, found: Iterable[RawLine]) -> list[Line]:
         """The lines that the checks' finders look at, each once and in order."""
         kept: list[Line] = []
         for raw in found:

@@ -128,15 +128,15 @@ _FORMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 NEEDLES = tuple(dict.fromkeys(needle for _, needles, _ in _FORMS for needle in needles))
 KINDS = ("off_bus", *dict.fromkeys(kind for kind, _, _ in _FORMS))
-# What a restart does not mend.
+# What a restart does not repair.
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
-# What time alone does not answer: a part that is broken, and a kernel that goes on in an unknown state until its restart.
+# What time alone does not settle: a broken part, and a kernel that continues in an unknown state until its restart.
 STAYS_OPEN = (*GRAVE, "oops")
 _ordinary = matching(Pattern(kind, re.compile(form)) for kind, _, form in _FORMS)
 
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
-    """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check is no other one too."""
+    """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check does not count as another one."""
     named = ""
     for line in lines:
         if line.message.startswith("NVRM: The NVIDIA GPU"):
@@ -148,8 +148,8 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
 
 
 def _lost(line: Line, named: str) -> Iterator[Event]:
-    """GPUs that are gone: an Xid 79, or the words alone."""
-    # The driver names the GPU in one line and its fate in a later one.
+    """GPUs that are gone: an Xid 79, or the words without an Xid."""
+    # The driver names the GPU in one line and says in a later one what happened to it.
     before = [Line(named, None)] if named and named != line.message else []
     for event in xid.find([*before, line]):
         if event.line is line and (event.code == 79 or "fallen off the bus" in event.text):
@@ -178,7 +178,7 @@ def hardware(context: Context) -> Measurement | Skipped:
 
 
 def measured(log: log_source.Log) -> Measurement:
-    """The log's faults by kind."""
+    """The faults of the log by kind."""
     tally: Counter[str] = Counter()
     seen = [
         event

@@ -1,7 +1,7 @@
-"""How much of a kernel's log a text shows, and what it leaves out (pure).
+"""How much of a kernel log a text shows, and what is missing. Pure.
 
-A log that begins at a start of the kernel shows all that this boot said. One that does not has to go back a day, as far
-as the checks look on a node (source.WINDOW_S): from less nobody can tell that nothing happened.
+A log that begins at a start of the kernel shows everything of this boot. Another one has to go back a day, as far as the checks read
+on a node (source.WINDOW_S): a shorter one does not show that nothing happened.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from checks.probes.kernel.log_lines import Line
 from checks.probes.kernel.log_source import START, WINDOW_S
 
-# Line's ages are counted from here, both for stamps since boot and since 1970; they cannot be mistaken for each other.
+# The ages of lines count from here, for timestamps since boot and since 1970; these cannot be mistaken for each other.
 UPTIME_S = 1e10
 SINCE_BOOT_S = UPTIME_S / 2
-# The kernel's clock stands at 0.000000 until it is set up, shortly after its first lines (kernel/sched/clock.c).
+# The kernel's clock is at 0.000000 until it is set up, shortly after the first lines (kernel/sched/clock.c).
 FIRST_S = 1.0
-# Processors print at once: their stamps may go back by less than that. Text logs have stamps of whole seconds.
+# Processors print at the same time, so timestamps may go back by less than this. Text logs have timestamps of whole seconds.
 JITTER_S = 1.0
 
 
 @dataclass
-class Shown:
-    """What was seen of the kernel's lines; they are handed to `see` in their order, or in any."""
+class LogExcerpt:
+    """What was read of the kernel's lines. They are passed to `see` in their order, or in any order."""
 
     spoken: bool = False
     started: bool = False
@@ -38,7 +38,7 @@ class Shown:
     _since_1970: tuple[float, float] | None = None
 
     def see(self, lines: Iterable[Line]) -> None:
-        """Lines that show by their form that the kernel wrote them."""
+        """Reads lines that have the form of kernel lines."""
         for line in lines:
             self.spoken = True
             if line.host:
@@ -56,11 +56,11 @@ class Shown:
                 self._since_1970 = _wider(self._since_1970, line.age_s)
 
     def again(self) -> None:
-        """What is handed to `see` from here on begins anew: its first line does not follow the last one."""
+        """The lines that are passed to `see` from here on do not follow the last one."""
         self._last.clear()
 
     def _step(self, line: Line, age_s: float) -> None:
-        """Counts how the stamps go from line to line, for each machine and clock by itself."""
+        """Counts how the timestamps change from line to line, for each machine and clock."""
         since_boot = age_s > SINCE_BOOT_S
         last = self._last.get((line.host, since_boot))
         self._last[line.host, since_boot] = line
@@ -76,13 +76,13 @@ class Shown:
 
     @property
     def newest_first(self) -> bool:
-        """Whether every stamp is earlier than the one before it, as `journalctl --reverse` prints them."""
+        """Whether every timestamp is earlier than the one before it, as `journalctl --reverse` prints them."""
         return self._back > 0 and self._onward == 0
 
     def answers(self, start: Line) -> bool:
-        """Whether a start of the kernel may answer what stands above it: the text is in the order of time.
+        """Whether a start of the kernel may settle what is above it, because the text is in the order of time.
 
-        Stamps that count from the start itself tell no order between boots: the lines of some boot must show it.
+        Timestamps since boot give no order between boots: the lines of some boot must show it.
         """
         if start.age_s is None or (self._out_of_order and not self.newest_first):
             return False
@@ -90,12 +90,12 @@ class Shown:
 
     @property
     def covers_s(self) -> float | None:
-        """Seconds from the earliest to the latest stamp of one clock; None where no line has a time."""
+        """The seconds from the earliest to the latest timestamp of one clock; None if no line has a time."""
         spans = [span for span in (self._since_boot, self._since_1970) if span]
         return max((oldest - newest for newest, oldest in spans), default=None)
 
     def left_out(self) -> str:
-        """What came before is missing and may matter: "it begins ...", or ""."""
+        """Why earlier lines are missing that may matter ("it begins ..."), or ""."""
         covers_s = self.covers_s
         if covers_s is None:
             return "no line has a timestamp, so it is unknown how much of the log this is"

@@ -1,12 +1,8 @@
-"""Lines of kernel logs: what the kernel said in each, and how long ago (pure).
+"""Lines of kernel logs: what the kernel wrote in each, and how long ago. Pure.
 
-Only what the kernel said counts: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel" (journalctl
-leaves out the host's name if it is asked to). Text that a program quotes is not at the start of such a line, so it is
-not matched.
-
-Lines of the kernel -> what they say went wrong (pure).
-
-Events of the kernel's log as evidence for a person, and as lines of a text (pure).
+Only lines of the kernel count: a line of /dev/kmsg, of dmesg, or of a syslog whose tag is "kernel" (journalctl leaves out the host's
+name if it is told to). Text that a program quotes is not at the start of such a line, so it does not match. Patterns make events of
+the lines that report a fault; an event is shown to people as evidence, and as lines of a text.
 """
 
 from __future__ import annotations
@@ -20,14 +16,14 @@ from datetime import datetime
 from functools import lru_cache
 
 DAY_S = 86400.0
-# What syslog calls a machine whose name is not set yet: the kernel's default and that of most images.
+# The names in syslog of a machine whose name is not set yet: the kernel's default and that of most images.
 NAMELESS = ("localhost", "(none)", "-")
 
 
 @dataclass(frozen=True)
 class Now:
-    """The reader's clocks: seconds since boot (as the kernel's stamps count), and since 1970. `boot_s` counts suspended
-    time too; without it no line is of an earlier boot.
+    """The reader's clocks: seconds since boot (as the kernel's timestamps count), and since 1970. `boot_s` includes suspended time;
+    without it no line counts as one of an earlier boot.
     """
 
     uptime_s: float
@@ -37,11 +33,11 @@ class Now:
 
 @dataclass(frozen=True)
 class Line:
-    """What the kernel said. `age_s` is None without a stamp, and 0 for one that lies ahead (another boot's).
+    """One line of the kernel. `age_s` is None without a timestamp, and 0 for a timestamp in the future (of another boot).
 
-    `facility` is 0 for the kernel's own, 1 for what a program wrote into /dev/kmsg; text logs do not tell.
-    `tagged`: the line's own form shows that the kernel said it; a bare line might be anybody's. `record` is the
-    sequence number of /dev/kmsg, `number` the line's place in a text, `host` the machine that a text log names.
+    `facility` is 0 for the kernel's own lines and 1 for lines that a program wrote into /dev/kmsg; text logs do not show it.
+    `tagged`: the form of the line shows that the kernel wrote it; a line without that form may be any program's. `record` is the
+    sequence number of /dev/kmsg, `number` the number of the line in a text, `host` the machine that a text log names.
     """
 
     message: str
@@ -53,24 +49,24 @@ class Line:
     host: str = ""
 
 
-# journalctl, dmesg and grep colour what they show; in a file it would stand before the words that decide.
+# journalctl, dmesg and grep print colours; in a file their codes would be in front of the words that decide.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d+)? (.*)")
 _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:([.,])\d+)?(Z|[+-]\d\d:?\d\d)? (.*)")
 _CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)")
 _DMESG = re.compile(r"\[ *(\d+(?:\.\d+)?|\.\.\.)\](?:\[ *[TC]\d+\])? ?(.*)")
-# `dmesg -r` and `dmesg -x` (util-linux, sys-utils/dmesg.c): who wrote it, and how grave it is.
+# `dmesg -r` and `dmesg -x` (util-linux, sys-utils/dmesg.c) print who wrote the line, and its severity.
 _LEVEL = re.compile(r"<(\d{1,3})>|([a-z]+\d?) *:[a-z]+ *: ")
-# A host's name does not end with a colon, which is how a program's does.
+# The name of a host does not end with a colon, but that of a program does.
 _TAG = re.compile(r"(?:(\S*[^\s:]) )?kernel: ")
-# What begins a line of the kernel's whose stamp stands alone: its own stamp, or its driver's name.
+# The beginning of a kernel line after a timestamp without a tag: the kernel's own timestamp, or the name of a driver.
 _BARE = re.compile(r"\[ *\d+\.\d+\]|NVRM: \w|nvidia-nvswitch\d+: ")
 _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
 
 
 def read_line(raw: str, now: Now) -> Line | None:
-    """What the kernel said in a line of a text log; None for other programs' lines and blank ones."""
+    """The kernel's line in a line of a text log; None for lines of other programs and blank lines."""
     text = _COLOUR.sub("", raw).strip()
     if _KMSG.fullmatch(text):
         return read_record(text, now)
@@ -88,7 +84,7 @@ def read_line(raw: str, now: Now) -> Line | None:
 
 
 def read_record(raw: str, now: Now) -> Line | None:
-    """The line of one record of /dev/kmsg ("6,1234,171167620236,-;NVRM: ..."); None if it is none."""
+    """The line of one record of /dev/kmsg ("6,1234,171167620236,-;NVRM: ..."); None if it is not a record."""
     found = _KMSG.fullmatch(raw.partition("\n")[0])
     if found is None:
         return None
@@ -98,7 +94,7 @@ def read_record(raw: str, now: Now) -> Line | None:
 
 
 def pci_id(text: str) -> str:
-    """One spelling of a PCI address: "00000000:B9:00", "b9:00.0" and "PCI:0000:b9:00" are "0000:b9:00.0"."""
+    """One form for all PCI addresses: "00000000:B9:00", "b9:00.0" and "PCI:0000:b9:00" are "0000:b9:00.0"."""
     found = re.search(r"(?:([0-9A-Fa-f]+):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?$", text.strip())
     if not found:
         return ""
@@ -129,7 +125,7 @@ def _iso_line(found: re.Match[str], now: Now) -> Line | None:
     age_s = _age(moment, now.epoch_s)
     if tag := _TAG.match(found[4]):
         return _inner(found[4][tag.end() :], age_s, True, now, _host(tag[1] or ""))
-    # dmesg --time-format iso has neither host nor tag, and writes its fraction with a comma.
+    # dmesg --time-format iso prints neither host nor tag, and a comma before the fraction.
     return None if _OTHER_TAG.match(found[4]) else _inner(found[4], age_s, found[2] == ",", now)
 
 
@@ -140,13 +136,13 @@ def _offset(zone: str | None) -> str:
 
 
 def _host(name: str) -> str:
-    """The name without its domain; "" for those that a machine bears before it knows its own."""
-    short = name if name[:1].isdigit() else name.partition(".")[0]  # an address has no domain
+    """The name without its domain; "" for names that a machine has before it knows its own."""
+    short = name if name[:1].isdigit() else name.partition(".")[0]  # an IP address has no domain
     return "" if short in NAMELESS else short
 
 
 def _inner(text: str, age_s: float | None, tagged: bool, now: Now, host: str = "") -> Line:
-    """A line without its outer stamp. dmesg's own, if inside, is less sure than that and used without it."""
+    """A line without its outer timestamp. dmesg's own timestamp inside is less exact, and is not used."""
     text, facility = _without_level(text)
     found = _DMESG.fullmatch(text)
     if found:
@@ -159,7 +155,7 @@ def _inner(text: str, age_s: float | None, tagged: bool, now: Now, host: str = "
 
 
 def _age_of_syslog(stamp: str, now: Now) -> float | None:
-    # These stamps have no year: the one that brings them nearest to now, but not ahead by more than a day.
+    # These timestamps have no year: the year is used that gives the time nearest to now, at most a day in the future.
     year = time.localtime(now.epoch_s).tm_year
     moment = _local(f"{year} {stamp}", "%Y %b %d %H:%M:%S")
     if moment is not None and moment > now.epoch_s + DAY_S:
@@ -172,7 +168,7 @@ def _age_of_syslog(stamp: str, now: Now) -> float | None:
 @lru_cache(maxsize=4096)
 def _local(stamp: str, form: str) -> float | None:
     try:
-        return time.mktime(time.strptime(stamp, form))  # these logs write local time
+        return time.mktime(time.strptime(stamp, form))  # these logs use local time
     except (ValueError, OverflowError):
         return None
 
@@ -183,8 +179,8 @@ def _age(moment: float | None, now_s: float) -> float | None:
 
 @dataclass(frozen=True)
 class Event:
-    """One line that tells of a fault. `kind` is the metric that counts it; `code` is None where none can be read;
-    `pci` may be ""; `count` is how many the line itself counts.
+    """One line that reports a fault. `kind` is the metric that counts it; `code` is None if none can be read; `pci` may be "";
+    `count` is how many faults the line itself reports.
     """
 
     kind: str
@@ -200,14 +196,14 @@ Find = Callable[[Iterable[Line]], Iterator[Event]]
 
 @dataclass(frozen=True)
 class Pattern:
-    """A form of line. The first words decide, so that quoted text is not matched."""
+    """A form of line. The first words decide, so that quoted text does not match."""
 
     kind: str
     form: re.Pattern[str]
 
 
 def matching(patterns: Iterable[Pattern]) -> Find:
-    """Finds the events of a list of patterns: of each kind at most one a line."""
+    """Finds the events of a list of patterns, at most one of each kind per line."""
     known = tuple(patterns)
 
     def find(lines: Iterable[Line]) -> Iterator[Event]:
@@ -226,7 +222,7 @@ def matching(patterns: Iterable[Pattern]) -> Find:
 
 
 def messages(line: Line) -> Iterator[str]:
-    """A record may hold several lines."""
+    """The lines of a record, which may hold several."""
     for message in line.message.splitlines():
         if message.strip():
             yield message.strip()
@@ -236,19 +232,19 @@ KEPT = 40
 
 
 def account(events: Iterable[Event], names: dict[str, str] | None = None) -> str:
-    """The newest events first, one a line: kind, code, device, age and what the kernel said."""
+    """The newest events first, one per line: kind, code, device, age and the kernel's text."""
     said = [_one(event, names or {}) for event in events]
     more = [f"[{len(said) - KEPT} older ones are not shown]"] if len(said) > KEPT else []
     return "\n".join([*reversed(said[-KEPT:]), *more])
 
 
 def before_this_boot(events: Sequence[Event]) -> str:
-    """The same for what lies before this boot; "" for nothing."""
+    """The same for events before this boot; "" if there are none."""
     return f"before this boot:\n{account(events)}" if events else ""
 
 
 def still_open(count: int, window_s: float) -> str:
-    """That so many events are counted although they are older than the window; "" for none."""
+    """A sentence about the events that count although they are older than the window; "" if there are none."""
     if not count:
         return ""
     said = f"{count} of them are older than {window_s / 3600:.0f} h"
@@ -258,7 +254,7 @@ def still_open(count: int, window_s: float) -> str:
 
 
 def lines_of(events: Iterable[Event]) -> str:
-    """The lines of a text that events rest on ("17: ..."), each once, at most 40."""
+    """The lines of a text that events come from ("17: ..."), each once, at most 40."""
     lines = dict.fromkeys(f"{event.line.number}: {event.line.message[:300]}" for event in events)
     return "\n".join(list(lines)[:KEPT])
 

@@ -1,12 +1,12 @@
-"""The lines of a large file that hold one of some needles, by `grep`, which is faster than we are; a piece each core.
+"""Searches the lines of a large file that contain one of some needles, with `grep`, which is faster than Python: one part of the
+file per core.
 
-grep is told the needles, and reads a piece and after it one line a needle. Only what these lines prove counts: that
-each of them came back, and from where the piece ends, shows that grep knows the needles and read the piece to its end.
-Where it does not, is not installed, or is too slow, our own search goes on behind the last line that it gave.
+grep gets the needles, and reads a part of the file followed by one line per needle. Only what these lines prove counts: that each of
+them came back, and at which position, shows that grep knows the needles and read the part to its end. If it does not, is not
+installed, or is too slow, Python's own search continues after the last line that grep returned.
 
-A text of any size, by places, never held as a whole; and those of its lines that hold one of some needles.
-
-Changed             the text became shorter while it was read
+A text can have any size: it is read by positions and never held as a whole. If it becomes shorter while it is read,
+TextBecameShorter is raised.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from checks.process.isolate import piped
 BLOCK_BYTES = 1 << 20
 # The kernel's own lines have at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
 LINE_BYTES = 64 << 10
-# Longer than any needle: what is kept of a line that goes on in the next block.
+# Longer than any needle: how much is kept of a line that continues in the next block.
 OVERLAP_BYTES = 256
 _SPECIAL = re.compile(rb"[][\\.^$+(){}|]")
 
 
-class Changed(Exception):
+class TextBecameShorter(Exception):
     """The text became shorter while it was read."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """`read(at, count)` gives at most `count` bytes from `at`; `descriptor` is the open file behind it, if there is one."""
+    """`read(at, count)` returns at most `count` bytes from `at`; `descriptor` is the open file behind it, if there is one."""
 
     size: int
     read: Callable[[int, int], bytes]
@@ -48,9 +48,9 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Raw:
-    """A line without its end: its number from 1 (0: nobody counted), where it begins, its bytes (at most LINE_BYTES;
-    `whole` is False where it goes on).
+class RawLine:
+    """A line without its end: its number from 1 (0: not counted), its position, and its bytes (at most LINE_BYTES; `whole` is False
+    if it is longer).
     """
 
     number: int
@@ -60,18 +60,18 @@ class Raw:
 
 
 def of_bytes(data: bytes) -> Text:
-    """A text that is in memory."""
+    """A text in memory."""
     return Text(len(data), lambda at, count: data[at : at + count])
 
 
 def of_file(stream: BinaryIO) -> Text:
-    """An open regular file, as long as it is now: what is written to it later is not read."""
+    """An open regular file with its present size: what is written to it later is not read."""
     descriptor = stream.fileno()
     return Text(os.fstat(descriptor).st_size, lambda at, count: os.pread(descriptor, count, at), descriptor)
 
 
-def whole_lines(text: Text, begin: int, count: int) -> list[Raw]:
-    """The lines that begin in these bytes, without numbers; those that end outside are left out, unless the text does."""
+def whole_lines(text: Text, begin: int, count: int) -> list[RawLine]:
+    """The lines that begin in these bytes, without numbers. Lines that end outside are left out, unless the text ends there."""
     before = min(begin, 1)
     data = text.read(begin - before, count + before)
     start = data.find(b"\n", 0, -1) + 1 if before else 0
@@ -80,13 +80,13 @@ def whole_lines(text: Text, begin: int, count: int) -> list[Raw]:
         return []
     lines, at = [], begin - before + start
     for line in data[start:stop].removesuffix(b"\n").split(b"\n"):
-        lines.append(Raw(0, at, line[:LINE_BYTES], len(line) <= LINE_BYTES))
+        lines.append(RawLine(0, at, line[:LINE_BYTES], len(line) <= LINE_BYTES))
         at += len(line) + 1
     return lines
 
 
 def blocks(text: Text) -> Iterator[bytes]:
-    """The text in blocks of whole lines; a line that fills a block by itself is cut."""
+    """The text in blocks of whole lines. A line that fills a block by itself is cut."""
     at, rest = 0, b""
     while block := text.read(at, min(BLOCK_BYTES, text.size - at)):
         at += len(block)
@@ -98,7 +98,7 @@ def blocks(text: Text) -> Iterator[bytes]:
 
 
 def line_start(text: Text, at: int) -> int:
-    """Where the first line begins at or after `at`; the text's end for none."""
+    """The position of the first line that begins at or after `at`; the text's end if there is none."""
     if at <= 0:
         return 0
     place = at - 1
@@ -111,31 +111,31 @@ def line_start(text: Text, at: int) -> int:
 
 
 def matcher_of(needles: Iterable[bytes]) -> re.Pattern[bytes]:
-    """Finds any of them. In a needle "?" stands for any byte and "*" for any bytes, of one line."""
+    """Finds any of the needles. In a needle "?" stands for any byte and "*" for any bytes, within one line."""
     return re.compile(b"|".join(map(expression_of, needles)))
 
 
 def expression_of(needle: bytes) -> bytes:
-    """The needle as a regular expression that Python and `grep -E` read alike."""
+    """The needle as a regular expression that means the same for Python and for `grep -E`."""
     return _SPECIAL.sub(rb"\\\g<0>", needle).replace(b"?", b".").replace(b"*", b".*")
 
 
 def lines_with(
     text: Text, needle: re.Pattern[bytes], begin: int = 0, number: int = 1, end: int | None = None
-) -> Generator[Raw, None, int]:
-    """The lines between two places that hold the needle, in order; line `number` begins at `begin`. Returns the number of
-    the line that follows. Raises Changed.
+) -> Generator[RawLine, None, int]:
+    """The lines between two positions that contain a needle, in order; line `number` begins at `begin`. Returns the number of the
+    following line. Raises TextBecameShorter.
     """
     stop = text.size if end is None else end
     at, base, line_at, told, rest = begin, begin, begin, -1, b""
     while at < stop:
         block = text.read(at, min(BLOCK_BYTES, stop - at))
         if not block:
-            raise Changed(f"the file ends at byte {at}, but it had {text.size} bytes before")
+            raise TextBecameShorter(f"the file ends at byte {at}, but it had {text.size} bytes before")
         at += len(block)
         data = rest + block
         ready = len(data) if at >= stop else data.rfind(b"\n") + 1
-        split = not ready and len(data) > BLOCK_BYTES  # a line without an end in sight
+        split = not ready and len(data) > BLOCK_BYTES  # a line that does not end in this block
         ready = len(data) if split else ready
         place = counted = 0
         while place < ready and (found := needle.search(data, place, ready)):
@@ -156,22 +156,23 @@ def lines_with(
     return number
 
 
-def _line(text: Text, number: int, begin: int, end: int, ended: bool, stop: int) -> Raw:
-    """The line that begins there, and ends at `end` if that was seen."""
+def _line(text: Text, number: int, begin: int, end: int, ended: bool, stop: int) -> RawLine:
+    """The line that begins there, and ends at `end` if that is known."""
     data = text.read(begin, min(end if ended else stop, begin + LINE_BYTES + 1) - begin)
     data = data if ended else data.partition(b"\n")[0]
-    return Raw(number, begin, data[:LINE_BYTES], len(data) <= LINE_BYTES)
+    return RawLine(number, begin, data[:LINE_BYTES], len(data) <= LINE_BYTES)
 
 
-# Below this grep takes longer to start than we take to search.
+# For smaller texts starting grep takes longer than the search in Python.
 LEAST_BYTES = 8 << 20
 MOST_PIECES = 4
-# A line that grep cannot hold ends it, and not this machine; our own search holds no line.
+# The memory limit of grep: a line that it cannot hold ends grep, and does not use up the machine's memory. The search in Python
+# holds no line.
 MEMORY_BYTES = 256 << 20
 PIPE_BYTES = 1 << 20
 # What grep writes before a line: two numbers.
 HEAD_BYTES = 64
-# Slower than any disk that a log lies on: then grep hangs.
+# Slower than any disk that holds a log: below this speed grep hangs.
 BYTES_PER_S = 10e6
 START_S = 30.0
 _F_SETPIPE_SZ = 1031  # linux/fcntl.h
@@ -180,7 +181,7 @@ _OUT = re.compile(rb"(\d{1,19}):(\d{1,19}):")
 
 @dataclass
 class _Piece:
-    """A part of the text, and the grep that reads it, if one could be started. `ends`: with the end of a line."""
+    """A part of the text, and the grep that reads it, if one could be started. `ends`: it ends with the end of a line."""
 
     begin: int
     end: int
@@ -190,8 +191,8 @@ class _Piece:
 
 
 @contextlib.contextmanager
-def searching(text: Text, needles: Sequence[bytes], program: str = "grep") -> Iterator[Iterator[Raw]]:
-    """Starts the search; its lines come in order, each once. They raise Changed if the text becomes shorter."""
+def searching(text: Text, needles: Sequence[bytes], program: str = "grep") -> Iterator[Iterator[RawLine]]:
+    """Starts the search. Its lines come in order, each once. They raise TextBecameShorter if the text becomes shorter."""
     pieces = [_Piece(begin, end) for begin, end in _places(text)]
     for piece in pieces:
         with contextlib.suppress(OSError, tool.ToolMissing, subprocess.SubprocessError):
@@ -209,7 +210,7 @@ def searching(text: Text, needles: Sequence[bytes], program: str = "grep") -> It
 
 
 def _places(text: Text) -> list[tuple[int, int]]:
-    """Pieces of whole lines, one a core."""
+    """The parts, of whole lines, one for each core."""
     if text.descriptor is None or text.size < LEAST_BYTES:
         return [(0, text.size)]
     count = min(len(os.sched_getaffinity(0)), MOST_PIECES) if hasattr(os, "sched_getaffinity") else 1
@@ -225,9 +226,9 @@ def _start(piece: _Piece, text: Text, needles: Sequence[bytes], path: str) -> No
         stream.write(b"".join(_pattern(needle) + b"\n" for needle in needles))
     read, write = os.pipe()
     try:
-        with contextlib.suppress(OSError):  # larger than an ordinary user may have: then it is slower
+        with contextlib.suppress(OSError):  # larger than an ordinary user may set: then it is slower
             fcntl.fcntl(write, _F_SETPIPE_SZ, PIPE_BYTES)
-        # Without -a a zero byte ends the search; -E builds one automaton, where -F looks from needle to needle.
+        # Without -a a zero byte ends the search. -E searches for all needles at once, while -F searches one after another.
         piece.child = subprocess.Popen(
             (path, "-a", "-n", "-b", "-E", "-f", f"/dev/fd/{known}"),
             stdin=read,
@@ -251,13 +252,13 @@ def _start(piece: _Piece, text: Text, needles: Sequence[bytes], path: str) -> No
 
 
 def _pattern(needle: bytes) -> bytes:
-    """The needle for grep. A class in it keeps grep from searching as by -F."""
+    """The needle for grep. A character class in it keeps grep from searching as with -F."""
     plain = expression_of(needle)
     return b"[" + plain[:1] + b"]" + plain[1:] if plain[:1].isalnum() else plain
 
 
 def _pump(descriptor: int, piece: _Piece, write: int, proof: bytes) -> None:
-    """The piece, without a copy, and its proof into grep's input. Whatever ends this early, the proof is missing."""
+    """Sends the part, without a copy, and its proof to grep's input. If this ends early, the proof is missing."""
     at = piece.begin
     with contextlib.suppress(OSError), open(write, "wb", buffering=0) as stream:
         while at < piece.end:
@@ -269,10 +270,10 @@ def _pump(descriptor: int, piece: _Piece, write: int, proof: bytes) -> None:
             proof = proof[stream.write(proof) :]
 
 
-def _lines(text: Text, pieces: Sequence[_Piece], needles: Sequence[bytes]) -> Iterator[Raw]:
+def _lines(text: Text, pieces: Sequence[_Piece], needles: Sequence[bytes]) -> Iterator[RawLine]:
     needle, number = matcher_of(needles), 1
     for piece in pieces:
-        begin, following, proof = piece.begin, number, list[Raw]()
+        begin, following, proof = piece.begin, number, list[RawLine]()
         for told in _told(piece):
             if told.at >= piece.end - piece.begin:
                 proof.append(told)
@@ -287,13 +288,13 @@ def _lines(text: Text, pieces: Sequence[_Piece], needles: Sequence[bytes]) -> It
             number = yield from lines_with(text, needle, begin, following, piece.end)
 
 
-def _is_behind(proof: Raw, piece: _Piece) -> bool:
-    """Whether the proof stands where the piece ends: grep has read all of it."""
+def _is_behind(proof: RawLine, piece: _Piece) -> bool:
+    """Whether the proof is at the end of the part, so that grep has read all of it."""
     return proof.at - (piece.end - piece.begin) == (0 if piece.ends else 1)
 
 
-def _told(piece: _Piece) -> Iterator[Raw]:
-    """The lines that grep gives, as far as they are whole; numbers and places count within the piece."""
+def _told(piece: _Piece) -> Iterator[RawLine]:
+    """The lines that grep returned, as far as they are complete. Numbers and positions count within the part."""
     if piece.child is None:
         return
     stream = piped(piece.child)
@@ -304,7 +305,9 @@ def _told(piece: _Piece) -> Iterator[Raw]:
         if found is None or not more:
             return
         data = said[found.end() :].rstrip(b"\n")
-        yield Raw(int(found[1]), int(found[2]), data[:LINE_BYTES], more is said and len(data) <= LINE_BYTES)
+        yield RawLine(
+            int(found[1]), int(found[2]), data[:LINE_BYTES], more is said and len(data) <= LINE_BYTES
+        )
 
 
 def _end(pieces: Sequence[_Piece]) -> None:

@@ -1,10 +1,9 @@
-"""The kernel's log, from $PRELAUNCH_KERNEL_LOG, /dev/kmsg, the journal or a file: what it tells, how far back, what is lost.
+"""Reads the kernel log from $PRELAUNCH_KERNEL_LOG, /dev/kmsg, the journal or a file, and reports how far back it goes and what is
+missing.
 
-Events of an earlier boot are kept apart, and so are those of this boot that are older than `window_s`: a check counts an
-old one only if it calls for an action that nobody took. A log in which the kernel says nothing at all is no evidence of
-a healthy one.
-
-Unusable            a source that says nothing of the kernel
+Events of an earlier boot are kept separately, and so are those of this boot that are older than `window_s`: a check counts an old
+event only if it calls for an action that was not taken. A log without any line of the kernel does not show a healthy machine. A
+source without lines of the kernel raises UnusableSource.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ TAIL_BYTES = 16 << 20
 BESIDE_BYTES = 2 << 20
 LINE_BYTES = 16 << 10
 JOURNAL_LINES = 3000
-# For `journalctl --grep`, since a boot's journal may be longer than that: what the lines hold that time alone does not answer.
+# For `journalctl --grep`, because the journal of a boot may be longer: texts of the lines that time alone does not settle.
 OPEN = (
     "NVRM|nvidia-nvswitch|GPU reset executed|Hardware Error|EDAC|Uncorrect|BUG|Oops|Internal error|general protection"
     "|Kernel panic|Memory failure|NEURON_HW_ERR|Linux version"
 )
 # The kernel gives one record a read, at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
 RECORD_BYTES = 16 << 10
-# The clocks of log and reader are not read at one instant.
+# The clocks of the log and of the reader are not read at the same instant.
 BOOT_SLACK_S = 60.0
-# What the kernel and journald print where messages were dropped (kernel/printk, journald-kmsg.c).
+# What the kernel and journald print if messages were dropped (kernel/printk, journald-kmsg.c).
 _DROPPED = re.compile(r"(?:\*\* |printk: )(\d{1,9}) (?:printk )?messages (?:suppressed|dropped)")
 NEEDLES = ("ges dropped", "ges suppressed", "Missed ")
 _MISSED = re.compile(r"systemd-journald\[\d+\]: Missed (\d{1,9}) kernel messages")
 
 
-class Unusable(Exception):
-    """This source says nothing of the kernel; `skip` is the reason that a policy may accept."""
+class UnusableSource(Exception):
+    """This source has no lines of the kernel; `skip` is the reason that a policy may accept."""
 
     def __init__(self, message: str, skip: Skip = Skip.NOT_PERMITTED) -> None:
         super().__init__(message)
@@ -60,9 +59,9 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Log:
-    """What a source told. `covers_s` says how far back it goes; `records_lost` counts gaps between its first and last
-    record. Events are in their order: those of `this_boot`, or without a time, however old they are; and those of the last
-    `window_s` seconds before it. `own` is False where a variable put a file in place of this machine's log.
+    """The content of a source. `covers_s` says how far back it goes; `records_lost` counts gaps in its records. Events are in order:
+    those of `this_boot` or without a time, however old, and those of the last `window_s` seconds before this boot. `own` is False
+    if an environment variable put a file in place of this machine's log.
     """
 
     source: str
@@ -86,7 +85,7 @@ class Log:
         return tuple(event for event in self.this_boot if is_old(event, self.window_s))
 
     def metrics(self) -> dict[str, Value]:
-        """What every check of the kernel's log says of it."""
+        """The metrics about the log that every check of it has."""
         return {
             "source": self.source,
             OWN_SOURCE: self.own,
@@ -99,13 +98,13 @@ class Log:
 
 
 def is_old(event: Event, window_s: float) -> bool:
-    """Whether it is known to have happened before the window."""
+    """Whether the event is known to have happened before the window."""
     return event.line.age_s is not None and event.line.age_s > window_s
 
 
 @dataclass
 class Reader:
-    """Takes lines, oldest first, numbers those that have no number, and keeps what `find` makes of them."""
+    """Reads lines, oldest first, numbers those without a number, and keeps the events that `find` makes of them."""
 
     find: Find
     now: Now
@@ -122,11 +121,11 @@ class Reader:
     _starts: list[Line] = field(default_factory=list)
 
     def take(self, lines: Iterable[Line]) -> None:
-        """Read them to their end."""
+        """Reads all lines."""
         self.events += self.find(self._seen(lines))
 
     def log(self, source: str) -> Log:
-        """What was taken."""
+        """The log of the lines that were read."""
         if self.lost:
             self.notes.append(f"{self.lost} records of the kernel are lost")
         before = [event for event in self.events if self._restarted_since(event.line)]
@@ -143,8 +142,8 @@ class Reader:
         )
 
     def _restarted_since(self, line: Line) -> bool:
-        """Whether the line is of an earlier boot: the clock says so, and so does a start of the kernel that comes after it by
-        its place and by its stamp. A clock that was wrong for a while alone does not close an open fault.
+        """Whether the line is of an earlier boot: its time says so, and a start of the kernel comes after it by position and by
+        time. A clock that was wrong for a while does not settle an open fault by itself.
         """
         age_s = line.age_s
         if age_s is None or age_s <= self.now.boot_s + BOOT_SLACK_S:
@@ -177,25 +176,28 @@ class Reader:
                 self.notes.append(
                     f"the kernel's ring buffer begins at record {line.record}: earlier records were overwritten"
                 )
-        elif line.record != self.last_record + 1:  # going back is a text whose order is broken
+        elif (
+            line.record != self.last_record + 1
+        ):  # numbers that decrease mean that the order of the text is wrong
             self.lost += max(line.record - self.last_record - 1, 1)
         self.last_record = line.record
 
 
 def missed(text: str) -> int:
-    """How many lines of the kernel journald says in this line that it did not get."""
+    """How many kernel lines journald says in this line that it missed."""
     found = _MISSED.search(text)
     return int(found[1]) if found else 0
 
 
 def tells_of_loss(line: Line) -> bool:
-    """Whether the kernel says in it that it dropped messages."""
+    """Whether the kernel says in this line that it dropped messages."""
     return _DROPPED.match(line.message) is not None
 
 
 def read(context: Context, find: Find) -> Log | Skipped:
-    """The kernel's log as this node can read it. Raises CheckError: a source that was asked for by name cannot be used, or
-    the ring has no end. A file that the environment names is read, and evidence.py says that it is not this machine's log.
+    """The kernel log as this node can read it. Raises CheckError if a source that was asked for by name cannot be used, or the end
+    of the ring buffer is not reached. evidence.py reports a file that the environment names, because it is not this machine's
+    log.
     """
     now = Now(time.monotonic(), time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
     window_s = context.options.get("window_s", WINDOW_S)
@@ -203,7 +205,7 @@ def read(context: Context, find: Find) -> Log | Skipped:
     if named:
         try:
             return replace(read_file(Path(named), Reader(find, now, window_s), vouched=True), own=False)
-        except Unusable as reason:
+        except UnusableSource as reason:
             raise CheckError(f"{reason}. Correct or unset {FILE_VARIABLE}.") from reason
     files = tuple(Path(path) for path in FILES)
     return first_usable(Path(KMSG), files, find, now, window_s, context.timeout_s / 3)
@@ -212,36 +214,36 @@ def read(context: Context, find: Find) -> Log | Skipped:
 def first_usable(
     kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
 ) -> Log | Skipped:
-    """The log of the first source that speaks for the kernel, or why none does. A ring is read together with the log
-    files, since some tools that announce faults (SageMaker HyperPod's) write only there; and, where its first records were
-    overwritten, with the journal.
+    """The log of the first source with lines of the kernel, or why there is none. A ring buffer is read together with the log files,
+    because some tools that announce faults (SageMaker HyperPod's) write only there; and, if its first records were overwritten,
+    together with the journal.
     """
-    refusals: list[Unusable] = []
+    refusals: list[UnusableSource] = []
     files = tuple(files)
     try:
         reader = Reader(find, now, window_s)
         ring = read_ring(kmsg, reader, deadline_s)
         if reader.first_record:
-            with contextlib.suppress(Unusable):
+            with contextlib.suppress(UnusableSource):
                 ring = _joined(ring, read_journal(Reader(find, now, window_s), deadline_s / 2))
         return _with_files(ring, files, find, now)
-    except Unusable as reason:
+    except UnusableSource as reason:
         refusals.append(reason)
     try:
         return read_journal(Reader(find, now, window_s), deadline_s)
-    except Unusable as reason:
+    except UnusableSource as reason:
         refusals.append(reason)
     for path in files:
         try:
             return read_file(path, Reader(find, now, window_s), vouched=False)
-        except Unusable as reason:
+        except UnusableSource as reason:
             refusals.append(reason)
     absent = all(reason.skip is Skip.TOOL_MISSING for reason in refusals)
     return Skipped(Skip.TOOL_MISSING if absent else Skip.NOT_PERMITTED, "; ".join(map(str, refusals)))
 
 
 def read_ring(path: Path, reader: Reader, deadline_s: float) -> Log:
-    """What the kernel's ring holds. Raises Unusable, or CheckError if its end is not reached in time."""
+    """The kernel's ring buffer. Raises UnusableSource, or CheckError if its end is not reached in time."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -253,12 +255,12 @@ def read_ring(path: Path, reader: Reader, deadline_s: float) -> Log:
     finally:
         os.close(descriptor)
     if not reader.lines:
-        raise Unusable(f"{path} has no record")
+        raise UnusableSource(f"{path} has no record")
     return reader.log(str(path))
 
 
 def records(descriptor: int, now: Now, deadline: float) -> Iterator[Line]:
-    """The ring's records to its end. Those that were overwritten meanwhile leave a gap in their numbers."""
+    """The records of the ring buffer to its end. Records that are overwritten in the meantime leave a gap in the numbers."""
     while time.monotonic() < deadline:
         try:
             raw = os.read(descriptor, RECORD_BYTES)
@@ -275,20 +277,20 @@ def records(descriptor: int, now: Now, deadline: float) -> Iterator[Line]:
 
 
 def read_journal(reader: Reader, deadline_s: float) -> Log:
-    """What journald kept of this boot's kernel: the newest lines, and older ones that tell of faults. Raises Unusable.
+    """The kernel lines of this boot in the journal: the newest lines, and older ones that report faults. Raises UnusableSource.
 
-    Its stamps are those of the wall clock, which may have been wrong; that all lines are of this boot is journald's word.
+    The timestamps are those of the wall clock, which may have been wrong. journald says that all lines are of this boot.
     """
     reader.now = replace(reader.now, boot_s=math.inf)
     deadline = time.monotonic() + deadline_s
     try:
         said = tool.run(_journal(), deadline_s)
     except tool.ToolMissing as error:
-        raise Unusable(f"{JOURNAL} is not installed", Skip.TOOL_MISSING) from error
+        raise UnusableSource(f"{JOURNAL} is not installed", Skip.TOOL_MISSING) from error
     except tool.ToolError as error:
-        raise Unusable(str(error)) from error
+        raise UnusableSource(str(error)) from error
     if not said.whole or said.code:
-        raise Unusable(f"the output of {JOURNAL} is not complete: {said.account()[:300]}")
+        raise UnusableSource(f"the output of {JOURNAL} is not complete: {said.account()[:300]}")
     texts = said.stdout.splitlines()
     if len(texts) >= JOURNAL_LINES:
         texts = _with_open_faults(texts, reader, deadline - time.monotonic())
@@ -296,7 +298,7 @@ def read_journal(reader: Reader, deadline_s: float) -> Log:
         reader.lost += missed(text)
     reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
     if not reader.tagged:
-        raise Unusable(f"the journal has no line of the kernel: {said.stderr.strip()[:200]}")
+        raise UnusableSource(f"the journal has no line of the kernel: {said.stderr.strip()[:200]}")
     return reader.log("journal")
 
 
@@ -306,7 +308,7 @@ def _journal(*more: str) -> tuple[str, ...]:
 
 
 def _with_open_faults(texts: list[str], reader: Reader, deadline_s: float) -> list[str]:
-    """The newest lines, and before them the older ones of this boot that may tell of a fault which is still open."""
+    """The newest lines, after the older ones of this boot that may report a fault which is still open."""
     try:
         said = tool.run(_journal(f"--grep={OPEN}", "--case-sensitive=yes"), max(deadline_s, 0.1))
     except CheckError:
@@ -322,10 +324,9 @@ def _with_open_faults(texts: list[str], reader: Reader, deadline_s: float) -> li
 
 
 def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:
-    """What the end of a log file holds. Raises Unusable.
-
-    Unless it is `vouched` for, bare lines are not taken as proof that the kernel writes here at all; not even then are
-    those in which no fault is seen: a form that is not known (RFC 5424, JSON, a compressed file) would hide all of them.
+    """The end of a log file. Raises UnusableSource. Unless it is `vouched` for, lines without a tag do not prove that the kernel
+    writes to this file. Even then lines without any fault are no proof, because an unknown form (RFC 5424, JSON, a compressed
+    file) would hide all faults.
     """
     try:
         with open(path, "rb") as stream:
@@ -339,27 +340,27 @@ def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES)
     except OSError as error:
         raise _unusable(path, error) from error
     if not (reader.tagged or (vouched and reader.events)):
-        raise Unusable(f"{path} has no kernel line in a known form")
+        raise UnusableSource(f"{path} has no kernel line in a known form")
     if reader.newest_age_s is not None and reader.newest_age_s > reader.window_s:
-        raise Unusable(
+        raise UnusableSource(
             f"the last kernel line of {path} is {reader.newest_age_s:.0f} s old, so it does not show the current state"
         )
     return reader.log(str(path))
 
 
 def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
-    """The ring's log and what files tell beyond it; a file that cannot be used takes nothing from the ring."""
+    """The log of the ring buffer together with what files add to it. A file that cannot be used takes nothing away."""
     for path in files:
         try:
             more = read_file(path, Reader(find, now, ring.window_s), vouched=False, most=BESIDE_BYTES)
-        except Unusable:
+        except UnusableSource:
             continue
         ring = _joined(ring, more)
     return ring
 
 
 def _joined(ring: Log, more: Log) -> Log:
-    """What another source tells beyond the ring."""
+    """What another source adds to the ring buffer."""
     this_boot = (*ring.this_boot, *_beyond(ring.recent, more.recent), *_beyond(ring.older, more.older))
     return replace(
         ring,
@@ -371,14 +372,13 @@ def _joined(ring: Log, more: Log) -> Log:
 
 
 def _by_time(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Events of several sources, whose lines have no common order but that of their stamps."""
+    """Events of several sources, whose lines only have the order of their timestamps."""
     return tuple(replace(event, line=replace(event.line, number=0)) for event in events)
 
 
 def _beyond(known: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...]:
-    """The events that are not known yet. What is old in the ring may have happened again, in the same words.
-
-    No start of the kernel came after what its ring holds, whatever the clock of who wrote the file says.
+    """The events that are not known yet. An event that is old in the ring buffer may have happened again, with the same text. No
+    start of the kernel comes after the content of its ring buffer, whatever clock the writer of the file had.
     """
     told = {event.line.message for event in known}
     new = (event for event in events if event.line.message not in told)
@@ -386,7 +386,7 @@ def _beyond(known: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...
 
 
 def _whole_lines(stream: BinaryIO, budget: int) -> Iterator[str]:
-    """Lines up to a length and, together, a size; the rest of an overlong one must not pass for a line."""
+    """Lines up to a length and a total size. The rest of a line that is too long must not count as a line."""
     whole = True
     while budget > 0 and (piece := stream.readline(LINE_BYTES)):
         budget -= len(piece)
@@ -395,6 +395,6 @@ def _whole_lines(stream: BinaryIO, budget: int) -> Iterator[str]:
         whole = piece.endswith(b"\n")
 
 
-def _unusable(path: Path, error: OSError) -> Unusable:
+def _unusable(path: Path, error: OSError) -> UnusableSource:
     missing = isinstance(error, FileNotFoundError)
-    return Unusable(f"{path}: {error.strerror}", Skip.TOOL_MISSING if missing else Skip.NOT_PERMITTED)
+    return UnusableSource(f"{path}: {error.strerror}", Skip.TOOL_MISSING if missing else Skip.NOT_PERMITTED)

@@ -1,4 +1,4 @@
-"""kernel.sxid: what NVSwitches reported, each incident once though the driver prints several lines for it."""
+"""kernel.sxid: what NVSwitches reported. Each incident counts once, although the driver prints several lines for it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SXID = re.compile(
     r"nvidia-nvswitch\d+: SXid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,9})\b(.*))?", re.DOTALL
 )
 _WORDS = re.compile(r",\s*(Fatal|Non-fatal)\b")
-# The second and third line of an incident: they say neither how bad it is nor on which link.
+# The second and third line of an incident show neither its severity nor its link.
 _DETAIL = re.compile(r",\s*(?:Severity \d|Data\b)")
 
 
 class Severity(str, Enum):
-    """How bad an SXid is; the value is the metric that counts it."""
+    """How serious an SXid is. The value is the metric that counts it."""
 
     FATAL = "fatal"
     NON_FATAL = "non_fatal"
@@ -45,13 +45,13 @@ class Severity(str, Enum):
 
 
 COUNTED = (Severity.FATAL, Severity.NON_FATAL, Severity.UNREAD)
-# What time alone does not answer: a restart of the machine does.
+# Time alone does not settle these, but a restart of the machine does.
 STAYS_OPEN = (Severity.FATAL.value, Severity.UNREAD.value)
 
 
 @dataclass(frozen=True)
 class SxidRow:
-    """Codes that are as bad as one another, where the driver's line does not tell."""
+    """Codes of equal severity, for lines in which the driver does not print it."""
 
     severity: Severity
     codes: tuple[int, ...]
@@ -65,13 +65,13 @@ class _Table:
 
 @lru_cache(maxsize=1)
 def table() -> dict[int, Severity]:
-    """How bad each listed code is."""
+    """The severity of each listed code."""
     rows = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "sxids")).sxids
     return {code: row.severity for row in rows for code in row.codes}
 
 
 def severity_of(code: int | None, rest: str) -> Severity:
-    """The driver's own word; where there is none, the table's; UNREAD where neither tells."""
+    """The severity that the driver prints; else that of the table; UNREAD if neither says so."""
     if code is None:
         return Severity.UNREAD
     said, listed = _WORDS.match(rest), table().get(code)
@@ -93,7 +93,7 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
 
 
 def incidents(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The events without the lines that only add detail to one that says how bad it is."""
+    """The events without the lines that only add details to an incident."""
     told = {(event.pci, event.code) for event in events if not _is_detail(event)}
     return tuple(event for event in events if not (_is_detail(event) and (event.pci, event.code) in told))
 

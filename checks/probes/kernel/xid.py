@@ -1,7 +1,7 @@
-"""kernel.xid: what NVIDIA's driver reported of its GPUs, by what has to be done about it.
+"""kernel.xid: what NVIDIA's driver reported about its GPUs, by what has to be done about it.
 
-checks/probes/kernel/xid_decision.py decides; here the lines are found, and its answers are put into metrics, one a GPU and one an
-incident, so that another maker's or cloud's answers (checks/judge/xid_overlay.py) can be had of an old report too.
+checks/probes/kernel/xid_decision.py decides; this module finds the lines and puts the answers into metrics, one per GPU and one per
+incident, so that the answers of another maker or cloud (checks/judge/xid_overlay.py) can be applied to an old report, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 VERSION = Path("/proc/driver/nvidia/version")
 UNNAMED = "an unnamed GPU"
 NO_GPU = "no GPU"
-# Every line that `find` makes something of holds one of these: who looks for candidates in bytes looks for them.
+# Every line that `find` uses contains one of these. Searches for candidate lines in bytes look for them.
 NEEDLES = ("NVRM:", "SXid", "GPU reset executed", "Linux version")
 
 # The driver prints "NVRM: Xid (PCI:...): <code>, ..."; a line with this tag and no readable code still counts.
@@ -47,14 +47,16 @@ COUNTED = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.HANDLED, Need.UNKNOWN,
 
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
-    """The Xids among the kernel's lines, and GPUs that fell off the bus without one; `kind` is what each needs by itself.
+    """The Xids among the kernel's lines, and GPUs that fell off the bus without one; `kind` is what each calls for by itself.
 
-    Marks (checks.probes.kernel.xid_context) are among them: what tells of a start, a reset, the driver's version.
+    Marks (checks.probes.kernel.xid_context) are among them: lines about a start, a reset, the driver's version.
     """
     named, gpus = "", dict[str, str]()
     for line in lines:
         if line.message.startswith("NVRM: The NVIDIA GPU"):
-            named = _pci_in(line.message)  # the driver names the GPU in one line and its fate in a later one
+            named = _pci_in(
+                line.message
+            )  # the driver names the GPU in one line and says in a later one what happened to it
         for message in messages(line):
             if found := _XID.match(message):
                 code = int(found[2]) if found[2] else None
@@ -102,7 +104,7 @@ def xid(context: Context) -> Measurement | Skipped:
 
 
 def listed_gpus(folder: Path) -> tuple[str, ...]:
-    """PCI addresses of the driver's GPUs, in the order in which NVML numbers them; none without a driver."""
+    """The PCI addresses of the driver's GPUs, in the order in which NVML numbers them; none without a driver."""
     try:
         return tuple(sorted(pci for path in folder.iterdir() if (pci := pci_id(path.name))))
     except OSError:
@@ -118,7 +120,7 @@ def driver_branch(path: Path) -> int | None:
 
 
 def measured(log: log_source.Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
-    """The log's Xids by GPU and by incident."""
+    """The Xids of the log by GPU and by incident."""
     found = incidents(log.this_boot, driver, log.window_s)
     counted = {id(event) for incident in found for event in incident.events}
     shown = [event for event in log.this_boot if id(event) in counted]

@@ -1,7 +1,4 @@
-"""NVIDIA's Xid catalogue as data: what each code needs, what to do about it, and who says so.
-
-How grave what an Xid calls for is among others, and what answers it (pure).
-"""
+"""NVIDIA's Xid catalogue as data: what each code calls for, the action, and the source; and how serious each action is. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import Range, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
 from checks.model import Action, Cause, Level
+from checks.value_types import Range
 
 TABLE = Path(__file__).parents[2] / "facts" / "xid.json"
-# The catalogue's columns, and the models that each stands for: the first words of the instance table's names.
+# The columns of the catalogue, and the models that each includes: the first words of the instance table's names.
 GENERATIONS = {
     "a100": ("A100",),
     "h100": ("H100", "H200"),
@@ -26,7 +24,7 @@ GENERATIONS = {
 
 
 class Need(str, Enum):
-    """What an Xid needs; the value is the metric that counts it."""
+    """What an Xid calls for. The value is the metric that counts it."""
 
     ACT = "act"
     SUPPORT = "support"
@@ -39,14 +37,14 @@ class Need(str, Enum):
 
     @property
     def level(self) -> Level:
-        """What the shipped policies make of it."""
+        """The level in the shipped policies."""
         if self in (Need.ACT, Need.UNREAD):
             return Level.FAIL
         return Level.PASS if self is Need.ROUTINE else Level.WARN
 
     @property
     def cause(self) -> Cause:
-        """Whose fault it is, as a rule."""
+        """The usual cause."""
         if self is Need.UNREAD:
             return Cause.EVIDENCE
         return Cause.APPLICATION if self is Need.APPLICATION else Cause.HARDWARE
@@ -54,9 +52,9 @@ class Need(str, Enum):
 
 @dataclass(frozen=True)
 class XidRow:
-    """One code: what it needs, NVIDIA's first and further answer, the generations it applies to (None: not said).
+    """One code: what it calls for, NVIDIA's first and second answer, the generations to which it applies (None: not stated).
 
-    TEXT: the line itself tells.
+    TEXT: the text of the line decides.
     """
 
     code: int
@@ -79,7 +77,7 @@ class XidRow:
 
 @dataclass(frozen=True)
 class Register:
-    """Bits of one of Xid 74's registers (the first is 1) that mean the same."""
+    """Bits of one of the registers of Xid 74 (the first is 1) that have the same meaning."""
 
     register: Annotated[int, Range(1, 7)]
     bits: tuple[Annotated[int, Range(0, 31)], ...]
@@ -99,7 +97,7 @@ def table() -> dict[int, XidRow]:
 
 
 def registers() -> tuple[Register, ...]:
-    """What the bits of Xid 74 mean."""
+    """The meanings of the bits of Xid 74."""
     return _shipped()[1]
 
 
@@ -110,7 +108,7 @@ def _shipped() -> tuple[dict[int, XidRow], tuple[Register, ...]]:
 
 
 def generation_of(gpu: str) -> str:
-    """The catalogue's column for a GPU of the instance table ("H100-SXM5-80GB"); "" for one that it has no column for."""
+    """The catalogue's column for a GPU of the instance table ("H100-SXM5-80GB"); "" if it has no column."""
     for generation, models in GENERATIONS.items():
         if any(gpu.startswith(model) and not gpu[len(model) : len(model) + 1].isalnum() for model in models):
             return generation
@@ -123,7 +121,7 @@ def is_odd(code: int, generation: str) -> bool:
     return bool(generation and row and row.generations is not None and generation not in row.generations)
 
 
-# The graver of two answers comes later.
+# The more serious of two actions comes later.
 NEEDS = (Need.ROUTINE, Need.APPLICATION, Need.HANDLED, Need.SUPPORT, Need.UNKNOWN, Need.UNREAD, Need.ACT)
 ACTIONS = (
     Action.NONE,
@@ -137,7 +135,7 @@ ACTIONS = (
 
 
 class Since(str, Enum):
-    """What happened after the last line of an incident; "" for nothing that the log tells of."""
+    """What happened after the last line of an incident; "" if the log shows nothing."""
 
     NOTHING = ""
     RESET = "reset"
@@ -145,7 +143,8 @@ class Since(str, Enum):
     REBOOTED = "rebooted"
 
 
-# What each mends. What calls for hands, for support or for another machine is mended by none but a start (kept a WARN).
+# What each of these settles. An action that needs a technician, support or another machine is only settled by a restart (which stays
+# a WARN).
 MENDS = {
     Since.NOTHING: frozenset[Action](),
     Since.RESET: frozenset({Action.RESTART_APP, Action.RESET_GPU}),
@@ -160,5 +159,5 @@ IN_WORDS = {
 
 
 def mended(action: Action, since: Since) -> bool:
-    """Whether what happened since answers what was called for."""
+    """Whether what happened since settles what was called for."""
     return action in MENDS[since]

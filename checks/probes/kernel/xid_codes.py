@@ -1,4 +1,4 @@
-"""Xid codes that came without their lines, as NVML and DCGM give them: what each needs (pure)."""
+"""Xid codes without their lines, as NVML and DCGM report them, and what each calls for. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ COUNTED = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.UNKNOWN, Need.UNREAD)
 
 
 def counts(codes: Sequence[Sequence[int]]) -> dict[str, Value]:
-    """For each GPU how many codes need what, a metric for each of COUNTED.
+    """How many codes of each GPU call for what, with one metric for each of COUNTED.
 
-    Without its line a code that only its line explains (154, 144 to 150) is `unread`.
+    A code that only its line in the log explains (154, 144 to 150) counts as `unread`.
     """
     needs = [[alone(code, "").need for code in of_gpu] for of_gpu in codes]
     return {need.value: tuple(found.count(need) for found in needs) for need in COUNTED}

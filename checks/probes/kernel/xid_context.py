@@ -1,6 +1,6 @@
-"""What stands beside an Xid in the log: other faults of its GPU, how often it came, and what happened since (pure).
+"""What the log has besides an Xid: other faults of its GPU, how often it came, and what happened since. Pure.
 
-Lines of the kernel's log that are no fault of a GPU, and tell what became of one: a start, a reset, the driver's version.
+Some lines are no fault of a GPU and still say what became of one: a start, a reset, the driver's version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BRANCH = re.compile(r"\b(\d{3,4})\.\d")
 
 
 class Mark(str, Enum):
-    """The kind of an event that counts nothing."""
+    """The kind of an event that no metric counts."""
 
     BOOT = "boot"
     RESET = "reset"
@@ -38,7 +38,7 @@ MARKS = frozenset(mark.value for mark in Mark)
 
 
 def marks(line: Line, message: str, gpus: dict[str, str]) -> Iterator[Event]:
-    """The mark that a message is, if any. `gpus` (name -> PCI address) learns from it."""
+    """The mark in a message, if any. `gpus` (name -> PCI address) learns from it."""
     if found := _UUID.match(message):
         gpus[found[2].lower()] = pci_id(found[1])
     elif _DRIVER.match(message):
@@ -52,21 +52,21 @@ def marks(line: Line, message: str, gpus: dict[str, str]) -> Iterator[Event]:
 
 
 def branch_of(text: str) -> int | None:
-    """The driver's branch (570) that a text names, as its own line or /proc/driver/nvidia/version does; None for none."""
+    """The driver's branch (570) in a text such as its own line or /proc/driver/nvidia/version; None if there is none."""
     found = _BRANCH.search(text)
     return int(found[1]) if found else None
 
 
 # Judgement: one fault's Xids come within seconds; a job that is ended by one takes some minutes at most.
 TOGETHER_S = 300.0
-# Judgement: a kernel that faults prints for many units at once; a minute later it is another launch.
+# Judgement: a CUDA kernel that faults prints lines for many units at once; a minute later it is another launch.
 BURST_S = 60.0
 APART_S = 10 * TOGETHER_S
 RECOVERY_ACTION = 154
-# Xid 13 names a place on the GPU, 31 none; only their repetition tells whether it is the program or the GPU.
+# Xid 13 names a place on the GPU, 31 does not. Only repetition shows whether the program or the GPU is the reason.
 PLACED = 13
 REPEATING = (PLACED, 31)
-# What is no routine by itself: the kinds that another Xid may follow from.
+# The kinds that are not routine by themselves, and from which another Xid may follow.
 NOTABLE = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.UNKNOWN, Need.UNREAD)
 _CLEARED = re.compile(r"GPU recovery action changed from .* to \S+ \(None\)")
 _PLACE = re.compile(r"\(GPC (\d+), TPC (\d+)")
@@ -74,10 +74,10 @@ _LINK = re.compile(r"on (link \d{1,3})\s*\(")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """An event, its turn in the log, and its moment in seconds (that of its turn where lines have no time).
+class OrderedEvent:
+    """An event, its index in the log, and its time in seconds (that of its index if lines have no time).
 
-    `host` is set only where the log is of several machines: their GPUs have the same addresses.
+    `host` is only set if the log is of several machines, whose GPUs have the same addresses.
     """
 
     event: Event
@@ -87,24 +87,24 @@ class Seen:
 
     @property
     def gpu(self) -> str:
-        """One GPU's name; "" where the line names none."""
+        """The name of the GPU; "" if the line names none."""
         return f"{self.host} {self.event.pci}" if self.host and self.event.pci else self.event.pci
 
 
-def in_order(events: Iterable[Event]) -> list[Seen]:
-    """The events as they happened: as a text has them, which knows best, or by age where two sources were read."""
+def in_order(events: Iterable[Event]) -> list[OrderedEvent]:
+    """The events in the order of time: in the order of a text, or by age if two sources were read."""
     kept = list(events)
     ages = [event.line.age_s for event in kept]
     several = len({event.line.host for event in kept} - {""}) > 1
     if None in ages:
-        return [Seen(event, turn, 0.0, event.line.host * several) for turn, event in enumerate(kept)]
+        return [OrderedEvent(event, turn, 0.0, event.line.host * several) for turn, event in enumerate(kept)]
     if not all(event.line.number for event in kept):
         kept.sort(key=lambda event: -(event.line.age_s or 0.0))
     return list(_seen(kept, several))
 
 
-def _seen(events: Iterable[Event], several: bool) -> Iterator[Seen]:
-    """Moments that never go back: where stamps do, another start's or another clock's begin, and nothing is together."""
+def _seen(events: Iterable[Event], several: bool) -> Iterator[OrderedEvent]:
+    """Times that never go back: if timestamps do, those of another start or another clock begin, and no events belong together."""
     shift_s, last_s = 0.0, -math.inf
     for turn, event in enumerate(events):
         moment_s = shift_s - (event.line.age_s or 0.0)
@@ -112,13 +112,13 @@ def _seen(events: Iterable[Event], several: bool) -> Iterator[Seen]:
             shift_s += last_s + APART_S - moment_s
             moment_s = last_s + APART_S
         last_s = max(moment_s, last_s)
-        yield Seen(event, turn, last_s, event.line.host * several)
+        yield OrderedEvent(event, turn, last_s, event.line.host * several)
 
 
 class XidContext:
-    """Looks up what is beside; a look takes a time that hardly grows with the log."""
+    """Finds events near an event. The time for this hardly grows with the log."""
 
-    def __init__(self, ordered: Sequence[Seen]) -> None:
+    def __init__(self, ordered: Sequence[OrderedEvent]) -> None:
         self._moments: dict[tuple[str, int | None, str], list[float]] = defaultdict(list)
         self._links: dict[tuple[str, str], int] = defaultdict(int)
         self._marks: dict[tuple[Since, str, bool], list[tuple[int, float]]] = defaultdict(list)
@@ -126,14 +126,14 @@ class XidContext:
         for seen in ordered:
             self._note(seen)
         for found in self._marks.values():
-            for at in range(len(found) - 2, -1, -1):  # of each: the least age from here on
+            for at in range(len(found) - 2, -1, -1):  # for each event: the smallest age from here on
                 found[at] = (found[at][0], min(found[at][1], found[at + 1][1]))
         self._codes: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
         for gpu, code, kind in self._moments:
             if code is not None:
                 self._codes[gpu][code].append(kind)
 
-    def _note(self, seen: Seen) -> None:
+    def _note(self, seen: OrderedEvent) -> None:
         event = seen.event
         if event.kind == Mark.BOOT.value:
             self._mark(Since.REBOOTED, seen.host, seen)
@@ -149,19 +149,19 @@ class XidContext:
             if event.code in REPEATING:
                 self._count(event.code, _place(event), seen)
 
-    def _count(self, code: int, place: str, seen: Seen) -> None:
+    def _count(self, code: int, place: str, seen: OrderedEvent) -> None:
         key = (seen.gpu, code, place)
         times, last_s = self._bursts.get(key, (0, -1e300))
         self._bursts[key] = (times + (seen.moment_s - last_s > BURST_S), seen.moment_s)
 
-    def _mark(self, since: Since, whose: str, seen: Seen) -> None:
+    def _mark(self, since: Since, whose: str, seen: OrderedEvent) -> None:
         since_boot = _is_since_boot(seen.event.line.age_s)
         self._marks[since, whose, since_boot].append((seen.turn, _age(seen, since)))
 
-    def since(self, seen: Seen) -> Since:
-        """What mends most of what happened after it: what stands later in the log, and bears a later stamp of the same clock.
+    def since(self, seen: OrderedEvent) -> Since:
+        """What settles most of what happened before it: it is later in the log, and has a later timestamp of the same clock.
 
-        What comes later in a text, and bears an earlier time, was put there: `cat messages*`, two clocks.
+        A line that is later in a text and has an earlier time was inserted: `cat messages*`, or two clocks.
         """
         gpu, since_boot = seen.gpu, _is_since_boot(seen.event.line.age_s)
         if seen.event.line.age_s is None:
@@ -174,35 +174,39 @@ class XidContext:
                 return since
         return Since.NOTHING
 
-    def other(self, seen: Seen, but: tuple[int, ...], kinds: tuple[Need, ...] = NOTABLE) -> int | None:
-        """The code of another fault of the same GPU together with it, of these kinds; None for none."""
+    def other(
+        self, seen: OrderedEvent, but: tuple[int, ...], kinds: tuple[Need, ...] = NOTABLE
+    ) -> int | None:
+        """The code of another fault of the same GPU at the same time, of these kinds; None if there is none."""
         known = self._codes.get(seen.gpu, {})
         return next((code for code in known if code not in but and self._near(seen, code, kinds)), None)
 
-    def beside(self, seen: Seen, among: tuple[int, ...], kinds: tuple[Need, ...] = tuple(Need)) -> str:
-        """ "63 and 64": which of these codes the same GPU reports together with it; "" for none."""
+    def beside(
+        self, seen: OrderedEvent, among: tuple[int, ...], kinds: tuple[Need, ...] = tuple(Need)
+    ) -> str:
+        """ "63 and 64": which of these codes the same GPU reports at the same time; "" if none."""
         return " and ".join(str(code) for code in among if self._near(seen, code, kinds))
 
-    def sxid(self, seen: Seen) -> bool:
-        """Whether an NVSwitch reports something together with it."""
+    def sxid(self, seen: OrderedEvent) -> bool:
+        """Whether an NVSwitch reports something at the same time."""
         return _is_near(self._moments.get((seen.host, None, Mark.SXID.value), ()), seen.moment_s)
 
-    def times(self, seen: Seen, link: str) -> int:
+    def times(self, seen: OrderedEvent, link: str) -> int:
         """How often the GPU reports this link."""
         return self._links[seen.gpu, link]
 
-    def again(self, seen: Seen) -> bool:
+    def again(self, seen: OrderedEvent) -> bool:
         """Whether the GPU reports the code more than once."""
         return len(self._moments[seen.gpu, seen.event.code, seen.event.kind]) > 1
 
-    def bursts(self, seen: Seen) -> tuple[int, bool]:
-        """At how many moments, a minute apart, its place on the GPU faulted; and whether another GPU did with its code."""
+    def bursts(self, seen: OrderedEvent) -> tuple[int, bool]:
+        """At how many times, a minute apart, its place on the GPU faulted; and whether another GPU reported the same code."""
         gpu, code, place = seen.gpu, seen.event.code, _place(seen.event)
         elsewhere = any(code in codes for other, codes in self._codes.items() if other != gpu)
         times = self._bursts.get((gpu, code or 0, place), (1, 0.0))[0]
         return (1 if code == PLACED and not place else times), elsewhere
 
-    def _near(self, seen: Seen, code: int, kinds: tuple[Need, ...]) -> bool:
+    def _near(self, seen: OrderedEvent, code: int, kinds: tuple[Need, ...]) -> bool:
         gpu = seen.gpu
         return any(_is_near(self._moments.get((gpu, code, kind.value), ()), seen.moment_s) for kind in kinds)
 
@@ -211,10 +215,10 @@ def _is_since_boot(age_s: float | None) -> bool:
     return age_s is not None and age_s > SINCE_BOOT_S
 
 
-def _age(seen: Seen, since: Since) -> float:
-    """What can be compared of a line's age, and is less for what came later; infinite without a stamp.
+def _age(seen: OrderedEvent, since: Since) -> float:
+    """A number from a line's age that is smaller for what came later; infinite without a timestamp.
 
-    A start of the kernel begins its stamps anew: after it they are earlier ones, not later ones.
+    A start of the kernel begins new timestamps: those after it are smaller, although the lines are later.
     """
     age_s = seen.event.line.age_s
     if age_s is None:

@@ -1,4 +1,4 @@
-"""What Xids call for: each line by its code and text, then by what stands beside it, what repeats, and what came since (pure)."""
+"""What Xids call for: each line by its code and text, then by the lines near it, its repetitions, and what happened since. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from checks.probes.kernel.xid_context import (
     RECOVERY_ACTION,
     REPEATING,
     Mark,
-    Seen,
+    OrderedEvent,
     XidContext,
     branch_of,
     in_order,
@@ -29,7 +29,7 @@ OFF_BUS = 79
 DOUBLE_BIT = 48
 REMAPPED = (63, 64)
 CONTAINED = 94
-# What the driver ends after another fault (catalogue: "not solo: follow the other Xid").
+# Programs that the driver ends after another fault (catalogue: "not solo: follow the other Xid").
 FOLLOWERS = (43, 45)
 _NEW_ACTION = re.compile(r"GPU recovery action changed from \S+ \([^)]*\) to \S+ \(([^)]+)\)")
 _SEVERITY = re.compile(r"\b(Nonfatal|Non-fatal|(?:Link )?Fatal)\b")
@@ -45,7 +45,7 @@ RECOVERY = {
     "Drain P2P": (Need.ACT, Action.RESTART_APP),
     "Drain and Reset": (Need.ACT, Action.RESET_GPU),
 }
-# The sheet's first answers to 144 to 150, and what they need.
+# The sheet's first answers to 144 to 150, and what they call for.
 IMMEDIATE = {
     "RESET_GPU": (Need.ACT, Action.RESET_GPU),
     "XID_154_EVAL": (Need.APPLICATION, Action.RESTART_APP),
@@ -55,10 +55,10 @@ IMMEDIATE = {
 def incidents(
     events: Iterable[Event], driver: int | None = None, window_s: float = math.inf
 ) -> tuple[Incident, ...]:
-    """The Xids among the events, decided and put together, the gravest first.
+    """The Xids among the events, decided and grouped, the most serious first.
 
-    `driver` is the branch (570) where the log does not tell. What is older than `window_s` is left out, unless it still calls
-    for an action.
+    `driver` is the branch (570) if the log does not name it. Events older than `window_s` are left out, unless they still call for
+    an action.
     """
     ordered = in_order(events)
     company = XidContext(ordered)
@@ -81,13 +81,13 @@ def incidents(
 
 
 def text_of(event: Event) -> str:
-    """What the line says after its code."""
+    """The text of the line after its code."""
     found = _TEXT.match(event.text)
     return (found[1] or "") if found else event.text
 
 
 def alone(code: int | None, text: str, pci: str = "", driver: int | None = None) -> Decision:
-    """What a line calls for by itself. A text that should tell and does not is UNREAD."""
+    """What a line calls for by itself. A line whose text should say so and does not is UNREAD."""
     if code is None and "fallen off the bus" in text:
         return _of(table()[OFF_BUS], pci, why="the GPU fell off the bus, without an Xid")
     if code is None:
@@ -173,8 +173,8 @@ def _by_word(row: XidRow, text: str, pci: str) -> Decision:
     )
 
 
-def _beside(decision: Decision, seen: Seen, company: XidContext) -> Decision:
-    """The decision in the light of what else the log tells of this GPU."""
+def _beside(decision: Decision, seen: OrderedEvent, company: XidContext) -> Decision:
+    """The decision, corrected by what else the log says about this GPU."""
     code, row = decision.code, table().get(decision.code or 0)
     if row is None or decision.need is Need.UNREAD:
         return decision
@@ -218,8 +218,8 @@ def _follower(decision: Decision, leader: int | None) -> Decision:
     return decision
 
 
-def _repeated(decision: Decision, seen: Seen, company: XidContext) -> Decision:
-    """13 at one place again and again, or 31 on one GPU alone, may be the GPU's fault (WORKFLOW_XID_13, _31)."""
+def _repeated(decision: Decision, seen: OrderedEvent, company: XidContext) -> Decision:
+    """Xid 13 again and again at one place, or 31 on one GPU alone, may be the GPU's fault (WORKFLOW_XID_13, _31)."""
     bursts, elsewhere = company.bursts(seen)
     if bursts > 1 and not elsewhere:
         why = (

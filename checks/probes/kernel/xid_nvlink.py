@@ -14,10 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import Range, Text, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
 from checks.model import Action
 from checks.probes.kernel.xid_catalogue import Need, registers
+from checks.value_types import Range, Text
 
 TABLE = Path(__file__).parents[2] / "facts" / "nvlink5.json"
 CODES = range(144, 151)
@@ -55,7 +56,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class NvlinkLine:
-    """What the line itself holds."""
+    """The content of the line itself."""
 
     unit: str
     severity: str
@@ -66,12 +67,12 @@ class NvlinkLine:
 
 @lru_cache(maxsize=1)
 def rules() -> tuple[Rule, ...]:
-    """The sheet's rows."""
+    """The rows of the sheet."""
     return decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "rules")).rules
 
 
 def said(text: str) -> NvlinkLine | None:
-    """What a line holds; None where it was cut, or has another form."""
+    """The content of a line; None if it was cut, or has another form."""
     found = _NVLINK5_LINE.match(text)
     if found is None:
         return None
@@ -79,9 +80,9 @@ def said(text: str) -> NvlinkLine | None:
 
 
 def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[Rule, ...]:
-    """The rows that fit; by both versions for a driver that nobody knows (`driver` is its branch, 570).
+    """The rows that fit; for both versions if the driver is unknown (`driver` is its branch, 570).
 
-    Nothing where a part of the status is in no row: what is not listed must not hide behind what is.
+    The result is empty if a part of the status is in no row, so that an unlisted part is not hidden by a listed one.
     """
     versions = ("v1", "v2") if driver is None else ("v2",) if driver >= V2_SINCE else ("v1",)
     fits: dict[int, Rule] = {}
@@ -135,7 +136,7 @@ class Link:
 
 
 def link_of(text: str) -> Link | None:
-    """The link and bits that a line names; None where it was cut, or has another form."""
+    """The link and bits that a line names; None if it was cut, or has another form."""
     found = _NVLINK4_LINE.search(text)
     if found is None:
         return None
@@ -149,7 +150,7 @@ def link_of(text: str) -> Link | None:
 
 
 def answer(link: Link | None, times: int, company: str) -> tuple[Need, Action, str]:
-    """What to do about it: `times` it was seen on this link, with `company` ("Xid 48", an SXid; "" for none)."""
+    """What to do: `times` it was seen on this link, with `company` ("Xid 48", an SXid; "" for none)."""
     if link is None:
         return Need.ACT, Action.INSPECT, "its link and registers cannot be read"
     said = f"link {link.number}: "

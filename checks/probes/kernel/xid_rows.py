@@ -1,6 +1,5 @@
-"""Incidents as an observation of kernel.xid holds them, one value of each array an incident (pure).
-
-What became of Xids: a decision for each line, and like decisions of one GPU as an incident.
+"""The incidents of Xids: a decision for each line, equal decisions about one GPU as an incident, and incidents as arrays of an
+observation. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """What one line calls for, why, and which row says so."""
+    """What one line calls for, why, and the row of the catalogue that says so."""
 
     code: int | None
     pci: str
@@ -30,20 +29,20 @@ class Decision:
 
     @property
     def level(self) -> Level:
-        """By the default policy."""
+        """The level in the default policy."""
         return self.need.level
 
     @property
     def cause(self) -> Cause:
-        """Whose fault it is, as a rule."""
+        """The usual cause."""
         return self.need.cause
 
     @property
     def stays_open(self) -> bool:
-        """Whether time alone does not answer it: it calls for an action, or nobody can tell that it does not.
+        """Whether time alone does not settle it: it calls for an action, or it is unknown whether it does.
 
-        What a program did yesterday, what was handled, and what the catalogue answers with IGNORE or not at all calls for
-        nothing today.
+        What a program did yesterday, what was handled, and what the catalogue answers with IGNORE or not at all, calls for nothing
+        today.
         """
         if self.need is Need.SUPPORT:
             row = table().get(self.code or 0)
@@ -53,13 +52,13 @@ class Decision:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """How grave it is, among others."""
+        """How serious it is compared with others."""
         return NEEDS.index(self.need), ACTIONS.index(self.action)
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Lines of one GPU that call for the same. `decision.need` says HANDLED where `since` mended it."""
+    """Lines of one GPU that call for the same action. `decision.need` is HANDLED if `since` settled it."""
 
     decision: Decision
     events: tuple[Event, ...]
@@ -67,21 +66,21 @@ class Incident:
 
     @property
     def count(self) -> int:
-        """How many lines."""
+        """The number of lines."""
         return len(self.events)
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since its last line; None where no line has a time."""
+        """The seconds since its last line; None if no line has a time."""
         return min((age for event in self.events if (age := event.line.age_s) is not None), default=None)
 
 
 def graver(decisions: Iterable[Decision]) -> Decision:
-    """The gravest; of equals the first. Raises ValueError for none."""
+    """The most serious decision; the first of equal ones. Raises ValueError if there are none."""
     return max(decisions, key=lambda decision: decision.rank)
 
 
-# More incidents than that are counted, and not listed one by one.
+# If there are more incidents, the others are counted, and not listed one by one.
 LISTED = 64
 TEXT = 200
 ARRAYS = (
@@ -95,15 +94,15 @@ ARRAYS = (
     "event_sources",
     "event_lines",
 )
-# Reports of version 0.1.0 have no ages; no clock reads a text that is explained.
+# Reports of version 0.1.0 have no ages, and neither has a text that `explain` reads.
 AGES = "event_ages_s"
 NO_AGE = -1.0
 
 
 @dataclass(frozen=True)
 class IncidentRow:
-    """One incident of a report. `code` is 0 where the line had none; `need` is HANDLED where `since` mended it; `age_s` is how
-    long before the report its last line was, NO_AGE where nobody knows.
+    """One incident of a report. `code` is 0 if the line had none; `need` is HANDLED if `since` settled it; `age_s` is how long
+    before the report its last line was written, NO_AGE if that is unknown.
     """
 
     gpu: str
@@ -124,7 +123,7 @@ class IncidentRow:
         return f"Xid {self.code} ({row.name})" if row else f"Xid {self.code or 'without a code'}"
 
     def __str__(self) -> str:
-        """What it is, and what it calls for, in one line."""
+        """The incident and what it calls for, in one line."""
         times = f" x{self.count}" if self.count > 1 else ""
         why = f" ({self.why})" if self.why else ""
         since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
@@ -152,9 +151,9 @@ WORDS = {
 
 
 def arrays(found: Sequence[Incident], names: Mapping[str, str], timed: bool) -> dict[str, Value]:
-    """The gravest incidents side by side; nothing for none, since a list in a report is never empty.
+    """The most serious incidents as arrays; empty if there are none, because a list in a report is never empty.
 
-    `timed`: the lines' ages are those of now.
+    `timed`: the lines have ages that count from now.
     """
     listed = found[:LISTED]
     if not listed:
@@ -177,7 +176,7 @@ def arrays(found: Sequence[Incident], names: Mapping[str, str], timed: bool) -> 
 
 
 def incidents_of(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None:
-    """The incidents of an observation; None where they are not whole: missing, cut, or in no known words."""
+    """The incidents of an observation; None if they are not complete: missing, cut, or in unknown words."""
     count = metrics.get("incidents")
     if type(count) is not int or count < 0:
         return None

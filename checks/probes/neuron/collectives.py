@@ -19,7 +19,7 @@ from checks.check import CheckError, Context, Measurement, Resource, Skipped, ch
 from checks.model import Part, Profile, Scope, Skip, Value
 from checks.probes.neuron.devices import ASK_S, read
 from checks.process import tool
-from checks.process.tool import Said, ToolMissing
+from checks.process.tool import ToolMissing, ToolResult
 
 GIB_IN_GB = (1 << 30) / 1e9
 _HEADER = re.compile(
@@ -130,7 +130,7 @@ def collectives(context: Context) -> Measurement | Skipped:
     return Measurement(metrics, "\n\n".join(one.account() for one in said))
 
 
-def run(operation: str, ranks: int, deadline_s: float) -> Said:
+def run(operation: str, ranks: int, deadline_s: float) -> ToolResult:
     """What nccom-test said. Raises ToolMissing."""
     sizes = ("--minbytes", SIZES[0], "--maxbytes", SIZES[-1], "--stepfactor", "4")
     return tool.run(
@@ -138,7 +138,7 @@ def run(operation: str, ranks: int, deadline_s: float) -> Said:
     )
 
 
-def understood(said: Said) -> Run:
+def understood(said: ToolResult) -> Run:
     """The run that was printed. Raises CheckError."""
     if said.code is None:
         raise CheckError(f"nccom-test did not end within its deadline: {said.account()[:1000]}")

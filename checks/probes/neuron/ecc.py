@@ -1,9 +1,8 @@
-"""neuron.ecc: uncorrected memory errors of the Neuron devices, from sysfs and the kernel's log.
+"""neuron.ecc: uncorrected memory errors of the Neuron devices, from sysfs and from the kernel log.
 
-The lines that the Neuron driver leaves in the kernel's log when hardware fails (pure).
-
-Their form, from awsdocs-neuron (nrt-troubleshoot): NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=i-... hostname=...
-nd-id=0 nc-id=0 serial-num=... action=TERMINATE_INSTANCE. EKS's node monitoring agent condemns a node for the four kinds.
+The Neuron driver writes a line to the kernel log if hardware fails. Its form, from awsdocs-neuron (nrt-troubleshoot):
+NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=i-... hostname=... nd-id=0 nc-id=0 serial-num=... action=TERMINATE_INSTANCE. EKS's
+node monitoring agent replaces a node for each of the four kinds.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from checks.probes.kernel.log_lines import Event, Line, Pattern, account, matchi
 from checks.probes.neuron.devices import ROOT, SYSFS
 
 KINDS = ("SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR")
-# The driver may prefix its name and a time of its own; an error of a kind that is not listed counts as well.
+# The driver may put its name and a time of its own before it. An error of a kind that is not listed counts as well.
 _FORM = r"(?:\S+:? ){0,4}?NEURON_HW_ERR=(?P<kind>[A-Z_]+)\b"
 _DEVICE = re.compile(r"\bnd-id=(\d+)\b|\bneuron(\d+):|\bdevice=(\d+)\b")
 _find = matching((Pattern("neuron_hw_err", re.compile(_FORM)),))
 
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
-    """The hardware errors among the kernel's lines."""
+    """The Neuron driver's reports of memory errors among the kernel's lines."""
     return _find(lines)
 
 
@@ -38,14 +37,14 @@ def device_of(event: Event) -> int | None:
 
 
 def words_of(event: Event) -> str:
-    """The kind, and what the driver asks for."""
+    """The kind of error, and the action that the driver asks for."""
     kind = re.match(_FORM, event.text)
     action = re.search(r"\baction=(\S+)", event.text)
     return f"{kind['kind'] if kind else event.text}{f', {action[1]}' if action else ''}"
 
 
 COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
-# Not in every driver: what is repaired by a reset counts as mem_ecc_uncorrected in those without.
+# Not every driver has this counter: in the others, errors that a reset repairs count as mem_ecc_uncorrected.
 REPAIRABLE = "mem_ecc_repairable_uncorrected"
 NODE = "the node"
 MOST_DEVICES = 1024
@@ -70,7 +69,7 @@ def ecc(context: Context) -> Measurement | Skipped:
     declared = context.instance.neuron_devices if context.instance else 0
     metrics, said = counters(ROOT / SYSFS, declared)
     log = log_source.read(context, find)
-    events = () if isinstance(log, Skipped) else log.this_boot  # no age answers a hardware error
+    events = () if isinstance(log, Skipped) else log.this_boot  # a hardware error counts however old it is
     size = len(_tuple(metrics, "devices"))
     metrics["kernel_errors"] = by_device(events, size)
     metrics["kernel_log_read"] = not isinstance(log, Skipped)
@@ -83,7 +82,7 @@ def ecc(context: Context) -> Measurement | Skipped:
 
 
 def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
-    """The counters under the folder, an element a device, and an account of them. Raises CheckError."""
+    """The counters below the folder, one element per device, and a summary of them. Raises CheckError."""
     found = numbers(folder)
     size = max(declared, max(found) + 1)
     read = {name: tuple(value_of(folder / f"neuron{n}", name) for n in range(size)) for name in COUNTERS}
@@ -102,7 +101,7 @@ def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
 
 
 def numbers(folder: Path) -> list[int]:
-    """The numbers of the devices in sysfs. Raises CheckError where there is none."""
+    """The numbers of the devices in sysfs. Raises CheckError if there are none."""
     try:
         found = [
             int(e.name[6:]) for e in folder.iterdir() if e.name.startswith("neuron") and e.name[6:].isdigit()
@@ -117,7 +116,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def value_of(device: Path, name: str) -> int | None:
-    """A counter: a file, or a folder with `total`, wherever the driver's version keeps it (2.31 moved many)."""
+    """A counter: a file, or a folder with `total`, in the place that the driver's version uses (2.31 moved many)."""
     usual = device / "stats" / "hardware" / name
     places = [usual] if usual.exists() else sorted(device.glob(f"*/*/{name}"))[:1]
     for place in places:
@@ -130,7 +129,7 @@ def value_of(device: Path, name: str) -> int | None:
 
 
 def by_device(events: tuple[Event, ...], size: int) -> tuple[str, ...]:
-    """What the kernel said of each device; of one that does not exist, or none, it is about the node."""
+    """The kernel's text about each device. A line about an unknown device, or none, is about the node."""
     said: list[list[str]] = [[] for _ in range(size + 1)]
     for event in events:
         number = device_of(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.neuron import neuron_monitor
@@ -24,7 +24,7 @@ def detect(text: str) -> bool:
     return ('"neuron_device"' in text and '"neuron_device_index"' not in text) or bool(_TABLE.search(text))
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """The reading. Raises NotRecognised, Broken."""
     if not detect(text):
         raise NotRecognised("this is not the output of neuron-ls or neuron-monitor")
@@ -43,7 +43,7 @@ def read(text: str, asked: Asked) -> Reading:
     return Reading(KIND, title, (part,), _gaps(listing))
 
 
-def _samples(text: str, asked: Asked) -> Reading:
+def _samples(text: str, asked: ReadOptions) -> Reading:
     try:
         found = neuron_monitor.parse(text)
     except MonitorError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised, Part, Reading
+from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.model import Value
 from checks.probes.neuron import collectives
 from checks.probes.neuron.collectives import GREATEST_BYTES, Run, RunError
@@ -25,7 +25,7 @@ def detect(text: str) -> bool:
     return _TABLE.search(text) is not None
 
 
-def read(text: str, asked: Asked) -> Reading:
+def read(text: str, asked: ReadOptions) -> Reading:
     """The reading. Raises NotRecognised, Broken."""
     if not detect(text):
         raise NotRecognised("this is not a table of nccom-test")

@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
+from checks.value_types import DecodeError
 
 MAX_BYTES = 4 << 20
 _RULE = re.compile(r"^\s*\+(?:-+\+)+\s*$")

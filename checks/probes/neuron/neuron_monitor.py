@@ -13,7 +13,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
+from checks.value_types import DecodeError
 
 MAX_BYTES = 16 << 20
 GROUP = "neuron_hw_counters"

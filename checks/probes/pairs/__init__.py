@@ -1,1 +1,1 @@
-"""Every pair of ranks measured inside one running job, in rounds of disjoint pairs."""
+"""Every pair of ranks is measured inside one running job, in rounds of disjoint pairs."""

@@ -1,7 +1,7 @@
-"""What one rank knows of who is silent, and tells everybody whom it meets (pure).
+"""What one rank knows about silent ranks, and tells every rank that it meets. Pure.
 
-It travels in the greeting of each exchange, so that it needs no server: after k rounds 2^k ranks know. One accuser is
-not believed, since the link between the two may be what is broken; two are, if nobody heard of the accused since.
+It is sent in the greeting of each exchange, so that it needs no server: after k rounds 2^k ranks know it. One accuser is not
+believed, because the link between the two may be what is broken; two are, if no rank has heard from the accused since.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WORDS = SLOTS * FIELDS
 
 
 class Gossip:
-    """Who was heard in which round, and who got no answer from whom."""
+    """In which round each rank was last heard, and which ranks got no answer from which."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
@@ -22,36 +22,36 @@ class Gossip:
         self._accusers: dict[int, dict[int, int]] = {}
 
     def heard(self, rank: int, round_: int) -> None:
-        """The rank answered in this round: what was said of it up to then is void."""
+        """The rank answered in this round: what was said about it up to then no longer counts."""
         self._heard[rank] = max(round_, self._heard.get(rank, -1))
         self._settle(rank)
 
     def accuse(self, rank: int, accuser: int, round_: int) -> None:
-        """The accuser got no answer from the rank in this round. A rank that says it of itself is believed alone."""
+        """The accuser got no answer from the rank in this round. A rank that says this about itself is believed alone."""
         known = self._accusers.setdefault(rank, {})
         known[accuser] = max(round_, known.get(accuser, -1))
         self._settle(rank)
 
     def accusers(self, rank: int) -> tuple[int, ...]:
-        """Who got no answer from the rank, while nobody heard of it since; in order."""
+        """The ranks that got no answer from the rank, if no rank has heard from it since; in order."""
         return tuple(sorted(self._accusers.get(rank, ())))
 
     def silent(self, rank: int) -> bool:
-        """It is of no use to wait for this rank."""
+        """Whether waiting for this rank is useless."""
         named = self.accusers(rank)
         return len(named) > 1 or rank in named
 
     def words(self) -> list[int]:
-        """What to tell, as many words whatever is known: (accused, last heard, accuser, round, accuser, round), plus 1.
+        """The message, of a fixed length: (accused, last heard, accuser, round, accuser, round), plus 1.
 
-        Of more than SLOTS accused the latest are told, of more than two accusers the latest two.
+        If there are more than SLOTS accused ranks, the latest are sent; if there are more than two accusers, the latest two.
         """
         latest = sorted(self._accusers, key=lambda rank: -max(self._accusers[rank].values()))[:SLOTS]
         told = [word for rank in latest for word in self._told(rank)]
         return told + [0] * (WORDS - len(told))
 
     def learn(self, words: Sequence[int]) -> None:
-        """Take in what another one tells. What is no such message is passed over."""
+        """Reads the message of another rank. Parts that are malformed are ignored."""
         for at in range(0, min(len(words), WORDS) - FIELDS + 1, FIELDS):
             accused, heard, *said = (word - 1 for word in words[at : at + FIELDS])
             if not 0 <= accused < self.ranks:
@@ -68,7 +68,7 @@ class Gossip:
         return tuple(word + 1 for word in (rank, self._heard.get(rank, -1), *pairs[0], *pairs[1]))
 
     def _settle(self, rank: int) -> None:
-        """Forget what was said of a rank before it was heard."""
+        """Removes what was said about a rank before it was last heard."""
         since, said = self._heard.get(rank, -1), self._accusers.get(rank, {})
         kept = {accuser: round_ for accuser, round_ in said.items() if round_ > since}
         if kept:

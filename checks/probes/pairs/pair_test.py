@@ -1,9 +1,8 @@
-"""One pair of ranks measures what lies between them, over torch.distributed's default group.
+"""One pair of ranks measures the path between them, over torch.distributed's default group.
 
-Everything goes through `batch_isend_irecv`: with NCCL a single isend makes a communicator for its pair, a batch uses
-the world's. No wait has a time-out: in gloo one that expires closes all connections of its process. So a duel runs
-in a thread, which is left behind with its buffers where it hangs; its tags are its own, so that what arrives later
-meets nobody.
+Everything uses `batch_isend_irecv`: with NCCL a single isend makes a communicator for its pair, while a batch uses the world's. No
+wait has a time-out: in gloo one that expires closes all connections of its process. Therefore a test runs in a thread, which is
+abandoned with its buffers if it hangs; its tags are its own, so that what arrives later is never received by another test.
 
     greeting   both at once; it carries what is known of silent ranks
     pings      the lower rank begins; each times its own round trips
@@ -28,7 +27,7 @@ from checks.probes.pairs import gossip
 if TYPE_CHECKING:
     from torch import Tensor
 
-PATIENCE = timedelta(days=30)
+NEVER_TIMES_OUT = timedelta(days=30)
 PERIOD = operations.P * operations.Q
 ELEMENT_BYTES = 4
 GROWTH = 16
@@ -37,18 +36,18 @@ TAGS = 8
 
 
 def whole(size: float) -> int:
-    """So many bytes as elements fill: what the two ranks of a duel make of a size must be the same."""
+    """The size rounded down to whole elements, so that both ranks of a test compute the same size."""
     return int(size) // ELEMENT_BYTES * ELEMENT_BYTES
 
 
-class DuelError(Exception):
-    """What the peer sent cannot be gone on with."""
+class PairTestError(Exception):
+    """The message of the peer does not allow the test to continue."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much a duel moves: round trips, bytes of the first and the largest message, seconds a direction,
-    messages of the size that counts.
+    """How much a pair test sends: round trips, bytes of the first and the largest message, seconds per direction, and messages of
+    the size that counts.
     """
 
     pings: int
@@ -58,7 +57,7 @@ class Sizes:
     repeats: int
 
     def wrong(self) -> str:
-        """What is wrong with them: the two ranks of a duel must come to the same messages; "" where nothing is."""
+        """Why the sizes cannot be used, or "". Both ranks of a test must compute the same messages from them."""
         if not ELEMENT_BYTES <= self.least_bytes <= self.most_bytes:
             return f"min_bytes must be from {ELEMENT_BYTES} to max_bytes"
         if self.pings < 2 or self.repeats < 1 or self.seconds <= 0:
@@ -66,10 +65,10 @@ class Sizes:
         return ""
 
     def following(self, size: int, times: Sequence[float]) -> tuple[int, int]:
-        """The next size and how many messages of it, after messages of this one took so long; 0 once that is enough.
+        """The next size and how many messages of it, after messages of this size took these times; 0 if that is enough.
 
-        A pause of the host spoils a message, and the best of a few tells of the link; what takes ten times the time that
-        was meant for all is slow by itself.
+        A pause of the host spoils a message, and the best of a few messages shows the speed of the link. If a message takes ten
+        times the time that was planned for all, the link itself is slow.
         """
         best = min(times)
         if size < self.most_bytes and best < self.seconds / 2:
@@ -81,14 +80,14 @@ class Sizes:
 
 
 class Buffers:
-    """The memory of one duel at a time. A duel that hangs keeps it, but for the pattern, which nobody writes."""
+    """The memory of one pair test at a time. A test that hangs keeps it, except for the pattern, which is never written."""
 
     def __init__(self, sizes: Sizes, device: str, pattern: Tensor | None = None) -> None:
         import torch
 
         count = sizes.most_bytes // ELEMENT_BYTES
         self.sizes, self.device = sizes, device
-        # Any stretch of it is a message that differs from those which begin elsewhere.
+        # Every part of the pattern is a message that differs from those that begin elsewhere.
         self.pattern = operations.sent(0, count + PERIOD, 0, device) if pattern is None else pattern
         self.arrived = torch.zeros(count * sizes.repeats, device=device)
         self.plan = torch.zeros(2, dtype=torch.int32, device=device)
@@ -96,11 +95,11 @@ class Buffers:
         self.echo = torch.zeros(1, dtype=torch.int32, device=device)
 
     def renewed(self) -> Buffers:
-        """Others in place of these, which a duel that hangs keeps."""
+        """New buffers instead of these, which a test that hangs keeps."""
         return Buffers(self.sizes, self.device, self.pattern)
 
     def message(self, sender: int, receiver: int, tag: int, size: int) -> Tensor:
-        """What this sender sends this receiver under this tag."""
+        """The message from this sender to this receiver under this tag."""
         start = (sender * 7919 + receiver * 104729 + tag * 1297) % PERIOD
         return self.pattern[start : start + size // ELEMENT_BYTES]
 
@@ -124,18 +123,18 @@ class PairTest:
     abandoned: bool = False
 
     def run(self) -> None:
-        """The whole exchange. Never raises: `error` says why it broke off."""
+        """Runs the whole exchange. Never raises: `error` says why it failed."""
         try:
             if self.buffers.device.startswith("cuda"):
                 import torch
 
-                torch.cuda.set_device(self.buffers.device)  # a thread's own setting
-            self._play()
+                torch.cuda.set_device(self.buffers.device)  # torch has this setting per thread
+            self._run()
         except Exception as error:  # noqa: BLE001 - whatever torch raises, it is this pair's
             self.error = str(error).strip() or type(error).__name__
         self.ended.set()
 
-    def _play(self) -> None:
+    def _run(self) -> None:
         self._greet()
         self.phase = "the round trips"
         self._ping() if self.me < self.peer else self._echo()
@@ -187,7 +186,7 @@ class PairTest:
             times = times if size == before else []
 
     def _receive(self) -> None:
-        """The other side of `_send`. Each message has room of its own, so that all are compared after the clock."""
+        """The other side of `_send`. Each message has a buffer of its own, so that all are compared after the timing."""
         word = self.buffers.word
         while True:
             count, number = self._announced()
@@ -209,23 +208,23 @@ class PairTest:
         self.test.wrong_elements = (self.test.wrong_elements or 0) + sum(wrong)
 
     def _announced(self) -> tuple[int, int]:
-        """How many elements a message has, and how many messages come; 0 for none. Raises DuelError where that cannot be."""
+        """How many elements a message has, and how many messages come; 0 for none. Raises PairTestError if that is impossible."""
         self._exchange(into=(self.buffers.plan, PLAN))
         count, number = self.buffers.plan.tolist()
         most = self.sizes.most_bytes // ELEMENT_BYTES
         if not (0 <= count <= most and 0 <= number <= self.sizes.repeats):
-            raise DuelError(f"the peer's message plan arrived corrupted: {number} of {count} elements")
+            raise PairTestError(f"the peer's message plan arrived corrupted: {number} of {count} elements")
         return count, number
 
     def _exchange(
         self, *, out: tuple[Tensor, int] | None = None, into: tuple[Tensor, int] | None = None
     ) -> float:
-        """Send and receive at once, and wait for both: seconds. Raises DuelError once nobody waits for the duel."""
+        """Send and receive at once, and wait for both: seconds. Raises PairTestError once the test was abandoned."""
         import torch
         import torch.distributed as dist
 
         if self.abandoned:
-            raise DuelError("left behind")
+            raise PairTestError("left behind")
         asked = []
         # Room first: gloo's own thread turns in circles while this one holds the connection's lock, and the answer to what
         # was sent may arrive before the room for it is made; on a host with few cores that costs whole time slices.
@@ -235,7 +234,7 @@ class PairTest:
             asked.append(dist.P2POp(dist.isend, out[0], self.peer, tag=self.tag + out[1]))
         begun = time.perf_counter()
         for work in dist.batch_isend_irecv(asked):
-            work.wait(PATIENCE)
+            work.wait(NEVER_TIMES_OUT)
         if self.buffers.device.startswith("cuda"):
             torch.cuda.current_stream().synchronize()
         self.steps += 1

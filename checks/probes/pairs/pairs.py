@@ -1,15 +1,15 @@
-"""collective.pairs and nccl.pairs: every pair of ranks measured inside the running job (see checks/tournament).
+"""collective.pairs and nccl.pairs: every pair of ranks is measured inside the running job (checks/culprit finds who is to blame).
 
-A rank's row has one entry a test that it took part in, in the order measured; a cell that was measured again is there
-again. They run after all other checks that need the group: a rank that dies in them is lost to the group, and with NCCL
-an exchange that hangs holds its communicator until torch's watchdog ends the process.
+A rank's row has one entry per test in which it took part, in the order of measurement; a pair that was measured again has several
+entries. These checks run after all other checks that need the group: a rank that dies in them is lost to the group, and with NCCL an
+exchange that hangs blocks its communicator until torch's watchdog ends the process.
 
-Options: pings; min_bytes, max_bytes (of the streams' messages); seconds (of one direction's stream); repeats (messages of
-the size that counts, of which the fastest is taken); round_s (a silence that long is no answer); budget_s (planned rounds
-beyond it are left out); all_pairs_nodes (above it there are `matchings` rounds between nodes, then all pairs of what looks
+Options: pings; min_bytes, max_bytes (of the messages of a stream); seconds (of one direction's stream); repeats (messages of the
+size that counts, of which the fastest is used); round_s (a silence of this length means no answer); budget_s (planned rounds beyond
+it are left out); all_pairs_nodes (with more nodes there are `matchings` rounds between nodes, then all pairs of the nodes that look
 bad); confirms (how often doubtful pairs are measured again).
 
-The TCP segments that a host sent again, from /proc/net/snmp (pure).
+`resent` reads the number of TCP segments that a host sent again from the text of /proc/net/snmp. It is pure.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from checks.culprit.rounds import Round, planned
 from checks.model import Part, Scope
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Buffers, Sizes, whole
-from checks.probes.pairs.pair_wait import PairWait, Patience
+from checks.probes.pairs.pair_wait import PairWait, WaitLimits
 from checks.probes.pairs.rank import RankSchedule
-from checks.probes.pairs.rendezvous import Board
+from checks.probes.pairs.rendezvous import NoteStore
 
 NAME = "RetransSegs"
 
 
 def resent(text: str) -> int | None:
-    """The counter of a network namespace since it began; None where the text has none.
+    """The counter of a network namespace since it was created; None if the text has none.
 
     Two lines begin with "Tcp:", the names and the values (net/ipv4/proc.c in Linux).
     """
@@ -49,9 +49,9 @@ def resent(text: str) -> int | None:
 
 MIB = 1 << 20
 SNMP = Path("/proc/self/net/snmp")
-BUDGET_SHARE = 0.5  # of the deadline: what was planned must leave time to measure again
+BUDGET_SHARE = 0.5  # the share of the deadline for planned rounds, so that there is time to measure again
 
-END_SHARE = 0.8  # of the deadline: the row must be on disk before the watchdog strikes
+END_SHARE = 0.8  # the share of the deadline for all tests, so that the row is on disk before the watchdog ends the process
 METRICS = (
     "peers",
     "results",
@@ -82,13 +82,12 @@ _number = itertools.count()
 def collective_pairs(context: Context) -> Measurement:
     """Measures each pair of ranks by itself in rounds of disjoint pairs, both ways, and compares what arrives.
 
-    Pairs are those of a node, and those of equal local rank on two nodes. One entry a test: `peers` is the other's
-    global rank; `results` how it ended (PairOutcome; "not_run" and "peer_left" say nothing of the pair) and `failures`
-    "ok" or the same in words;
-    `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half the median
-    round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` of what came from it;
-    `retransmits` the TCP segments that this host sent again meanwhile. `rounds_left_out` are those that the time
-    budget left out.
+    The pairs are those within a node, and those of equal local rank on two nodes. There is one entry per test: `peers` is the
+    other's global rank; `results` how it ended (PairOutcome; "not_run" and "peer_left" say nothing about the pair) and `failures`
+    "ok" or the same in words; `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half
+    the median round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` in the data that came from it;
+    `retransmits` the TCP segments that this host sent again during the test. `rounds_left_out` are the rounds for which the time
+    budget was too short.
     """
     return _measure(context, with_retransmits=True)
 
@@ -108,7 +107,7 @@ def collective_pairs(context: Context) -> Measurement:
 def nccl_pairs(context: Context) -> Measurement:
     """Measures each pair of GPUs by itself in rounds of disjoint pairs, both ways, and compares what arrives.
 
-    As collective.pairs, without `retransmits`. An exchange that hangs ends the tournament of the two ranks in it.
+    It measures the same as collective.pairs, without `retransmits`. An exchange that hangs ends the pair tests of its two ranks.
     """
     return _measure(context, with_retransmits=False)
 
@@ -118,15 +117,15 @@ def _measure(context: Context, with_retransmits: bool) -> Measurement:
 
     place = _place(context)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the ranks of a host measure at once, and share its cores
+    torch.set_num_threads(1)  # the ranks of a host measure at the same time, and share its cores
     try:
-        return _play(context, place, with_retransmits)
+        return _run_tests(context, place, with_retransmits)
     finally:
         torch.set_num_threads(threads)
 
 
 def _place(context: Context) -> RankPlace:
-    """This rank's place. Raises CheckError where the group is not the declared one."""
+    """This rank's place. Raises CheckError if the group is not the declared one."""
     import torch.distributed as dist
 
     place = context.place
@@ -139,46 +138,50 @@ def _place(context: Context) -> RankPlace:
     return place
 
 
-def _play(context: Context, place: RankPlace, with_retransmits: bool) -> Measurement:
+def _run_tests(context: Context, place: RankPlace, with_retransmits: bool) -> Measurement:
     options, declared = context.options, context.declared
     most = int(options.get("all_pairs_nodes", 256))
     rounds = planned(declared.nodes, declared.ranks_per_node, most, int(options.get("matchings", 12)))
-    player = _player(context, place)
+    schedule = _schedule_of(context, place)
     try:
-        return _played(context, player, rounds, most, with_retransmits)
+        return _run_rounds(context, schedule, rounds, most, with_retransmits)
     finally:
-        player.leave()
+        schedule.leave()
 
 
-def _played(
-    context: Context, player: RankSchedule, rounds: Sequence[Round], most: int, with_retransmits: bool
+def _run_rounds(
+    context: Context, schedule: RankSchedule, rounds: Sequence[Round], most: int, with_retransmits: bool
 ) -> Measurement:
     options, declared = context.options, context.declared
-    player.play(rounds)
-    planned_s = time.monotonic() - player.begun
+    schedule.run(rounds)
+    planned_s = time.monotonic() - schedule.begun
     bounds = _bounds(context)
     again = [0, 0]
     if declared.nodes > most:
-        again[0] = retest_rounds.suspects(player, declared.nodes, declared.ranks_per_node, bounds)
+        again[0] = retest_rounds.suspects(schedule, declared.nodes, declared.ranks_per_node, bounds)
     if confirms := int(options.get("confirms", 3)):
-        again[1] = retest_rounds.confirm(player, declared.ranks_per_node, confirms, bounds)
+        again[1] = retest_rounds.confirm(schedule, declared.ranks_per_node, confirms, bounds)
     if again[1] or not confirms:
-        retest_rounds.last_look(player)
-    if player.gone:
-        context.lose_group(_lost(player.gone))
-    if not player.tests:
-        raise CheckError(f"rank {player.me} tested no pair in {player.index} rounds")
+        retest_rounds.final_stage(schedule)
+    if schedule.gone:
+        context.lose_group(_lost(schedule.gone))
+    if not schedule.tests:
+        raise CheckError(f"rank {schedule.me} tested no pair in {schedule.index} rounds")
     notes = [
-        f"{player.index} rounds in {time.monotonic() - player.begun:.2f} s, {len(rounds)} planned in {planned_s:.2f} s,"
-        f" {player.left_out} left out; {again[0]} suspicious and {again[1]} doubtful pairs measured again",
-        *([f"the ranks could not exchange notes: {player.board.lost}"] if player.board.lost else []),
+        f"{schedule.index} rounds in {time.monotonic() - schedule.begun:.2f} s, {len(rounds)} planned in {planned_s:.2f} s,"
+        f" {schedule.left_out} left out; {again[0]} suspicious and {again[1]} doubtful pairs measured again",
+        *(
+            [f"the ranks could not exchange notes: {schedule.note_store.lost}"]
+            if schedule.note_store.lost
+            else []
+        ),
     ]
-    made = test_rows.metrics(player.tests, player.index, player.left_out, with_retransmits)
-    return Measurement(made, test_rows.table(player.me, player.tests, notes))
+    made = test_rows.metrics(schedule.tests, schedule.index, schedule.left_out, with_retransmits)
+    return Measurement(made, test_rows.table(schedule.me, schedule.tests, notes))
 
 
 def _bounds(context: Context) -> Bounds:
-    """What the policy's judge will compare with, so that what it would call bad is measured again first."""
+    """The thresholds with which the policy will compare, so that what it would call bad is measured again first."""
     options, instance = context.options, context.instance
     floor = options.get("floor_gbps", 0.0)
     if instance is not None and instance.network_gbit_s is not None:
@@ -193,13 +196,13 @@ def _lost(gone: Sequence[int]) -> str:
     return f"{ranks}{more} stopped answering in the pair tests, or hang with a rank that did: no collective of all ranks can complete"
 
 
-def _player(context: Context, place: RankPlace) -> RankSchedule:
-    """The rank, ready to play: with NCCL the world's communicator is up."""
+def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
+    """The rank, ready for its tests: with NCCL the communicator of all ranks is initialised."""
     import torch.distributed as dist
 
     options, number, begun = context.options, next(_number), time.monotonic()
     gpu = place.device.startswith("cuda")
-    patience = Patience(options.get("round_s", 2.0), begun + END_SHARE * context.timeout_s)
+    limits = WaitLimits(options.get("round_s", 2.0), begun + END_SHARE * context.timeout_s)
     sizes = Sizes(
         pings=int(options.get("pings", 10)),
         least_bytes=whole(options.get("min_bytes", MIB if gpu else MIB // 16)),
@@ -207,18 +210,18 @@ def _player(context: Context, place: RankPlace) -> RankSchedule:
         seconds=options.get("seconds", 0.01),
         repeats=int(options.get("repeats", 3)),
     )
-    if wrong := sizes.wrong() or ("round_s must be more than 0" if patience.round_s <= 0 else ""):
+    if wrong := sizes.wrong() or ("round_s must be more than 0" if limits.round_s <= 0 else ""):
         raise CheckError(f"{wrong}. Correct the options of this check in the policy.")
     if gpu:
         _connect(place.device, END_SHARE / 2 * context.timeout_s)
     store: Any = dist.distributed_c10d._get_default_store()
     # A copy with a connection of its own: a call that hangs must not hold the group's.
-    board = Board(store.clone, f"pairs/{number}/", max(patience.round_s, 1.0), patience.end)
+    note_store = NoteStore(store.clone, f"pairs/{number}/", max(limits.round_s, 1.0), limits.end)
     return RankSchedule(
         place.world_size,
         sizes,
         Buffers(sizes, place.device),
-        PairWait(place.rank, board, patience, fragile=gpu),
+        PairWait(place.rank, note_store, limits, fragile=gpu),
         number,
         min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
         resent=lambda: resent(SNMP.read_text(encoding="ascii")),
@@ -226,7 +229,7 @@ def _player(context: Context, place: RankPlace) -> RankSchedule:
 
 
 def _connect(device: str, seconds: float) -> None:
-    """Bring up NCCL's communicator of the world, for which every rank is needed. Raises CheckError."""
+    """Initialises NCCL's communicator of all ranks, for which every rank is needed. Raises CheckError."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""One rank plays its rounds: a test a round, none of which may stop the tournament."""
+"""One rank runs its rounds of pair tests, one test per round. A test that fails does not stop the later rounds."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from checks.model import PairOutcome
 from checks.probes.pairs.gossip import Gossip
 from checks.probes.pairs.pair_test import TAGS, Buffers, PairTest, Sizes
 from checks.probes.pairs.pair_wait import PairWait, broken, left, not_run, unsure
-from checks.probes.pairs.rendezvous import Board
+from checks.probes.pairs.rendezvous import NoteStore
 
-FIRST_LOOK = 4  # after so many rounds their cost is looked at, and again whenever their number has doubled
+FIRST_ESTIMATE = (
+    4  # after this many rounds their cost is estimated, and again each time their number has doubled
+)
 RUN_TAGS = 1 << 18
 
 
 @dataclass
 class RankSchedule:
-    """A rank in its tournament. `number` counts the tournaments of this process, so that tags do not meet again.
+    """The pair tests of one rank. `number` counts such runs of this process, so that the tags of two runs differ.
 
-    `resent` reads how many TCP segments this host sent again since it started, None where that cannot be told.
-    `unsure`: others may stop before a round that this one plays. `gone`: the ranks without whom nothing that all do
-    together can end, as the ranks agreed.
+    `resent` reads how many TCP segments this host has sent again since it started, None if that is unknown. `unsure`: other ranks
+    may stop before a round that this one runs. `gone`: the ranks, as all ranks agreed, without which no collective of all ranks can
+    complete.
     """
 
     ranks: int
     sizes: Sizes
     buffers: Buffers
-    meetings: PairWait
+    pair_wait: PairWait
     number: int
     budget_s: float
     resent: Callable[[], int | None]
@@ -44,21 +46,21 @@ class RankSchedule:
     begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.rumour = Gossip(self.ranks)
+        self.gossip = Gossip(self.ranks)
 
     @property
     def me(self) -> int:
         """This rank."""
-        return self.meetings.me
+        return self.pair_wait.me
 
     @property
-    def board(self) -> Board:
-        """Where ranks leave notes."""
-        return self.meetings.board
+    def note_store(self) -> NoteStore:
+        """The store in which ranks leave notes for each other."""
+        return self.pair_wait.note_store
 
-    def play(self, rounds: Sequence[Round]) -> None:
-        """The planned rounds, as many as the budget allows: all ranks stop before the same round."""
-        look, most = FIRST_LOOK, len(rounds)
+    def run(self, rounds: Sequence[Round]) -> None:
+        """Runs the planned rounds, as many as the budget allows. All ranks stop before the same round."""
+        look, most = FIRST_ESTIMATE, len(rounds)
         for done, round_ in enumerate(rounds):
             if done == look and done < most:
                 look, most = 2 * look, self._agreed(done, most)
@@ -67,24 +69,24 @@ class RankSchedule:
             self._round(round_)
         self.left_out += len(rounds) - min(most, len(rounds))
 
-    def play_all(self, rounds: Sequence[Round]) -> None:
-        """These rounds, whatever they cost."""
+    def run_all(self, rounds: Sequence[Round]) -> None:
+        """Runs these rounds, whatever they cost."""
         for round_ in rounds:
             self._round(round_)
 
     def leave(self) -> None:
-        """Tell those who wait that nothing more will come, and write no more notes."""
-        self.meetings.leave()
-        self.board.close()
+        """Tells the ranks that wait that this one runs no more tests, and writes no more notes."""
+        self.pair_wait.leave()
+        self.note_store.close()
 
     def affordable(self) -> int:
-        """How many more rounds the budget has time for, at what they cost so far."""
+        """The number of further rounds for which the budget has time, at the cost of the rounds so far."""
         spent = time.monotonic() - self.begun
         return max(0, int((self.budget_s - spent) * self.index / max(spent, 1e-6)))
 
     def _agreed(self, done: int, most: int) -> int:
-        """How many rounds are to be played in all: the first opinion counts, so that nobody leaves a partner waiting."""
-        agreed = self.board.agree(f"rounds/{self.index}", str(min(most, done + self.affordable())))
+        """How many rounds are run in all. The first rank's proposal counts, so that no partner waits in vain."""
+        agreed = self.note_store.agree(f"rounds/{self.index}", str(min(most, done + self.affordable())))
         self.unsure = agreed is None
         return int(agreed) if agreed is not None and agreed.isdigit() else most
 
@@ -95,16 +97,16 @@ class RankSchedule:
         self.index += 1
 
     def _test(self, peer: int) -> Trial:
-        if not self.stopped and time.monotonic() > self.meetings.patience.end:
+        if not self.stopped and time.monotonic() > self.pair_wait.limits.end:
             self._stop(not_run("the check's time was used up"))
         if self.stopped:
             return Trial(peer, self.stopped)
-        if self.rumour.silent(peer):
+        if self.gossip.silent(peer):
             return Trial(peer, self._untried(peer))
         return self._meet(peer)
 
     def _untried(self, peer: int) -> Ending:
-        named = self.rumour.accusers(peer)
+        named = self.gossip.accusers(peer)
         if peer in named:
             return left(peer)
         said = f"not tried: it did not answer ranks {' and '.join(map(str, named))}"
@@ -112,29 +114,29 @@ class RankSchedule:
 
     def _meet(self, peer: int) -> Trial:
         tag = self.number % 1024 * RUN_TAGS + self.index * TAGS
-        duel = PairTest(self.me, peer, tag, self.sizes, self.buffers, self.rumour.words())
+        pair_test = PairTest(self.me, peer, tag, self.sizes, self.buffers, self.gossip.words())
         before = self.resent()
-        given_up = self.meetings.wait(duel, self.index)
+        given_up = self.pair_wait.wait(pair_test, self.index)
         after = self.resent()
-        test = replace(duel.test, peer=peer)
+        test = replace(pair_test.test, peer=peer)
         if before is not None and after is not None:
             test.retransmits = max(0, after - before)
-        if duel.abandoned:
+        if pair_test.abandoned:
             self._abandon(peer)
-        if given_up or duel.error:
-            test.ending, test.bandwidth_gbps = given_up or broken(duel.error), None
-            if self.unsure and not duel.steps and test.ending.outcome.is_silence:
+        if given_up or pair_test.error:
+            test.ending, test.bandwidth_gbps = given_up or broken(pair_test.error), None
+            if self.unsure and not pair_test.steps and test.ending.outcome.is_silence:
                 test.ending = unsure(peer)
-                self.meetings.patience.unanswered += 1
+                self.pair_wait.limits.unanswered += 1
                 return test
         elif test.wrong_elements:
             test.ending = Ending(PairOutcome.FAILED, f"{test.wrong_elements} wrong elements")
-        self._remember(peer, duel, test.ending.outcome)
+        self._remember(peer, pair_test, test.ending.outcome)
         return test
 
     def _abandon(self, peer: int) -> None:
-        """A duel that hangs keeps its buffers; where it holds the communicator as well, it was the last."""
-        if self.meetings.fragile:
+        """A test that hangs keeps its buffers. If it also blocks the communicator, it was this rank's last test."""
+        if self.pair_wait.fragile:
             self.hung = True
             self._stop(not_run(f"the exchange with rank {peer} hangs and blocks this rank's communicator"))
         else:
@@ -142,17 +144,17 @@ class RankSchedule:
 
     def _stop(self, why: Ending) -> None:
         self.stopped = why
-        self.meetings.leave()
+        self.pair_wait.leave()
 
-    def _remember(self, peer: int, duel: PairTest, outcome: PairOutcome) -> None:
-        self.rumour.learn(duel.heard)
+    def _remember(self, peer: int, pair_test: PairTest, outcome: PairOutcome) -> None:
+        self.gossip.learn(pair_test.heard)
         if outcome.is_silence:
-            self.rumour.accuse(peer, self.me, self.index)
-            self.meetings.patience.unanswered += 1
+            self.gossip.accuse(peer, self.me, self.index)
+            self.pair_wait.limits.unanswered += 1
             return
-        self.meetings.patience.unanswered = 0
-        if duel.heard:
-            self.rumour.heard(peer, self.index)
-            self.rumour.heard(self.me, self.index)
+        self.pair_wait.limits.unanswered = 0
+        if pair_test.heard:
+            self.gossip.heard(peer, self.index)
+            self.gossip.heard(self.me, self.index)
         elif outcome is PairOutcome.PEER_LEFT:
-            self.rumour.accuse(peer, peer, self.index)
+            self.gossip.accuse(peer, peer, self.index)

@@ -1,8 +1,8 @@
-"""A place where ranks that cannot hear each other leave notes: torch's store, with a deadline on every look.
+"""Notes that ranks leave for each other in torch's store, with a deadline on every call. They need no collective.
 
-The store lives with one agent of torchrun. If that host is cut off or frozen, so is the store: then every look says
-None, and the tournament goes on by its deadlines alone. Its calls cannot be interrupted, so a thread makes them, over
-a connection of its own, and is left behind where it hangs.
+One agent of torchrun runs the store. If that host is cut off or frozen, so is the store: then every read returns None, and the pair
+tests continue with their deadlines alone. Calls to the store cannot be interrupted, so a thread makes them, over a connection of its
+own, and is abandoned if it hangs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ANSWER_S = 2.0
 LEAST_S = 0.1
 
 
-class Board:
-    """Notes under `prefix`. Once a call is not answered in time, the board is lost, and says None to everything.
+class NoteStore:
+    """The notes under `prefix`. Once a call is not answered in time, the store counts as lost, and every call returns None.
 
-    `connect` gives the store; it may hang as well. Nothing is waited for beyond `end` (time.monotonic).
+    `connect` returns the store, and may hang as well. No call is waited for beyond `end` (time.monotonic).
     """
 
     def __init__(
@@ -35,20 +35,20 @@ class Board:
         self._asked_at: float | None = None
         self._connect, self._prefix, self.answer_s, self._end = connect, prefix, answer_s, end
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="tournament board", daemon=True).start()
+        threading.Thread(target=self._serve, name="notes of pair tests", daemon=True).start()
 
     def post(self, key: str, note: str) -> None:
-        """Leave a note. Nobody waits for it."""
+        """Writes a note without waiting."""
         if not self.lost:
             self._calls.put(lambda: self._store.set(self._prefix + key, note))
 
     def read(self, key: str) -> str | None:
-        """The note, None where there is none."""
+        """The note, None if there is none."""
         found = self.read_all([key])
         return None if found is None else found[0]
 
-    def glance(self, key: str) -> str:
-        """The note as the last look at it found it, "" for none. Never waits: it asks for the next look."""
+    def last_seen(self, key: str) -> str:
+        """The note as it was last read, "" if there was none. It never waits: it requests the next read."""
         now = time.monotonic()
         if self._asked_at is None:
             self._asked_at = now
@@ -58,13 +58,13 @@ class Board:
         return self._seen.get(key, "")
 
     @property
-    def mute(self) -> bool:
-        """Whether it is lost, or keeps the last look at it waiting: what it does not say now means nothing."""
+    def is_slow_to_answer(self) -> bool:
+        """Whether the store is lost, or has not answered the last read yet: then a missing note means nothing."""
         asked = self._asked_at
         return bool(self.lost) or (asked is not None and time.monotonic() - asked > self.answer_s / 4)
 
     def read_all(self, keys: Sequence[str]) -> tuple[str, ...] | None:
-        """These notes, None while one of them is not there yet."""
+        """These notes, None while one of them is missing."""
         full = [self._prefix + key for key in keys]
 
         def look() -> tuple[str, ...] | None:
@@ -75,13 +75,13 @@ class Board:
         return self._ask(look, self.answer_s)
 
     def await_note(self, key: str, seconds: float) -> str | None:
-        """The note, as soon as it is there; None if it is not within so many seconds."""
+        """The note as soon as it is there; None if it is not there within this many seconds."""
 
         def wait() -> str | None:
             try:
                 self._store.wait([self._prefix + key], timedelta(seconds=max(seconds, 0.01)))
             except RuntimeError:
-                # torch's way to say that it waited in vain; a lost connection raises again here
+                # torch raises this if it waited in vain; if the connection is lost, the next call raises again
                 if not self._store.check([self._prefix + key]):
                     return None
             return str(self._store.get(self._prefix + key).decode())
@@ -89,17 +89,17 @@ class Board:
         return self._ask(wait, seconds + self.answer_s)
 
     def agree(self, key: str, opinion: str) -> str | None:
-        """The first opinion that any rank left under this key: the same for all, and nobody waits for another."""
+        """The first value that any rank wrote under this key: the same for all ranks, without waiting for others."""
         return self._ask(
             lambda: str(self._store.compare_set(self._prefix + key, "", opinion).decode()), self.answer_s
         )
 
     def add(self, key: str, number: int) -> int | None:
-        """Add to a sum that all ranks share; the sum so far."""
+        """Adds to a sum that all ranks share. Returns the sum so far."""
         return self._ask(lambda: int(self._store.add(self._prefix + key, number)), self.answer_s)
 
     def close(self) -> None:
-        """End the thread, once everything is posted."""
+        """Ends the thread, after everything that was posted."""
         self._calls.put(None)
 
     def _ask(self, call: Callable[[], T], seconds: float) -> T | None:
@@ -131,7 +131,7 @@ class Board:
         self._asked_at = None
 
     def _serve(self) -> None:
-        """Make the calls, one after another; a store that raises is lost."""
+        """Makes the calls, one after another. If the store raises an exception it is lost."""
         call: Callable[[], None] | None = self._open
         while call is not None and not self.lost:
             try:

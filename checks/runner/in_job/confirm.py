@@ -1,4 +1,4 @@
-"""Are these the machines that were proven? A verdict is about hardware, so the job begins by asking."""
+"""Verifies that the machines of a job are the ones that passed. A verdict is about hardware, so the job begins with this."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from checks.bundle import Pass, load_pass
-from checks.documents.decode import DecodeError
+from checks.value_types import DecodeError
 
 SAME = ("host", "boot_id", "gpu_uuids", "driver")
-# Another job of a warm pool may give a machine another name and another place in the order: the token, which the check
+# Another job of a warm pool may give a machine another name and another index: the token, which the check
 # left on the machine itself, takes the place of the name.
 SAME_IN_POOL = ("pool_token", "boot_id", "gpu_uuids", "driver")
 
 
 def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str]:
-    """How this machine differs from the node of that name in the pass; empty when it is the same one.
+    """How this machine differs from the node of that name in the pass; empty if it is the same machine.
 
-    An identity that was never known, or a pass that cannot be read, differs: it proves nothing.
+    An identity that is unknown, or a pass that cannot be read, counts as a difference.
     """
     from checks.probes.host.system import identity_of_node
 
@@ -31,7 +31,7 @@ def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str
 
 
 def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
-    """Which proven node this machine is, under whatever name now; "" and why, where it is none of them."""
+    """Which node of the pass this machine is, whatever its name is now; "" and the reason if it is none of them."""
     from checks.probes.host.system import identity_of_node
 
     proven = _read(pass_path)
@@ -41,7 +41,7 @@ def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
 
 
 def among(proven: Pass, found: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
-    """The same of an identity."""
+    """The same for a given identity."""
     token = found.get("pool_token", "")
     if not token:
         return "", [
@@ -55,7 +55,7 @@ def among(proven: Pass, found: Mapping[str, str], gpus_per_node: int = 0) -> tup
 
 
 def twice(claims: Mapping[str, str | None]) -> str:
-    """Why these hosts (host -> proven node) are not as many proven machines; "" where each is one of its own."""
+    """Why these hosts (host -> node of the pass) are not all different machines of the pass; "" if they are."""
     taken: dict[str, str] = {}
     for host, name in claims.items():
         if not name:
@@ -72,7 +72,7 @@ def differences(
     gpus_per_node: int = 0,
     keys: tuple[str, ...] = SAME,
 ) -> list[str]:
-    """What differs, one line each."""
+    """The differences, one line each."""
     lines = [
         f"{key} was {then.get(key, 'unknown')} and is now {found.get(key, 'unknown')}"
         for key in keys

@@ -1,7 +1,4 @@
-"""Nodes that hold at their gate while a person decides: all of them go on by one answer, or none does.
-
-Why a command does not start behind its gate.
-"""
+"""Nodes that wait for a person's approval before their command starts: all of them continue with one answer, or none does."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.documents.answer import ASKING, AnswerWord, GateAnswer, load_answer, wait_for_answer
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump_plain
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, ask
@@ -20,18 +16,19 @@ from checks.roster import Member
 from checks.runner.barrier import Board
 from checks.runner.journal import write_whole
 from checks.runner.station import Station
+from checks.value_types import DecodeError
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason, and the exit code that says the same."""
+    """Why the command does not start, and the exit code that says the same."""
 
     code: int
     reason: str
 
 
-# Each host looks for the answer by itself, every 15 s at the latest, and a store that throttles costs it some looks
-# (judgement). The barrier behind the hold is open that much longer.
+# Each host looks for the answer by itself, every 15 s at the latest, and a store that throttles makes some of these fail
+# (judgement). The barrier after the wait is open this much longer.
 APART_S = 90.0
 LOOK_S, HELLO_S = 2.0, 1.0
 GONE_AFTER = 3
@@ -98,11 +95,11 @@ def _refused(answer: GateAnswer, question: str) -> Refusal:
 
 
 class _Peers:
-    """Looks whether those still hold without whom nobody can start. `refusal` says why it is over."""
+    """Watches whether the hosts that are needed for a start still wait. `refusal` says why waiting is over."""
 
     def __init__(self, station: Station, board: Board) -> None:
         members = station.roster.members
-        # The first host keeps the board, so it looks for all, one at a time; everybody else looks for it.
+        # The first host stores the notes, so it watches all others, one at a time; the others watch the first.
         self._members = members[1:] if station.node_rank == 0 else members[:1]
         self._names = tuple(member.name for member in members if member.name != station.node)
         self._access, self._board, self._first = station.access, board, station.node_rank == 0
@@ -111,7 +108,7 @@ class _Peers:
         self.refusal: Refusal | None = None
 
     def gone(self) -> bool:
-        """Whether one refused, or is no longer there."""
+        """Whether a host refused, or is no longer there."""
         if self._members and time.monotonic() >= self._at:
             self._at = time.monotonic() + LOOK_S / len(self._members)
             self._look(self._members[self._next % len(self._members)])
@@ -127,7 +124,7 @@ class _Peers:
         except ExchangeError as error:
             self._silent[member.name] = self._silent.get(member.name, 0) + error.refused
             note = None
-        if self._first:  # all that the others said lies here
+        if self._first:  # all notes of the others are stored here
             notes = (self._board.responder.get(f"answered/{name}", 0.0) for name in self._names)
             note = next((said for said in notes if said not in (None, "ok")), None)
         if isinstance(note, str) and note != "ok":

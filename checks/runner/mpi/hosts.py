@@ -1,6 +1,6 @@
-"""What the hosts of one mpirun know of themselves: which they are, which tools they have, and whether they were stopped.
+"""What each host of an mpirun knows: which host it is, which tools it has, and whether it was told to stop.
 
-MpiError      it cannot be: a tool is missing, or a host; nothing was started. The message has the remedy
+An error is an MpiError: a tool or a host is missing, and nothing was started. Its message has the remedy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.exchange import secret_key
 from checks.exchange.exchange import ExchangeError
 from checks.exchange.secret_key import Access
 from checks.roster import Member, Roster
+from checks.value_types import DecodeError
 
 RETRY_S = 0.3
 FIRST_TOOLS = {"mpirun": "Open MPI", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
@@ -34,7 +35,7 @@ class MpiError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """This host among all, and the key that keeps everybody else out."""
+    """This host among all hosts of the mpirun, and the key that keeps other machines out."""
 
     roster: Roster
     rank: int
@@ -43,22 +44,22 @@ class Place:
 
     @property
     def me(self) -> Member:
-        """This host. Its probe port is free again: the gate has left."""
+        """This host. Its probe port is free again, because the gate has ended."""
         return self.roster.members[self.rank]
 
     @property
     def first(self) -> Member:
-        """Where mpirun runs."""
+        """The host on which mpirun runs."""
         return self.roster.members[0]
 
     @property
     def workers(self) -> tuple[Member, ...]:
-        """All the others."""
+        """All other hosts."""
         return self.roster.members[1:]
 
 
 class Stop:
-    """SIGTERM and SIGINT: noted, and handed on to the child, which ends the ranks."""
+    """Notes SIGTERM and SIGINT, and forwards them to the child, which ends the ranks."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -75,7 +76,7 @@ class Stop:
 def place_of(
     environment: Mapping[str, str], nodes: int, node_rank: int, ranks_per_node: int, key_fd: int | None
 ) -> Place:
-    """This host by the roster in its environment; the key is read from `key_fd`, which is closed. Raises MpiError."""
+    """This host, from the roster in its environment. The key is read from `key_fd`, which is then closed. Raises MpiError."""
     path = environment.get("PRELAUNCH_ROSTER", "")
     try:
         roster = decode(Roster, parse_json(Path(path).read_bytes(), 1 << 24))
@@ -86,7 +87,7 @@ def place_of(
             f"node rank {node_rank} of {nodes} nodes does not match the roster, which has {len(roster.members)} nodes."
         )
     attempt = environment.get("PRELAUNCH_ATTEMPT", "")
-    key = secret_key.derived(_key(key_fd, nodes), attempt)  # of another start of the job it opens nothing
+    key = secret_key.derived(_key(key_fd, nodes), attempt)  # the key of another start of the job is of no use
     return Place(roster, node_rank, ranks_per_node, Access(key, roster.members[node_rank].name))
 
 
@@ -107,7 +108,7 @@ def _key(descriptor: int | None, nodes: int) -> bytes:
 
 
 def find_tools(wanted: dict[str, str]) -> dict[str, str]:
-    """Their whole paths. Raises MpiError for those that are not in the image."""
+    """The full paths of the tools. Raises MpiError for tools that are not in the image."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), *SBIN))
     found = {name: shutil.which(name, path=path) for name in wanted}
     missing = sorted(name for name, place in found.items() if place is None)
@@ -120,7 +121,7 @@ def find_tools(wanted: dict[str, str]) -> dict[str, str]:
 
 
 def retried(attempt: Callable[[], bool], until: float, stop: Stop, said: str) -> None:
-    """Until it succeeds. Raises MpiError after the time, or a signal."""
+    """Tries until it succeeds. Raises MpiError when the time is over, or after a signal."""
     why = ""
     while time.monotonic() < until and not stop.at:
         try:

@@ -1,6 +1,7 @@
-"""Keys and configuration of an ssh between the hosts of one job: made for it, in a folder of its own, and gone with it.
+"""Keys and configuration for ssh between the hosts of one job. They are made for this job, in a folder of their own, and removed
+with it.
 
-A private key never leaves its host. Workers take one key, from one address, and run what comes with their own environment.
+A private key never leaves its host. Workers accept one key, from one address, and run what it sends with their own environment.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from checks.roster import Member
 
 KEYGEN_S = 30.0
-# What sshd runs for the first host: its words, with this host's environment.
+# What sshd runs for the first host: the command that it sent, with this host's environment.
 SESSION = """
 import json, os
 environment = json.load(open(os.path.join(os.path.dirname(__file__), "environment.json")))
@@ -25,14 +26,16 @@ os.execve("/bin/sh", ("sh", "-c", os.environ.get("SSH_ORIGINAL_COMMAND", "true")
 
 
 def make_key(path: Path) -> str:
-    """A new key at `path`; returns its public part, one line. Raises OSError, subprocess.SubprocessError."""
+    """A new key at `path`. Returns its public part, one line. Raises OSError, subprocess.SubprocessError."""
     argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "prelaunch", "-f", str(path))
     subprocess.run(argv, check=True, timeout=KEYGEN_S, stdin=subprocess.DEVNULL)
     return path.with_suffix(".pub").read_text().strip()
 
 
 def is_key(text: str) -> bool:
-    """Whether this is a public key of ours, and nothing beside: it becomes a line of a file that sshd believes."""
+    """Whether the text is one public key of the kind that `make_key` makes, and nothing else. It becomes a line of a file that sshd
+    trusts.
+    """
     words = text.split()
     plain = all(character.isalnum() or character in "+/=" for character in "".join(words[1:2]))
     return len(words) == 3 and words[0] == "ssh-ed25519" and plain and len(text) < 200 and "\n" not in text
@@ -66,7 +69,7 @@ def client_config(folder: Path, first: Member, others: Mapping[str, str], member
 def server_config(
     folder: Path, me: Member, first: Member, client: str, environment: Mapping[str, str]
 ) -> Path:
-    """The file for `sshd -f`. What the first host starts here gets `environment`, this host's own. Raises OSError."""
+    """The file for `sshd -f`. What the first host starts here gets `environment`, which is this host's own. Raises OSError."""
     (folder / "environment.json").write_text(json.dumps(dict(environment)))
     (folder / "session.py").write_text(SESSION)
     session = folder / "session"
@@ -83,7 +86,7 @@ def server_config(
         f"AllowUsers {_user()}\n"
         "PermitRootLogin forced-commands-only\n"
         "UsePAM no\n"
-        # The folder is this user's alone; the folders above it are a container's.
+        # Only this user has access to the folder. The folders above it belong to the container.
         "StrictModes no\n"
         "PidFile none\n"
         "LogLevel ERROR\n"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks.bundle import BUNDLE_BYTES, Bundle
-from checks.documents.decode import DecodeError
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Secret
+from checks.value_types import DecodeError
 from container.agent import sagemaker
 from container.agent.files import s3
 from container.agent.settings import Settings

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest, dump_plain
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, Put, Responder, ask
 from checks.exchange.secret_key import Access
 from checks.roster import Member
+from checks.value_types import DecodeError
 from container.agent.signals import Signals
 
 ROLL_BYTES = 1 << 20

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.bundle import Bundle
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.model import NODE_NAME
 from checks.roster import Roster
+from checks.value_types import DecodeError
 from container.agent import sagemaker
 from container.agent.settings import Settings
 

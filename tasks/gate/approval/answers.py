@@ -20,7 +20,7 @@ from prefect.input.run_input import keyset_from_base_key
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
 
-from checks.documents.decode import DecodeError
+from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.outcome import JudgedReport
 from tasks.gate.question import (

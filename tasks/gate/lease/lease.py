@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
+from checks.value_types import DecodeError
 from tasks.gate.lease.owner import Owner, is_dead
 from tasks.store.base import Store
 from tasks.store.layout import lease_key, lease_of_run_key

@@ -10,9 +10,10 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Annotated
 
-from checks.documents.decode import Range, Text, nearest
+from checks.documents.decode import nearest
 from checks.exchange import secret_key
 from checks.process.environment import CODE
+from checks.value_types import Range, Text
 from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request, Work
 
 # A script by itself, which needs nothing of this package: the nodes' interpreter may be another one.

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from checks.documents.decode import Range, Text, nearest
+from checks.documents.decode import nearest
+from checks.value_types import Range, Text
 from tasks.launchers.base import LaunchRejected, Placement
 
 # "KeepAlivePeriodInSeconds": the documentation allows 3600 s, the API's model 21600.

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from checks.documents.decode import DecodeError, decode, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
+from checks.value_types import DecodeError
 from tasks.notifiers.base import AnswerLine, NotifierAccess, NotifyError
 from tasks.notifiers.slack.client import FORM_ERRORS, SlackRefused, SlackWeb
 from tasks.notifiers.slack.messages import Message, answer_message, without_question

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Suspect
 from checks.judge.culprits import wording
 from checks.judge.culprits.findings import Reading
-from checks.judge.culprits.matrix_file import Told
+from checks.judge.culprits.matrix_file import DecodedTable
 from tasks.text.inert import one_line
 
 NAMED = 30
@@ -61,7 +61,7 @@ def of_readings(readings: Sequence[Reading]) -> tuple[DecodedMatrix, ...]:
     )
 
 
-def of_told(told: Sequence[Told]) -> tuple[DecodedMatrix, ...]:
+def of_told(told: Sequence[DecodedTable]) -> tuple[DecodedMatrix, ...]:
     """Those of another tool's text."""
     return tuple(DecodedMatrix("matrix", one.table.name, one.table.matrix, one.decoded) for one in told)
 

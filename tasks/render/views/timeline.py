@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from checks.documents.columns import by_check
 from checks.model import Report, node_of
-from checks.runner.schedule import Spent, spent
+from checks.runner.schedule import NodeTimes, node_times
 from tasks.render.views.nodes import CheckLine
 
 BARS = 80
@@ -79,5 +79,5 @@ def left_out(lines: tuple[CheckLine, ...]) -> tuple[tuple[str, tuple[str, ...]],
     return tuple((reason, tuple(names)) for reason, names in reasons.items())
 
 
-def _slowest(report: Report) -> Spent | None:
-    return max(spent(report.observations), key=lambda one: (one.wall_s, one.node), default=None)
+def _slowest(report: Report) -> NodeTimes | None:
+    return max(node_times(report.observations), key=lambda one: (one.wall_s, one.node), default=None)

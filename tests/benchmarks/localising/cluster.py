@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Kind, Part, Way
+from checks.culprit.matrix import Direction, Kind, Part
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Fault:
     kind: Kind
     nodes: tuple[int, ...] = ()
     rail: int | None = None
-    way: Way = Way.BOTH
+    way: Direction = Direction.BOTH
     factor: float | None = 0.3
     rate: float | None = None
 
@@ -30,13 +30,13 @@ class Fault:
             return False
         if self.kind is Kind.LINK:
             forward, backward = (source, target) == self.nodes, (target, source) == self.nodes
-            return (forward and self.way is not Way.IN) or (backward and self.way is not Way.OUT)
+            return (forward and self.way is not Direction.IN) or (backward and self.way is not Direction.OUT)
         if self.kind in (Kind.RAIL, Kind.FABRIC):
             return True
         out, into = source in self.nodes, target in self.nodes
         if self.kind is Kind.SWITCH and out == into:
             return False
-        return (out and self.way is not Way.IN) or (into and self.way is not Way.OUT)
+        return (out and self.way is not Direction.IN) or (into and self.way is not Direction.OUT)
 
     def subject(self, cluster: Cluster) -> str:
         """Its name in a Suspect."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Kind, Way
+from checks.culprit.matrix import Direction, Kind
 from tests.benchmarks.localising.cluster import Cluster, Draw, Fault, Maker
 from tests.benchmarks.localising.noise import BURSTY, CALM, NOISY, Noise
 
@@ -67,13 +67,15 @@ TARGETS = (
 )
 
 
-def _nodes(count: int, factor: float | None, rate: float | None = None, way: Way = Way.BOTH) -> Maker:
+def _nodes(
+    count: int, factor: float | None, rate: float | None = None, way: Direction = Direction.BOTH
+) -> Maker:
     return lambda draw: tuple(
         Fault(Kind.NODE, (node,), way=way, factor=factor, rate=rate) for node in draw.order[:count]
     )
 
 
-def _rank(way: Way) -> Maker:
+def _rank(way: Direction) -> Maker:
     return lambda draw: (Fault(Kind.RANK, draw.order[:1], rail=draw.order[1] % 4, way=way),)
 
 
@@ -91,12 +93,12 @@ KINDS: dict[str, Maker] = {
     "a dead node": _nodes(1, None, 1.0),
     "a node at 0.6 of the usual": _nodes(1, 0.6, 1.0),
     "a node that is slow 40 % of the time": _nodes(1, 0.3, 0.4),
-    "a node that only sends slowly": _nodes(1, 0.3, way=Way.OUT),
-    "a node that only receives slowly": _nodes(1, 0.3, way=Way.IN),
-    "one rank's NIC": _rank(Way.BOTH),
-    "one rank's NIC, receiving": _rank(Way.IN),
+    "a node that only sends slowly": _nodes(1, 0.3, way=Direction.OUT),
+    "a node that only receives slowly": _nodes(1, 0.3, way=Direction.IN),
+    "one rank's NIC": _rank(Direction.BOTH),
+    "one rank's NIC, receiving": _rank(Direction.IN),
     "a link": lambda draw: draw.links(1),
-    "a link, one way": lambda draw: (Fault(Kind.LINK, draw.order[:2], way=Way.OUT),),
+    "a link, one way": lambda draw: (Fault(Kind.LINK, draw.order[:2], way=Direction.OUT),),
     "a link on one rail": _one_rail_link,
     "a link that is slow 60 % of the time": lambda draw: (Fault(Kind.LINK, draw.order[:2], rate=0.6),),
     "a rail": lambda draw: (Fault(Kind.RAIL, rail=draw.order[0] % 4),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from checks.culprit.matrix import Answer, Decoded, Kind, Way
+from checks.culprit.matrix import Answer, Decoded, Direction, Kind
 from tests.benchmarks.localising.cluster import Cluster, Fault, name_of
 from tests.benchmarks.localising.rules import Blame
 
@@ -145,7 +145,7 @@ EXACT_HEAD = (
     "| planted | exactly that | recall | others named a run | answers |\n| --- | ---: | ---: | ---: | --- |"
 )
 
-Named = tuple[Kind, frozenset[str], Way]
+Named = tuple[Kind, frozenset[str], Direction]
 
 
 def _planted(cluster: Cluster) -> set[Named]:
@@ -170,6 +170,6 @@ def _suspects(decoded: Decoded) -> set[Named]:
     }
 
 
-def _link(nodes: tuple[str, ...], way: Way) -> Named:
+def _link(nodes: tuple[str, ...], way: Direction) -> Named:
     """One way or both ways: a link has no first end that two would agree on."""
-    return Kind.LINK, frozenset(nodes), Way.BOTH if way is Way.BOTH else Way.OUT
+    return Kind.LINK, frozenset(nodes), Direction.BOTH if way is Direction.BOTH else Direction.OUT

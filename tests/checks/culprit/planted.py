@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Part, Span, Way
+from checks.culprit.matrix import Answer, Better, Decoded, Direction, Kind, Matrix, Part, Span
 
 GOOD, BAD = 10.0, 3.0
 Cell = tuple[int, int]
@@ -66,7 +66,7 @@ def matrix(
     )
 
 
-def named(decoded: Decoded) -> set[tuple[Kind, str, Way]]:
+def named(decoded: Decoded) -> set[tuple[Kind, str, Direction]]:
     """Whom the decoder names, each with its way."""
     assert (decoded.answer is Answer.NAMED) == bool(decoded.suspects)
     return {(one.kind, one.subject, one.way) for one in decoded.suspects}

@@ -10,7 +10,7 @@ import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.likelihood import Chance, Odds
-from checks.culprit.matrix import Answer, Better, Kind, Matrix, Span, Tolerance, Way
+from checks.culprit.matrix import Answer, Better, Direction, Kind, Matrix, Span, Tolerance
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, ranks
 
 HALF = Tolerance(0.5)
@@ -30,28 +30,31 @@ def test_a_healthy_cluster_has_no_culprit() -> None:
 @pytest.mark.parametrize(
     ("way", "is_bad"),
     [
-        (Way.BOTH, lambda a, b: 1 in (a, b)),
-        (Way.OUT, lambda a, b: a == 1),
-        (Way.IN, lambda a, b: b == 1),
+        (Direction.BOTH, lambda a, b: 1 in (a, b)),
+        (Direction.OUT, lambda a, b: a == 1),
+        (Direction.IN, lambda a, b: b == 1),
     ],
 )
-def test_one_slow_node(number: int, way: Way, is_bad: Callable[[int, int], bool]) -> None:
+def test_one_slow_node(number: int, way: Direction, is_bad: Callable[[int, int], bool]) -> None:
     """One slow node, of three already, is named with the way in which it is slow, and does not become the norm."""
     decoded = decode(matrix(nodes(number), is_bad), HALF)
 
     assert {(Kind.NODE, "node-1", way)} == named(decoded)
     suspect = decoded.suspects[0]
     assert suspect.probability > 0.9
-    assert suspect.bad == suspect.tests == len(decoded.bad) == (number - 1) * (2 if way is Way.BOTH else 1)
+    assert (
+        suspect.bad == suspect.tests == len(decoded.bad) == (number - 1) * (2 if way is Direction.BOTH else 1)
+    )
     assert suspect.ratio == pytest.approx(BAD / GOOD, rel=0.05)
     assert GOOD == pytest.approx(decoded.noise.usual, rel=0.03)
 
 
 @pytest.mark.parametrize("number", [4, 8, 32])
 @pytest.mark.parametrize(
-    ("way", "cells"), [(Way.BOTH, {(1, 2), (2, 1)}), (Way.OUT, {(1, 2)}), (Way.IN, {(2, 1)})]
+    ("way", "cells"),
+    [(Direction.BOTH, {(1, 2), (2, 1)}), (Direction.OUT, {(1, 2)}), (Direction.IN, {(2, 1)})],
 )
-def test_one_slow_link(number: int, way: Way, cells: set[tuple[int, int]]) -> None:
+def test_one_slow_link(number: int, way: Direction, cells: set[tuple[int, int]]) -> None:
     """A link between two good nodes, measured again as `confirm` asks, is named; neither end is."""
     parts = nodes(number)
     first = decode(matrix(parts, lambda a, b: (a, b) in cells), HALF)
@@ -70,8 +73,8 @@ def test_a_node_and_a_link_elsewhere() -> None:
     decoded = decode(matrix(nodes(8), lambda a, b: 3 in (a, b) or {a, b} == {5, 6}), HALF)
 
     assert {
-        (Kind.NODE, "node-3", Way.BOTH),
-        (Kind.LINK, "node-5<->node-6", Way.BOTH),
+        (Kind.NODE, "node-3", Direction.BOTH),
+        (Kind.LINK, "node-5<->node-6", Direction.BOTH),
     } == named(decoded)
 
 
@@ -79,7 +82,7 @@ def test_two_bad_nodes_and_no_link() -> None:
     """What lies between two bad nodes is not blamed once more."""
     decoded = decode(matrix(nodes(8), lambda a, b: bool({2, 5} & {a, b})), HALF)
 
-    assert {(Kind.NODE, "node-2", Way.BOTH), (Kind.NODE, "node-5", Way.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-2", Direction.BOTH), (Kind.NODE, "node-5", Direction.BOTH)} == named(decoded)
     assert decoded.confirm == ()
 
 
@@ -94,14 +97,14 @@ def test_three_links_of_one_node_are_links() -> None:
     again = [cell for cell in all_pairs(parts) if is_bad(*cell)] * 3
     decoded = decode(matrix(parts, is_bad, cells=all_pairs(parts) + again), HALF)
 
-    assert {(Kind.LINK, f"node-0<->node-{other}", Way.BOTH) for other in (1, 2, 3)} == named(decoded)
+    assert {(Kind.LINK, f"node-0<->node-{other}", Direction.BOTH) for other in (1, 2, 3)} == named(decoded)
 
 
 def test_a_node_that_fails_every_other_time() -> None:
     """A fault that comes and goes is named, with the share of tests that it spoiled."""
     decoded = decode(matrix(nodes(16), lambda a, b: 4 in (a, b) and (a + b) % 2 == 0), HALF)
 
-    assert {(Kind.NODE, "node-4", Way.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-4", Direction.BOTH)} == named(decoded)
     assert 0.3 < decoded.suspects[0].bad / decoded.suspects[0].tests < 0.6
     assert decoded.confirm, "congestion could have made such a share: it is measured again"
 
@@ -114,8 +117,8 @@ def test_a_node_whose_pairs_are_bad_as_a_whole() -> None:
         matrix(ranks(32, 4), lambda a, b: {5} < {a // 4, b // 4} and (a // 4 + b // 4) % 5 < 2), HALF
     )
 
-    assert {(Kind.NODE, "node-4", Way.BOTH)} == named(decoded)
-    assert {(Kind.NODE, "node-5", Way.BOTH)} == named(rails)
+    assert {(Kind.NODE, "node-4", Direction.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-5", Direction.BOTH)} == named(rails)
 
 
 def test_what_went_wrong_at_one_time_is_one_event() -> None:
@@ -185,7 +188,7 @@ def test_a_rank_of_a_node() -> None:
     """One slow rank of eight is a rank, not its node, rail or links."""
     decoded = decode(matrix(ranks(6, 8), lambda a, b: 19 in (a, b)), HALF)
 
-    assert {(Kind.RANK, "node-2/rank-19", Way.BOTH)} == named(decoded)
+    assert {(Kind.RANK, "node-2/rank-19", Direction.BOTH)} == named(decoded)
     assert ("node-2",) == decoded.suspects[0].nodes
 
 
@@ -193,7 +196,7 @@ def test_a_rail() -> None:
     """One local rank that is slow on all nodes is a rail, and no node is blamed."""
     decoded = decode(matrix(ranks(6, 8), lambda a, b: a % 8 == 3), HALF)
 
-    assert {(Kind.RAIL, "rail 3", Way.BOTH)} == named(decoded)
+    assert {(Kind.RAIL, "rail 3", Direction.BOTH)} == named(decoded)
 
 
 @pytest.mark.parametrize("slow", [2, 3])
@@ -208,7 +211,7 @@ def test_a_node_of_many_ranks() -> None:
     """A node that is slow on all of its rails is one node, not eight ranks."""
     decoded = decode(matrix(ranks(6, 8), lambda a, b: 2 in (a // 8, b // 8)), HALF)
 
-    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(decoded)
 
 
 def test_a_link_on_one_rail_and_on_all() -> None:
@@ -216,8 +219,8 @@ def test_a_link_on_one_rail_and_on_all() -> None:
     one = decode(matrix(ranks(6, 4), lambda a, b: {a, b} == {5, 13}), HALF)
     every = decode(matrix(ranks(6, 4), lambda a, b: {a // 4, b // 4} == {1, 3}), HALF)
 
-    assert {(Kind.LINK, "node-1/rank-5<->node-3/rank-13", Way.BOTH)} == named(one)
-    assert {(Kind.LINK, "node-1<->node-3", Way.BOTH)} == named(every)
+    assert {(Kind.LINK, "node-1/rank-5<->node-3/rank-13", Direction.BOTH)} == named(one)
+    assert {(Kind.LINK, "node-1<->node-3", Direction.BOTH)} == named(every)
     assert 8 == every.suspects[0].tests
 
 
@@ -225,12 +228,14 @@ def test_inside_nodes_a_gpu_a_pair_and_a_whole_node() -> None:
     """Inside of nodes a GPU, a pair of GPUs and a node are told apart; each of them is its node's."""
     parts = ranks(4, 8)
 
-    def of(is_bad: Callable[[int, int], bool]) -> set[tuple[Kind, str, Way]]:
+    def of(is_bad: Callable[[int, int], bool]) -> set[tuple[Kind, str, Direction]]:
         return named(decode(matrix(parts, is_bad, span=Span.INSIDE), HALF))
 
-    assert {(Kind.RANK, "node-1/rank-10", Way.BOTH)} == of(lambda a, b: 10 in (a, b))
-    assert {(Kind.LINK, "node-1/rank-10<->node-1/rank-12", Way.BOTH)} == of(lambda a, b: {a, b} == {10, 12})
-    assert {(Kind.NODE, "node-1", Way.BOTH)} == of(lambda a, b: a // 8 == 1)
+    assert {(Kind.RANK, "node-1/rank-10", Direction.BOTH)} == of(lambda a, b: 10 in (a, b))
+    assert {(Kind.LINK, "node-1/rank-10<->node-1/rank-12", Direction.BOTH)} == of(
+        lambda a, b: {a, b} == {10, 12}
+    )
+    assert {(Kind.NODE, "node-1", Direction.BOTH)} == of(lambda a, b: a // 8 == 1)
 
 
 def test_inside_nodes_of_two_gpus_the_node_is_named() -> None:
@@ -245,7 +250,7 @@ def test_inside_one_node_a_gpu() -> None:
     """One node alone: its GPUs are compared with each other."""
     decoded = decode(matrix(ranks(1, 8), lambda a, b: 5 in (a, b), span=Span.INSIDE), HALF)
 
-    assert {(Kind.RANK, "node-0/rank-5", Way.BOTH)} == named(decoded)
+    assert {(Kind.RANK, "node-0/rank-5", Direction.BOTH)} == named(decoded)
 
 
 def _leaf(node: int) -> tuple[str, ...]:
@@ -260,7 +265,7 @@ def test_a_switch() -> None:
     """What leaves or enters one leaf is slow, what stays under it is not: the switch, and none of its nodes."""
     decoded = decode(matrix(ranks(16, 1, _leaf), lambda a, b: _crosses(a, b, 2)), HALF)
 
-    assert {(Kind.SWITCH, "leaf-2", Way.BOTH)} == named(decoded)
+    assert {(Kind.SWITCH, "leaf-2", Direction.BOTH)} == named(decoded)
     assert tuple(f"node-{n}" for n in (8, 9, 10, 11)) == decoded.suspects[0].nodes
 
 
@@ -274,7 +279,7 @@ def test_distance_is_no_fault() -> None:
     ]
 
     assert Answer.NOBODY is decode(far, HALF).answer
-    assert {(Kind.NODE, "node-6", Way.BOTH)} == named(decode(replace(far, values=worse), HALF))
+    assert {(Kind.NODE, "node-6", Direction.BOTH)} == named(decode(replace(far, values=worse), HALF))
 
 
 def test_two_parts() -> None:
@@ -283,7 +288,7 @@ def test_two_parts() -> None:
 
     assert Answer.TOO_FEW is decode(matrix(pair), HALF).answer
     assert Answer.NOBODY is decode(matrix(pair), Tolerance(0.5, floor=5.0)).answer
-    link = {(Kind.LINK, "node-0<->node-1", Way.BOTH)}
+    link = {(Kind.LINK, "node-0<->node-1", Direction.BOTH)}
     assert link == named(decode(matrix(pair, lambda a, b: True), Tolerance(0.5, floor=5.0)))
     assert link == named(decode(matrix(pair, lambda a, b: True, value=lambda _: None), HALF))
 
@@ -292,7 +297,7 @@ def test_two_nodes_of_many_ranks_blame_the_link() -> None:
     """Of two nodes nobody can say which one it is."""
     decoded = decode(matrix(ranks(2, 8), lambda a, b: a % 8 == 3), HALF)
 
-    assert {(Kind.LINK, "node-0/rank-3<->node-1/rank-11", Way.BOTH)} == named(decoded)
+    assert {(Kind.LINK, "node-0/rank-3<->node-1/rank-11", Direction.BOTH)} == named(decoded)
 
 
 @pytest.mark.parametrize("nothing", [None, math.nan, 0.0])
@@ -300,7 +305,7 @@ def test_what_gave_nothing_is_bad(nothing: float | None) -> None:
     """No value is never a good one, and a node all of whose tests gave none has no ratio."""
     decoded = decode(matrix(nodes(6), lambda a, b: 2 in (a, b), value=lambda _: nothing), HALF)
 
-    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(decoded)
     assert (0.0 if nothing == 0.0 else None) == decoded.suspects[0].ratio
 
 
@@ -347,7 +352,7 @@ def test_a_part_against_itself_is_no_test() -> None:
     given = matrix(parts, lambda a, b: a == b or 3 in (a, b), cells=cells)
     decoded = decode(given, HALF)
 
-    assert {(Kind.NODE, "node-3", Way.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-3", Direction.BOTH)} == named(decoded)
     assert {cell for cell in cells if 3 in cell and cell != (3, 3)} == {cells[test] for test in decoded.bad}
     assert set(decoded.suspects[0].cells) == set(decoded.bad)
 
@@ -358,7 +363,7 @@ def test_lower_is_better() -> None:
     latency = replace(slow, better=Better.LOWER, values=[100 / value for value in slow.values if value])
 
     decoded = decode(latency, HALF)
-    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(decoded)
+    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(decoded)
     assert 20 == pytest.approx(decoded.noise.line, rel=0.03)
     assert Answer.FABRIC is decode(latency, Tolerance(0.5, floor=5.0)).answer
 

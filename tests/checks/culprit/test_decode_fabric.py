@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span, Tolerance, Way
+from checks.culprit.matrix import Answer, Better, Direction, Kind, Matrix, Part, Span, Tolerance
 from tests.checks.culprit.planted import all_pairs, matrix, named, nodes
 
 HALF = Tolerance(0.5)
@@ -75,13 +75,13 @@ def test_measuring_bad_cells_again_makes_no_fabric() -> None:
     three = all_pairs(parts[:3]) + 5 * slow[:4]
 
     floor = Tolerance(0.5, floor=5.0)
-    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(
+    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(
         decode(matrix(parts[:3], lambda a, b: 2 in (a, b), cells=[c for c in three if 3 not in c]), floor)
     )
-    assert {(Kind.NODE, "node-2", Way.BOTH)} == named(
+    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(
         decode(matrix(parts, lambda a, b: 2 in (a, b), cells=again), HALF)
     )
-    assert {(Kind.LINK, "node-0<->node-1", Way.OUT)} == named(
+    assert {(Kind.LINK, "node-0<->node-1", Direction.OUT)} == named(
         decode(matrix(parts, lambda a, b: (a, b) == (0, 1), cells=link), HALF)
     )
 

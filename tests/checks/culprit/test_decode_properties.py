@@ -10,7 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Part, Span, Suspect, Tolerance, Way
+from checks.culprit.matrix import (
+    Answer,
+    Better,
+    Decoded,
+    Direction,
+    Kind,
+    Matrix,
+    Part,
+    Span,
+    Suspect,
+    Tolerance,
+)
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, nodes, ranks
 
 HALF = Tolerance(0.5)
@@ -154,7 +165,7 @@ def _nodes(matrix: Matrix, test: int) -> set[str]:
 def test_more_bad_tests_of_a_suspect_never_clear_it(number: int, seed: int) -> None:
     """A bad node is named, and stays named while it is measured again and is bad again."""
     for decoded in _measured_again_and_again(number, random.Random(seed)):
-        assert [(Kind.NODE, "node-1", Way.BOTH)] == [
+        assert [(Kind.NODE, "node-1", Direction.BOTH)] == [
             (one.kind, one.subject, one.way) for one in decoded.suspects
         ]
         assert decoded.suspects[0].probability > 0.9

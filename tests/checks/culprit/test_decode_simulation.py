@@ -11,7 +11,7 @@ from statistics import mean, pvariance
 
 import pytest
 
-from checks.culprit.matrix import Kind, Way
+from checks.culprit.matrix import Direction, Kind
 from tests.benchmarks.localisation import OURS, main, run
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import BURSTY, CALM, MODELS, Noise, Weather
@@ -126,10 +126,10 @@ def test_the_confirm_round_is_coloured() -> None:
     ("fault", "touched"),
     [
         (Fault(Kind.NODE, (1,)), 2 * 2 * 3),
-        (Fault(Kind.NODE, (1,), way=Way.OUT), 2 * 3),
+        (Fault(Kind.NODE, (1,), way=Direction.OUT), 2 * 3),
         (Fault(Kind.RANK, (1,), rail=1), 2 * 3),
         (Fault(Kind.LINK, (1, 2)), 2 * 2),
-        (Fault(Kind.LINK, (2, 1), rail=0, way=Way.IN), 1),
+        (Fault(Kind.LINK, (2, 1), rail=0, way=Direction.IN), 1),
         (Fault(Kind.RAIL, rail=1), 12),
         (Fault(Kind.SWITCH, (0, 1)), 2 * 2 * 4),
         (Fault(Kind.FABRIC), 24),

@@ -14,7 +14,7 @@ from checks.model import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
 from checks.probes.pairs.pairs import resent
-from checks.probes.pairs.retest_rounds import Word, decode, encode
+from checks.probes.pairs.retest_rounds import RoundDecision, decode, encode
 
 MIB = 1 << 20
 SIZES = Sizes(pings=10, least_bytes=1 << 16, most_bytes=MIB, seconds=0.01, repeats=3)
@@ -53,7 +53,7 @@ def test_a_slow_pair_is_measured_again() -> None:
     """It alone."""
     made = notes(8, lambda a, b: 1.0 if {a, b} == {2, 5} else 10.0)
 
-    assert retest.playable(made, retest.doubtful(entries_of(made), 1)) == ((2, 5),)
+    assert retest.testable(made, retest.doubtful(entries_of(made), 1)) == ((2, 5),)
 
 
 def inside(slow_gbps: float) -> list[retest.Entry]:
@@ -81,7 +81,7 @@ def test_a_failed_pair_comes_first() -> None:
     """What gave no number is what nobody should be blamed for unasked."""
     made = notes(8, lambda a, b: None if {a, b} == {0, 3} else 10.0)
 
-    assert retest.playable(made, retest.doubtful(entries_of(made), 1))[0] == (0, 3)
+    assert retest.testable(made, retest.doubtful(entries_of(made), 1))[0] == (0, 3)
 
 
 def test_a_pause_is_measured_again_however_high_the_bandwidth() -> None:
@@ -100,7 +100,7 @@ def test_a_rank_without_a_note_or_that_cannot_go_on_is_not_met_again() -> None:
     del made[0]
     made[1] = retest.read(1, retest.write([], able=False))
 
-    assert retest.playable(made, [(0, 2), (1, 2), (3, 2), (2, 3)]) == ((2, 3),)
+    assert retest.testable(made, [(0, 2), (1, 2), (3, 2), (2, 3)]) == ((2, 3),)
 
 
 def test_suspects_meet_each_other_and_a_few_good_nodes_on_all_rails() -> None:
@@ -141,11 +141,11 @@ def test_tests_that_never_ran_say_nothing() -> None:
 
 def test_a_damaged_plan_is_no_plan() -> None:
     """Nobody plays what it cannot read, nor with a rank that does not exist."""
-    word = Word(((0, 1), (2, 3)), (1,))
+    word = RoundDecision(((0, 1), (2, 3)), (1,))
     damaged = ("[[[0, 4]], []]", "[[], [4]]", "[[[0]], []]", "[[]]", "7", "{", "[[[0, null]], []]")
 
     assert decode(encode(word), 4) == word
-    assert {decode(text, 4) for text in damaged} == {Word()}
+    assert {decode(text, 4) for text in damaged} == {RoundDecision()}
 
 
 def test_gone_is_who_hangs_or_fell_silent_and_left_no_note() -> None:
@@ -204,12 +204,12 @@ def test_doubt_is_measured_again_while_it_shrinks(
     """A pair that chance slowed twice is looked at once more; a fabric that is bad as a whole is not, for ever."""
     played: list[str] = []
 
-    def stage(player: object, name: str, choose: object, times: int) -> int:
+    def stage(schedule: object, name: str, choose: object, times: int) -> int:
         played.append(name)
         return doubtful[len(played) - 1]
 
     monkeypatch.setattr(retest_rounds, "_stage", stage)
-    player: Any = None
+    schedule: Any = None
 
-    assert doubtful[0] == retest_rounds.confirm(player, 2, 3, retest.Bounds(0.7, 0.0, 0.0))
+    assert doubtful[0] == retest_rounds.confirm(schedule, 2, 3, retest.Bounds(0.7, 0.0, 0.0))
     assert stages_played == len(played) == len({*played})

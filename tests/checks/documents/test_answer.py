@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.documents.answer import ANSWER_BYTES, AnswerWord, dump_answer, load_answer
-from checks.documents.decode import DecodeError
+from checks.value_types import DecodeError
 
 MADE = dump_answer("g", "a", AnswerWord.LAUNCH, "ada", "why", "now")
 

@@ -15,9 +15,9 @@ from checks.documents.compatibility import (
     with_error_kind,
     with_finding_kinds,
 )
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump, dump_plain, load
 from checks.model import ErrorKind, FindingKind, Observation, Outcome, PairOutcome, Report, Verdict
+from checks.value_types import DecodeError
 from tests.checks.baselines import STEADY, gemm, judged
 from tests.checks.judge.baseline.test_compare import EXPECTING
 from tests.checks.judge.culprits.test_silent_ranks import DEADLINE, REDUCE, broken

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.decode import MAX_DEPTH, DecodeError, Range, Text, decode, nearest, parse_json
+from checks.documents.decode import MAX_DEPTH, decode, nearest, parse_json
+from checks.value_types import DecodeError, Range, Text
 
 
 class Colour(Enum):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import clip, dump, dump_plain, load
 from checks.model import EVIDENCE_BYTES, KernelLog, Observation, Report
+from checks.value_types import DecodeError
 from tests.sample_reports import healthy, with_metric, with_row, wrong_sums
 
 WHOLE = dump(wrong_sums(healthy(3, 2)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from checks.culprit.matrix import Better, Matrix, Span
 from checks.explain.matrix import detect, read
-from checks.explain.reading import Asked, Broken, ExplainError, Kind, Reading
+from checks.explain.reading import Broken, ExplainError, Kind, Reading, ReadOptions
 from checks.model import Answer
 from tasks.reports.explain import explain_text
 from tests.checks.culprit.matrix_texts import (
@@ -35,8 +35,8 @@ def _cells(matrix: Matrix) -> dict[tuple[str, str], float | None]:
     return {(names[a], names[b]): value for a, b, value in tests}
 
 
-def _only(text: str, asked: Asked | None = None) -> Matrix:
-    reading = read(text, asked or Asked())
+def _only(text: str, asked: ReadOptions | None = None) -> Matrix:
+    reading = read(text, asked or ReadOptions())
     assert () == reading.unread
     (table,) = reading.tables
     return table.matrix
@@ -109,14 +109,14 @@ def test_what_nobody_says_is_asked(corner: str) -> None:
     text = csv_square(NAMES, VALUES, corner)
 
     with pytest.raises(Broken, match="--better higher"):
-        read(text, Asked())
-    assert Better.LOWER is _only(text, Asked(better=Better.LOWER)).better
+        read(text, ReadOptions())
+    assert Better.LOWER is _only(text, ReadOptions(better=Better.LOWER)).better
 
 
 def test_an_option_that_the_header_contradicts_is_refused() -> None:
     """Turned, all that is bad would pass."""
     with pytest.raises(Broken, match="not --better lower"):
-        read(SQUARE, Asked(better=Better.LOWER))
+        read(SQUARE, ReadOptions(better=Better.LOWER))
 
 
 def _broken() -> dict[str, tuple[str, str]]:
@@ -158,7 +158,7 @@ def _broken() -> dict[str, tuple[str, str]]:
 def test_what_contradicts_itself_is_refused_with_its_place(text: str, said: str) -> None:
     """Nothing of it is judged."""
     with pytest.raises(Broken) as error:
-        read(text, Asked())
+        read(text, ReadOptions())
 
     assert said in str(error.value)
 
@@ -204,14 +204,14 @@ def _nv_json(status: str = "Passed") -> str:
 @pytest.mark.parametrize(("text", "said"), _incomplete().values(), ids=_incomplete())
 def test_what_is_missing_is_told(text: str, said: str) -> None:
     """The rest is read; the answer is no pass."""
-    reading = read(text, Asked())
+    reading = read(text, ReadOptions())
 
     assert said in " | ".join(reading.unread)
 
 
 def test_the_tools_of_nvidia_are_read() -> None:
     """Matrices between GPUs of one host; the rest is named."""
-    six, two = read(p2p(8), Asked()), read(nvbandwidth(8), Asked())
+    six, two = read(p2p(8), ReadOptions()), read(nvbandwidth(8), ReadOptions())
 
     assert [6, 2] == [len(one.tables) for one in (six, two)]
     assert ((), ()) == (six.unread, two.unread)
@@ -226,7 +226,7 @@ def test_the_tools_of_nvidia_are_read() -> None:
 )
 def test_an_arrow_says_who_sends(text: str) -> None:
     """ "GPU(row) <- GPU(column)" is what the row's GPU receives."""
-    reading = read(text, Asked())
+    reading = read(text, ReadOptions())
     if len(reading.tables) == 2:
         slow = [min((v, k) for k, v in _cells(t.matrix).items() if v is not None)[1] for t in reading.tables]
         assert [("GPU 1", "GPU 3")] * 2 == slow
@@ -239,7 +239,7 @@ HOST = nvbandwidth_of_host([[55.1, 54.8, 55.0], [46.0, 45.8, 46.1]], [[53.0, 53.
 
 def test_copies_between_cpus_and_gpus_are_what_compute_transfer_measures() -> None:
     """Two CPUs and three GPUs are a matrix of 2 x 3; what ran beside other copies is named, and not judged."""
-    reading = read(HOST, Asked())
+    reading = read(HOST, ReadOptions())
     down, up = reading.parts
 
     assert ((), ()) == (reading.unread, reading.tables)
@@ -256,7 +256,7 @@ def test_copies_between_cpus_and_gpus_are_what_compute_transfer_measures() -> No
 def test_copies_between_cpus_and_gpus_are_judged(kind: str, slow: float, answer: Answer) -> None:
     """By the narrowest link of all types, and by the declared model's own; the finding names CPU and GPU."""
     text = nvbandwidth_of_host([[55.1, slow, 55.0]], [[53.0, 53.2, 52.9]])
-    asked = Asked(declared(kind, 1)) if kind else Asked()
+    asked = ReadOptions(declared(kind, 1)) if kind else ReadOptions()
     verdict = explain_text("-", "input", text.encode(), None, None, asked).verdict
 
     assert answer is verdict.answer, verdict.findings
@@ -277,7 +277,7 @@ def test_copies_that_were_cut_are_told(old: str, new: str, said: str) -> None:
     """The sum below each matrix shows what is missing."""
     assert HOST.count(old)
     try:
-        found = " | ".join(read(HOST.replace(old, new, 1), Asked()).unread)
+        found = " | ".join(read(HOST.replace(old, new, 1), ReadOptions()).unread)
     except Broken as error:
         found = str(error)
 
@@ -289,7 +289,7 @@ def test_one_matrix_of_p2p_alone_is_judged_and_the_others_are_named(which: int) 
     """An excerpt without the tool's own beginning is no cut output."""
     whole = p2p(8).splitlines()
     starts = [at for at, line in enumerate(whole) if "Matrix (" in line]
-    reading = read("\n".join(whole[starts[which] : starts[which] + 10]) + "\n", Asked())
+    reading = read("\n".join(whole[starts[which] : starts[which] + 10]) + "\n", ReadOptions())
 
     assert () == reading.unread and 1 == len(reading.tables)
     assert 5 == sum("this excerpt does not contain it" in said for said in reading.left_out)
@@ -303,7 +303,7 @@ def test_nodes_and_rails_are_taken_from_names() -> None:
         if a != b and (a // 4 == b // 4 or a % 4 == b % 4)
     ]  # fmt: skip
     text = "from,to,latency_us\n" + "".join(f"{names[a]},{names[b]},{10 + a}\n" for a, b in tests)
-    reading = read(text, Asked())
+    reading = read(text, ReadOptions())
     inside, between = sorted((t.matrix for t in reading.tables), key=lambda m: m.span is Span.BETWEEN)
 
     assert () == reading.unread
@@ -317,14 +317,14 @@ def test_json_may_say_where_parts_are() -> None:
     text = _json(
         unit="GB/s", nodes=nodes, rails=[0, 1] * 3, switches={name: ["leaf", "spine"] for name in NAMES}
     )
-    part = read(text, Asked()).tables[0].matrix.parts[3]
+    part = read(text, ReadOptions()).tables[0].matrix.parts[3]
 
     assert (NAMES[3], "n1", 1, ("leaf", "spine")) == (part.name, part.node, part.rail, part.switches)
 
 
 def test_a_test_made_again_is_there_again() -> None:
     """In long form a pair may be measured several times; each keeps its line."""
-    (table,) = read(LONG + f"{NAMES[0]},{NAMES[1]},39.5\n", Asked()).tables
+    (table,) = read(LONG + f"{NAMES[0]},{NAMES[1]},39.5\n", ReadOptions()).tables
 
     assert (31, 39.5, 32) == (len(table.matrix.values), table.matrix.values[-1], table.lines[-1])
 
@@ -332,7 +332,7 @@ def test_a_test_made_again_is_there_again() -> None:
 def test_bandwidth_and_latency_beside_each_other_are_two_matrices() -> None:
     """A time stamp is none."""
     rows = [f"{a},{b},1700000000,40.0,12.5" for a in NAMES for b in NAMES if a != b]
-    reading = read("\n".join(["source,target,timestamp_ms,bandwidth_gbps,latency_us", *rows]), Asked())
+    reading = read("\n".join(["source,target,timestamp_ms,bandwidth_gbps,latency_us", *rows]), ReadOptions())
 
     assert [Better.HIGHER, Better.LOWER] == [table.matrix.better for table in reading.tables]
 
@@ -344,7 +344,7 @@ def test_no_text_makes_a_reader_stumble(text: str, at: int) -> None:
     for made in (text, SQUARE[:at] + text + SQUARE[at:], LONG[:at] + text + LONG[at:]):
         detect(made)
         try:
-            reading: Reading | None = read(made, Asked())
+            reading: Reading | None = read(made, ReadOptions())
         except ExplainError as error:
             assert str(error)
         else:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.explain.one_output import unread_beside
-from checks.explain.reading import Asked
+from checks.explain.reading import ReadOptions
 from tasks.reports.exit_codes import exit_code
 from tasks.reports.explain import explain_text
 
@@ -52,7 +52,7 @@ def test_rows_after_a_tables_end_are_not_passed_over() -> None:
 
 
 def _code(text: str) -> int:
-    return int(exit_code(explain_text("-", "-", text.encode(), None, None, Asked()).verdict))
+    return int(exit_code(explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks.explain import registry
-from checks.explain.reading import Asked, ExplainError, Kind
+from checks.explain.reading import ExplainError, Kind, ReadOptions
 
 ROOT = Path(__file__).parents[3]
 STRANGE = {
@@ -44,6 +44,6 @@ def test_no_reader_claims_a_stranger(text: str) -> None:
 def test_a_stranger_that_is_forced_upon_a_reader_is_refused(name: str, text: str) -> None:
     """It says so; it does not stumble, and it finds nothing healthy."""
     with pytest.raises(ExplainError) as error:
-        importlib.import_module(name).read(text, Asked())
+        importlib.import_module(name).read(text, ReadOptions())
 
     assert str(error.value)

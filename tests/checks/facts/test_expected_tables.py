@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.facts import expected_tables
 from checks.facts.builtin import builtin
 from checks.facts.expected_tables import FILES, HERE, LEAST_OF_ROOFLINE, load
 from checks.facts.provenance import Kind
 from checks.judge.rules.expected_values import expected_busbw, expected_memory, most_busbw
+from checks.value_types import DecodeError
 
 FACTS = builtin()
 MIB, GIB = 1 << 20, 1 << 30

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.facts.builtin import builtin
 from checks.facts.instances import load
 from checks.facts.provenance import Kind, Provenance, every_row, resolved
+from checks.value_types import DecodeError
 
 FACTS = Path(__file__).resolve().parents[3] / "checks" / "facts"
 FOUR = {"source": "NVIDIA", "conditions": "as sold", "date": "2026-11", "kind": "documented"}

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.decode import DecodeError
 from checks.documents.host_load import Contention
 from checks.judge.culprits.findings import judge as judge_ranks
 from checks.judge.reachability import judge as judge_hosts
 from checks.judge.rules import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import Cause, Finding, Level, Node, Observation, Outcome, Report, Value
 from checks.policy import CheckPolicy, Over, Policy, Rule, load
+from checks.value_types import DecodeError
 from tests.checks.culprit.rows import tournament
 from tests.checks.local_policy import LOCAL, local_policy
 from tests.sample_reports import FACTS, POLICY, healthy
@@ -36,7 +36,7 @@ def _row(node: int, gbps: float, load: Mapping[str, Value], **more: Value) -> Ob
 
 
 def _found(*rows: Observation, rule: Rule = RULE, hosts: Mapping[str, str] = APART) -> list[Finding]:
-    return list(apply.apply("memory", CheckPolicy(rules=(rule,)), rows, len(rows), Known(hosts=hosts)))
+    return list(apply.apply("memory", CheckPolicy(rules=(rule,)), rows, len(rows), RuleContext(hosts=hosts)))
 
 
 def _said(*rows: Observation, rule: Rule = RULE, hosts: Mapping[str, str] = APART) -> list[str]:

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from checks.documents.decode import DecodeError
-from checks.explain.reading import Asked
+from checks.explain.reading import ReadOptions
 from checks.facts import driver_fields as table
 from checks.facts.builtin import builtin
 from checks.facts.driver_fields import DriverTable, Reader
@@ -20,7 +19,7 @@ from checks.judge.verdict import decide
 from checks.model import Cause, Finding, Level, Observation, Value, Verdict
 from checks.policy import CheckPolicy, Policy, Rule, load
 from checks.probes.gpu import explain, nvidia_smi, nvlink, nvml
-from checks.value_types import version_of
+from checks.value_types import DecodeError, version_of
 from tasks.gate_file.references import default_policy
 from tasks.reports.explain import explain_text
 from tests.checks.probes.gpu.healthy_drivers import DRIVERS, NODE, changed, observations, report_of
@@ -240,7 +239,7 @@ def test_nvidia_smis_document_of_every_branch_has_one_warning_at_most(driver: st
         if (version_of(driver) or ()) < first:
             text, taken = re.subn(rf"\s*<{element}>[^<]*</{element}>", "", text)
             assert taken
-    verdict = explain_text("-", "input", text.encode(), None, None, Asked()).verdict
+    verdict = explain_text("-", "input", text.encode(), None, None, ReadOptions()).verdict
 
     expected = [] if driver.startswith("580") else [(Level.WARN, Cause.EVIDENCE, driver_age.NVML)]
     assert expected == said(verdict)
@@ -250,6 +249,6 @@ def test_nvidia_smis_document_of_every_branch_has_one_warning_at_most(driver: st
 def test_an_element_that_its_driver_prints_and_that_is_gone_was_cut(element: str) -> None:
     """The same document of 580 without it."""
     text = re.sub(rf"\s*<{element}>[^<]*</{element}>", "", H100.read_text(encoding="utf-8"))
-    verdict = explain_text("-", "input", text.encode(), None, None, Asked()).verdict
+    verdict = explain_text("-", "input", text.encode(), None, None, ReadOptions()).verdict
 
     assert Level.FAIL is verdict.level

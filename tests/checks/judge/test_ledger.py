@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.judge.ledger import held_to, ledger
+from checks.judge.ledger import ledger, limits_text
 from checks.model import Outcome
 from checks.policy import Over, Rule
 from tests.sample_reports import POLICY, healthy, verdict_of, with_row, without_row
@@ -69,4 +69,4 @@ def test_a_comparison_with_too_few_peers_is_listed_as_silent() -> None:
 )
 def test_a_rule_in_words(rule: Rule, said: str) -> None:
     """Whoever reads the page need not know the policy's keys."""
-    assert said == held_to(rule)
+    assert said == limits_text(rule)

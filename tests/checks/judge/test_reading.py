@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from checks.explain.reading import Asked, Kind, Part, Reading
+from checks.explain.reading import Kind, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.reading import Judged, judge, unread
 from checks.model import Answer, Cause, Declared, Level, Value
@@ -14,7 +14,7 @@ from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 
 WRONG = Rule("wrong", "zero is right", equals=0, remedy="Do not train.")
 LINKS = Rule("links", "the table", fact="nvlinks", each="gpus")
-P5 = Asked(Declared("p5.48xlarge", 1, 8, 8))
+P5 = ReadOptions(Declared("p5.48xlarge", 1, 8, 8))
 
 
 def policy(*rules: Rule, on_warn: OnWarn = OnWarn.GO, check: str = "a.check") -> Policy:
@@ -25,8 +25,8 @@ def reading(metrics: dict[str, Value], lines: dict[str, str] | None = None, *unr
     return Reading(Kind.DCGMI, "a title", (Part("a.check", metrics, lines or {}, "all of it"),), unread)
 
 
-def judged(read: Reading, by: Policy, asked: Asked | None = None) -> Judged:
-    return judge(read, by, builtin(), asked or Asked(), b"data")
+def judged(read: Reading, by: Policy, asked: ReadOptions | None = None) -> Judged:
+    return judge(read, by, builtin(), asked or ReadOptions(), b"data")
 
 
 def said(found: Judged) -> list[tuple[str, str, str]]:
@@ -156,14 +156,14 @@ def test_a_null_that_no_rule_looks_at_is_a_warning() -> None:
 
 def test_a_reading_of_nothing_is_no_pass() -> None:
     """A file of the right kind that measures nothing."""
-    found = judge(Reading(Kind.DCGMI, "t", ()), policy(WRONG), builtin(), Asked(), b"")
+    found = judge(Reading(Kind.DCGMI, "t", ()), policy(WRONG), builtin(), ReadOptions(), b"")
 
     assert Answer.CANNOT_TELL is found.verdict.answer
 
 
 def test_a_policy_for_other_types_cannot_judge() -> None:
     """As for a report."""
-    asked = Asked(Declared("g5.xlarge", 1, 1, 1))
+    asked = ReadOptions(Declared("g5.xlarge", 1, 1, 1))
 
     assert Answer.CANNOT_TELL is judged(reading({"wrong": 0}), policy(WRONG), asked).verdict.answer
 

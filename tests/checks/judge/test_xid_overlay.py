@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import plain
 from checks.facts.builtin import builtin
 from checks.judge import xid_overlay
 from checks.judge.rules import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.judge.xid_overlay import answer
 from checks.model import Action, Cause, Finding, Level, Observation, Outcome, Value
 from checks.policy import Overlay, load
 from checks.probes.kernel.xid import measured
 from checks.probes.kernel.xid_catalogue import table
 from checks.probes.kernel.xid_rows import ARRAYS, LISTED, incidents_of
+from checks.value_types import DecodeError
 from tasks.gate_file.references import read_policy
 from tests.checks.probes.kernel.test_xid_scores import ROOT, policy_line
 from tests.checks.probes.kernel.world import log_of
@@ -43,7 +43,7 @@ def changed(seen: Observation, **metrics: Value | None) -> Observation:
 
 def judged(seen: Observation, by: Overlay, instance_type: str = "p5.48xlarge") -> list[Finding]:
     """What the shipped policy says of it under an overlay."""
-    known = Known(builtin().instances[instance_type])
+    known = RuleContext(builtin().instances[instance_type])
     return list(apply.apply("kernel.xid", replace(policy_line(), overlay=by), [seen], 1, known))
 
 

@@ -16,7 +16,7 @@ from checks.facts.profile_options import DEADLINE_S, options
 from checks.model import Declared, Observation, Outcome, Profile, Scope
 from checks.process.observe import errored
 from checks.runner import schedule
-from checks.runner.deadline import ANSWER_S, CLOSING_SHARE, Deadline, Given, deadline_of, limited
+from checks.runner.deadline import ANSWER_S, CLOSING_SHARE, CheckProgress, Deadline, deadline_of, limited
 from checks.runner.rank_stage import interface_environment, rank_environment
 from checks.runner.single_node import read_policy
 from tasks.gate_file.model import Checks
@@ -71,7 +71,7 @@ def test_what_runs_and_what_waits_at_the_deadline_is_given_up() -> None:
             release.wait()
         return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
 
-    def give_up(check: Check, given: Given) -> Observation:
+    def give_up(check: Check, given: CheckProgress) -> Observation:
         return errored(check.name, "node-0", Deadline(120.0).reason(given), 0.0)
 
     checks = [replace(toy_check(name), uses=()) for name in ("a.hangs", "b.waits")]

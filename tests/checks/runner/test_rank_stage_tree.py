@@ -12,7 +12,7 @@ from checks.check import Check
 from checks.model import Observation, Outcome, Profile, Scope
 from checks.runner import node_run
 from checks.runner.deadline import NEVER
-from checks.runner.watchers import Watches
+from checks.runner.watchers import Watchers
 from tests.sample_reports import toy_check
 from tests.survival.world import LOCAL
 
@@ -52,7 +52,7 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
 
     monkeypatch.setattr(node_run, "_isolated", isolated)
     responder: Any = SimpleNamespace(close=lambda port: None)
-    node_run._run_stages(station, cast("Any", Kept()), responder, stage, Watches(station))
+    node_run._run_stages(station, cast("Any", Kept()), responder, stage, Watchers(station))
 
     assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome
     assert "Cannot allocate memory" in kept["toy.rank", "node-0/rank-1"].reason

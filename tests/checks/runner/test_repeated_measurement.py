@@ -14,7 +14,7 @@ from checks.check import Check, CheckError, Context, Measurement, check
 from checks.exchange.secret_key import Access
 from checks.model import Declared, Observation, Outcome, Profile, Scope, Value
 from checks.policy import CheckPolicy, Over, Rule
-from checks.probes.pairs.rendezvous import Board
+from checks.probes.pairs.rendezvous import NoteStore
 from checks.roster import Member, Roster
 from checks.runner import repeated_measurement
 
@@ -135,7 +135,7 @@ def test_labels_travel_with_the_first_values() -> None:
 
 
 class _Store:
-    """A dictionary with the calls of torch's TCPStore that the board makes; not over a network."""
+    """A dictionary with the calls of torch's TCPStore that the note_store makes; not over a network."""
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
@@ -181,7 +181,7 @@ def test_all_ranks_come_to_one_decision(votes: Sequence[tuple[bool, bool]], rank
     store = _Store()
 
     def vote(mine: tuple[bool, bool]) -> bool:
-        return repeated_measurement.together(Board(lambda: store, "again/"), ranks, wait_s=0.5)(*mine)
+        return repeated_measurement.together(NoteStore(lambda: store, "again/"), ranks, wait_s=0.5)(*mine)
 
     with ThreadPoolExecutor(len(votes)) as pool:
         assert [said] * len(votes) == list(pool.map(vote, votes))

@@ -77,10 +77,10 @@ def test_the_time_saved_is_the_overlap() -> None:
         _row("disk.io", "node-1", 0.0, 3.0),
     ]
 
-    [first, second] = schedule.spent(rows)
+    [first, second] = schedule.node_times(rows)
     assert first.node == "node-0"
     assert [round(first.wall_s, 6), round(first.in_a_row_s, 6)] == [12.5, 16.0]
-    assert second == schedule.Spent("node-1", 3.0, 3.0)
+    assert second == schedule.NodeTimes("node-1", 3.0, 3.0)
 
 
 def test_what_one_check_raises_does_not_cost_the_others() -> None:

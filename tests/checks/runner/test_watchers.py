@@ -1,4 +1,4 @@
-"""Watches of closing checks: they live through the run, what they record is whole or none, and they are ended for certain."""
+"""Watchers of closing checks: they live through the run, what they record is whole or none, and they are ended for certain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal, JournalWriter
 from checks.runner.station import Station, open_station, watch_path
-from checks.runner.watchers import Watches, watched
+from checks.runner.watchers import Watchers, watched
 from tests.checks import watch_checks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,15 +45,15 @@ def station(folder: Path, *checks: Check) -> Station:
     return replace(found, checks=checks, plan=plan)
 
 
-def started(folder: Path, *checks: Check) -> Watches:
-    """Watches that have begun."""
-    watches = Watches(station(folder, *checks))
+def started(folder: Path, *checks: Check) -> Watchers:
+    """Watchers that have begun."""
+    watches = Watchers(station(folder, *checks))
     watches.start(checks)
     watches.ready()
     return watches
 
 
-def pid_of(watches: Watches) -> int:
+def pid_of(watches: Watchers) -> int:
     return watches._running[NAME][0].pid
 
 
@@ -63,7 +63,7 @@ def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, 
     kept: dict[str, Observation] = {}
     journal = Journal(folder / "node-0.json", node_run.first_report(alone, "one"))
     keep = JournalWriter(journal, lambda row: kept.update({row.check: row}))
-    watches = Watches(alone)
+    watches = Watchers(alone)
     opened = node_run._look_before
 
     def look_before(*given: Any) -> dict[str, str]:

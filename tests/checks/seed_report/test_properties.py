@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Level, Verdict
 from checks.seed_report.read import read
+from checks.value_types import DecodeError
 from tasks.gate_file.references import read_policy
 from tasks.reports.read import POLICY
 from tests.second_opinion import Document, at, diagnosed, healthy, put, raw_outputs, spoilt, table_of, without

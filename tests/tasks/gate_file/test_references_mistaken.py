@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump as dump_report
 from checks.documents.report import dump_plain
 from checks.judge.baseline.model import Baseline, dump
 from checks.judge.verdict import decide
+from checks.value_types import DecodeError
 from tasks.gate_file.references import MOST_FILE_BYTES, PolicyError, document_kind, read_policy
 from tasks.reports.baseline import read_baseline
 from tasks.reports.read import InputError, not_a_report

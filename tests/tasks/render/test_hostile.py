@@ -13,11 +13,11 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import digest, dump, load
-from checks.judge.trend.trend import Dated, trend
+from checks.judge.trend.trend import DatedReport, trend
 from checks.judge.verdict import decide, unreadable
 from checks.model import Report, Verdict
+from checks.value_types import DecodeError
 from flows.cli.main import main
 from tasks.render.html import html
 from tasks.render.junit import junit
@@ -108,7 +108,7 @@ def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool =
     }
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]
-        seen = trend([Dated(one, digest(dump(one)), POLICY) for one in days])
+        seen = trend([DatedReport(one, digest(dump(one)), POLICY) for one in days])
         made |= {"trend": trend_text(seen), "trend.md": trend_markdown(seen), "trend.html": trend_page(seen)}
     return made
 

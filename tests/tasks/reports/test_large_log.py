@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked, Kind
+from checks.explain.reading import Kind, ReadOptions
 from checks.model import Level
 from checks.probes.kernel import log_search
 from tasks.reports import explain
@@ -32,7 +32,7 @@ def large(tmp_path: Path, data: str | bytes, kind: Kind | None = None) -> Explan
     """The answer on a file that holds this."""
     path = tmp_path / "messages"
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return explain_input(str(path), kind, None, Asked())
+    return explain_input(str(path), kind, None, ReadOptions())
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_size_changes_no_answer(name: str, tmp_path: Path, monkeypatch: pytest.M
     data = (RECORDINGS / "kernel" / name).read_bytes()
     found = large(tmp_path, data)
     monkeypatch.setattr(explain, "INPUT_BYTES", 1 << 20)
-    expected = explain_text("-", "-", data, None, None, Asked())
+    expected = explain_text("-", "-", data, None, None, ReadOptions())
 
     assert (expected.kind, expected.title, expected.held) == (found.kind, found.title, found.held)
     assert expected.verdict.level is found.verdict.level
@@ -95,7 +95,7 @@ def test_a_kind_that_is_not_the_kernels_is_not_forced_upon_a_log(tmp_path: Path)
 def test_the_benchmarks_log_is_explained(tmp_path: Path) -> None:
     """Every fault that its generator planted is found, with the lines."""
     lines = write_log(tmp_path / "log", 1 << 20)
-    found = explain_input(str(tmp_path / "log"), None, None, Asked())
+    found = explain_input(str(tmp_path / "log"), None, None, ReadOptions())
 
     assert {"kernel.xid", "kernel.hardware"} <= {finding.check for finding in found.verdict.findings}
     assert f"{lines}: " in found.verdict.findings[0].evidence

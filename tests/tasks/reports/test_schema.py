@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump, load
+from checks.value_types import DecodeError
 from tasks.reports.schema import PATH, report_schema
 from tests.sample_reports import healthy
 

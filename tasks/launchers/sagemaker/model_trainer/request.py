@@ -22,7 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.documents.decode import DecodeError, parse_json
+from checks.documents.decode import parse_json
+from checks.value_types import DecodeError
 from tasks.launchers.base import LaunchRejected
 from tasks.launchers.sagemaker.model_trainer.driver_notes import broken_exports
 from tasks.launchers.sagemaker.options import SageMakerOptions

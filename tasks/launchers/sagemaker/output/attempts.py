@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from checks.documents.decode import DecodeError
 from checks.documents.report import load_node
 from checks.model import NODE_NAME
+from checks.value_types import DecodeError
 
 ATTEMPT = r"[0-9a-f]{8,64}"
 # Below an attempt's folder: what the agent, the checks and the gate in front of a command write.

@@ -14,7 +14,7 @@ from checks import bundle as bundles
 from checks import image_requirements
 from checks.bundle import Bundle
 from checks.check import CatalogError
-from checks.documents.decode import DecodeError
+from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 
 LABEL = "dev.prelaunch.image"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks.documents.decode import DecodeError
 from checks.judge.baseline.learn import LEAST_VALUES, LEAST_WIDTH, learn
 from checks.judge.baseline.model import digest_of, dump, load
 from checks.judge.baseline.samples import Group, Side
 from checks.model import CLUSTER, Profile
+from checks.value_types import DecodeError
 from tests.checks.baselines import FOUR, GEMM, STEADY, band_of, case, gemm, learned
 from tests.sample_reports import (
     WITHOUT_NETWORK,

@@ -11,16 +11,16 @@ import pytest
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Answer, Better, Matrix, Part, Span, Tolerance
 from checks.culprit.topology import SWITCHES
-from checks.documents.decode import DecodeError
 from checks.documents.report import dump_plain
 from checks.explain import registry
-from checks.explain.reading import Asked
+from checks.explain.reading import ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.culprits.from_report import COLLECTIVE, NCCL
 from checks.judge.reading import judge
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Report, Value
 from checks.policy import load
+from checks.value_types import DecodeError
 from tasks.gate_file.references import default_policy
 from tests.checks.culprit.matrix_texts import csv_long, csv_square, nvbandwidth, rates
 from tests.checks.culprit.rows import Change, results_of, row, slow_ranks, tournament
@@ -261,7 +261,7 @@ def test_a_policy_that_holds_pairs_to_nothing_is_refused(options: Mapping[str, f
 
 
 def _explained(text: str, declared: Declared | None = None) -> tuple[Level, str]:
-    asked = Asked(declared=declared)
+    asked = ReadOptions(declared=declared)
     reading = registry.read("checks.explain.matrix", text, asked)
     verdict = judge(reading, default_policy("p5.48xlarge")[1], builtin(), asked, text.encode()).verdict
     return verdict.level, "; ".join(finding.message for finding in verdict.findings)

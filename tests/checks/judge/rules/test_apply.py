@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.decode import DecodeError
 from checks.judge.rules.apply import apply
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Over, Rule, load
+from checks.value_types import DecodeError
 
 CHECK = "compute.gemm"
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from checks.catalog import CATALOG
-from checks.documents.decode import DecodeError
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, is_of_model
 from checks.judge.rules.apply import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import Cause, Finding, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Rule, load
+from checks.value_types import DecodeError
 from tests.sample_reports import MADE_UP
 
 H100 = Instance(8, "H100 80GB HBM3", MADE_UP, efa_devices=32, nvlinks=18, gpu_memory_mib=81559)
 LABELS = ("GPU 0", "GPU 1", "GPU 2")
 
 
-def _found(rule: Rule, value: Value, known: Known) -> list[Finding]:
+def _found(rule: Rule, value: Value, known: RuleContext) -> list[Finding]:
     row = Observation("gpu.nvlink", "node-0", Outcome.MEASURED, 1.0, {"m": value, "gpus": LABELS})
     return list(apply("gpu.nvlink", CheckPolicy(rules=(rule,)), [row], 1, known))
 
@@ -37,7 +37,7 @@ def _found(rule: Rule, value: Value, known: Known) -> list[Finding]:
 )
 def test_a_fact_is_what_each_element_must_reach(value: Value, expected: list[tuple[str, str, str]]) -> None:
     """Less is the part's fault, more is the declaration's, and a hole is no evidence."""
-    found = _found(Rule("m", "table", fact="nvlinks", each="gpus"), value, Known(H100))
+    found = _found(Rule("m", "table", fact="nvlinks", each="gpus"), value, RuleContext(H100))
 
     assert [(f.level.value, f.cause.value, f.message) for f in found] == expected
 
@@ -45,7 +45,7 @@ def test_a_fact_is_what_each_element_must_reach(value: Value, expected: list[tup
 def test_a_fact_that_the_table_lacks_is_said() -> None:
     """No expectation is no pass: a WARN, cause EVIDENCE, without a type and for a type without the column."""
     rule = Rule("m", "table", fact="pcie_width")
-    for known in (Known(), Known(H100)):
+    for known in (RuleContext(), RuleContext(H100)):
         [finding] = _found(rule, (16, 16, 16), known)
         assert (finding.level.value, finding.cause) == ("WARN", Cause.EVIDENCE)
 
@@ -54,36 +54,36 @@ def test_a_policy_may_accept_that_the_table_lacks_a_fact() -> None:
     """Only of a type that the table has: without one nothing was compared."""
     rule = Rule("m", "table", fact="pcie_width", accept_unknown=True)
 
-    assert [] == _found(rule, (16, 16, 16), Known(H100))
-    assert ["WARN"] == [finding.level.value for finding in _found(rule, (16, 16, 16), Known())]
+    assert [] == _found(rule, (16, 16, 16), RuleContext(H100))
+    assert ["WARN"] == [finding.level.value for finding in _found(rule, (16, 16, 16), RuleContext())]
 
 
 def test_a_tolerance_is_a_fraction_of_the_fact() -> None:
     """Within three percent on either side is the same memory."""
     rule = Rule("m", "table", fact="gpu_memory_mib", tolerance=0.03)
 
-    assert not _found(rule, (81559, 80000, 83000), Known(H100))
-    assert [f.level.value for f in _found(rule, (81559, 79000, 85000), Known(H100))] == ["FAIL", "WARN"]
+    assert not _found(rule, (81559, 80000, 83000), RuleContext(H100))
+    assert [f.level.value for f in _found(rule, (81559, 79000, 85000), RuleContext(H100))] == ["FAIL", "WARN"]
 
 
 def test_an_odd_element_within_the_node_is_named() -> None:
     """The usual value is the node's own majority."""
-    [finding] = _found(Rule("m", "one image", uniform=True, each="gpus"), ("a", "b", "a"), Known())
+    [finding] = _found(Rule("m", "one image", uniform=True, each="gpus"), ("a", "b", "a"), RuleContext())
 
     assert finding.message == "m differs within the node: GPU 1 is b; the other 2 are a"
-    assert not _found(Rule("m", "one image", uniform=True), ("a", "a", "a"), Known())
+    assert not _found(Rule("m", "one image", uniform=True), ("a", "a", "a"), RuleContext())
 
 
 def test_a_uniform_array_with_a_hole_is_not_uniform() -> None:
     """What was not read may differ."""
-    [finding] = _found(Rule("m", "one image", uniform=True), (1, None, 1), Known())
+    [finding] = _found(Rule("m", "one image", uniform=True), (1, None, 1), RuleContext())
 
     assert (finding.level.value, finding.cause) == ("FAIL", Cause.EVIDENCE)
 
 
 def test_equals_names_the_elements() -> None:
     """Which GPU, by its label."""
-    [finding] = _found(Rule("m", "s", equals=0, each="gpus"), (0, 3, 1), Known())
+    [finding] = _found(Rule("m", "s", equals=0, each="gpus"), (0, 3, 1), RuleContext())
 
     assert finding.message == "m: GPU 1 is 3, GPU 2 is 1, it must be 0"
     assert finding.elements == ("GPU 1", "GPU 2")
@@ -91,7 +91,7 @@ def test_equals_names_the_elements() -> None:
 
 def test_a_fault_in_words_stands_behind_its_element() -> None:
     """ "GPU 1 is memory: error 44" is no sentence."""
-    [finding] = _found(Rule("m", "s", equals="", each="gpus"), ("", "memory: error 44", ""), Known())
+    [finding] = _found(Rule("m", "s", equals="", each="gpus"), ("", "memory: error 44", ""), RuleContext())
 
     assert finding.message == "m: GPU 1: memory: error 44"
     assert finding.elements == ("GPU 1",)
@@ -99,18 +99,18 @@ def test_a_fault_in_words_stands_behind_its_element() -> None:
 
 def test_a_threshold_names_its_element() -> None:
     """For whoever has to know which GPU it is without reading the sentence."""
-    [finding] = _found(Rule("m", "s", fail_above=2, each="gpus"), (0, 3, 1), Known())
+    [finding] = _found(Rule("m", "s", fail_above=2, each="gpus"), (0, 3, 1), RuleContext())
 
     assert finding.elements == ("GPU 1",)
 
 
 def test_only_a_documented_absence_is_no_gap() -> None:
     """A metric that the model does not have may be null; what is there is judged all the same."""
-    rule, known = Rule("m", "s", equals=0, each="gpus"), Known(H100, frozenset({"m"}))
+    rule, known = Rule("m", "s", equals=0, each="gpus"), RuleContext(H100, frozenset({"m"}))
 
     assert not _found(rule, (None, None, None), known)
     assert [f.message for f in _found(rule, (None, 2, None), known)] == ["m: GPU 1 is 2, it must be 0"]
-    assert [f.cause for f in _found(rule, (None, 0, 0), Known(H100))] == [Cause.EVIDENCE]
+    assert [f.cause for f in _found(rule, (None, 0, 0), RuleContext(H100))] == [Cause.EVIDENCE]
 
 
 @pytest.mark.parametrize(

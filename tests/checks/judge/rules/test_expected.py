@@ -10,7 +10,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.judge.rules import expected
 from checks.judge.rules.apply import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import (
     Cause,
     Declared,
@@ -53,9 +53,11 @@ MEMORY = Rule("copy_gbps", "a source", Over.EXPECTED, 0.9, 0.8, expect=Expect.ME
 SIZES, RATES = (128 * MIB, GIB), (287.01, 436.95)
 
 
-def known(kind: str = P5, nodes: int = 2, facts: Facts = FACTS) -> Known:
+def known(kind: str = P5, nodes: int = 2, facts: Facts = FACTS) -> RuleContext:
     instance = facts.instances[kind]
-    return Known(instance, frozenset(), Declared(kind, nodes, instance.gpus, max(1, instance.gpus)), facts)
+    return RuleContext(
+        instance, frozenset(), Declared(kind, nodes, instance.gpus, max(1, instance.gpus)), facts
+    )
 
 
 def rows(check: str, metrics: Sequence[Mapping[str, Value]], a_node: int = 8) -> list[Observation]:
@@ -68,7 +70,7 @@ def rows(check: str, metrics: Sequence[Mapping[str, Value]], a_node: int = 8) ->
 
 
 def judged(
-    check: str, rule: Rule, metrics: Sequence[Mapping[str, Value]], about: Known | None = None
+    check: str, rule: Rule, metrics: Sequence[Mapping[str, Value]], about: RuleContext | None = None
 ) -> list[Finding]:
     return list(expected.judge(check, rule, rows(check, metrics), about or known(), Level.FAIL))
 
@@ -244,9 +246,9 @@ def test_a_precision_of_which_nothing_is_known_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "about", [Known(), Known(None, frozenset(), Declared("p9.48xlarge", 1, 8, 8), FACTS)]
+    "about", [RuleContext(), RuleContext(None, frozenset(), Declared("p9.48xlarge", 1, 8, 8), FACTS)]
 )
-def test_an_unknown_machine_is_held_to_nothing_and_that_is_said(about: Known) -> None:
+def test_an_unknown_machine_is_held_to_nothing_and_that_is_said(about: RuleContext) -> None:
     """No facts, no declaration, or a type that no table has."""
     (found,) = judged("compute.memory_bandwidth", MEMORY, [{"copy_gbps": 1.0}], about)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from checks.explain.reading import Asked
+from checks.explain.reading import ReadOptions
 from checks.model import Answer, Cause, Level
 from checks.probes.collectives.nccl_tests_text import read
 from tasks.reports.explain import Explanation, explain_text
@@ -52,7 +52,7 @@ A100_ONE = {
 
 def explained(rates: Mapping[int, float], kind: str, nodes: int, part: float = 1.0) -> Explanation:
     text = all_reduce(hosts=TWO[:nodes], rates={size * MIB: rate * part for size, rate in rates.items()})
-    return explain_text("-", "input", text.encode(), None, None, Asked(declared(kind, nodes)))
+    return explain_text("-", "input", text.encode(), None, None, ReadOptions(declared(kind, nodes)))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_finding_rests_on_its_row() -> None:
 def test_without_a_declaration_the_rate_is_not_judged_and_that_is_said() -> None:
     """434 is a p5's all_reduce, and no other machine's."""
     text = all_reduce(rates={size * MIB: rate / 2 for size, rate in P5_ONE.items()})
-    judged = explain_text("-", "input", text.encode(), None, None, Asked())
+    judged = explain_text("-", "input", text.encode(), None, None, ReadOptions())
 
     assert "nccl.tests busbw_gbps: not judged without --instance-type" in judged.left_out
 
@@ -107,7 +107,7 @@ def unnamed(collective: str, rate: float, above: str = "") -> Explanation:
     """8 x H100, whose output does not name its collective, at one rate (10^9 bytes/s of algorithm bandwidth)."""
     sizes = {size * MIB: rate for size in (128, 256, 512, 1024)}
     text = above + all_reduce(rates=sizes, collective=collective)
-    return explain_text("-", "input", text.encode(), None, None, Asked(declared(P5, 1)))
+    return explain_text("-", "input", text.encode(), None, None, ReadOptions(declared(P5, 1)))
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "alltoall", "sendrecv", "broadcast"])

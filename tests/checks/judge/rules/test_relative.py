@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.decode import DecodeError
 from checks.judge.rules.apply import apply
-from checks.judge.rules.values import Known
+from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Over, Rule, load
+from checks.value_types import DecodeError
 
 CHECK = "training.step"
 
@@ -20,7 +20,7 @@ CHECK = "training.step"
 def _judged(rule: Rule, rows: Mapping[str, Value], *, nodes: int, ranks: int, gpus: int = 0) -> list[Finding]:
     """What the rule says of these subjects' metric "m", of a cluster of so many nodes and ranks a node."""
     observed = [Observation(CHECK, who, Outcome.MEASURED, 1.0, {rule.metric: v}) for who, v in rows.items()]
-    known = Known(declared=Declared("p5.48xlarge", nodes, gpus, ranks))
+    known = RuleContext(declared=Declared("p5.48xlarge", nodes, gpus, ranks))
     return list(apply(CHECK, CheckPolicy(rules=(rule,)), observed, nodes * ranks, known))
 
 

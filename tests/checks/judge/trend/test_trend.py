@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from checks.documents.report import digest, dump
 from checks.judge.robust_statistics import mann_kendall, theil_sen
 from checks.judge.trend.model import LEAST_REPORTS, Machine, Trend
-from checks.judge.trend.trend import Dated, trend
+from checks.judge.trend.trend import DatedReport, trend
 from checks.model import Outcome, Planned, Report, Scope
 from tests.sample_reports import POLICY, healthy, with_metric, with_row
 
@@ -43,7 +43,7 @@ def gemm(number: int, value: float) -> Report:
 
 def followed(reports: Sequence[Report]) -> Trend:
     """What the reports show."""
-    return trend([Dated(report, digest(dump(report)), POLICY) for report in reports])
+    return trend([DatedReport(report, digest(dump(report)), POLICY) for report in reports])
 
 
 def machine(made: Trend, name: str) -> Machine:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised
+from checks.explain.reading import Broken, Kind, NotRecognised, ReadOptions
 from checks.probes.collectives import explain
 from tests.corpus.case import declared
 from tests.corpus.nccl_cases import recorded, without
 from tests.public.inputs import all_reduce
 
-B300 = Asked(declared("p6-b300.48xlarge", 2))
+B300 = ReadOptions(declared("p6-b300.48xlarge", 2))
 
 
 def test_wrong_results_rest_on_their_rows() -> None:
     """Each with its number."""
-    part = explain.read(recorded("wrong_2.16.txt"), Asked()).parts[0]
+    part = explain.read(recorded("wrong_2.16.txt"), ReadOptions()).parts[0]
 
     assert [20, 22] == [int(line.partition(":")[0]) for line in part.lines["wrong_elements"].splitlines()]
     assert "FAILED" in part.lines["out_of_bounds"]
@@ -32,7 +32,7 @@ def test_a_slow_network_is_held_to_its_type() -> None:
 
 def test_two_hosts_without_a_type_or_a_log_are_not_told() -> None:
     """The same output is a healthy g7e's, and a p6-b300's on TCP."""
-    reading = explain.read(recorded("slow_network_2.17.txt"), Asked())
+    reading = explain.read(recorded("slow_network_2.17.txt"), ReadOptions())
 
     assert any("shows what carried the data" in why for why in reading.unread)
 
@@ -52,7 +52,7 @@ def test_small_messages_tell_nothing_of_a_network() -> None:
     small = without(r"^ +(268435456|536870912|1073741824|2147483648|134217728) ")(
         recorded("two_nodes_2.17.txt")
     )
-    reading = explain.read(small, Asked(declared("p5en.48xlarge", 2)))
+    reading = explain.read(small, ReadOptions(declared("p5en.48xlarge", 2)))
 
     assert not [part for part in reading.parts if part.check == "nccl.inter_node"]
     assert any("no message of 128 MiB" in why for why in reading.unread)
@@ -61,14 +61,16 @@ def test_small_messages_tell_nothing_of_a_network() -> None:
 def test_the_log_of_one_process_of_two_is_half_of_a_proof() -> None:
     """The other may have fallen back."""
     half = without("ip-10-1-8-40:")(recorded("log_efa.txt"))
-    unread = explain.read(half, Asked(declared("p5.4xlarge", 2))).unread
+    unread = explain.read(half, ReadOptions(declared("p5.4xlarge", 2))).unread
 
     assert any(why.startswith("only 1 of 2 ranks are initialised") for why in unread)
 
 
 def test_a_log_without_its_end_may_be_cut() -> None:
     """What was connected later would stand there."""
-    reading = explain.read(without("Destroy")(recorded("log_efa.txt")), Asked(declared("p5.4xlarge", 2)))
+    reading = explain.read(
+        without("Destroy")(recorded("log_efa.txt")), ReadOptions(declared("p5.4xlarge", 2))
+    )
 
     assert any("do not end in this log" in why for why in reading.unread)
 
@@ -79,7 +81,7 @@ def test_a_timed_out_collective_names_its_victims() -> None:
         "[rank1]:[E810 ProcessGroupNCCL.cpp:683] [Rank 1] Watchdog caught collective operation timeout: "
         "WorkNCCL(SeqNum=78, OpType=BROADCAST, NumelIn=80, NumelOut=80, Timeout(ms)=600000) ran for 600096 ms\n"
     )
-    unread = explain.read(recorded("log_efa.txt") + line, Asked(declared("p5.4xlarge", 2))).unread
+    unread = explain.read(recorded("log_efa.txt") + line, ReadOptions(declared("p5.4xlarge", 2))).unread
 
     assert (
         "ranks 1 timed out waiting for other ranks in BROADCAST. Suspect the ranks that are not in this list",
@@ -90,7 +92,7 @@ def test_a_program_that_ended_before_its_first_row_is_broken() -> None:
     """With its own word for why."""
     said = recorded("all_reduce_2.16.txt").partition("size         count")[0]
     with pytest.raises(Broken, match="has no row of results"):
-        explain.read(said + "\nnode-a: Test CUDA failure common.cu:1304 'busy'\n", Asked())
+        explain.read(said + "\nnode-a: Test CUDA failure common.cu:1304 'busy'\n", ReadOptions())
 
 
 @pytest.mark.parametrize("said", ["", "hello\n", "all_reduce_perf: command not found\n"])
@@ -98,13 +100,13 @@ def test_anything_else_is_not_recognised(said: str) -> None:
     """A launcher's failure prints no line of nccl-tests."""
     assert not explain.detect(said)
     with pytest.raises(NotRecognised):
-        explain.read(said, Asked())
+        explain.read(said, ReadOptions())
 
 
 def test_a_number_that_is_no_version_of_nccl_is_broken() -> None:
     """Lines of NCCL that say nothing of a transport prove nothing."""
     with pytest.raises(Broken, match="none that shows what carries the data"):
-        explain.read("a:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n", Asked())
+        explain.read("a:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n", ReadOptions())
 
 
 def of_one_process(rank: int, rate: float = 233.0, ranks: int = 16) -> str:
@@ -121,18 +123,18 @@ def of_one_process(rank: int, rate: float = 233.0, ranks: int = 16) -> str:
 @pytest.mark.parametrize("rank", [0, 5])
 def test_the_output_of_one_rank_of_many_is_read(rank: int) -> None:
     """Bus over algorithm bandwidth says how many took part; how they were placed the declaration says."""
-    two = Asked(declared("p5.48xlarge", 2))
+    two = ReadOptions(declared("p5.48xlarge", 2))
     reading = explain.read(of_one_process(rank), two)
     part = reading.parts[0]
 
     assert () == reading.unread
     assert ((16,), (0,)) == (part.metrics["ranks"], part.metrics["ranks_missing"])
-    assert explain.read(of_one_process(rank), Asked()).unread
+    assert explain.read(of_one_process(rank), ReadOptions()).unread
 
 
 def test_one_rank_of_fewer_than_are_declared_is_named() -> None:
     """Eight took part, sixteen are declared."""
-    part = explain.read(of_one_process(0, 250.0, 8), Asked(declared("p5.48xlarge", 2))).parts[0]
+    part = explain.read(of_one_process(0, 250.0, 8), ReadOptions(declared("p5.48xlarge", 2))).parts[0]
 
     assert (8,) == part.metrics["ranks_missing"]
 
@@ -142,5 +144,5 @@ def test_a_listing_that_lost_a_rank_is_no_listing_of_one_process() -> None:
     text = without("Rank  7")(all_reduce(rates={1 << 27: 250.0, 1 << 28: 250.0}))
 
     assert any(
-        "ranks are not" in why or "is not that of" in why for why in explain.read(text, Asked()).unread
+        "ranks are not" in why or "is not that of" in why for why in explain.read(text, ReadOptions()).unread
     )

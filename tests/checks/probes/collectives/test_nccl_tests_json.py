@@ -48,7 +48,7 @@ def test_a_file_without_a_part_is_none(key: str) -> None:
     made = value()
     del made[key]
 
-    with pytest.raises(nccl_tests_json.NotWritten, match=key):
+    with pytest.raises(nccl_tests_json.IncompleteFile, match=key):
         nccl_tests_json.read(json.dumps(made))
 
 
@@ -58,13 +58,13 @@ def test_a_bandwidth_that_is_no_number_is_refused(wrong: object) -> None:
     made = value()
     made["results"][0]["out_of_place"]["bus_bw"] = wrong
 
-    with pytest.raises(nccl_tests_json.NotWritten):
+    with pytest.raises(nccl_tests_json.IncompleteFile):
         nccl_tests_json.read(json.dumps(made))
 
 
 def test_another_schema_is_refused() -> None:
     """What its fields mean is not known."""
-    with pytest.raises(nccl_tests_json.NotWritten, match="schema version is not 3"):
+    with pytest.raises(nccl_tests_json.IncompleteFile, match="schema version is not 3"):
         nccl_tests_json.read(json.dumps({**value(), "version": 4}))
 
 
@@ -73,7 +73,7 @@ def test_a_file_that_is_cut_is_recognised_and_refused() -> None:
     cut = recorded("written.json")[:4000]
 
     assert nccl_tests_json.recognised(cut)
-    with pytest.raises(nccl_tests_json.NotWritten, match="truncated or garbled"):
+    with pytest.raises(nccl_tests_json.IncompleteFile, match="truncated or garbled"):
         nccl_tests_json.read(cut)
 
 

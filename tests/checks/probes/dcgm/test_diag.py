@@ -25,7 +25,7 @@ from checks.probes.dcgm.diagnosis import (
     status_of,
 )
 from checks.probes.dcgm.error_table import dcgm_facts
-from checks.process.tool import Said
+from checks.process.tool import ToolResult
 
 FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
 
@@ -43,8 +43,8 @@ def found(name: str, meaning: Meaning) -> list[int | None]:
     return [r.gpu for r in parsed(name).results for mine, _ in problems_of(r) if mine is meaning]
 
 
-def said(stdout: str, code: int | None = 0) -> Said:
-    return Said(("dcgmi", "diag"), code, stdout, "", 1.0, False)
+def said(stdout: str, code: int | None = 0) -> ToolResult:
+    return ToolResult(("dcgmi", "diag"), code, stdout, "", 1.0, False)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from checks.judge.verdict import decide
 from checks.model import Cause, Finding, Level, Node, Observation, Outcome, Planned, Profile, Report, Value
 from checks.probes.dcgm import diag
 from checks.probes.dcgm.error_table import dcgm_facts
-from checks.process.tool import Said
+from checks.process.tool import ToolResult
 from tasks.gate_file.references import default_policy
 from tests.corpus.case import declared
 
@@ -69,7 +69,7 @@ class Told:
         """What dcgm.diag measures, None where it raises; dcgmi's exit code is that of its results."""
         code = A_TEST_FAILED if self.status == "Fail" else 0
         try:
-            found = diag.read(Said(("dcgmi", "diag"), code, self.document, "", 1.0, False))
+            found = diag.read(ToolResult(("dcgmi", "diag"), code, self.document, "", 1.0, False))
         except CheckError:
             return None
         return diag.metrics_of(found, 2, found.gpus, 1)
@@ -140,7 +140,7 @@ def test_the_sweeps_own_machine_passes_without_an_error() -> None:
     """What the sweep finds is of the error, not of its document."""
     text = Told("memory", None, None, "Pass").document
     clean = text.replace('"warnings": [{"warning": "what the error says"}]', '"warnings": []')
-    found = diag.read(Said(("dcgmi", "diag"), 0, clean, "", 1.0, False))
+    found = diag.read(ToolResult(("dcgmi", "diag"), 0, clean, "", 1.0, False))
 
     assert clean != text
     assert not list(findings_of({"node-0": diag.metrics_of(found, 2, found.gpus, 1)}))

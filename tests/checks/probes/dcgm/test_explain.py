@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked, Broken, NotRecognised
+from checks.explain.reading import Broken, NotRecognised, ReadOptions
 from checks.probes.dcgm.explain import detect, read
 from tests.corpus.case import declared
 
 FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
-P5 = Asked(declared("p5.48xlarge"))
+P5 = ReadOptions(declared("p5.48xlarge"))
 
 
 def text_of(name: str) -> str:
@@ -38,7 +38,7 @@ def test_other_text_is_not(text: str) -> None:
     """Neither is nothing."""
     assert not detect(text)
     with pytest.raises(NotRecognised):
-        read(text, Asked())
+        read(text, ReadOptions())
 
 
 def test_a_failure_is_shown_with_its_lines() -> None:
@@ -61,7 +61,7 @@ def test_a_failure_in_a_table_is_shown_with_its_row() -> None:
 
 def test_without_a_declaration_gpus_are_not_counted() -> None:
     """Nobody said how many there should be."""
-    assert "gpus_missing" not in read(text_of("diag_4_r2_seven_gpus.json"), Asked()).parts[0].metrics
+    assert "gpus_missing" not in read(text_of("diag_4_r2_seven_gpus.json"), ReadOptions()).parts[0].metrics
     assert 1 == read(text_of("diag_4_r2_seven_gpus.json"), P5).parts[0].metrics["gpus_missing"]
 
 
@@ -87,7 +87,7 @@ def test_the_level_is_that_of_the_highest_test() -> None:
 def test_an_excerpt_gives_what_it_shows_and_says_that_it_is_cut() -> None:
     """A failure in it stays one."""
     rows = [line for line in text_of("diag_33_r2_partial_fail.txt").splitlines() if "GPU" in line]
-    reading = read("\n".join(rows[1:]), Asked())
+    reading = read("\n".join(rows[1:]), ReadOptions())
 
     assert reading.unread
     assert any("faulty memory" in words for words in reading.parts[0].metrics["hardware_failures"])  # type: ignore[union-attr, operator]
@@ -107,7 +107,7 @@ def test_an_excerpt_gives_what_it_shows_and_says_that_it_is_cut() -> None:
 def test_a_refusal_is_no_result(text: str) -> None:
     """dcgmi's own words are the reason."""
     with pytest.raises(Broken):
-        read(text, Asked())
+        read(text, ReadOptions())
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 from checks.check import CheckError
 from checks.probes.efa import counters, devices, plugin
 from checks.probes.efa.fi_pingpong import parse
-from checks.probes.efa.libfabric import Ended
+from checks.probes.efa.libfabric import ClientResult
 from checks.probes.efa.loopback import Run, judged_apart
 from tests.fakes.fabric import COUNTERS, TABLE, make_sysfs
 
-GOOD = Run(Ended("ok", True, parse(TABLE)[0], ""), 23_000_000)
-BAD = Run(Ended("exit code 1: it printed nothing", True, None, ""), 0)
-UNREAD = Run(Ended("the table is cut", False, None, ""), 0)
+GOOD = Run(ClientResult("ok", True, parse(TABLE)[0], ""), 23_000_000)
+BAD = Run(ClientResult("exit code 1: it printed nothing", True, None, ""), 0)
+UNREAD = Run(ClientResult("the table is cut", False, None, ""), 0)
 
 
 def test_a_fault_of_one_device_is_its_own() -> None:

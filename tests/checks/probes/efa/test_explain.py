@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised
+from checks.explain.reading import Broken, Kind, NotRecognised, ReadOptions
 from checks.probes.efa import explain
 from tests.corpus.case import declared
 from tests.fakes.fabric import TABLE, endpoints
@@ -17,7 +17,7 @@ COMMAND = "$ fi_pingpong -e rdm -p efa 10.1.2.3\n"
 
 def test_the_devices_stand_on_the_lines_that_name_them() -> None:
     """One device, three endpoints."""
-    found = explain.read(endpoints(["rdmap1s0"], 3), Asked())
+    found = explain.read(endpoints(["rdmap1s0"], 3), ReadOptions())
 
     assert (Kind.FI_INFO, 1) == (found.kind, found.parts[0].metrics["rdm_domains"])
     assert "3:     domain: rdmap1s0-rdm" in found.parts[0].lines["rdm_domains"]
@@ -25,29 +25,29 @@ def test_the_devices_stand_on_the_lines_that_name_them() -> None:
 
 def test_the_failure_stands_on_its_line() -> None:
     """-61 is a finding, not an unreadable file."""
-    found = explain.read((RECORDINGS / "fi_info_none_2_x.txt").read_text(), Asked())
+    found = explain.read((RECORDINGS / "fi_info_none_2_x.txt").read_text(), ReadOptions())
 
     assert "2: fi_getinfo(): -61 (No data available)" == found.parts[0].lines["failure"]
 
 
 def test_a_table_does_not_say_over_what_it_ran() -> None:
     """tcp prints the same: without the command nobody can tell."""
-    assert explain.read(TABLE, Asked()).unread
-    assert not explain.read(COMMAND + TABLE, Asked()).unread
+    assert explain.read(TABLE, ReadOptions()).unread
+    assert not explain.read(COMMAND + TABLE, ReadOptions()).unread
 
 
 def test_a_run_on_one_host_may_have_gone_through_shared_memory() -> None:
     """The installer's own test is one."""
     text = (RECORDINGS / "fi_pingpong_localhost.txt").read_text()
 
-    assert any("shared memory" in why for why in explain.read(COMMAND + text, Asked()).unread)
+    assert any("shared memory" in why for why in explain.read(COMMAND + text, ReadOptions()).unread)
 
 
 def test_what_is_faster_than_the_device_was_not_carried_by_it() -> None:
     """14.8 GB/s on a device of 100 Gbit/s."""
     text = COMMAND + (RECORDINGS / "fi_pingpong_localhost.txt").read_text().replace("Localhost", "A")
 
-    assert any("12.5 GB/s" in why for why in explain.read(text, Asked(declared("p4d.24xlarge"))).unread)
+    assert any("12.5 GB/s" in why for why in explain.read(text, ReadOptions(declared("p4d.24xlarge"))).unread)
 
 
 @pytest.mark.parametrize("text", [TABLE[:-40], endpoints(["rdmap1s0"])[:-40]])
@@ -55,7 +55,7 @@ def test_a_cut_is_broken(text: str) -> None:
     """It is recognised, and says where it breaks."""
     assert explain.detect(text)
     with pytest.raises(Broken):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())
 
 
 @pytest.mark.parametrize("text", ["", "hello", "# nccl-tests version 2.17\n", "domain: example.org\n"])
@@ -63,4 +63,4 @@ def test_other_texts_are_not_claimed(text: str) -> None:
     """Nor read."""
     assert not explain.detect(text)
     with pytest.raises((NotRecognised, Broken)):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())

@@ -17,7 +17,7 @@ from checks.model import Observation, Outcome
 from checks.probes.efa import libfabric, pingpong
 from checks.probes.efa.devices import devices
 from checks.process.observe import probe
-from checks.process.tool import Said
+from checks.process.tool import ToolResult
 from checks.roster import Member, Roster
 from tests.corpus.case import context
 from tests.corpus.efa_traffic_cases import listen
@@ -134,9 +134,9 @@ def test_a_server_that_cannot_listen_is_an_error(tmp_path: Path, monkeypatch: py
     assert not server.waiting()
 
 
-def _said(**more: object) -> Said:
+def _said(**more: object) -> ToolResult:
     plain: dict[str, object] = {"stdout": TABLE, "stderr": "", "code": 0, "seconds": 1.0, "cut": False}
-    return Said(("fi_pingpong",), **{**plain, **more})  # type: ignore[arg-type]
+    return ToolResult(("fi_pingpong",), **{**plain, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def _said(**more: object) -> Said:
         (_said(cut=True), "more than the 1 MiB that is read", False),
     ],
 )
-def test_how_a_client_ended_is_said(said: Said, failure: str, readable: bool) -> None:
+def test_how_a_client_ended_is_said(said: ToolResult, failure: str, readable: bool) -> None:
     """A failure of the fabric is told from output that gives no answer; neither is "ok"."""
-    ended = libfabric.ended(said, "efa")
+    ended = libfabric.client_result(said, "efa")
 
     assert failure in ended.failure
     assert readable is ended.readable

@@ -8,7 +8,7 @@ import pytest
 
 from checks.model import Declared, Profile, Skip
 from checks.probes.gpu import inventory, inventory_child
-from checks.probes.gpu.inventory_child import Seen
+from checks.probes.gpu.inventory_child import GpuListing
 from tests.fakes import gpu_node, tools
 
 
@@ -34,13 +34,15 @@ def rows(*uuids: str) -> tuple[dict[str, str], ...]:
 def test_uuids_in_one_list_only_are_unlike() -> None:
     """a is missing in the second list, c in the first."""
     assert 2 == inventory.unlike(
-        (Seen("x", 2, "", gpus=rows("a", "b")), Seen("y", 2, "", gpus=rows("b", "c")))
+        (GpuListing("x", 2, "", gpus=rows("a", "b")), GpuListing("y", 2, "", gpus=rows("b", "c")))
     )
 
 
 def test_lists_that_are_not_whole_are_not_compared() -> None:
     """A driver that has not initialised its GPUs shows no UUIDs: that is no difference."""
-    assert 0 == inventory.unlike((Seen("x", 2, "", gpus=rows("a")), Seen("y", 2, "", gpus=rows("b", "c"))))
+    assert 0 == inventory.unlike(
+        (GpuListing("x", 2, "", gpus=rows("a")), GpuListing("y", 2, "", gpus=rows("b", "c")))
+    )
 
 
 def test_a_child_that_prints_nonsense_has_not_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked, Broken, NotRecognised, Part
+from checks.explain.reading import Broken, NotRecognised, Part, ReadOptions
 from checks.probes.gpu import explain
 from checks.probes.gpu.nvidia_smi import SmiError, parse
 from tests.corpus.case import declared
@@ -19,7 +19,7 @@ def recorded(name: str) -> str:
 
 
 def parts(text: str, instance_type: str = "") -> dict[str, Part]:
-    asked = Asked(declared(instance_type)) if instance_type else Asked()
+    asked = ReadOptions(declared(instance_type)) if instance_type else ReadOptions()
     return {part.check: part for part in explain.read(text, asked).parts}
 
 
@@ -154,7 +154,7 @@ def test_what_the_model_has_and_does_not_tell_is_kept() -> None:
 def test_words_around_the_document_are_kept() -> None:
     """nvidia-smi prints its warnings beside the XML: they are not overlooked, and the line numbers hold."""
     text = "WARNING: infoROM is corrupted at gpu 0000:00:5A.0\n" + recorded("h100_healthy.xml")
-    found = explain.read(text, Asked())
+    found = explain.read(text, ReadOptions())
 
     assert ("outside the document: WARNING: infoROM is corrupted at gpu 0000:00:5A.0",) == found.unread
     line = next(part for part in found.parts if part.check == "gpu.recovery_action").lines["recovery_action"]
@@ -170,7 +170,7 @@ def test_the_tools_own_failure_is_no_health(text: str) -> None:
     """It is recognised, and nobody can tell."""
     assert explain.detect(text)
     with pytest.raises(Broken, match="nvidia-smi failed"):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())
 
 
 def test_no_gpu_at_all_cannot_be_judged() -> None:
@@ -179,7 +179,7 @@ def test_no_gpu_at_all_cannot_be_judged() -> None:
     text = head.replace("attached_gpus>1<", "attached_gpus>0<") + rest.partition("</gpu>\n")[2]
 
     with pytest.raises(Broken, match="no GPU"):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "<?xml version='1.0'?><nvidia_log/>", "{}"])
@@ -187,4 +187,4 @@ def test_another_text_is_not_recognised(text: str) -> None:
     """Not of this kind."""
     assert not explain.detect(text)
     with pytest.raises(NotRecognised):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())

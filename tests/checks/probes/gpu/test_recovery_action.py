@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked
+from checks.explain.reading import ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Cause, Level, worst
@@ -66,6 +66,6 @@ def test_a_document_without_the_element_is_judged_by_its_drivers_version(
     text = RECORDING.read_text(encoding="utf-8")
     text = text.replace("<gpu_recovery_action>None</gpu_recovery_action>", element)
     text = text.replace("<driver_version>580.105.08<", f"<driver_version>{driver}<")
-    verdict = explain_text("-", "input", text.encode(), None, None, Asked()).verdict
+    verdict = explain_text("-", "input", text.encode(), None, None, ReadOptions()).verdict
 
     assert level is worst([f.level for f in verdict.findings if "recovery_action" in f.message])

@@ -8,7 +8,7 @@ import pytest
 
 from checks.probes.gpu import nvml, under_load
 from checks.probes.gpu.record import Gpu
-from checks.probes.gpu.under_load import Loaded, LoadError
+from checks.probes.gpu.under_load import LoadError, LoadSamples
 from tests.fakes import gpu_node
 
 
@@ -32,7 +32,7 @@ def test_a_gpu_that_nvml_does_not_list_is_refused() -> None:
 @pytest.mark.parametrize("busy", [(0, 0, 0), (100, 0, 0), (49, 49, 100)])
 def test_without_load_nothing_is_shown(busy: tuple[int, ...]) -> None:
     """The median of the utilisation decides."""
-    seen = Loaded(tuple(sample(utilisation_percent=percent) for percent in busy), {}, 10)
+    seen = LoadSamples(tuple(sample(utilisation_percent=percent) for percent in busy), {}, 10)
 
     with pytest.raises(LoadError, match="not under load"):
         under_load.require_load(seen)
@@ -41,12 +41,12 @@ def test_without_load_nothing_is_shown(busy: tuple[int, ...]) -> None:
 def test_a_load_that_did_nothing_is_no_load() -> None:
     """Somebody else's work on the GPU is not ours."""
     with pytest.raises(LoadError, match="0 steps"):
-        under_load.require_load(Loaded((sample(utilisation_percent=99),), {}, 0))
+        under_load.require_load(LoadSamples((sample(utilisation_percent=99),), {}, 0))
 
 
 def test_a_series_with_a_gap_is_none() -> None:
     """What was not read in one sample may have been the fault."""
-    assert Loaded((sample(draw_w=1.0), sample()), {}, 1).series("draw_w") is None
+    assert LoadSamples((sample(draw_w=1.0), sample()), {}, 1).series("draw_w") is None
 
 
 def test_a_counter_that_went_backwards_is_left_out() -> None:

@@ -18,13 +18,13 @@ from checks.probes.host.environment import (
     measured,
     settings,
 )
-from checks.probes.host.environment_rules import FAMILIES, KNOWN, Harm, World, lint, listed, parse_file
+from checks.probes.host.environment_rules import FAMILIES, KNOWN, Harm, LintContext, lint, listed, parse_file
 from tests.sample_reports import MADE_UP
 
-WORLD = World(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
+WORLD = LintContext(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
 
 
-def harm(world: World, variables: dict[str, str]) -> list[str]:
+def harm(world: LintContext, variables: dict[str, str]) -> list[str]:
     return [fault.harm.value for fault in lint(variables, world)]
 
 
@@ -81,7 +81,7 @@ def test_what_a_setting_does(name: str, value: str, expected: str) -> None:
         (replace(WORLD, missing_paths={"/t.xml"}), "NCCL_TOPO_FILE", "/t.xml", ["crippling"]),
     ],
 )
-def test_it_depends_on_the_world(world: World, name: str, value: str, expected: list[str]) -> None:
+def test_it_depends_on_the_world(world: LintContext, name: str, value: str, expected: list[str]) -> None:
     """What cripples a node of many GPUs, or one with EFA, does nothing to another."""
     assert harm(world, {name: value}) == expected
 
@@ -97,7 +97,7 @@ def test_it_depends_on_the_world(world: World, name: str, value: str, expected: 
         (replace(WORLD, nofile=1024), ["misleading"]),
     ],
 )
-def test_limits(world: World, expected: list[str]) -> None:
+def test_limits(world: LintContext, expected: list[str]) -> None:
     """Shared memory for GPUs that share a node, locked memory for EFA, open files."""
     assert harm(world, {}) == expected
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked, Broken, Kind, NotRecognised
+from checks.explain.reading import Broken, Kind, NotRecognised, ReadOptions
 from checks.probes.host import explain
 from tasks.reports.exit_codes import exit_code
 from tasks.reports.explain import explain_text
@@ -20,7 +20,7 @@ def recorded(name: str) -> str:
 
 
 def code(text: str) -> int:
-    return int(exit_code(explain_text("-", "-", text.encode(), None, None, Asked()).verdict))
+    return int(exit_code(explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_changed_fio_is_judged_as_changed(old: str, new: str) -> None:
     assert old in text
     changed = text.replace(old, new, 1)
     try:
-        reading = explain.read(changed, Asked())
+        reading = explain.read(changed, ReadOptions())
     except Broken:
         return
     metrics = reading.parts[0].metrics
@@ -101,7 +101,7 @@ def test_a_changed_fio_is_judged_as_changed(old: str, new: str) -> None:
 def test_several_in_one_are_broken(text: str) -> None:
     """Only the first would be read."""
     with pytest.raises(Broken):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())
 
 
 def test_what_neither_wrote_is_not_recognised() -> None:
@@ -110,10 +110,10 @@ def test_what_neither_wrote_is_not_recognised() -> None:
 
     assert not explain.detect(text)
     with pytest.raises(NotRecognised):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())
 
 
 def test_kinds() -> None:
     """Each by its name."""
-    assert Kind.FIO is explain.read(recorded("fio_random.json"), Asked()).kind
-    assert Kind.STRESS_NG is explain.read(recorded("stress_vm.txt"), Asked()).kind
+    assert Kind.FIO is explain.read(recorded("fio_random.json"), ReadOptions()).kind
+    assert Kind.STRESS_NG is explain.read(recorded("stress_vm.txt"), ReadOptions()).kind

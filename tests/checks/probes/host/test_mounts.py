@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checks.check import CheckError, fault_of
-from checks.probes.host.mounts import Asked, Mount, ask, measured, parse, responsive, to_ask
+from checks.probes.host.mounts import Mount, MountResponse, ask, measured, parse, responsive, to_ask
 
 REPOSITORY = Path(__file__).parents[4]
 ROOT = "27 1 259:1 / / rw,relatime - ext4 /dev/nvme0n1p1 rw,discard\n"
@@ -74,7 +74,7 @@ def test_nothing_to_ask_is_no_measurement() -> None:
 def test_what_is_closed_to_this_user_is_left_out() -> None:
     """His job cannot use it either; for root, only a user's own FUSE mount is closed."""
     own = Mount("/home/a/b", "fuse.sshfs", "b:/", "0:61", True, False)
-    said = [Asked(13, False, 0.1), Asked(13, False, 0.1), Asked(0, False, 0.1)]
+    said = [MountResponse(13, False, 0.1), MountResponse(13, False, 0.1), MountResponse(0, False, 0.1)]
     table = (NFS, own, Mount("/", "ext4", "/dev/sda", "8:1", True, False))
 
     assert measured(table, said, root=False).metrics["mounts"] == ("/ (ext4, /dev/sda)",)
@@ -84,12 +84,14 @@ def test_what_is_closed_to_this_user_is_left_out() -> None:
 def test_only_closed_mounts_are_no_measurement() -> None:
     """An empty list would be no evidence."""
     with pytest.raises(CheckError):
-        measured((NFS,), [Asked(13, False, 0.1)], root=False)
+        measured((NFS,), [MountResponse(13, False, 0.1)], root=False)
 
 
 def test_a_strange_name_can_be_reported() -> None:
     """Bytes that are no UTF-8 come as lone surrogates, which no report could hold."""
-    result = measured((Mount("/\udcff", "ext4", "x", "8:1", True, False),), [Asked(0, False, 0.1)], root=True)
+    result = measured(
+        (Mount("/\udcff", "ext4", "x", "8:1", True, False),), [MountResponse(0, False, 0.1)], root=True
+    )
 
     assert result.metrics["mounts"] == ("/\\udcff (ext4, x)",)
     assert fault_of(responsive, result.metrics) == ""
@@ -150,6 +152,6 @@ def test_a_read_only_bind_does_not_hide_that_the_filesystem_turned_read_only() -
             "31 22 259:1 /out /opt/ml/output rw,relatime - ext4 /dev/nvme1n1 ro,errors=remount-ro\n"
         )
     )
-    seen = measured(chosen, [Asked(0, mount.point != "/", 0.01) for mount in chosen], root=True)
+    seen = measured(chosen, [MountResponse(0, mount.point != "/", 0.01) for mount in chosen], root=True)
 
     assert (0, 1) == seen.metrics["read_only"]

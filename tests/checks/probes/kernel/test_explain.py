@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from checks.explain.reading import Asked, Broken, NotRecognised, Part
+from checks.explain.reading import Broken, NotRecognised, Part, ReadOptions
 from checks.model import Level
 from checks.probes.kernel import explain
 from checks.probes.kernel.log_lines import Line, Now, read_line
@@ -16,7 +16,7 @@ from tests.checks.probes.kernel.world import RECORDINGS, XID
 
 def parts(name: str) -> dict[str, Part]:
     text = (RECORDINGS / name).read_text(encoding="utf-8")
-    return {part.check: part for part in explain.read(text, Asked()).parts}
+    return {part.check: part for part in explain.read(text, ReadOptions()).parts}
 
 
 WHOLE = (
@@ -41,13 +41,13 @@ def test_a_recording_is_recognised(name: str) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_log_that_begins_with_the_kernel_is_whole(name: str) -> None:
     """Nothing came before its first line."""
-    assert explain.read((RECORDINGS / name).read_text(encoding="utf-8"), Asked()).unread == ()
+    assert explain.read((RECORDINGS / name).read_text(encoding="utf-8"), ReadOptions()).unread == ()
 
 
 @pytest.mark.parametrize("name", EXCERPTS)
 def test_an_excerpt_of_an_hour_is_in_doubt(name: str) -> None:
     """It begins somewhere, and shows less than the day that is looked at on a node."""
-    (doubt,) = explain.read((RECORDINGS / name).read_text(encoding="utf-8"), Asked()).unread
+    (doubt,) = explain.read((RECORDINGS / name).read_text(encoding="utf-8"), ReadOptions()).unread
 
     assert "does not begin at a start of the kernel" in doubt
 
@@ -71,7 +71,7 @@ def test_an_excerpt_of_an_hour_is_in_doubt(name: str) -> None:
 )  # fmt: skip
 def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said: str) -> None:
     """A machine that failed two hours ago has an hour's log without a fault."""
-    doubts = explain.read(text, Asked()).unread
+    doubts = explain.read(text, ReadOptions()).unread
 
     assert (said == "") == (doubts == ())
     assert all(said in doubt for doubt in doubts)
@@ -79,7 +79,7 @@ def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said:
 
 def test_zeros_in_a_log_hide_no_fault() -> None:
     """A crash leaves a hole, and the next boot's lines behind it: the fault is found, and the hole is said."""
-    reading = explain.read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n", Asked())
+    reading = explain.read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n", ReadOptions())
 
     assert {part.check: part for part in reading.parts}["kernel.xid"].metrics["act"] == (1,)
     assert ["line 2 has a zero byte: the text at that place is lost"] == list(reading.unread)
@@ -88,7 +88,7 @@ def test_zeros_in_a_log_hide_no_fault() -> None:
 def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
     """What stands beyond its first 64 KiB was not looked at."""
     for said in (" I/O", ""):
-        reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", Asked())
+        reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", ReadOptions())
 
         assert "line 2 is longer than any line of the kernel, so it was not read to its end" in reading.unread
 
@@ -96,7 +96,7 @@ def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
 def test_more_faults_than_can_be_held_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows was not read."""
     monkeypatch.setattr(explain, "MOST_LINES", 10)
-    reading = explain.read("[ 0.0] Linux version 6.1\n" + f"[ 90.0] {XID}\n" * 20, Asked())
+    reading = explain.read("[ 0.0] Linux version 6.1\n" + f"[ 90.0] {XID}\n" * 20, ReadOptions())
 
     assert any(
         "more than 10 lines may report faults, so the text after line 11" in said for said in reading.unread
@@ -121,7 +121,7 @@ def test_the_work_on_a_log_of_faults_alone_is_bounded(fault: str, monkeypatch: p
     for lines in (4000, 40_000):
         taken.clear()
         text = "[ 0.0] Linux version 6.1\n" + "".join(f"[ {at}.0] {fault}\n" for at in range(90, lines))
-        reading = explain.read(text, Asked())
+        reading = explain.read(text, ReadOptions())
         counts.append(len(taken))
         assert any("more than 2000 lines may report faults" in said for said in reading.unread)
 
@@ -134,7 +134,7 @@ def test_a_line_of_megabytes_is_explained_in_seconds(letters: str) -> None:
     """It is recognised by its beginning, and nothing takes it apart for each of its letters."""
     text = f"[ 0.0] Linux version 6.1\n[ 90.0] {letters * (6_000_000 // len(letters))}\n"
     begun = time.process_time()
-    found = explain_text("-", "a long line", text.encode(), None, None, Asked())
+    found = explain_text("-", "a long line", text.encode(), None, None, ReadOptions())
 
     assert found.verdict.level is not Level.PASS
     assert time.process_time() - begun < 6
@@ -145,7 +145,7 @@ def test_messages_that_were_dropped_count_in_a_plain_log_too() -> None:
     text = "[ 0.0] Linux version 6.1\n[ 70.0] printk: 12 messages suppressed.\n"
     missed = "Apr  9 02:00:00 h systemd-journald[7]: Missed 5 kernel messages\n"
 
-    assert {17} == {part.metrics["records_lost"] for part in explain.read(text + missed, Asked()).parts}
+    assert {17} == {part.metrics["records_lost"] for part in explain.read(text + missed, ReadOptions()).parts}
 
 
 def test_a_kernel_that_speaks_late_is_recognised() -> None:
@@ -176,13 +176,13 @@ def test_other_text_is_not_claimed(text: str) -> None:
 def test_nothing_is_not_recognised(text: str) -> None:
     """An empty file is no healthy log."""
     with pytest.raises(NotRecognised):
-        explain.read(text, Asked())
+        explain.read(text, ReadOptions())
 
 
 def test_a_log_in_which_the_kernel_says_nothing_is_broken() -> None:
     """Only other programs wrote: nobody can tell."""
     with pytest.raises(Broken):
-        explain.read("Jan 13 12:34:56 host cron[1]: job\nsome words\n", Asked())
+        explain.read("Jan 13 12:34:56 host cron[1]: job\nsome words\n", ReadOptions())
 
 
 def test_the_lines_are_named() -> None:
@@ -196,19 +196,19 @@ def test_the_lines_are_named() -> None:
 
 def test_a_text_that_ends_within_a_line_is_in_doubt() -> None:
     """It may be cut there, and after it anything may have stood."""
-    reading = explain.read(f"[ 1.0] all well\n[ 100.0] {XID[:20]}", Asked())
+    reading = explain.read(f"[ 1.0] all well\n[ 100.0] {XID[:20]}", ReadOptions())
 
     assert any("may be truncated" in doubt for doubt in reading.unread)
 
 
 def test_a_text_without_times_is_in_doubt() -> None:
     """An excerpt says nothing of what was left out."""
-    assert any("no line has a time" in doubt for doubt in explain.read(f"{XID}\n", Asked()).unread)
+    assert any("no line has a time" in doubt for doubt in explain.read(f"{XID}\n", ReadOptions()).unread)
 
 
 def test_a_text_that_begins_late_is_in_doubt() -> None:
     """The kernel numbers its records from 0."""
-    reading = explain.read("6,7,1000000,-;x\n6,8,90000000,-;y\n", Asked())
+    reading = explain.read("6,7,1000000,-;x\n6,8,90000000,-;y\n", ReadOptions())
 
     assert any("record 7" in doubt for doubt in reading.unread)
 
@@ -217,7 +217,7 @@ def test_a_missing_record_is_counted() -> None:
     """A line that was deleted from a dump of /dev/kmsg leaves a gap."""
     text = (RECORDINGS / "kmsg_healthy.txt").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
-    reading = explain.read("".join(lines[:3] + lines[4:]), Asked())
+    reading = explain.read("".join(lines[:3] + lines[4:]), ReadOptions())
 
     assert {part.metrics["records_lost"] for part in reading.parts} == {1}
 
@@ -243,7 +243,7 @@ def test_nothing_in_a_text_is_too_old() -> None:
 )
 def test_a_number_without_end_is_read_without_harm(line: str) -> None:
     """Python refuses to read numbers of thousands of digits; garbage must not end the reader."""
-    reading = explain.read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n", Asked())
+    reading = explain.read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n", ReadOptions())
 
     assert len(reading.parts) == 3
 
@@ -257,7 +257,7 @@ def test_another_machine_neither_mends_nor_explains(other: str) -> None:
     """A log server's file: GPUs of all machines have the same addresses. That it holds several is said."""
     fault = XID.replace("79", "95")
     reading = explain.read(
-        f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n", Asked()
+        f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n", ReadOptions()
     )
     found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
 
@@ -268,7 +268,7 @@ def test_another_machine_neither_mends_nor_explains(other: str) -> None:
 def test_a_machine_without_a_name_yet_is_no_other() -> None:
     """The first lines of a start often come from "localhost"; a domain makes no other machine."""
     reading = explain.read(
-        f"{START.replace('n1', 'localhost')}{FAULT}Nov 21 14:00:00 n1.site kernel: x\n", Asked()
+        f"{START.replace('n1', 'localhost')}{FAULT}Nov 21 14:00:00 n1.site kernel: x\n", ReadOptions()
     )
 
     assert not any("machines" in doubt for doubt in reading.unread)
@@ -277,6 +277,8 @@ def test_a_machine_without_a_name_yet_is_no_other() -> None:
 @pytest.mark.parametrize("between", ["", "[   12.3] "])
 def test_an_xid_within_another_line_is_in_doubt(between: str) -> None:
     """On a serial console lines of two processors run into each other."""
-    reading = explain.read(f"{START}Nov 21 12:00:00 n1 kernel: usb 1-1: new high{between}{XID}\n", Asked())
+    reading = explain.read(
+        f"{START}Nov 21 12:00:00 n1 kernel: usb 1-1: new high{between}{XID}\n", ReadOptions()
+    )
 
     assert any("line 2 has an Xid in the middle" in doubt for doubt in reading.unread)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checks.explain.reading import Asked
+from checks.explain.reading import ReadOptions
 from checks.probes.kernel import explain
 from tests.checks.probes.kernel.world import XID
 
@@ -24,7 +24,7 @@ DAY_BEFORE = "Nov 20 00:00:01 n1 kernel: Linux version 6.5.0\nNov 20 13:00:00 n1
 )
 def test_a_start_that_came_before_a_fault_mends_nothing(text: str) -> None:
     """Where it stands in the text is not when it was."""
-    found = {part.check: part.metrics for part in explain.read(text, Asked()).parts}["kernel.xid"]
+    found = {part.check: part.metrics for part in explain.read(text, ReadOptions()).parts}["kernel.xid"]
 
     assert ((1,), (0,)) == (found["act"], found["handled"])
 
@@ -34,7 +34,7 @@ ASKED = "NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed from 0x0 (
 
 def acts(text: str) -> tuple[object, object, bool]:
     """How many Xids of the text still call for an action, how many were handled, and whether its order is in doubt."""
-    reading = explain.read(text, Asked())
+    reading = explain.read(text, ReadOptions())
     found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
     return found["act"], found["handled"], bool(reading.left_out)
 
@@ -103,7 +103,7 @@ def test_an_order_in_doubt_is_said() -> None:
         ("Nov 21 11:00:00 n1 kernel:", "usb 1-1: a"),
         ("Nov 21 13:00:00 n1 kernel:", "Linux version 6.5.0"),
     )
-    (said,) = explain.read(text, Asked()).left_out
+    (said,) = explain.read(text, ReadOptions()).left_out
 
     assert ((1,), (0,), True) == acts(text)
     assert "restarts repair no earlier fault" in said
@@ -136,7 +136,7 @@ def closed_everywhere(text: str) -> bool:
     """Whether a lost GPU, and a fatal SXid beside it, are faults of an earlier boot for kernel.hardware and kernel.sxid."""
     lines = text.splitlines(keepends=True)
     both = "".join(line + (line.replace(XID, SXID) if XID in line else "") for line in lines)
-    found = {part.check: part.metrics for part in explain.read(both, Asked()).parts}
+    found = {part.check: part.metrics for part in explain.read(both, ReadOptions()).parts}
     lost, switch = found["kernel.hardware"], found["kernel.sxid"]
     return (0, 1, 0, 1) == (lost["off_bus"], lost["earlier_boot"], switch["fatal"], switch["earlier_boot"])
 
@@ -161,7 +161,7 @@ def test_all_checks_agree_on_a_restart_where_the_newest_line_comes_first() -> No
 )
 def test_a_lost_gpu_stays_open_in_all_checks_where_no_restart_is_confirmed(text: str) -> None:
     """Where kernel.xid says that the GPU has to be reset, kernel.hardware counts it as lost."""
-    found = {part.check: part.metrics for part in explain.read(text, Asked()).parts}["kernel.hardware"]
+    found = {part.check: part.metrics for part in explain.read(text, ReadOptions()).parts}["kernel.hardware"]
 
     assert 1 == found["off_bus"]
     assert "earlier_boot" not in found

@@ -16,9 +16,9 @@ import pytest
 
 from checks.explain.reading import Kind, Part, Reading
 from checks.probes.kernel import explain, log_search, log_source
-from checks.probes.kernel.log_excerpt import UPTIME_S, Shown
+from checks.probes.kernel.log_excerpt import UPTIME_S, LogExcerpt
 from checks.probes.kernel.log_lines import Line, Now, read_line
-from checks.probes.kernel.log_search import Raw, lines_with, matcher_of, of_bytes, of_file
+from checks.probes.kernel.log_search import RawLine, lines_with, matcher_of, of_bytes, of_file
 from tests.checks.probes.kernel.world import RECORDINGS
 
 NOW = Now(UPTIME_S, 1_760_000_000.0)
@@ -79,7 +79,7 @@ def _stamped(form: str, at_s: float, record: int, message: str) -> str:
 
 def line_by_line(data: bytes) -> Reading:
     """What reading each line gives: the answer to compare with."""
-    lines, shown, missed = [], Shown(), 0
+    lines, shown, missed = [], LogExcerpt(), 0
     for number, raw in enumerate(data.split(b"\n"), 1):
         words = raw.replace(b"\0", b"").decode("utf-8", "backslashreplace")
         missed += log_source.missed(words)
@@ -101,7 +101,7 @@ def line_by_line(data: bytes) -> Reading:
     return Reading(Kind.KERNEL_LOG, "", parts, tuple(doubts), left_out=left_out)
 
 
-def _part(family: explain._Family, lines: list[Line], shown: Shown, missed: int) -> Part:
+def _part(family: explain._Family, lines: list[Line], shown: LogExcerpt, missed: int) -> Part:
     reader = log_source.Reader(family.find, NOW, math.inf)
     reader.take(replace(line, record=None) for line in lines)
     reader.lost = missed
@@ -182,7 +182,7 @@ DATA = b"".join(
 NEEDLES = (b"XFS ", b"\0", b"fa ????:", b"ver *ponding")
 
 
-def searched(data: bytes, tmp_path: Path, program: str = "grep") -> list[Raw]:
+def searched(data: bytes, tmp_path: Path, program: str = "grep") -> list[RawLine]:
     """What a search of a file gives, with this grep."""
     (tmp_path / "data").write_bytes(data)
     with (
@@ -204,7 +204,7 @@ def greps_of(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Notes each time that our own search is begun."""
     begun: list[bool] = []
 
-    def noted(*words: object) -> Generator[Raw, None, int]:
+    def noted(*words: object) -> Generator[RawLine, None, int]:
         begun.append(True)
         return (yield from lines_with(*words))  # type: ignore[arg-type]
 
@@ -292,7 +292,7 @@ def test_a_file_that_shrinks_is_said(tmp_path: Path) -> None:
     with (tmp_path / "data").open("rb") as stream:
         opened = of_file(stream)
         os.truncate(tmp_path / "data", len(DATA) // 2)
-        with pytest.raises(log_search.Changed), log_search.searching(opened, NEEDLES) as found:
+        with pytest.raises(log_search.TextBecameShorter), log_search.searching(opened, NEEDLES) as found:
             list(found)
 
 

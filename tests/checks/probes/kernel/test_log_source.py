@@ -18,7 +18,7 @@ from checks.probes.kernel.log_source import (
     WINDOW_S,
     Log,
     Reader,
-    Unusable,
+    UnusableSource,
     first_usable,
     read_file,
     read_journal,
@@ -63,7 +63,7 @@ def test_a_log_without_the_kernel_is_no_evidence(tmp_path: Path, text: str) -> N
     path = tmp_path / "syslog"
     path.write_text(text, encoding="utf-8")
 
-    with pytest.raises(Unusable, match="no kernel line"):
+    with pytest.raises(UnusableSource, match="no kernel line"):
         read_file(path, reader(), vouched=False)
 
 
@@ -72,7 +72,7 @@ def test_a_log_that_ended_long_ago_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "messages"
     path.write_text(f"Jan 13 12:34:56 host kernel: all well\n{SYSLOG}{XID}\n", encoding="utf-8")
 
-    with pytest.raises(Unusable, match="does not show the current state"):
+    with pytest.raises(UnusableSource, match="does not show the current state"):
         read_file(path, reader(), vouched=True)
 
 
@@ -258,7 +258,7 @@ def test_messages_that_the_journal_missed_are_lost(tmp_path: Path) -> None:
 def test_a_journal_that_gives_no_whole_answer_is_unusable(tmp_path: Path, reply: Reply) -> None:
     """Empty, failing, hanging or killed: what it printed before is no evidence."""
     install(tmp_path, "journalctl", [reply])
-    with on_path(tmp_path), pytest.raises(Unusable):
+    with on_path(tmp_path), pytest.raises(UnusableSource):
         read_journal(reader(), 0.5)
 
 
@@ -356,7 +356,7 @@ def test_a_log_of_a_form_that_is_not_known_is_no_evidence(tmp_path: Path, data: 
     path = tmp_path / "named"
     path.write_bytes(data)
 
-    with pytest.raises(Unusable, match="in a known form"):
+    with pytest.raises(UnusableSource, match="in a known form"):
         read_file(path, reader(), vouched=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Asked, Broken, NotRecognised
+from checks.explain.reading import Broken, NotRecognised, ReadOptions
 from checks.probes.neuron import explain_nccom
 from tasks.reports.exit_codes import exit_code
 from tasks.reports.explain import explain_text
@@ -20,7 +20,7 @@ def recorded(name: str) -> str:
 
 
 def code(text: str) -> int:
-    return int(exit_code(explain_text("-", "-", text.encode(), None, None, Asked()).verdict))
+    return int(exit_code(explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_table_without_a_line_is_no_pass() -> None:
 def test_two_tables_are_broken() -> None:
     """Only one would be read."""
     with pytest.raises(Broken):
-        explain_nccom.read(recorded("nccom_allr.txt") + recorded("nccom_allr_wrong.txt"), Asked())
+        explain_nccom.read(recorded("nccom_allr.txt") + recorded("nccom_allr_wrong.txt"), ReadOptions())
 
 
 def test_another_text_is_not_recognised() -> None:
@@ -60,4 +60,4 @@ def test_another_text_is_not_recognised() -> None:
 
     assert not explain_nccom.detect(text)
     with pytest.raises(NotRecognised):
-        explain_nccom.read(text, Asked())
+        explain_nccom.read(text, ReadOptions())

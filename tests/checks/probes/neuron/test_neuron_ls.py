@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checks.explain.reading import Asked, Broken
+from checks.explain.reading import Broken, ReadOptions
 from checks.probes.neuron.devices import metrics_of
 from checks.probes.neuron.explain import detect, read
 from checks.probes.neuron.neuron_ls import ListingError, parse
@@ -128,14 +128,14 @@ def test_the_least_count_of_devices_is_what_was_found() -> None:
 
 def test_a_device_that_others_link_to_is_said_to_be_left_out() -> None:
     """Lost on the node or in the file: nobody can tell."""
-    assert ("not listed: device 15",) == read(text_of("ls_trn1_last_gone.json"), Asked()).unread
-    assert () == read(text_of("ls_trn1.json"), Asked(declared("trn1.32xlarge"))).unread
+    assert ("not listed: device 15",) == read(text_of("ls_trn1_last_gone.json"), ReadOptions()).unread
+    assert () == read(text_of("ls_trn1.json"), ReadOptions(declared("trn1.32xlarge"))).unread
 
 
 def test_other_text_is_not_recognised() -> None:
     """neuron-monitor is, and read as what it is."""
     assert not detect("| GPU | Name |") and not detect("[]")
-    assert "neuron-monitor" in read(text_of("monitor_trn1.json"), Asked()).title
+    assert "neuron-monitor" in read(text_of("monitor_trn1.json"), ReadOptions()).title
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_other_text_is_not_recognised() -> None:
 def test_a_sample_that_was_not_measured_gives_no_answer(old_new: tuple[str, str]) -> None:
     """Each group says for itself whether it was."""
     with pytest.raises(Broken):
-        read(text_of("monitor_trn1.json").replace(*old_new), Asked())
+        read(text_of("monitor_trn1.json").replace(*old_new), ReadOptions())
 
 
 def test_devices_that_no_sample_lists_have_no_value() -> None:
@@ -155,6 +155,6 @@ def test_devices_that_no_sample_lists_have_no_value() -> None:
     one["system_data"]["neuron_hw_counters"]["neuron_devices"] = one["system_data"]["neuron_hw_counters"][
         "neuron_devices"
     ][:1]
-    (part,) = read(json.dumps(one), Asked(declared("trn1.32xlarge"))).parts
+    (part,) = read(json.dumps(one), ReadOptions(declared("trn1.32xlarge"))).parts
 
     assert (0, *(None,) * 15) == part.metrics["mem_ecc_uncorrected"]

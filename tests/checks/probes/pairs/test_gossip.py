@@ -49,7 +49,7 @@ def test_what_one_tells_another_learns() -> None:
 
 
 def test_who_heard_a_rank_later_is_not_talked_out_of_it() -> None:
-    """A rumour of round 3 does not silence who answered in round 4; and the answer travels as well."""
+    """A message of round 3 does not silence who answered in round 4; and the answer travels as well."""
     told, witness = Gossip(8), Gossip(8)
     told.accuse(5, 1, round_=2)
     told.accuse(5, 2, round_=3)

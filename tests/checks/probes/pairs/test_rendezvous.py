@@ -1,4 +1,4 @@
-"""The board over a store that hangs, fails or is slow: nobody waits for it longer than was said."""
+"""Notes in a store that hangs, fails or is slow: nobody waits for it longer than was said."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from checks.probes.pairs.rendezvous import Board
+from checks.probes.pairs.rendezvous import NoteStore
 
 
 class Store(dict[str, bytes]):
-    """As much of torch's store as the board asks for, with a fault before each answer."""
+    """As much of torch's store as the notes need, with a fault before each answer."""
 
     def __init__(self, fault: Callable[[], object] = lambda: None) -> None:
         super().__init__()
@@ -54,61 +54,65 @@ def hang() -> Iterator[Callable[..., Any]]:
 
 
 def test_a_store_that_cannot_be_reached_any_more_holds_nobody_up(hang: Callable[..., Any]) -> None:
-    """Its host froze before the tournament: the second connection hangs, in the board's thread."""
+    """Its host froze before the pair tests: the second connection hangs, in the thread of the notes."""
     with within(1.0):
-        board = Board(hang, "p/", answer_s=0.2)
-        board.post("a", "1")
-        assert (board.glance("a"), board.read("a"), board.agree("b", "1")) == ("", None, None)
+        note_store = NoteStore(hang, "p/", answer_s=0.2)
+        note_store.post("a", "1")
+        assert (note_store.last_seen("a"), note_store.read("a"), note_store.agree("b", "1")) == (
+            "",
+            None,
+            None,
+        )
 
-    assert board.lost == "the store gave no answer within 0.2 s"
+    assert note_store.lost == "the store gave no answer within 0.2 s"
 
 
 def test_nothing_is_waited_for_beyond_the_end(hang: Callable[..., Any]) -> None:
-    """The check's deadline is nearer than the board's patience."""
-    board = Board(lambda: Store(hang), "p/", answer_s=10.0, end=time.monotonic() + 0.2)
+    """The check's deadline comes before the store's time is over."""
+    note_store = NoteStore(lambda: Store(hang), "p/", answer_s=10.0, end=time.monotonic() + 0.2)
 
     with within(1.0):
-        assert board.read("a") is None
+        assert note_store.read("a") is None
 
 
 def test_a_store_that_fails_is_known_at_once() -> None:
     """Its host was killed: who asked does not wait for the rest of the time."""
-    board = Board(lambda: Store(broken), "p/", answer_s=10.0)
+    note_store = NoteStore(lambda: Store(broken), "p/", answer_s=10.0)
 
     with within(1.0):
-        assert (board.read("a"), board.read("b")) == (None, None)
-    assert board.lost == "the store failed: Broken pipe" and board.mute
+        assert (note_store.read("a"), note_store.read("b")) == (None, None)
+    assert note_store.lost == "the store failed: Broken pipe" and note_store.is_slow_to_answer
 
 
 def test_a_glance_never_waits_and_a_store_that_keeps_silent_is_mute_then_lost(
     hang: Callable[..., Any],
 ) -> None:
-    """The first glance asks, later ones see."""
+    """The first call requests the read, later ones see its result."""
     store = Store()
-    board = Board(lambda: store, "p/", answer_s=0.4)
-    board.post("a", "1")
-    assert board.read("a") == "1"
-    board.glance("a")
-    assert board.read("a") == board.glance("a") == "1"
-    assert board.read("a") == "1" and not board.mute
+    note_store = NoteStore(lambda: store, "p/", answer_s=0.4)
+    note_store.post("a", "1")
+    assert note_store.read("a") == "1"
+    note_store.last_seen("a")
+    assert note_store.read("a") == note_store.last_seen("a") == "1"
+    assert note_store.read("a") == "1" and not note_store.is_slow_to_answer
 
     store.fault = hang
     with within(0.1):
-        assert board.glance("a") == "1"
+        assert note_store.last_seen("a") == "1"
     time.sleep(0.15)
-    assert (board.mute, board.lost) == (True, "")
+    assert (note_store.is_slow_to_answer, note_store.lost) == (True, "")
     time.sleep(0.4)
-    board.glance("a")
-    assert board.lost
+    note_store.last_seen("a")
+    assert note_store.lost
 
 
 def test_a_board_that_is_closed_leaves_no_thread() -> None:
     """What was posted before is written."""
     store, before = Store(), set(threading.enumerate())
-    board = Board(lambda: store, "p/")
+    note_store = NoteStore(lambda: store, "p/")
     (own,) = set(threading.enumerate()) - before
-    board.post("a", "1")
-    board.close()
+    note_store.post("a", "1")
+    note_store.close()
     own.join(2.0)
 
     assert (own.is_alive(), dict(store)) == (False, {"p/a": b"1"})

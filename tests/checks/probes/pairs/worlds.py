@@ -201,8 +201,8 @@ def _make_fragile() -> None:
 
     real: Any = PairWait.__init__
 
-    def fragile(meetings: PairWait, *args: Any, **kwargs: Any) -> None:
-        real(meetings, *args, **{**kwargs, "fragile": True})
+    def fragile(pair_wait: PairWait, *args: Any, **kwargs: Any) -> None:
+        real(pair_wait, *args, **{**kwargs, "fragile": True})
 
     mock.patch.object(PairWait, "__init__", fragile).start()
 
@@ -221,8 +221,8 @@ def _break_the_store(world: World, rank: int, store: int) -> None:
         time.sleep(late_s)
         send(duel)
 
-    def last_word(player: RankSchedule, done: int, most: int) -> int:
-        answer = agreed(player, done, most)
+    def last_word(schedule: RankSchedule, done: int, most: int) -> int:
+        answer = agreed(schedule, done, most)
         os.kill(store, signal.SIGSTOP)
         return answer
 

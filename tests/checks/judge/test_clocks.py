@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.judge.completeness import judge_clocks, seconds_of
+from checks.judge.clocks import judge_clocks, seconds_of
 from checks.model import Cause, Level, Node
 from tests.sample_reports import findings_of, healthy, verdict_of
 

@@ -1,0 +1,100 @@
+"""Which nodes of several reports are the same machine. Pure.
+
+A machine is recognised by the firmware's id and by the UUIDs of its GPUs, and by its name if it has neither. Boots, addresses and
+ranks change, and host names are given to other machines. A machine that lost a GPU is still the same machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from checks.model import Node, Report
+
+Place = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class MachineHistory:
+    """One machine: (index of the report, the node at that time) in the order of the reports, and by what it was recognised."""
+
+    known_by: str
+    nodes: tuple[tuple[int, Node], ...]
+
+    @property
+    def name(self) -> str:
+        """The machine's newest name."""
+        return self.nodes[-1][1].name
+
+
+def machines(reports: Sequence[Report]) -> list[MachineHistory]:
+    """All machines, in the order in which they first appear."""
+    root: dict[Place, Place] = {}
+    of_key: dict[str, Place] = {}
+    nodes: dict[Place, Node] = {}
+    for index, report in enumerate(reports):
+        shared = Counter(key for node in report.nodes for key in set(_keys(node)))
+        names = Counter(node.name for node in report.nodes)
+        for node in report.nodes:
+            if names[node.name] > 1:  # it is unknown to which of the two a row belongs
+                continue
+            place = (index, node.name)
+            nodes[place], root[place] = node, place
+            for key in _keys(node) or (f"name {node.name}",):
+                if shared[key] <= 1:
+                    _join(root, of_key.setdefault(key, place), place)
+    groups: dict[Place, list[Place]] = {}
+    for place in nodes:
+        groups.setdefault(_top(root, place), []).append(place)
+    return [seen for places in groups.values() for seen in _split(places, nodes)]
+
+
+def twins(nodes: Sequence[Node]) -> Iterator[tuple[str, str, str]]:
+    """(a node, an earlier node, what they share) for nodes of one report that are the same machine: two names, but one measurement."""
+    first: dict[str, str] = {}
+    for node in nodes:
+        boot = node.identity.get("boot_id", "")
+        for key in (*((f"boot_id {boot}",) if boot else ()), *_keys(node)):
+            other = first.setdefault(key, node.name)
+            if other != node.name:
+                yield node.name, other, key
+                break
+
+
+def gpu_uuids(node: Node) -> frozenset[str]:
+    """The UUIDs of the node's GPUs; empty if they could not be read."""
+    return frozenset(filter(None, node.identity.get("gpu_uuids", "").split(",")))
+
+
+def _keys(node: Node) -> tuple[str, ...]:
+    uuid = node.identity.get("product_uuid", "")
+    found = (f"product_uuid {uuid}",) if uuid else ()
+    return (*found, *(f"GPU {one}" for one in sorted(gpu_uuids(node))))
+
+
+def _split(places: list[Place], nodes: dict[Place, Node]) -> Iterator[MachineHistory]:
+    """Separates nodes of one report that have the same ids (a GPU was moved, for example) by their names, because one machine cannot
+    be two nodes of one report.
+    """
+    indices = [index for index, _ in places]
+    if len(set(indices)) == len(indices):
+        known = any(_keys(nodes[place]) for place in places)
+        yield MachineHistory(
+            "its own ids" if known else "its name alone", tuple((i, nodes[i, n]) for i, n in places)
+        )
+        return
+    for name in dict.fromkeys(name for _, name in places):
+        mine = tuple((i, nodes[i, n]) for i, n in places if n == name)
+        yield MachineHistory("its name alone: its ids are those of another machine as well", mine)
+
+
+def _top(root: dict[Place, Place], place: Place) -> Place:
+    while root[place] != place:
+        root[place] = root[root[place]]
+        place = root[place]
+    return place
+
+
+def _join(root: dict[Place, Place], one: Place, other: Place) -> None:
+    root[_top(root, other)] = _top(root, one)
