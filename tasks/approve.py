@@ -48,7 +48,7 @@ class QuestionLost(LeaseError):
 async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int) -> ApprovalAnswer | None:
     """The answer, nobody's where none came in time; None where none is asked, or nobody can answer (`minutes` is 0).
 
-    Raises StopAsked, LeaseError, StoreError; Pause where this process is to end, and the run comes back.
+    Raises RunCancelled, LeaseError, StoreError; Pause where this process is to end, and the run comes back.
     """
     if not needs_approval(session, judged) or not minutes:
         return None

@@ -162,7 +162,7 @@ async def follow_job(
     ends: bool = True,
     clock: CheckDeadline | None = None,
 ) -> JobEnd:
-    """Poll until `enough`, or until the time is up: then the job is ended, if it `ends`. Raises LeaseLost, StopAsked.
+    """Poll until `enough`, or until the time is up: then the job is ended, if it `ends`. Raises LeaseLost, RunCancelled.
 
     `limit_s` is of running: for its machines a job may wait as long as the launcher says. `clock` bounds the checks: where
     they are given up, the job is ended while its reports are judged.

@@ -1,6 +1,6 @@
 """Whether somebody asked this flow run to stop. A run in one's own process has no worker that would end it.
 
-StopAsked           the run is being cancelled
+RunCancelled           the run is being cancelled
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CancellationWatch:
         self.asked_at = time.monotonic()
 
     async def check(self) -> None:
-        """Raise StopAsked if the run is to end."""
+        """Raise RunCancelled if the run is to end."""
         context = FlowRunContext.get()
         if context is None or context.flow_run is None or time.monotonic() - self.asked_at < EVERY_S:
             return
@@ -47,7 +47,7 @@ class CancellationWatch:
 
 
 async def raise_if_stopped(session: Session, stop: CancellationWatch) -> None:
-    """Whether to go on waiting. Raises StopAsked, LeaseLost."""
+    """Whether to go on waiting. Raises RunCancelled, LeaseLost."""
     await stop.check()
     if session.keeper.lost.is_set():
         raise LeaseLost(f"another gate took over cluster {session.setting.gate.cluster.name} and its jobs.")

@@ -23,7 +23,7 @@ class PredecessorJobs:
 
 
 async def find_jobs(session: Session) -> PredecessorJobs:
-    """Both jobs, once the engine answered for both. Raises EngineUnavailable after its `silence_s`, LeaseLost, StopAsked."""
+    """Both jobs, once the engine answered for both. Raises EngineUnavailable after its `silence_s`, LeaseLost, RunCancelled."""
     launcher, stop, begun = session.setting.launcher, CancellationWatch(), time.monotonic()
     while True:
         await raise_if_stopped(session, stop)

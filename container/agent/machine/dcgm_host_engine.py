@@ -27,7 +27,7 @@ def ensure(gpus_per_node: int, port: int = PORT) -> str:
     argv = leashed((path, "-n"))
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     try:
-        # No Popen: supervise.run reaps whatever ended, and would leave it a status that is gone.
+        # No Popen: supervisor.run reaps whatever ended, and would leave it a status that is gone.
         pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=quiet)
     except OSError as error:
         return f"{path} could not be started: {error.strerror}"

@@ -106,7 +106,7 @@ class ApprovalWait:
         self._silent = False
 
     async def answer(self) -> ApprovalAnswer:
-        """What stands: an answer in time, or nobody's. Raises StopAsked, LeaseLost; Pause where the process is to end."""
+        """What stands: an answer in time, or nobody's. Raises RunCancelled, LeaseLost; Pause where the process is to end."""
         async with get_client() as client:
             found = await self._given(client)
             while found is None and not self._overdue():
@@ -201,7 +201,7 @@ class ApprovalWait:
 
 
 def _goes_on(state: State) -> bool:
-    """Whether the run goes on. Raises StopAsked where it shall not."""
+    """Whether the run goes on. Raises RunCancelled where it shall not."""
     if state.is_cancelling() or state.is_final():
         raise RunCancelled(f"the run was ended while it waited for approval: {state.name}")
     return state.is_running()

@@ -46,7 +46,7 @@ def launcher(options: LocalOptions, root: Path) -> LocalLauncher:
 
 
 class LocalLauncher:
-    """Jobs in root/jobs/<name> (see local_folder); `root` is made when the first one is submitted."""
+    """Jobs in root/jobs/<name> (see job_folder.py); `root` is made when the first one is submitted."""
 
     poll_s = 0.2
     start_s = 120.0
