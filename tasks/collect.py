@@ -1,12 +1,12 @@
-"""What the nodes wrote -> one report. What is missing is said in it, with the job's last words as proof.
+"""Follows a job until it ends, and merges what its nodes wrote into one report.
 
-Follow a job to its end: state by state, with a deadline, telling people how far it is.
+A job is polled state by state, with a deadline, and its progress is published. The checks' deadline counts on the nodes. The gate
+sees it begin with the first report of a node; if there is none, `begins_s` after the engine first said that the job runs. The
+time that the job waits for machines does not count. An engine or a folder that does not answer is given up in time, and what was
+fetched before is judged.
 
-The checks' deadline counts on the nodes. From here it is seen to begin with the first report of a node, and where none comes,
-`begins_s` after the engine first said that the job runs. Waiting for machines is no part of it. An engine, or a folder, that
-does not answer is left alone in time: what was fetched before is judged.
-
-What stands behind a report: whole evidence and the nodes' logs, kept in the store beside it.
+What is missing is named in the report, with the end of the job's log as proof. The complete evidence files and the nodes' logs
+are kept in the store beside the report.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Clusters accepted side by side: each by a gate of its own, and what one shows hides nothing of the others.
+"""Accepts clusters side by side, each with a gate of its own, and learns their baselines from their kept reports.
 
-A cluster's baseline, learned anew from its own kept reports: baselines/<cluster>.json in the store.
-
-Only reports whose gate said go teach. The file that a gate is held to is never touched: a person puts it there.
+The result of one cluster hides nothing about the others. A baseline that was learned is baselines/<cluster>.json in the store;
+only reports whose gate said GO count for it. It never replaces the file that a gate compares with: a person does that.
 """
 
 from __future__ import annotations

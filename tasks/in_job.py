@@ -1,11 +1,9 @@
-"""Checks and training in one job (IN_JOB): its nodes decide by themselves, the gate judges each start of it again.
+"""Checks and training in one job (IN_JOB): the nodes decide by themselves, and the gate judges each start of the job again.
 
 The engine may start the job again after a no-go (SageMaker repairs its cluster first). Each start is judged by its own
 reports alone, kept under its own name, and counted; the gate's outcome is that of the last one.
 
-The starts of one job: where checks and training are one, its engine may start it again after a no-go.
-
-Where the nodes decide by themselves: whether they came to the gate's own verdict, and a person's word for them.
+The gate also compares its verdict with the nodes' verdicts, and hands a person's answer to nodes that wait for it.
 """
 
 from __future__ import annotations

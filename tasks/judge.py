@@ -1,11 +1,8 @@
-"""Report -> verdict, by the one pure function.
+"""Judges a report with the one pure function, and reuses a fresh PASS of the same checks on the same cluster from our own store.
 
-A fresh PASS of the same checks on the same cluster, kept in our own store.
-
-It stands only for machines whose identities are known: the training job confirms them on every node before it
-starts, and checks again in place where they differ. The report is judged anew; nothing is believed but it.
-
-Verdicts of before: whether one may stand for this gate, and whether this one may stand for the next.
+A PASS is reused only for machines whose identities are known: the training job confirms them on every node before it
+starts, and repeats the checks there if they differ. The kept report is judged again; the kept verdict is not trusted. A new
+verdict is kept for the next gate, or voids the earlier PASS.
 """
 
 from __future__ import annotations

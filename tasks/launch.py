@@ -1,8 +1,9 @@
-"""Start the training job on the machines that were proven, and follow it as far as asked.
+"""Starts the training job on the machines that passed, and follows it as far as the request says.
 
-The machines that were checked, held for the training (POOLED), and what was seen of it: the proof of the placement.
+With placement POOLED the machines that were checked are held for the training, and what was seen of them is the proof that the
+training got them.
 
-PoolLost            they are gone, or somebody else's, for the second time
+PoolLost            the machines are gone, or somebody else has them, for the second time
 """
 
 from __future__ import annotations

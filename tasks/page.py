@@ -1,9 +1,9 @@
-"""Tell people how a gate ended, or that it asks. A page that cannot be made or sent is said, and changes nothing else.
+"""Notifies people how a gate ended or that it asks, and notifies a gate's owner about a run that died or never started.
 
-Pages about a run itself, to its gate's owner: it died, or nobody began it. Each is sent once a run.
+A notification that cannot be made or sent is logged and recorded, and changes nothing else.
 
-runs/<flow run>/<kind>.json says so. It is claimed before the page and closed after it: who dies in between is followed by
-another, and of two that come at once one pages.
+Notifications about a run are sent once per run, which runs/<flow run>/<kind>.json in the store records. It is claimed before
+sending and closed afterwards: if a process dies in between another one takes over, and of two at the same time only one sends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Hand a job to the launcher, or adopt the one that already bears its name.
+"""Submits a job to the launcher, or adopts the job that already has its name.
 
-While the engine has no machines: ask again, more and more seldom, for as long as the gate file says.
+While the engine has no machines, the job is submitted again at growing intervals, for as long as the gate file says.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""Keep the report and the verdict in the store, then show them in Prefect's UI.
+"""Keeps the report and the verdict in the store, and then shows them in Prefect's UI.
 
-Nothing is launched before the store has them: a verdict that nobody can read again is none. What stands beside them for
-people alone (the trend of earlier gates, the picture) may fail: that is said, and nothing else.
+Nothing is launched before both are in the store, because a verdict that nobody can read again is worth nothing. What is shown
+with them only for people (the trend of earlier gates, the picture) may fail: the failure is logged and changes nothing else. The
+same is true of the index, which gets a row after the store has the verdict's record.
 
-A gate's verdict enters the store's records, and then the index, which may fail: that is said, and nothing else.
-
-The merged report, put where the engine's other tools look for it too, with the tables that they read.
-
-A failure is said, and changes nothing.
-
-The picture of a report on its way to a page: drawn where it can be, and where not, why.
+The merged report is also written where the engine's other tools look for it, with the tables that they read. If that fails, it
+is logged and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""What a dead run left is cleared away: its jobs end, its machines are let go, its lease is given back, its gate's owner
-hears once.
+"""Cleans up after a dead run: its jobs are ended, its machines and its lock are released, and its gate's owner is notified once.
 
-A state that is changed on the server runs no hook of the flow, so nobody else would do it. Everything follows from the
-flow run's id: its parameters name the gate, the lease names the jobs. What was done is not done again.
+If somebody changes a run's state on the server no hook of the flow runs, so nobody else would do it. Everything follows from the
+flow run's id: its parameters name the gate, and the lock names the jobs. What was done is not done again.
 
-Whether a flow run is dead, and what is to be done about it. A run whose process lives is left alone.
-
-Silence of one kind alone says nothing: a lease that is renewed outweighs heartbeats that are missing.
+A run whose process is alive is left alone. One missing sign of life proves nothing: if the lock is still renewed, missing
+heartbeats do not count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether somebody asked this flow run to stop. A run in one's own process has no worker that would end it.
+"""Finds out whether somebody cancelled this flow run. A run in one's own process has no worker that would end it.
 
-RunCancelled           the run is being cancelled
+RunCancelled        the run is being cancelled
 """
 
 from __future__ import annotations

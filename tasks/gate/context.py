@@ -1,6 +1,6 @@
-"""What one gate stands on: file, policy, facts, store and launcher. Opening it starts and writes nothing.
+"""Everything that a gate resolved from its request: file, policy, facts, store and launcher; and the flow run's name.
 
-What a flow run is called.
+Opening a context starts nothing and writes nothing.
 """
 
 from __future__ import annotations

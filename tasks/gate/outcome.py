@@ -1,6 +1,6 @@
-"""How a gate ended: what the flow hands to the command line, and what the store keeps.
+"""How a gate ended: what the flow returns to the command line, and what the store keeps.
 
-An outcome as a JSON document: what `prelaunch gate --format json` prints, and what a run announces. No key is ever absent.
+As a JSON document it is what `prelaunch gate --format json` prints and what a run publishes. No key is ever absent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a person sees while it runs. Whoever starts a flow in its own process may listen; nobody has to.
+"""Progress of a gate while it runs: a listener for whoever starts a flow in its own process, and live progress on stderr.
 
-Live progress on stderr: one changing line in a terminal, plain lines elsewhere.
+Nobody has to listen. On stderr a terminal gets one line that changes, and anything else gets plain lines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Pages as text on stderr and in the store: always there, reaches whoever reads logs.
+"""Writes notifications as text to stderr and to the store. This notifier is always there and reaches whoever reads logs.
 
-A page as plain text: what is kept of it, and what ways without a layout of their own send (pure).
+The same plain text is kept of every notification, and sent by notifiers without a layout of their own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""PagerDuty over its Events API v2: one incident a cluster and culprit, resolved by the cluster's next go.
+"""PagerDuty over its Events API v2: one incident per cluster and culprit, which the cluster's next GO resolves.
 
-An incident is noted in the store before it is opened, so that none is forgotten; resolving one that never opened does no
-harm. A page about machines that are still paid for is nobody's verdict: no go resolves it, a person does.
+An incident is recorded in the store before it is opened, so that none is forgotten; resolving one that never opened does no
+harm. An incident about machines that may still be billing does not depend on a verdict: no GO resolves it, a person does.
 
-A page as an event of PagerDuty's Events API v2 (pure): https://developer.pagerduty.com/docs/send-alert-event.
-
-The dedup key is "prelaunch/<cluster>/<culprit>": the same culprit again is the same incident, whichever gate saw it.
+Events: https://developer.pagerduty.com/docs/send-alert-event. The dedup key is "prelaunch/<cluster>/<culprit>": the same culprit
+again is the same incident, whichever gate saw it.
 """
 
 from __future__ import annotations

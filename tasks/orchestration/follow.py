@@ -1,10 +1,10 @@
-"""Follow a flow run on a server to its end: what it says of itself, how far it is, and how it ended.
+"""Follows a flow run on a server to its end: its status, its progress, and how it ended.
 
 FollowError         it cannot be followed; carries the remedy
 |- NoSuchRun        the server knows no such run or deployment
 `- Unreachable      the server did not answer for as long as that may last
 
-What the store of a run that was followed from elsewhere keeps of it, where this machine can read that store.
+If this machine can read the store of the run, its report and pages are read from there.
 """
 
 from __future__ import annotations

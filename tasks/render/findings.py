@@ -1,6 +1,6 @@
-"""Findings that differ in their subject alone, said once to people (JSON keeps them apart). Pure.
+"""Findings as they are shown: those that differ only in their subject are combined for people; a verdict as JSON. Pure.
 
-A verdict as a JSON document: the same on stdout and in the store.
+JSON keeps findings apart, and is the same on stdout and in the store.
 """
 
 from __future__ import annotations

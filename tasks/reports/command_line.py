@@ -1,10 +1,7 @@
-"""Pages written to files: the whole file, or nothing.
-
-OutputError         a file that was asked for cannot be written
-
-The command line as a parser, and the ways in which it ends a verb.
+"""The parser of a command line, the ways in which a command ends, and files that are written completely or not at all.
 
 UsageError          the command line is wrong: exit 2
+OutputError         a file that was asked for cannot be written
 Terminated          SIGTERM came
 """
 

@@ -1,6 +1,6 @@
-"""Raw output of a tool, as a command line names it -> what it is, and its verdict. Works offline, without an engine.
+"""`prelaunch explain`: recognises and judges raw output of a tool, and prints what it shows. Works offline, without an engine.
 
-What a tool's output says, in a terminal: what it is, each finding with the lines it rests on (pure).
+The text names the kind of output, and each finding with the lines that prove it; it is made by pure functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A baseline as text for people (pure).
-
-What a store keeps and what may go, as text.
-"""
+"""Text for a terminal: a baseline, what a store keeps, and what may be deleted from it (pure)."""
 
 from __future__ import annotations
 

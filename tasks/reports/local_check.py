@@ -1,6 +1,6 @@
-"""One line a check as it finishes, with what the policy says of it so far. The verdict comes at the end.
+"""Checks this node now, without a gate, an engine or another node.
 
-Check this node now: no gate, no engine, no other node.
+Each check gets one line as it finishes, with the policy's result so far. The verdict comes at the end.
 """
 
 from __future__ import annotations

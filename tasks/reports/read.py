@@ -1,10 +1,11 @@
-"""Reports as a command line names them: a file, a folder that holds one, or "-" for stdin.
+"""Reads reports as a command line names them: a file, a folder that holds one, or "-" for stdin.
+
+The report of another tool is recognised by its shape and read as ours; that tool's own verdict is shown to people and given to
+programs.
+
+If a gate judged nothing, the verdict says that nobody can tell, and why, so that no page of an earlier run stays in its place.
 
 InputError          there is no such report, or no policy to judge it by: exit 2
-
-The report of another tool, recognised by its shape: read as ours, with the tool's own word for people and programs.
-
-A verdict for a gate that judged nothing: nobody can tell, and why. A page that an earlier run left must not stand.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Every kept report judged again under another policy, one at a time, and compared with the verdict that was kept.
+"""Judges every kept report again under another policy, one at a time, and compares the result with the kept verdict.
 
-The policy of then may not exist any more: what is compared with is verdict.json. What cannot be compared is named.
-
-What came, went and changed its level between the findings of two verdicts on one report (pure).
-
-A replay for people: each verdict that would change and why, then the sum of them all; as text, Markdown or JSON rows.
+The policy that was used then may not exist any more, so the comparison is with verdict.json: which findings of one report appeared,
+disappeared or changed their level (pure). What cannot be compared is named. For people the output has each verdict that would
+change and why, then the totals; as text, Markdown or JSON rows.
 """
 
 from __future__ import annotations

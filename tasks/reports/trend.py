@@ -1,8 +1,7 @@
-"""What this cluster's last gates said, read from the store for a page: bounded in gates, bytes and time.
+"""What this cluster's last gates found, read from the store for a page, and `prelaunch trend`: which machines get worse.
 
-Nothing hangs on it: what cannot be read is said in the result, so that a short history is never taken for the whole.
-
-Reports over time, as a command line names them: which machines get worse, and the exit code that says so.
+The history for a page is bounded in gates, bytes and time, and no verdict depends on it. What cannot be read is named in the
+result, so that nobody takes a short history for the complete one. The command also decides its exit code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The Xids of a kernel's log or a report, each as several makers and clouds answer it. The first named one judges.
+"""The Xids of a kernel log or a report, with what several vendors and clouds say about each. The first vendor named decides.
 
-Answers to Xids side by side, for a terminal and as JSON (pure).
+The answers are shown side by side in a terminal, and as JSON (pure).
 """
 
 from __future__ import annotations

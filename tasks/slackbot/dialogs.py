@@ -1,8 +1,8 @@
-"""What `prelaunch slack` says in Slack: short answers to one person, and the modal that asks for a reason.
+"""What `prelaunch slack` shows to one person in Slack: short answers, and the modal that asks for a reason.
+
+The modal asks why somebody wants to launch in spite of a warning or a failure; it is made by pure functions.
 
 SlackDeliveryError  Slack did not accept it; the message names no secret
-
-The modal that asks why somebody wants to launch against a warning or a failure (pure).
 """
 
 from __future__ import annotations

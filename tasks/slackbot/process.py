@@ -1,8 +1,8 @@
-"""One process between Slack and Prefect: connects both, serves until it is told to stop, and leaves nothing behind.
+"""The process between Slack and Prefect: it connects to both, serves until it is told to stop, and leaves nothing behind.
 
-SlackAppError       Slack or Prefect cannot be reached, or refuses us; `rejected` where the configuration is to blame
+Its log is one line per event on stderr, without secrets and without tracebacks.
 
-The log of `prelaunch slack`: one line an event on stderr, without secrets and without tracebacks.
+SlackAppError       Slack or Prefect cannot be reached, or refuses us; `rejected` if the configuration is to blame
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What Slack sends over the socket: each envelope is acknowledged at once, done once, and never in the socket's thread.
+"""Handles what Slack sends over the socket: each envelope is acknowledged at once and carried out once.
 
-A few threads that do what an envelope asks for, while the socket goes on. They never keep the process alive.
+The work is done by a few threads and never in the socket's thread. They never keep the process alive.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The one way to a store: by its address, a folder or s3://bucket/prefix.
+"""Opens a store by its address, a folder or s3://bucket/prefix, and reads the store's own identity.
 
-A store's own name, kept in it: it tells its rows from another store's in an index that several share.
+The identity is kept in the store. It distinguishes the store's rows in an index that several stores share.
 """
 
 from __future__ import annotations

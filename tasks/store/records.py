@@ -1,8 +1,7 @@
-"""What a store remembers of one verdict in a few hundred bytes: records/<gate id>.json, the rows that an index is made of.
+"""The record that a store keeps of one verdict, in a few hundred bytes: records/<gate id>.json. The rows of an index are made of it.
 
-What verdict.json says in every version of this program: the answer, and the findings by level, cause, check and subject.
-
-A verdict that another version kept may say more; what is not compared is not read. Each key that is, is read strictly.
+It is read from what verdict.json has in every version of this program: the answer, and the findings by level, cause, check and
+subject. A verdict that another version kept may contain more, which is ignored. Every key that is used is read strictly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A store below an S3 prefix. What is conditional rests on If-None-Match and If-Match, which the server decides atomically.
+"""A store below an S3 prefix. Conditional writes and deletes use If-None-Match and If-Match, which the server decides atomically.
 
-Conditional writes and deletes as S3 has them:
-https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html (read 2026-11-22). An endpoint that
+Source: https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html (read 2026-11-22). An endpoint that
 ignores the conditions would give one cluster to two gates, so `probe` tries them out before anything starts.
 """
 

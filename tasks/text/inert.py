@@ -1,6 +1,6 @@
-"""Text from a report made inert: a report is written on machines that are under suspicion (pure).
+"""Makes text from a report harmless to show, because a report is written on machines that are under suspicion (pure).
 
-What a browser can open of a place in a store (pure).
+It also decides which places in a store a browser can open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""efa.devices: does libfabric offer every EFA device, and does the kernel hold its port active?
+"""efa.devices: whether libfabric offers every EFA device, and whether the kernel reports each device's port as active.
 
-EFA devices as the kernel shows them under /sys/class/infiniband: ports, driver, hardware counters.
+The module also reads the EFA devices as the kernel shows them under /sys/class/infiniband: ports, driver, hardware counters.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The producer of GPU records on a node: NVML through nvidia-ml-py, whose module is `pynvml`.
+"""Reads the records of a node's GPUs through NVML. The module of nvidia-ml-py is called `pynvml`.
 
-NvmlMissing         neither pynvml nor the driver's library is here: a check turns it into Skipped(TOOL_MISSING)
-NvmlError           NVML is here and gives no answer; `fault` says what is broken, where its code tells
+NvmlMissing         neither pynvml nor the driver's library is installed: a check turns it into Skipped(TOOL_MISSING)
+NvmlError           NVML is installed and gives no answer; `fault` says what is broken if the error code identifies it
 
-An error about one field leaves that field unread; an error about one GPU leaves that GPU unread.
-
-One way for every check of a node's GPUs: look through NVML, and say what each declared GPU shows.
+An error about one field leaves that field unread; an error about one GPU leaves that GPU unread. Every check of a node's GPUs
+uses `measured`, which reads each declared GPU through NVML.
 """
 
 from __future__ import annotations

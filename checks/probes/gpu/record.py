@@ -1,6 +1,6 @@
-"""What GPUs say of themselves: one record a GPU, whoever read it (NVML here, nvidia-smi's XML in `prelaunch explain`).
+"""The record of one GPU, whoever read it (NVML on a node, nvidia-smi's XML in `prelaunch explain`), and its model's name.
 
-GPU models by name: the instance table's "H100 80GB HBM3" is NVML's "NVIDIA H100 80GB HBM3".
+Model names are compared without the maker's words: "H100 80GB HBM3" of the instance table is NVML's "NVIDIA H100 80GB HBM3".
 """
 
 from __future__ import annotations

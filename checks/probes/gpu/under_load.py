@@ -1,11 +1,8 @@
-"""gpu.clocks, gpu.thermal, gpu.pcie: each rank's own GPU while it works.
+"""gpu.clocks, gpu.thermal, gpu.pcie: what NVML reports about each rank's own GPU while the GPU works.
 
-At rest a GPU lowers its clocks and its PCIe link by itself, and nothing slows it down: only what is seen under
-load is evidence. The arrays have one element, for the rank's GPU.
-
-A GPU under load, and what NVML says of it meanwhile: what shows only while it works.
-
-The GPU is found by its UUID: torch counts the visible devices, NVML all of them.
+An idle GPU lowers its clocks and its PCIe link by itself, and nothing slows it down, so only what is seen under load is
+evidence. The arrays have one element, for the rank's GPU. The GPU is found by its UUID, because torch counts the visible
+devices and NVML counts all of them.
 
 LoadError           the load could not be put on the GPU, or the GPU was not seen to be loaded
 """

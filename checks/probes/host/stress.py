@@ -1,13 +1,12 @@
-"""stress-ng: what a run of one of its stressors says, from its metrics lines of any version since 0.09.
+"""cpu.stress and memory.stress: run stress-ng and read its metrics lines, of any version since 0.09.
 
     stress-ng: metrc: [6297] cpu   3601   2.00   2.07   0.00   1799.50   1739.85
     stress-ng: fail:  [6301] cpu: fft error detected, ...
 
+cpu.stress has every CPU compute values that are known beforehand and compares them. memory.stress writes a share of the free
+memory and reads it back.
+
 Exit codes (stress-ng.h): 0 well, 2 a stressor failed, 3 too few resources, 4 not built in, 5 killed, 7 no sound metrics.
-
-memory.stress: a share of the free memory is written and read back.
-
-cpu.stress: every CPU computes what is known, and is checked.
 """
 
 from __future__ import annotations

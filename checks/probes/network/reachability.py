@@ -1,6 +1,6 @@
-"""network.pairs: a small directed probe between hosts over TCP, before any collective.
+"""network.reachability and network.pairs: checks between hosts over TCP that run before any collective could hang.
 
-network.reachability: is every peer there, before any collective can hang on it?
+network.reachability finds out whether every peer answers. network.pairs measures latency and bandwidth from this host to others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""neuron.collectives: AWS's nccom-test over all cores of the node, with its own check of the results.
+"""neuron.collectives: runs AWS's nccom-test over all cores of the node, with its own check of the results, and reads its output.
 
-What `nccom-test` prints -> Run (pure).
+nccom-test prints a table of sizes (size(B), count(elems), type, time(us), algbw(GB/s), busbw(GB/s)) and "Avg bus bandwidth".
+A size that failed has "Failure running neuron-bench" instead of figures, and the end says "1 errors found - test failed".
+Its GB/s are 2^30 bytes per second (awsdocs-neuron, nccom-test).
 
-A table of sizes (size(B), count(elems), type, time(us), algbw(GB/s), busbw(GB/s)) and "Avg bus bandwidth". A size that failed
-has "Failure running neuron-bench" instead of figures, and the end says "1 errors found - test failed". Its GB/s are 2^30
-bytes per second (awsdocs-neuron, nccom-test).
-
-RunError            the text is cut, garbled, or holds no table
+RunError            the text is truncated, garbled, or holds no table
 """
 
 from __future__ import annotations

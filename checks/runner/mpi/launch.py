@@ -1,11 +1,9 @@
 """`python -m checks.runner.mpi.launch ... -- WORDS` on every host: the first becomes the parent of one mpirun, the others of its ssh.
 
-Open MPI starts a daemon on each host by ssh. The hosts make keys for this one job and tell each other the public parts;
-the workers end when mpirun has ended, with its exit code. Each host's ranks have that host's own environment, so that
-nothing of it travels.
-
-The public parts travel over the exchange (checks.exchange.exchange), under a key that the gate in front of this derived for it, so
-that nobody else on the network can take a host's place.
+Open MPI starts a daemon on each host by ssh. The hosts make keys for this one job and send each other the public parts over the
+exchange (checks.exchange.exchange), under a key that the gate in front of this derived for it, so that nobody else on the
+network can take a host's place. The workers end when mpirun has ended, with its exit code. Each host's ranks run in that host's
+own environment: no environment variables are sent between hosts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What was answered to a question: through Slack, as the store has it, and through Prefect's form. The strictest stands.
+"""Reads the answers to a question: the one through Slack from the store, and the one through the form in Prefect's UI.
 
-The form of a question in Prefect's UI: what is asked, and what may be answered.
+If there are several, the strictest one counts. The module also defines that form: the text of the question and its fields.
 """
 
 from __future__ import annotations

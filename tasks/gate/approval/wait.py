@@ -1,15 +1,14 @@
-"""Waits for a person's answer, so that no restart loses it.
+"""Waits for a person's answer in a way that survives restarts of the gate's process.
 
-A run that came from a deployment is suspended: its process ends, and once somebody answered the next worker starts the
-run anew, which finds the lease that it parked and goes on. It is not paused, however short the wait, because of what
-Prefect 3.8.8 does to a process that waits (measured): a worker that is restarted kills it without a word, and a deployment
+A run that came from a deployment is suspended: its process ends, and once somebody has answered, the next worker starts the
+run again, which finds the lock that it parked and goes on. It is not paused, however short the wait, because of what
+Prefect 3.8.8 does to a process that waits (measured): a worker that is restarted kills it without a message, and a deployment
 with a concurrency limit gives its slot away and crashes it 225 s later.
 
-Any other run waits in its process: nobody could start it anew, or its nodes hold for the answer.
+Any other run waits in its process, because nobody could start it again, or because its nodes wait for the answer.
 
-The deadline is ours. Prefect's own is later, since it would rewrite how the run ended.
-
-A run that waits for a person is looked at when its time is up, since no process of it lives.
+The deadline is ours. Prefect's own deadline is later, because Prefect would overwrite how the run ended. No process of a
+suspended run is alive, so a reaper is scheduled to examine the run after the deadline.
 """
 
 from __future__ import annotations

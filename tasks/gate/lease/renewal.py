@@ -1,8 +1,7 @@
-"""Keeps a lease alive from a thread of its own, so that a busy event loop never loses it.
+"""Renews a gate's lock from a thread of its own, and tells from the renewals whether the process of a flow run is alive.
 
-Whether the process behind a flow run still lives, told by the lease that it renews. Silence of one kind alone kills nothing.
-
-Clocks of two machines differ, so what looks old is looked at again, for as long as a living keeper would need to renew it.
+A busy event loop cannot delay the renewal. Missing renewals alone do not prove that a process is dead. Because the clocks of two
+machines differ, a lock that looks old is observed for as long as a living process would need to renew it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Become a command inside a node's namespaces: `local_enter NAMESPACE NODE HOSTS COMMAND...`
+"""Becomes a command inside a node's namespaces: `enter_namespace.py NAMESPACE NODE HOSTS COMMAND...`
 
-Its own network, host name and /etc/hosts. /sys stays as it was, cgroups included (`ip netns exec` would hide
+The command gets the node's network, host name and /etc/hosts. /sys stays as it was, cgroups included (`ip netns exec` would hide
 them), so /sys/class/net still shows the machine's own interfaces.
 """
 

@@ -1,6 +1,7 @@
-"""The start of a local job: its folder appears whole, then one shepherd takes it.
+"""Starts and ends a local job.
 
-The end of a local job from outside: asked for, or found when its shepherd is gone.
+At the start the job's folder appears complete, then one shepherd takes the job. At the end a job is ended because somebody asked
+for it, or because its shepherd is found to be gone.
 """
 
 from __future__ import annotations

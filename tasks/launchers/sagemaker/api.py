@@ -1,11 +1,9 @@
-"""Calls to AWS that end: each attempt has its time, all together a deadline, and every error a remedy.
+"""Calls to AWS that always end: each attempt has a time limit, all attempts together a deadline, and every error a remedy.
 
-The clients are boto3's, made on first use; region and limits come from the gate file, endpoint and credentials are
-boto3's own settings.
+The clients are boto3's and are made on first use. Region and limits come from the gate file; endpoint and credentials are
+boto3's own settings. An exception of a call is either one that may pass, or becomes the error to raise, with its remedy.
 
-A call's exception -> whether it may pass, or the error to raise with its remedy.
-
-DescribeTrainingJob, and nothing else: every question about a job is asked by its name, so that a wait survives a restart.
+Every question about a job is DescribeTrainingJob by the job's name, so that a wait survives a restart.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """JobSpec -> one CreateTrainingJob request. Pure: it reads this installation's own files, no credentials, no network.
 
-The request of the training is the health check's in all that a warm pool is found by: both come from the same options, and
-keys of [training.request] or of a ModelTrainer that would differ are refused.
-
-What a container starts with: the agent, from the image or from the input channel, and what it is told. Pure.
+The requests of the training and of the health check agree in everything that a warm pool is matched by: both come from the same
+options, and keys of [training.request] or of a ModelTrainer that would differ are refused. A container starts with the agent,
+from the image or from the input channel, and the agent's settings are in the request.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""DescribeTrainingJob's answer in our words: literal tables, and everything that SageMaker said kept. Pure.
+"""DescribeTrainingJob's answer as our job states and kinds of failure: literal tables. Everything SageMaker said is kept. Pure.
 
 TrainingJobStatus decides, and SecondaryStatus is detail. The words are those of the API's documentation
 (DescribeTrainingJob, SecondaryStatus) and of botocore 1.44.5. AWS reserves the right to add more of them.
 
-SageMaker's FailureReason -> what kind of trouble it is. None of it condemns hardware. Pure.
-
-The beginnings are those of AWS's documentation ("DescribeTrainingJob", FailureReason; "Troubleshooting: training jobs"). What
-follows them is for people: AWS asks not to branch on it.
+The beginning of FailureReason gives the kind of failure; none of them proves that hardware is broken. The beginnings are those of
+AWS's documentation ("DescribeTrainingJob", FailureReason; "Troubleshooting: training jobs"). What follows them is for people: AWS
+asks not to branch on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Start a training job, once: what it needs lies in S3 first, and a job that bears the name already is the job.
+"""Starts a training job once, and ends one.
 
-End a job: StopTrainingJob, and nothing of it left. SIGTERM, up to 120 s, SIGKILL, then what it wrote is uploaded.
+What a job needs is written to S3 first. A job that already has the name is adopted. StopTrainingJob sends SIGTERM, after up to
+120 s SIGKILL, and then what the job wrote is uploaded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""What Slack shows of a gate run: its message while it runs and at its end, and the thread below it (pure).
+"""The Slack messages of a gate run: its message while it runs and at its end, its question, and the thread below it (pure).
 
-The part of a message that asks: until when, where, and the buttons (pure).
-
-A button's value says which question it answers, and proves nothing: whoever serves the click reads the question itself.
-
-The one line that a person reads first in Slack: the answer and the culprit, in words (pure).
+A message begins with one line that names the answer and the culprit. A message with a question shows the deadline, where to
+answer, and the buttons. A button's value says which question it answers, and proves nothing: whoever handles the click reads the
+question from the store.
 """
 
 from __future__ import annotations

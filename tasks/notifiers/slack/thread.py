@@ -1,8 +1,7 @@
-"""One run's messages in Slack, and their threads: posted once, then brought up to date; every effect is remembered.
+"""One run's messages in Slack and their threads: each is posted once and then updated.
 
-What the store keeps of a run's messages in Slack, so that any process goes on in the same one: gates/<id>/slack.json.
-
-Two processes that post a run's first message at one moment leave two: the lease of the cluster keeps that from happening.
+Every message that was posted is recorded in gates/<id>/slack.json in the store, so that any process continues the same messages.
+If two processes post a run's first message at the same moment there are two messages; the lock of the cluster prevents that.
 """
 
 from __future__ import annotations

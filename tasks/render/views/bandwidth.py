@@ -1,10 +1,7 @@
-"""Bus bandwidth by message size as it was measured, and beside it what was expected there (pure).
+"""Bus bandwidth by message size as it was measured, beside what was expected, as numbers and as coordinates of a plot (pure).
 
-Sizes are bytes, bandwidths 10^9 bytes/s by the formulas of nccl-tests. Nothing here judges: a ratio is a ratio.
-
-Bus bandwidth by message size as coordinates: a panel a collective, its expectation in the same panel (pure).
-
-Sizes are bytes on a logarithmic axis, bandwidths 10^9 bytes/s on a linear one that starts at 0.
+There is one panel per collective, with its expected values in the same panel. Sizes are bytes on a logarithmic axis, bandwidths
+10^9 bytes/s by the formulas of nccl-tests on a linear axis that starts at 0. Nothing here judges a ratio.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The findings of each node, the worst node first: what a person needs who stands before one machine (pure).
+"""Tables of nodes: the findings of each node, one row per node, and the machines themselves (pure).
 
-One row a node for tables such as Prefect's, the worst first (pure).
-
-What is known of the machines: what is alike on all of them once, what differs a machine each (pure).
+The findings are for a person who works on one machine; the worst node comes first. The rows are for tables such as Prefect's,
+worst first. Of the machines, what is equal on all of them is shown once, and what differs is shown per machine.
 """
 
 from __future__ import annotations

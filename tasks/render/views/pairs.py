@@ -1,6 +1,6 @@
-"""A decoder's matrix as heat maps: nodes x nodes by the worst rail of each pair, and one node's ranks (pure).
+"""Measurements between hosts as heat maps: a decoder's matrix, and the bandwidth of network.pairs (pure).
 
-What every host measured towards every other, as a matrix (pure).
+A decoder's matrix is shown as nodes x nodes, by the worst rail of each pair, and as the ranks of one node.
 """
 
 from __future__ import annotations

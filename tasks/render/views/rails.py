@@ -1,8 +1,7 @@
-"""Node x rail: how far each rail of each node is from what is usual, and each node's worst pair inside (pure).
+"""Node x rail: how far each rail of each node is from the usual value, and each node's worst pair inside (pure).
 
-A row for each of the worst nodes as numbers; all nodes as bars, a column a node.
-
-Which maps of the matrices a page has room for: those with bad tests, and what everybody wants to see (pure).
+The worst nodes have a row each, as numbers; all nodes are shown as bars, one column per node. The module also chooses which heat
+maps a page has room for: those with bad tests, and the ones that everybody wants to see.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A team's own `sagemaker.train.ModelTrainer` as the training job: `[training] model_trainer = "package.module:object"`.
 
-`request_of` has the SDK build the trainer's request in a process of its own (trainer_child), which holds no credentials and
+`request_of` has the SDK build the trainer's request in a process of its own (child.py), which holds no credentials and
 reaches nobody: neither a plan nor a submit makes a call that is not ours. What the SDK would upload comes back as bytes, at
-addresses below the job's own prefix that bear a digest of their content, so that writing them twice changes nothing.
+addresses below the job's own prefix that contain a digest of their content, so that writing them twice changes nothing.
 
-`trainer_overlay` makes that request and the gate's own one; `trainer_notes` says what the SDK's driver will do to the run.
+overlay.py combines that request with the gate's own; driver_notes.py says what the SDK's driver will do to the run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Which of a job's starts is the current one, from what its hosts left in S3. Pure.
+"""Which of a job's starts is the current one, and whether its hosts have left everything, from what they left in S3. Pure.
 
-An attempt is a token that the hosts of one start agreed on (container/agent/hosts/roll_call.py). A host that found nobody goes on
-under one of its own, so that one start may leave several, whose hosts differ. Times are S3's own: hosts' clocks may be wrong.
-
-What an agent says of its own end, and whether what a host left is all that it had to say. Pure.
+An attempt is a token that the hosts of one start agreed on (container/agent/hosts/roll_call.py). A host that found no other host
+continues under a token of its own, so that one start may leave several tokens, whose hosts differ. Times are S3's own, because
+hosts' clocks may be wrong. The record that an agent writes about its own end says whether its host's files are complete.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The ways on which a job's files come, strongest first: objects as they grow, output/data, output.tar.gz, log lines.
+"""The channels through which a job's files arrive, best first: objects as they grow, output/data, output.tar.gz, log lines.
 
 Sources: "Amazon SageMaker Training Storage Paths" for what SageMaker itself uploads, also of jobs that failed; the agent's own
 copies lie below reports/ (container/agent/files/mirror.py).
 
-What /opt/ml/output/data held, out of SageMaker's output.tar.gz: files of attempts, and nothing else.
-
-The archive was made on machines that are under suspicion, and may hold a training's own results beside ours.
+From output.tar.gz, which holds what was in /opt/ml/output/data, only files of attempts are read: the archive was made on machines
+that are under suspicion, and may hold a training's own results as well.
 """
 
 from __future__ import annotations

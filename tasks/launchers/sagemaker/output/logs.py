@@ -1,11 +1,10 @@
-"""The end of a host's log, from CloudWatch: group /aws/sagemaker/TrainingJobs, stream <job>/<host>-<epoch>.
+"""The end of a host's log from CloudWatch, and the node reports that came as log lines.
 
-Source: "Amazon CloudWatch Logs for Amazon SageMaker AI". A container that starts again gets another stream; the newest counts.
+A log is in group /aws/sagemaker/TrainingJobs, stream <job>/<host>-<epoch>. Source: "Amazon CloudWatch Logs for Amazon SageMaker
+AI". A container that starts again gets another stream; the newest counts.
 
-Node reports that came as log lines: PRELAUNCH_REPORT {"gate_id", "attempt", "node", "part", "parts", "data"}. Pure.
-
-`data` is a part of base64 of gzip. It is the last way out, for containers that reach no S3: a report of which a part is
-missing is no report.
+A report comes as lines PRELAUNCH_REPORT {"gate_id", "attempt", "node", "part", "parts", "data"}, where `data` is a part of base64
+of gzip. It is the last channel, for containers that cannot reach S3. A report of which a part is missing is not used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whose credentials these are, and whether the execution role is of the same account.
+"""Preflight of the AWS account: its credentials, its quotas, the instance type and the training plan.
 
-Whether the account's quotas allow the machines and the time: for training, for spot, for warm pools, and of one job.
-
-Whether the instance type is one for training, and whether the training plan holds the machines.
+It finds out whose credentials these are and whether the execution role belongs to the same account; whether the quotas for
+training, spot, warm pools and a single job allow the machines and the time; whether the instance type is one for training; and
+whether the training plan holds the machines.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Whether SageMaker may assume the execution role, and who runs the gate may pass it and start jobs.
+"""Whether SageMaker may assume the execution role, and whether the gate's own identity may pass that role and start jobs.
 
-Asked of IAM's own simulation, which weighs identity policies, permission boundaries and organisations' policies, but no
-bucket's or repository's own policy: a role that these alone would let in is "not seen" here.
-
-What a role's trust policy says. Pure.
+The question goes to IAM's own simulation, which considers identity policies, permission boundaries and organisations' policies,
+but no policy of a bucket or repository: if only such a policy permits a role something, the result here is "not seen". The
+role's trust policy is parsed by pure functions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether the subnets are there, are large enough, and lead to S3.
+"""Preflight of the network: whether the subnets exist, are large enough and lead to S3, and what the security groups allow.
 
-Whether the security groups let the machines of a job talk to each other, over EFA as well.
+The security groups must let the machines of a job talk to each other, over EFA as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whether what the gate writes to S3 can be written, read and removed, and lies in the job's region.
+"""Preflight of the storage: the gate's S3 prefix, the training's input channels, and the KMS keys.
 
-Whether the training's own input channels have anything in them: SageMaker looks only once the machines are paid for.
-
-Whether the KMS keys are there and enabled.
+It finds out whether the gate can write, read and delete its objects, and whether they are in the job's region; whether the
+training's input channels contain anything, because SageMaker looks only once the machines are billed; and whether the KMS keys
+exist and are enabled.
 """
 
 from __future__ import annotations

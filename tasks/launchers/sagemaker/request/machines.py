@@ -1,9 +1,8 @@
 """Which machines a job gets, and for how long: the same for the health check and the training. Pure.
 
-What SageMaker finds a warm pool by: a job gets kept machines only if all of it is equal. Pure.
-
-Source: "Matching training jobs" in "Train using SageMaker-managed warm pools", AWS documentation. Image, entrypoint,
-environment, hyperparameters and output may differ, so that a training image follows the check image.
+SageMaker gives a job the kept machines of a warm pool only if everything that it matches by is equal. Source: "Matching training
+jobs" in "Train using SageMaker-managed warm pools", AWS documentation. Image, entrypoint, environment, hyperparameters and
+output may differ, so that a training image can follow the check image.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The checks and the agent as a job's input channel carries them, for images that do not have them.
+"""What a job brings along: the checks and the agent as an input channel, for images that do not have them, and the job's tags.
 
-nvidia-ml-py comes along, as it is installed here: one module of plain Python, and its metadata with the licence.
-Equal sources give equal bytes, so that a retry writes what is there already.
-
-The tags of a job, as the engine's console and its bill show them. Pure.
+The channel also carries nvidia-ml-py as it is installed here: one module of plain Python, and its metadata with the licence.
+Equal sources give equal bytes, so that a retry writes what is there already. The tags are shown in the engine's console and on
+its bill; they are made by pure functions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Whether CreateTrainingJob would take a request, by botocore's own model of it, before anything is sent.
+"""Whether CreateTrainingJob would accept a request, by botocore's own model of it, before anything is sent.
 
 The model comes with botocore and is read from disk on first use (120 ms, measured); no credentials, no network.
 botocore's own validation knows names, types and the least lengths; patterns, enumerations and the greatest lengths are in
-its model too, and are refused by AWS alone.
-
-What AWS' documentation says of a CreateTrainingJob request, and botocore's model does not carry. Pure.
+its model too, but only AWS enforces them. Rules that AWS documents and that are not in the model are added here.
 """
 
 from __future__ import annotations
