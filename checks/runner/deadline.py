@@ -1,4 +1,4 @@
-"""When a node's checks have to end, how much of that each stage may take, and what is said of what was given up.
+"""When a node's checks have to end, how much of that time each stage may take, and the messages about checks that ran out of time.
 
 The time counts from the moment at which the node's runner has opened its bundle. Waiting for machines, starting containers and the
 roll call of the agents come before it and do not count.

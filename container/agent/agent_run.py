@@ -1,4 +1,4 @@
-"""One life of the agent: bundle, roll call, checks (and a command), one merged report, one exit code."""
+"""One run of the agent: bundle, roll call, checks (and a command), one merged report, one exit code."""
 
 from __future__ import annotations
 

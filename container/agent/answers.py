@@ -1,4 +1,4 @@
-"""Brings a person's answer to the checks that hold on this host: <prefix>/<attempt>.json -> out/<attempt>/answer.json."""
+"""Brings a person's answer to the checks that wait for it on this host: <prefix>/<attempt>.json -> out/<attempt>/answer.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks are started with: roster, arguments, environment."""
+"""What the checks are started with: roster, arguments and environment variables."""
 
 from __future__ import annotations
 

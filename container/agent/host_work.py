@@ -1,4 +1,4 @@
-"""What a host does once the roll is closed: the checks, the checks and then the command, or the command alone."""
+"""What a host does after the roll call: only the checks, the checks and then the command, or only the command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""All hosts' reports -> one report, on the first host, and the verdict for all of them.
+"""Merges all hosts' reports into one report on the first host, with the verdict for all of them.
 
-A thread of its own: with a command after the checks it merges while that runs. It always ends: who does not
-deliver in time, or whose agent is gone, is missing, and the report says so.
+It runs in a thread of its own: if a command follows the checks, the merge happens while the command runs. It always ends: a host
+that does not deliver in time, or whose agent is gone, is missing, and the report says so.
 """
 
 from __future__ import annotations

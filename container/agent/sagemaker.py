@@ -1,4 +1,4 @@
-"""What SageMaker tells a training container, and where it expects answers.
+"""The files through which SageMaker passes settings to a training container, and those in which it expects results.
 
 Source: "How Amazon SageMaker provides training information", AWS documentation: /opt/ml/input/config/*.json,
 /opt/ml/input/data/<channel>, /opt/ml/output/data, /opt/ml/output/failure (its first 1024 characters are shown).

@@ -1,6 +1,6 @@
-"""What the agent is to do: from its arguments, else from PRELAUNCH_* in the environment, else from hyperparameters.
+"""The agent's settings: from its arguments, otherwise from PRELAUNCH_* in the environment, otherwise from hyperparameters.
 
-A hyperparameter is named like its variable: `PRELAUNCH_BUNDLE`, in lower case as well. Pure.
+A hyperparameter has the name of its variable: `PRELAUNCH_BUNDLE`, or the same in lower case. Pure.
 
 SettingsError      a value cannot be used; nothing was started. The message has the remedy
 """

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: noted, handed on to the child at once, and never a reason to leave without a report."""
+"""SIGTERM and SIGINT are recorded and passed to the child at once; the agent still delivers its report before it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One child, watched: as process 1 the agent reaps every orphan, hands on signals, and ends what does not end."""
+"""Runs one child process. As process 1 the agent reaps every orphan, passes signals on, and ends whatever does not end by itself."""
 
 from __future__ import annotations
 

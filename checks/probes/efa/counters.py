@@ -1,4 +1,4 @@
-"""efa.counters: what the devices' hardware counted while the checks and collectives ran."""
+"""efa.counters: what the hardware counters of the EFA devices counted while the checks and collectives ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fi_info` and `fi_pingpong` printed somewhere else, read as the checks would."""
+"""Reads output of `fi_info` and `fi_pingpong` from another machine, in the same way as the checks do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What `fi_info` prints, as endpoints; and what a failed one means (pure).
+"""Parses what `fi_info` prints into endpoints, and says what it means if `fi_info` fails (pure).
 
 Three generations of libfabric print one EFA device as one block (RDM), as two (RDM and DGRAM), or as three
-(efa-direct besides): devices are distinct domains, never blocks. Every block has the same six lines.
+(efa-direct as well), so devices are counted by distinct domains and never by blocks. Every block has the same six lines.
 """
 
 from __future__ import annotations

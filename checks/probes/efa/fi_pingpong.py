@@ -1,10 +1,10 @@
-"""What `fi_pingpong` prints: one row a message size (pure).
+"""Parses what `fi_pingpong` prints: one row per message size (pure).
 
     bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
     1m      10      =10      20m         0.01s   2614.25     401.10       0.00
 
-Sizes are multiples of 1024, MB are 10^6 bytes. "=10" stands for as many acknowledged as sent. Client and server print a
-table each; a line may bear a prefix ("[rank 1] "), and each prefix has its own tables.
+Sizes are multiples of 1024, MB are 10^6 bytes. "=10" means that as many were acknowledged as were sent. Client and server print
+one table each. A line may have a prefix ("[rank 1] "), and each prefix has its own tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run libfabric's own programs: which domains there are, and one fi_pingpong between two places.
+"""Runs libfabric's own programs: which domains there are, and one fi_pingpong between two endpoints.
 
 The provider is EFA's; the environment variable PRELAUNCH_FABRIC_PROVIDER names another ("tcp"), which a policy for EFA
 does not accept.

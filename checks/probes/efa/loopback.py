@@ -1,4 +1,4 @@
-"""efa.loopback: does every device of this node carry messages, by itself?"""
+"""efa.loopback: whether every device of this node can send messages to itself."""
 
 from __future__ import annotations
 

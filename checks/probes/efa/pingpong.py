@@ -1,4 +1,4 @@
-"""efa.pingpong: does the fabric carry messages from every node to its neighbour?"""
+"""efa.pingpong: whether the fabric carries messages from every node to its neighbour."""
 
 from __future__ import annotations
 

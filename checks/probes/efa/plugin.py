@@ -1,4 +1,4 @@
-"""efa.plugin: which libfabric, EFA installer, aws-ofi-nccl and NCCL are here."""
+"""efa.plugin: which versions of libfabric, EFA installer, aws-ofi-nccl and NCCL are installed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What `prelaunch explain` makes of nvidia-smi's output: the checks' own metrics, from the XML of `nvidia-smi -q -x`.
+"""How `prelaunch explain` reads nvidia-smi's output: the XML of `nvidia-smi -q -x` becomes the checks' own metrics.
 
-What only shows under load (clocks, PCIe generation) and what is not in the document (NVLink) is no part of the
-reading; a clock-event reason that is a fault is one at rest as well, so it is told where it is active.
+Values that mean something only under load (clocks, PCIe generation) and values that the document does not have (NVLink) are not
+read. A clock-event reason that is a fault is a fault at rest as well, so it is reported if it is active.
 """
 
 from __future__ import annotations

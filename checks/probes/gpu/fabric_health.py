@@ -1,4 +1,4 @@
-"""What a GPU says of the NVLink fabric that the switches make: its state, and its health mask bit by bit.
+"""Reads what a GPU reports about the NVLink fabric of the switches: its state, and its health mask bit by bit.
 
 The health mask packs several answers, each of which can be "not supported": a mask that is not 0 is normal, and
 HGX machines have a cluster UUID of zeros. Bits as in nvml.h (NVML_GPU_FABRIC_HEALTH_MASK_*).

@@ -1,4 +1,4 @@
-"""How each field of a GPU's record is read through NVML; the name of a field is that of the metric.
+"""The functions that read each field of a GPU's record through NVML. The name of a field is the name of the metric.
 
 Sources: nvidia-ml-py 13.615.71 and the headers of NVML 13. A function of this file raises what pynvml raises.
 """

@@ -1,7 +1,7 @@
 """gpu.memory, gpu.utilisation, gpu.processes: nobody else uses the GPUs before the run.
 
-Inside a container NVML shows no processes of others: an empty list alone is no proof, so memory and utilisation
-are looked at as well.
+Inside a container NVML does not show processes of other containers. An empty list alone proves nothing, so memory and
+utilisation are read as well.
 """
 
 from __future__ import annotations

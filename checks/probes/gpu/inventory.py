@@ -1,7 +1,7 @@
-"""gpu.inventory: how many GPUs there are, by everything that can count them, and which ones.
+"""gpu.inventory: which GPUs there are, and how many, by every source that can count them.
 
-Three sources that fail apart: the kernel's files (/proc/driver/nvidia, /dev), NVML, and CUDA. The last two run in
-children with deadlines, so that a driver that hangs leaves the count of the files.
+There are three sources that fail independently: the kernel's files (/proc/driver/nvidia, /dev), NVML, and CUDA. The last two are
+read in child processes with deadlines, so that the count of the files remains if the driver hangs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The child of gpu.inventory: what NVML or CUDA lists, as one JSON line. A dead driver hangs it, and not the check."""
+"""The child process of gpu.inventory: prints what NVML or CUDA lists as one JSON line. If the driver hangs, only the child hangs."""
 
 from __future__ import annotations
 

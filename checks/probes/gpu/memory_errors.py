@@ -1,7 +1,7 @@
-"""gpu.ecc, gpu.row_remap, gpu.retired_pages, gpu.recovery_action: what memory errors left behind.
+"""gpu.ecc, gpu.row_remap, gpu.retired_pages, gpu.recovery_action: the traces of memory errors.
 
-They run after the ranks, so that they see what the load caused as well. Counters since the driver was loaded are
-"volatile", those of the board's whole life "aggregate". NVIDIA, "Dynamic Page Retirement" and "GPU Memory Error
+They run after the ranks, so that they see what the load caused as well. "Volatile" counters count since the driver was loaded,
+"aggregate" counters over the board's whole life. Sources: NVIDIA, "Dynamic Page Retirement" and "GPU Memory Error
 Management" (row remapping: Ampere and later; page retirement: before).
 """
 

@@ -1,9 +1,9 @@
-"""The producer of GPU records from a text: what `nvidia-smi -q -x` printed.
+"""Reads GPU records from a text: the output of `nvidia-smi -q -x`.
 
-What is not the figure that a field holds leaves the field unread, with the text as the reason: N/A, [Not Supported],
+If a field's text is not a value of its type, the field stays unread, with the text as the reason: N/A, [Not Supported],
 [Unknown Error], [GPU is lost], [GPU requires reset] are not 0.
 
-SmiError            the text is not a whole document of nvidia-smi
+SmiError            the text is not a complete document of nvidia-smi
 """
 
 from __future__ import annotations

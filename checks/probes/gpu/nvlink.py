@@ -1,7 +1,7 @@
-"""gpu.nvlink: links that are up, and the errors that they counted while the gate ran.
+"""gpu.nvlink: which links are up, and which errors they counted while the gate ran.
 
-Error counters count since the driver was loaded, so only differences say something: the first look is at the start
-of the run, the second after the ranks. Each generation counts otherwise: NVLink 5 has counters of packets (fields
+Error counters count since the driver was loaded, so only differences mean something: the first measurement is at the start
+of the run, the second after the ranks. Each generation counts differently: NVLink 5 has counters of packets (fields
 206-215), Hopper data-link fields (161-163), earlier ones nvmlDeviceGetNvLinkErrorCounter.
 """
 

@@ -1,4 +1,4 @@
-"""gpu.power, gpu.modes, gpu.fabric: how the GPUs are set up, which is the same at rest as under load."""
+"""gpu.power, gpu.modes, gpu.fabric: how the GPUs are configured, which is the same at rest and under load."""
 
 from __future__ import annotations
 

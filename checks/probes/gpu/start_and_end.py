@@ -1,4 +1,4 @@
-"""gpu.start_and_end: how many GPUs answer, and what the driver demands of them, at the start of the run and at its end."""
+"""gpu.start_and_end: how many GPUs answer, and which recovery the driver asks for, at the start of the run and at its end."""
 
 from __future__ import annotations
 

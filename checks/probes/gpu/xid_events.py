@@ -1,4 +1,4 @@
-"""gpu.xid_events: the Xids that NVML reported while the gate ran, for engines that withhold the kernel's log.
+"""gpu.xid_events: the Xids that NVML reported while the gate ran, for engines that withhold the kernel log.
 
 A process registers for the events at the start of the run and lives until the ranks have ended: NVML records none from
 before the registration (nvml.h, nvmlDeviceRegisterEvents). It does not report every Xid: see checks/facts/withheld_kernel_log.py.

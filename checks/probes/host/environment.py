@@ -1,4 +1,4 @@
-"""environment.lint: the settings that this process, and so the training, starts with."""
+"""environment.lint: the settings with which this process, and so the training, starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of NCCL, libfabric, PyTorch and the shell that are known to cripple a run or to mislead about it (pure).
+"""Settings of NCCL, libfabric, PyTorch and the shell that are known to break or slow a run, or to hide errors (pure).
 
 Sources: the NCCL user guide (environment variables, troubleshooting), aws-ofi-nccl and the AWS EFA documentation, PyTorch's
 documentation of ProcessGroupNCCL's variables, the CUDA programming guide (environment variables, MPS), nccl-tests (README,

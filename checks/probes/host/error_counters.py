@@ -2,7 +2,7 @@
 
 Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer: a device's counters, and a root port's totals of the messages
 that it received; an error may be counted by the link partner alone. Documentation/admin-guide/ras.rst: each memory
-controller's corrected (ce) and uncorrected (ue) errors. Most virtual machines show neither, which is normal and is said.
+controller's corrected (ce) and uncorrected (ue) errors. Most virtual machines have neither, which is normal and is reported.
 """
 
 from __future__ import annotations

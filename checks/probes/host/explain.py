@@ -1,6 +1,6 @@
 """Reads what fio wrote as JSON (disk.io) and what stress-ng printed (cpu.stress, memory.stress).
 
-Neither output says by itself that results were verified: fio's job options do, and stress-ng's command line above it.
+Neither output shows by itself that results were verified: fio's job options show it, and the command line above stress-ng's output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernel's own account of its clock, by adjtimex(2) in its reading form: nothing is set."""
+"""Reads the state of the kernel's clock with adjtimex(2). Nothing is set."""
 
 from __future__ import annotations
 

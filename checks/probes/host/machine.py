@@ -1,6 +1,6 @@
-"""Which machine this is, read from files alone: nothing here can hang on a broken GPU.
+"""Identifies the machine from files alone, so that nothing here can hang because of a broken GPU.
 
-Paths lie under an injected `root`. What cannot be read is "", which never confirms anything.
+Paths are below an injected `root`. A value that cannot be read is "", which never confirms anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """mounts.responsive: every mounted filesystem answers, and none that was mounted for writing has turned read-only.
 
-A process that asks a dead file server stands in the kernel and cannot be ended, so each mount is asked by a process of
+A process that calls a file server which does not answer blocks in the kernel and cannot be ended, so each mount gets a process of
 its own, with a deadline.
 """
 

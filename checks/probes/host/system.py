@@ -1,4 +1,4 @@
-"""system.identity, system.resources, system.clock: what this node is, what it may use, what time it has."""
+"""system.identity, system.resources, system.clock: which machine this node is, which resources it may use, and its time."""
 
 from __future__ import annotations
 

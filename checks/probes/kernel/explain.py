@@ -1,8 +1,8 @@
-"""A kernel's log in a text -> what kernel.xid, kernel.sxid and kernel.hardware make of it: a dump of /dev/kmsg, dmesg with any
-stamp, the journal, /var/log/messages.
+"""Reads a kernel log as kernel.xid, kernel.sxid and kernel.hardware do: a dump of /dev/kmsg, dmesg with any time stamp, the journal,
+/var/log/messages.
 
-Most lines of a log tell of no fault. Those that may hold a needle of a check's patterns; they, the text's beginning, its
-end and a few places between are all that is read, so that a log of gigabytes is explained in the time of a search.
+Most lines of a log are about no fault. Only the lines that contain a needle of a check's patterns are read, and the beginning of
+the text, its end and a few places between, so that a log of gigabytes takes only the time of a search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""network.counters: what the network interfaces counted while the checks and collectives ran."""
+"""network.counters: what the counters of the network interfaces counted while the checks and collectives ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network interfaces by the kernel's own calls, in this process's network namespace (/sys may show another's)."""
+"""Lists network interfaces by system calls, in this process's network namespace (/sys may show another namespace's)."""
 
 from __future__ import annotations
 

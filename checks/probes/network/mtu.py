@@ -1,4 +1,4 @@
-"""network.mtu: do packets of full size reach every peer?"""
+"""network.mtu: whether packets of full size reach every peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""network.names: do the nodes' names lead to the addresses that the roster gives, and back?"""
+"""network.names: whether the nodes' names resolve to the roster's addresses, and the addresses back to the names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""neuron.devices: the Neuron devices of the node, counted in three places, with their cores and links."""
+"""neuron.devices: the Neuron devices of the node, counted by three sources, with their cores and links."""
 
 from __future__ import annotations
 

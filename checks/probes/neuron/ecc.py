@@ -2,7 +2,7 @@
 
 The Neuron driver writes a line to the kernel log if hardware fails. Its form, from awsdocs-neuron (nrt-troubleshoot):
 NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=i-... hostname=... nd-id=0 nc-id=0 serial-num=... action=TERMINATE_INSTANCE. EKS's
-node monitoring agent replaces a node for each of the four kinds.
+node monitoring agent replaces a node for each of the four kinds of error.
 """
 
 from __future__ import annotations

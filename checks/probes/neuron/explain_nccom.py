@@ -1,6 +1,6 @@
 """Reads what nccom-test printed.
 
-The table says neither which operation it was, nor whether its results were checked: the command line above it does.
+The table shows neither which operation it was nor whether the results were checked; the command line above the table does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What `neuron-ls` lists: JSON (-j) or the table -> Listing (pure).
+"""Parses what `neuron-ls` lists, JSON (-j) or the table, into a Listing (pure).
 
-JSON is a list with an object a device; `nc_count` counts logical cores, of which each is `logical_neuroncore_config`
+JSON is a list with one object per device; `nc_count` counts logical cores, each of which is `logical_neuroncore_config`
 physical ones (absent before Trainium 2: 1). `numa_node` is a string, `connected_to` null on a type with one device.
 The table's header has two rows; a row whose first cell is empty holds another process of the device above.
 
-ListingError        the text is cut, garbled, or contradicts itself
+ListingError        the text is truncated, garbled, or contradicts itself
 """
 
 from __future__ import annotations

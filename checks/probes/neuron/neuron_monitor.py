@@ -1,10 +1,10 @@
-"""Samples of neuron-monitor -> the devices' ECC counters (pure).
+"""Parses samples of neuron-monitor into the devices' ECC counters (pure).
 
-One JSON object a period. Each group has its own "error", which is not empty where nothing was measured. Whether a counter
-counts since the driver was loaded or within the period depends on the version, so that a 0 says nothing of what was
-before: neuron.ecc reads sysfs instead, and this is for `prelaunch explain` alone.
+There is one JSON object per period. Each group has its own "error", which is not empty if nothing was measured. Whether a counter
+counts since the driver was loaded or within the period depends on the version, so a 0 proves nothing about earlier
+errors: neuron.ecc reads sysfs instead, and this module is for `prelaunch explain` alone.
 
-MonitorError        the text is cut, garbled, or was not measured
+MonitorError        the text is truncated, garbled, or was not measured
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""neuron.runtime: what the Neuron runtime's own counters saw while the gate ran, for engines that withhold the kernel's log.
+"""neuron.runtime: what the Neuron runtime's own counters counted while the gate ran, for engines that withhold the kernel log.
 
 Each core counts in sysfs how the calls on it ended (awsdocs-neuron, Neuron Sysfs User Guide: stats/status, `total` since the
-driver was loaded). A hardware error of the runtime is what the driver reports to the kernel's log as NEURON_HW_ERR.
+driver was loaded). A hardware error of the runtime is what the driver writes to the kernel log as NEURON_HW_ERR.
 """
 
 from __future__ import annotations

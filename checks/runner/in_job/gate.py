@@ -1,8 +1,8 @@
-"""The gate inside a job: checks, one verdict on every host, and only then the command, in the same process.
+"""The gate inside a job: the checks run, every host gets the same verdict, and only then the command starts, in the same process.
 
-Every host decides from all hosts' reports by the same pure function, leaves its pass token on the board, and
-starts the command only once it has seen an equal token of every host. Whatever is missing by the deadline is
-cannot-tell.
+Every host decides from all hosts' reports by the same pure function, publishes its pass token on the exchange, and
+starts the command only once it has seen an equal token of every host. If anything is missing at the deadline the verdict is
+CANNOT TELL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What outlives the container in any case: the agent's own record, and SageMaker's failure file."""
+"""Records that outlive the container in any case: the agent's own record, and SageMaker's failure file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the bundle, the key of the exchange and a pass come from: a file, an s3:// object, or SageMaker's input channel.
+"""Reads the bundle, the key of the exchange and a pass: from a file, an s3:// object, or SageMaker's input channel.
 
 FetchError      it is not there or cannot be used; the message says where it was looked for, and the remedy
 `- Missing     it is not there

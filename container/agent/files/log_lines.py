@@ -1,4 +1,4 @@
-"""A node report as lines of the log, for a container from which neither S3 nor a folder can be reached."""
+"""Writes a node report as lines of the log, for a container that reaches neither S3 nor a folder."""
 
 from __future__ import annotations
 

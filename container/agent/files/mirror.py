@@ -1,7 +1,7 @@
-"""Copies a folder that grows to another folder or to S3, file by file, whole files only, until closed.
+"""Copies a folder that grows to another folder or to S3, file by file and only complete files, until it is closed.
 
-What could not be copied is tried again; what is still missing at the end is told, because a report that arrived
-nowhere is no report.
+A copy that failed is tried again. What is still missing at the end is reported, because a report that never arrived
+is no report.
 """
 
 from __future__ import annotations

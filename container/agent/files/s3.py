@@ -1,4 +1,4 @@
-"""S3 through boto3, which is imported on first use: an image without it still checks, and writes to folders.
+"""Reads and writes S3 through boto3, which is imported on first use: an image without boto3 can still check and write to folders.
 
 S3Error      the object could not be read or written; the message has S3's own words and no credentials
 """

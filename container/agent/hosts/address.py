@@ -1,4 +1,4 @@
-"""Names and interfaces -> IP addresses. Names of a job that has just started may resolve only after a while."""
+"""Resolves names and interfaces to IP addresses. Names of a job that has just started may resolve only after a while."""
 
 from __future__ import annotations
 

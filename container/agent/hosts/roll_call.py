@@ -1,9 +1,9 @@
-"""The roll call: all hosts of one start agree on one attempt token, which a container started again never gets.
+"""The roll call: all hosts of one start agree on one attempt token, which a container that starts again never gets.
 
-Every container start makes a number of its own. Hosts leave theirs, with their address, on the first host's
-desk; when all came, or the time is over, the first host closes the roll. The token is the digest of the roll, so
-that it stands for exactly these lives of these hosts. Whoever is not on the closed roll has no part in the
-attempt. A host that cannot reach the first one goes on under a token of its own: its report then says what it
+Every start of a container makes a number of its own. Hosts leave theirs, with their address, on the first host; when all
+have come, or the time is over, the first host closes the roll. The token is the digest of the roll, so
+that it identifies exactly these starts of these containers. A host that is not on the closed roll has no part in the
+attempt. A host that cannot reach the first one continues under a token of its own: its report then says what it
 cannot reach, and no reader takes it for a part of another attempt.
 """
 

@@ -1,4 +1,4 @@
-"""Which hosts take part, and which one this is: a launcher's roster, else SageMaker's file, else this host alone.
+"""Finds out which hosts take part, and which one this is: from a launcher's roster, SageMaker's file, or this host alone.
 
 PlaceUnknown      there are several nodes, and nothing says which; the message has the remedy
 """

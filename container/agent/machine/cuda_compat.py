@@ -1,7 +1,7 @@
-"""CUDA's compatibility libraries in images of AWS: a script of theirs puts them first where the host's driver is older.
+"""Puts CUDA's compatibility libraries first if the host's driver is older, with the script that images of AWS carry.
 
 AWS's own entrypoints run it (aws/deep-learning-containers, pytorch/training/docker/build_artifacts/start_cuda_compat.sh). Ours
-stands in their place, in our image and in any other that the code channel enters, so it has to do the same.
+replaces them, in our image and in any other image into which the code channel brings it, so it has to do the same.
 """
 
 from __future__ import annotations

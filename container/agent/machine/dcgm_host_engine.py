@@ -1,6 +1,6 @@
-"""DCGM's host engine: started where GPUs are declared and none answers, since dcgmi asks it for everything.
+"""Starts DCGM's host engine if GPUs are declared and none answers, because dcgmi gets everything from it.
 
-It ends with the checks: supervise.run ends every child of the agent. A host that runs its own keeps it.
+It ends with the checks: supervisor.run ends every child of the agent. If the host runs its own engine, that one is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A token on the machine itself, in the folder that a warm pool keeps: it shows the next job that this is that machine.
+"""A token in the folder that a warm pool keeps on the machine: it shows the next job that this is the same machine.
 
 Source: "Train using SageMaker-managed warm pools", persistent cache: SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY names a
 folder that outlives the job, /opt/ml/sagemaker/warmpoolcache. A machine that came into the pool later has no token.
