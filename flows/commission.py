@@ -1,4 +1,4 @@
-"""Commissioning: whole clusters checked deeply, side by side; nothing is launched, and what passed teaches the baselines."""
+"""Commissioning: complete clusters are checked in depth, side by side. Nothing is launched, and baselines are learned from a GO."""
 
 from __future__ import annotations
 

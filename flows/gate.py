@@ -1,4 +1,4 @@
-"""The gate: check the cluster, decide, then launch the training, ask a person, or page one."""
+"""The gate: check the cluster, decide, then launch the training, ask a person, or notify one."""
 
 from __future__ import annotations
 

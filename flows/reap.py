@@ -1,4 +1,4 @@
-"""What a dead run left is ended: jobs, machines, lease. Started by automations, and by whoever doubts that a run lives."""
+"""Ends what a dead run left behind: jobs, machines, lock. Automations start it, and so can anybody who doubts that a run is alive."""
 
 from __future__ import annotations
 

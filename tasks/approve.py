@@ -1,4 +1,4 @@
-"""Ask a person what to do with a verdict, and say what they answered. Asked twice, it asks nobody a second time."""
+"""Asks a person what to do with a verdict, and reports the answer. When it is called again it does not ask a second time."""
 
 from __future__ import annotations
 

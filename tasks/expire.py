@@ -1,4 +1,4 @@
-"""Waiting runs seen from outside: one whose time is up, and one that was ended in Prefect."""
+"""Handles waiting runs from outside: one whose deadline has passed, and one that somebody ended in Prefect."""
 
 from __future__ import annotations
 

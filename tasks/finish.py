@@ -1,4 +1,4 @@
-"""The end of a gate: what it is called, who hears, what is kept, and the state that Prefect shows."""
+"""The end of a gate: its outcome, who is notified, what is kept in the store, and the state that Prefect shows."""
 
 from __future__ import annotations
 

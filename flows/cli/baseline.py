@@ -1,4 +1,4 @@
-"""`prelaunch baseline learn REPORT... --out FILE` and `baseline show FILE`: what this site's own machines showed."""
+"""`prelaunch baseline learn REPORT... --out FILE` and `baseline show FILE`: the values that this site's own machines reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch check`: this node's checks, now; a line as each ends, then the verdict."""
+"""`prelaunch check`: runs this node's checks now, prints a line as each ends, and then the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch explain --as NAMES FILE`: whose answer to each Xid is which, side by side; the first one judges."""
+"""`prelaunch explain --as NAMES FILE`: what each named vendor or cloud says about each Xid, side by side; the first name judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch explain FILE...`: a tool's raw output in, findings out, each with the lines that it rests on."""
+"""`prelaunch explain FILE...`: reads a tool's raw output and prints findings, each with the lines that prove it."""
 
 from __future__ import annotations
 

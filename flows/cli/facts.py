@@ -1,4 +1,4 @@
-"""`prelaunch facts [TYPE]`: all that is built in of an instance type, and each line it is held to, with its source."""
+"""`prelaunch facts [TYPE]`: all built-in facts about an instance type, and each threshold that applies to it, with its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch gate FILE`: check, decide, then launch, ask or page, in this process.
+"""`prelaunch gate FILE`: check, decide, then launch, ask or notify, in this process.
 
 Everything that can be wrong with the request is found before Prefect is imported or a server started.
 """

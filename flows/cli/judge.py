@@ -1,4 +1,4 @@
-"""`prelaunch judge REPORT...`: the verdict, from the report alone, the same bytes every time."""
+"""`prelaunch judge REPORT...`: the verdict from the report alone; the same input always gives the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `prelaunch` command. A verb's module is imported when that verb is asked for, and not before."""
+"""The `prelaunch` command. A command's module is imported only when that command is called."""
 
 from __future__ import annotations
 

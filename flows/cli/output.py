@@ -1,6 +1,6 @@
-"""What every verb prints and returns: formats, files written beside, exit codes, rejections.
+"""What every command prints and returns: formats, files that are written as well, exit codes, rejections.
 
-One JSON document on stdout for every exit code where --format json was asked; everything else is for stderr.
+With --format json stdout has one JSON document for every exit code; everything else goes to stderr.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`prelaunch plan FILE`: what a gate would run, as a person could start it. Starts and writes nothing."""
+"""`prelaunch plan FILE`: what a gate would run, in a form that a person could start. It starts nothing and writes nothing."""
 
 from __future__ import annotations
 

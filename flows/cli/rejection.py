@@ -1,4 +1,4 @@
-"""An input that was refused before anything started: one line on stderr, the document where JSON was asked, exit code 2."""
+"""An input that is refused before anything starts: one line on stderr, the document if JSON was asked for, and exit code 2."""
 
 from __future__ import annotations
 

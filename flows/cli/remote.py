@@ -1,4 +1,4 @@
-"""What `watch` and `trigger` share: a run on a server, shown as if the gate ran here, and its exit code."""
+"""What `watch` and `trigger` share: a run on a server is shown as if the gate ran here, with the same exit code."""
 
 from __future__ import annotations
 

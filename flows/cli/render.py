@@ -1,4 +1,4 @@
-"""`prelaunch render REPORT`: the same verdict as pages for people; Markdown on stdout by default."""
+"""`prelaunch render REPORT`: shows the same verdict as pages for people; Markdown on stdout by default."""
 
 from __future__ import annotations
 

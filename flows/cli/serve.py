@@ -1,6 +1,6 @@
 """`prelaunch serve`: gate, commission and reap for the configured Prefect server, from this machine and this terminal.
 
-For a laptop, or to try it: no work pool, no worker. When it is ended, what it runs is cancelled and its jobs are ended.
+It is for a laptop or for a trial: no work pool and no worker are needed. When it ends, its runs are cancelled and their jobs ended.
 """
 
 from __future__ import annotations

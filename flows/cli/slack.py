@@ -1,4 +1,4 @@
-"""`prelaunch slack [CONFIG]`: serve the buttons and /prelaunch of one Slack workspace, until SIGTERM or SIGINT."""
+"""`prelaunch slack [CONFIG]`: handles the buttons and /prelaunch of one Slack workspace until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

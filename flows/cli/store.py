@@ -1,4 +1,4 @@
-"""`prelaunch store list|index|prune`: the verdicts that a store keeps, the index of them, and the old ones."""
+"""`prelaunch store list|index|prune`: lists the verdicts of a store, builds their index, and deletes old ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch trend REPORT...`: what gets worse on which machine, over all reports that are given."""
+"""`prelaunch trend REPORT...`: which values get worse on which machine, over all reports that are given."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`prelaunch trigger DEPLOYMENT`: start a run of a deployment on a Prefect server, and follow it to its exit code.
 
-It is for pipelines: the gate runs where the cluster can be reached, and the pipeline waits. An interrupted pipeline ends it.
+It is for pipelines: the gate runs where the cluster can be reached, and the pipeline waits. If the pipeline is interrupted the
+run is cancelled.
 """
 
 from __future__ import annotations

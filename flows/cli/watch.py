@@ -1,4 +1,4 @@
-"""`prelaunch watch RUN`: a run on a Prefect server, live, and at its end the same table and exit code as of a gate here."""
+"""`prelaunch watch RUN`: shows a run on a Prefect server live, and at its end the table and exit code that a gate here would have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocking effects from an event loop, so that a cancelled flow leaves none half done behind it."""
+"""Runs blocking calls from an event loop in such a way that a cancelled flow leaves none of them half done."""
 
 from __future__ import annotations
 

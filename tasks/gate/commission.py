@@ -1,4 +1,4 @@
-"""What a commissioning asks for: its form, and the gate that each cluster gets."""
+"""The request of a commissioning: its form, and the gate request that each cluster gets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a plan says of time and money: how long each stage should take, and what each placement costs before the training runs.
+"""What a plan says about time and money: how long each stage should take, and what each placement costs before the training runs.
 
-Estimates, each with its source. What nobody measured or documents is None, and said to be unknown; the limits are the gate
-file's own, and hold whatever an estimate says.
+These are estimates, each with its source. A value that nobody measured or documents is None, and is shown as unknown. The limits
+are those of the gate file, and apply whatever an estimate says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two jobs of a gate as a launcher takes them, and what they are called (pure)."""
+"""The two jobs of a gate as a launcher takes them, and their names (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a person looks further: the run's page in Prefect, and what a browser can open of a store."""
+"""Where a person finds more: the run's page in Prefect, and those objects of a store that a browser can open."""
 
 from __future__ import annotations
 

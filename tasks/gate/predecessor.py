@@ -1,4 +1,4 @@
-"""What a dead predecessor left: asked until the engine answers, since no answer is not "no such job"."""
+"""What a dead predecessor left. The engine is asked until it answers, because no answer does not mean "no such job"."""
 
 from __future__ import annotations
 

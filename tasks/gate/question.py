@@ -1,8 +1,8 @@
 """A verdict that waits for a person: the question and its answer, as the store keeps them.
 
-gates/<gate id>/questions/<key>.json is written before anybody is asked, gates/<gate id>/answers/<key>.json by whoever
-proved who answers (the Slack process); whoever can write the store can forge reports as well, so it is trusted. The form
-of Prefect writes no file: it knows no users. gates/<gate id>/given/<key>.json is the answer that the gate went by.
+gates/<gate id>/questions/<key>.json is written before anybody is asked. gates/<gate id>/answers/<key>.json is written by the
+process that proved who answers (the Slack process). Whoever can write the store can forge reports as well, so it is trusted. The
+form of Prefect writes no file, because it knows no users. gates/<gate id>/given/<key>.json is the answer that the gate followed.
 """
 
 from __future__ import annotations

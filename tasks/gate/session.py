@@ -1,4 +1,4 @@
-"""One gate while it runs: its setting, its lease, and the jobs and machines that end with it."""
+"""One gate while it runs: its context, its lock, and the jobs and machines that end with it."""
 
 from __future__ import annotations
 

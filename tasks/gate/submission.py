@@ -1,4 +1,6 @@
-"""Submit the jobs of a gate. Before the first one what is wrong is refused, and what could not be seen is said and kept.
+"""Submits the jobs of a gate, after the preflight of the first one.
+
+If the preflight finds something wrong the gate is refused. What the preflight could not find out is logged and recorded.
 
 LookedWrong         something would go wrong, so nothing was started
 """

@@ -1,4 +1,4 @@
-"""What a gate file or the command line says of the job's length and price, and the cost of a verdict under it.
+"""The job's length and price, from a gate file or the command line, and the cost of a verdict that follows from them.
 
 TermsError          a price or a length that cannot be used: file, key and remedy
 """

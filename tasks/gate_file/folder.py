@@ -1,7 +1,7 @@
 """The folder of gate files that may be asked for by name: PRELAUNCH_GATES, by default deployments/gates beside the code.
 
-A deployment's form lists these names, and its server refuses any other. Empty (PRELAUNCH_GATES=) means no folder: a path
-is asked for, as on the command line.
+A deployment's form lists these names, and its server refuses any other. Empty (PRELAUNCH_GATES=) means no folder: then the form
+asks for a path, as the command line does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a gate file may say (pydantic, unknown keys refused); `tasks.gate_file.read` reads one.
 
 Paths are relative to the gate file; only those of `store` are relative to the folder where the command runs, so
-that a shipped gate file never writes beside itself. Gates that share a cluster must share a store: its lease
-is what keeps them apart.
+that a shipped gate file never writes beside itself. Gates that share a cluster must share a store, because the store has the lock
+that keeps them apart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who hears of a gate, and who may answer for it: the tables [notify] and [approval] of a gate file (pydantic).
+"""Who is notified about a gate, and who may approve: the tables [notify] and [approval] of a gate file (pydantic).
 
-A secret never stands in a gate file: a key that needs one names where it is, "env:NAME" (an environment variable of the
+A gate file never contains a secret: a key that needs one names where it is, "env:NAME" (an environment variable of the
 process that runs the gate) or "block:secret/NAME" (a Secret block of the Prefect server).
 """
 

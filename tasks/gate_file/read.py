@@ -1,4 +1,4 @@
-"""Gate file + `--set` -> Gate, with errors in plain words.
+"""Reads a gate file and `--set` into a Gate, with errors in plain words.
 
 GateFileError       which file, which key, what is wrong, and the nearest valid key or value
 """

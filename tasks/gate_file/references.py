@@ -1,4 +1,4 @@
-"""Policy files: the one that an operator named, or the shipped one that was written for an instance type.
+"""Reads policy files: the one that an operator named, or the shipped one for an instance type.
 
 A file of another kind (a report, a baseline, a gate file) is recognised by the keys at its top, so that the error names its kind.
 

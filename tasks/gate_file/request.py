@@ -1,7 +1,7 @@
 """What an operator may ask for: it is the flow's one parameter, and so the form in Prefect's UI.
 
-A field's place in the form is its `position`. There is no Optional, no union and no default_factory: the form shows
-none of them well. What the schema cannot say (an override's key, a file that is broken) the flow refuses as Rejected.
+A field's place in the form is its `position`. There is no Optional, no union and no default_factory, because the form shows
+none of them well. What the schema cannot express (an override's key, a file that is broken) the flow refuses with Rejected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a gate file says of the switches: [cluster] topology (a file beside it) and topology_names."""
+"""The topology that a gate file states: [cluster] topology (a file beside the gate file) and topology_names."""
 
 from __future__ import annotations
 

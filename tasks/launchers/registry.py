@@ -1,4 +1,4 @@
-"""Which launchers there are. Each is imported when it is asked for, so that its SDK costs nobody else."""
+"""The launchers that exist. Each is imported only when it is needed, so that its SDK costs no other launcher anything."""
 
 from __future__ import annotations
 

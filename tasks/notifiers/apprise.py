@@ -1,6 +1,7 @@
-"""Any service that Apprise speaks to (mail, Teams, SNS, webhooks). Its URLs hold secrets: none leaves in a log or an error.
+"""Any service that Apprise can reach (mail, Teams, SNS, webhooks). Its URLs hold secrets, which appear in no log and no error.
 
-Every URL must take the page: where one does not, that is said and the next way is tried as well, so that nobody is left out.
+Every URL must accept the notification: if one does not, the failure is logged and the next notifier is tried as well, so that
+nobody is left out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Deliver notifications through the notifiers of a gate, in their order. A failed delivery is logged and recorded; it changes
-nothing else.
+"""Delivers notifications through the notifiers of a gate, in their order. A failed delivery is logged and recorded.
 
 Nothing is raised here: no verdict, exit code or end of a flow depends on whether a message arrived.
 """

@@ -1,7 +1,7 @@
-"""Which incidents of a cluster are open: incidents/<cluster>.json of the store, so that the next go can resolve them.
+"""Which incidents of a cluster are open: incidents/<cluster>.json in the store, so that the next GO can resolve them.
 
-A routing key is kept as the gate file's reference ("env:NAME"), never itself. Several gates, the reaper and a hook may write at
-once: every change is read, made and set only if nobody changed the file meanwhile.
+A routing key is kept as the gate file's reference ("env:NAME"), never as its value. Several gates, the reaper and a hook may write
+at the same time: every change is read, made, and written only if nobody changed the file meanwhile.
 """
 
 from __future__ import annotations

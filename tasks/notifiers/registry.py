@@ -1,6 +1,6 @@
 """The notifiers that exist, each imported on first use, and the order in which they are tried.
 
-A notifier cannot harm the gate: one that hangs, or raises another exception than it may, becomes a NotifyError.
+A notifier cannot harm the gate: one that hangs, or raises an exception that it may not raise, becomes a NotifyError.
 """
 
 from __future__ import annotations

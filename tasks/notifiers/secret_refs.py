@@ -1,6 +1,6 @@
-"""Where a gate file says that a secret is: "env:NAME", or "block:secret/NAME" for a Secret block of the Prefect server.
+"""Resolves a gate file's references to secrets: "env:NAME", or "block:secret/NAME" for a Secret block of the Prefect server.
 
-What was resolved is known to tasks.text.redact from then on.
+A secret that was resolved is known to tasks.text.redact from then on.
 """
 
 from __future__ import annotations

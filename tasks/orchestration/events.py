@@ -1,7 +1,7 @@
-"""Events that others can trigger on: what became of a gate, on the Prefect server's own event stream.
+"""Events that others can use as triggers: what became of a gate, on the Prefect server's own event stream.
 
 The resource is the cluster ("prelaunch.cluster.<name>"), the flow run is related. docs/events.md lists them. An event is
-news, never the record: one that cannot be emitted is a warning, and changes nothing else.
+not the record of a gate: one that cannot be emitted is a warning, and changes nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A coroutine on a thread of its own, while the main thread heeds signals.
+"""Runs a coroutine on a thread of its own while the main thread handles signals.
 
-Prefect takes SIGTERM over where a flow runs on the main thread, and raises out of the middle of the event
+Prefect handles SIGTERM itself if a flow runs on the main thread, and raises in the middle of the event
 loop. Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started; later ones only
-say so.
+print a message.
 
 Interrupted         a signal ended it; `number` is which
 """

@@ -1,4 +1,4 @@
-"""Whether the run that a parked lease waits for can still come back, asked of Prefect's server."""
+"""Asks Prefect's server whether the run that a parked lock waits for can still continue."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From a flow run to the gates that it was about: what was asked for, and what it said of itself. Reads, and changes nothing.
+"""Finds the gates of a flow run: what was requested, and the run's status. It reads and changes nothing.
 
-A run of "gate" is one gate; a run of "commission" has one child run a cluster, each of them a gate.
+A run of "gate" is one gate; a run of "commission" has one child run per cluster, each of them a gate.
 """
 
 from __future__ import annotations

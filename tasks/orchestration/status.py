@@ -1,8 +1,8 @@
-"""What a run says of itself in Prefect's database, for whoever follows it from elsewhere: one artifact, brought up to date.
+"""The status that a run publishes in Prefect's database for whoever follows it from elsewhere: one artifact, which is updated.
 
 It begins as "the gate runs", with the gate's id and its store, and ends with the exit code and the document that `prelaunch gate
---format json` prints. Its text is Markdown for people; the last line but one is JSON for programs. Long verdicts are cut,
-and say so; the store has all of it.
+--format json` prints. Its text is Markdown for people; the last line but one is JSON for programs. Long verdicts are truncated,
+and say so; the store has everything.
 """
 
 from __future__ import annotations

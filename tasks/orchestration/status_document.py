@@ -1,4 +1,5 @@
-"""Reads what a run said of itself (tasks/orchestration/status.py), strictly: what is not wholly understood is no verdict (pure).
+"""Reads the status that a run published (tasks/orchestration/status.py), strictly: one that is not completely understood counts as
+no verdict (pure).
 
 Unreadable          it is not a status of this version, or it contradicts itself
 """

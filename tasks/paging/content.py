@@ -1,6 +1,6 @@
-"""What a page says: the answer and the culprit first, then evidence, remedy, cost, and where to look further.
+"""The content of a notification: the answer and the culprit first, then evidence, remedy, cost, and where to find more.
 
-Who hears what, and how loud, follows from the outcome alone (docs/notify.md shows the table).
+Who is notified, and how urgently, follows from the outcome alone (docs/notify.md shows the table).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What moves a gate's messages while it runs: a thread that shows the newest progress, and never holds the gate up.
+"""Updates a gate's messages while it runs, from a thread that shows the newest progress and never delays the gate.
 
-It shows at once, then every 5 s at most, and every 30 s where nothing was said, so that the time goes on. While showing
-fails it waits longer each time, and says so once. It ends with the session. A run that ends without a page (cancelled,
-crashed) is shown as stopped; any other end has been shown by then, and is not overwritten.
+It shows progress at once, then every 5 s at most, and every 30 s if there is no news, so that the elapsed time is right. While
+updates fail it waits longer each time, and logs the failure once. It ends with the session. A run that ends without a
+notification (cancelled, crashed) is shown as stopped; any other end has been shown by then, and is not overwritten.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one sentence that a person reads first: the answer, the culprit, and what it rests on (pure)."""
+"""The one sentence that a person reads first: the answer, the culprit, and what it is based on (pure)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The verdict as one HTML file: no script, no network, nothing outside it (pure).
+"""The verdict as one HTML file without scripts, network access or other files (pure).
 
-Everything of a report is made inert by `clean` and escaped by Jinja; a Content-Security-Policy that allows
-the page's own style alone is the second line.
+Everything from a report is made inert by `clean` and escaped by Jinja. As a second safeguard a Content-Security-Policy allows
+only the page's own style.
 """
 
 from __future__ import annotations

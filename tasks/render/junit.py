@@ -1,7 +1,7 @@
-"""The verdict as JUnit XML: one test case a check and subject (pure).
+"""The verdict as JUnit XML: one test case per check and subject (pure).
 
-A FAIL is a <failure>; one for want of evidence is an <error>; what was left out, or could not be measured for
-an accepted reason, is <skipped>. A WARN passes with its text in <system-out>, if the policy lets it through.
+A FAIL is a <failure>; one because of missing evidence is an <error>; a check that was skipped, or could not be measured for
+an accepted reason, is <skipped>. A WARN passes with its text in <system-out> if the policy lets it through.
 """
 
 from __future__ import annotations

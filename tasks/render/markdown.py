@@ -1,4 +1,4 @@
-"""The verdict as Markdown: a CI summary, a Prefect artifact (pure). Text of a report is inert in it."""
+"""The verdict as Markdown: a CI summary, a Prefect artifact (pure). Text from a report is inert in it."""
 
 from __future__ import annotations
 

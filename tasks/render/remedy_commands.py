@@ -1,7 +1,7 @@
-"""What to type for a finding, on the cluster that the gate runs on (pure). Nothing here is ever run by Prelaunch itself.
+"""The commands to type for a finding, on the cluster that the gate runs on (pure). Prelaunch itself never runs any of them.
 
-Names of nodes are quoted for a shell. Where a launcher has no row for an action there is no command, and the finding's
-remedy, in words, has to do. Sources: scontrol(1) and srun(1) of Slurm 24; kubectl's reference of Kubernetes 1.30;
+Names of nodes are quoted for a shell. If a launcher has no row for an action there is no command, only the finding's remedy
+in words. Sources: scontrol(1) and srun(1) of Slurm 24; kubectl's reference of Kubernetes 1.30;
 AWS, SageMaker HyperPod developer guide, "Manually replace or reboot a node" (2026); AWS CLI, sagemaker
 batch-replace-cluster-nodes and update-training-job; nvidia-smi(1).
 """

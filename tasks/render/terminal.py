@@ -1,4 +1,4 @@
-"""The verdict in a terminal: the answer first, then why, then what it rests on (pure; laid out by rich)."""
+"""The verdict in a terminal: the answer first, then why, then what it is based on (pure; laid out by rich)."""
 
 from __future__ import annotations
 

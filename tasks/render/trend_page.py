@@ -1,4 +1,4 @@
-"""Machines over time as one HTML page: a small picture for each number, the worst machine first (pure)."""
+"""Machines over time as one HTML page: a small chart for each number, the worst machine first (pure)."""
 
 from __future__ import annotations
 

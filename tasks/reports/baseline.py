@@ -1,4 +1,4 @@
-"""Baselines as a command line names them: learned from report files, read from and written to a file of JSON."""
+"""Baselines for the command line: learned from report files, read from and written to a JSON file."""
 
 from __future__ import annotations
 

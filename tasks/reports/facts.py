@@ -1,4 +1,4 @@
-"""Everything built in that applies to an instance type: each number with its source, conditions, date and kind (pure)."""
+"""All built-in facts that apply to an instance type: each number with its source, conditions, date and kind (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel's log that is too large to be held, as a command line names it: searched in the file, where it lies."""
+"""A kernel log that is too large for memory, named on a command line: it is searched in its file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a check job has written so far, read from the folder that it was fetched into.
+"""What a check job has written so far, read from the folder into which it was fetched.
 
 Only <attempt>/nodes/<node>.json of the current attempt counts: a restarted job is never judged by its first
-life.
+attempt.
 """
 
 from __future__ import annotations

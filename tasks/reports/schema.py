@@ -1,6 +1,6 @@
-"""The JSON Schema of health_check_metrics.json, made from the very types that the strict reader decodes.
+"""The JSON Schema of health_check_metrics.json, made from the types that the strict reader decodes.
 
-`python -m tasks.reports.schema` writes checks/report.schema.json; a test holds the committed file to it.
+`python -m tasks.reports.schema` writes checks/report.schema.json; a test compares the committed file with it.
 """
 
 from __future__ import annotations

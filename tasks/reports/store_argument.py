@@ -1,6 +1,6 @@
-"""The store that a command line names: a folder, s3://bucket/prefix, or the gate file that says which.
+"""The store that a command line names: a folder, s3://bucket/prefix, or the gate file that names the store.
 
-Raises InputError for what is no store; StoreError and IndexFailed are the store's and the index's own.
+Raises InputError if it names no store; StoreError and IndexFailed are errors of the store and of the index.
 """
 
 from __future__ import annotations

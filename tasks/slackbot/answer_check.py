@@ -1,4 +1,4 @@
-"""Whether a click may answer: the question it names is read from an allowed gate's own store, never taken from the click.
+"""Whether a click may answer: the question is read from an allowed gate's own store, never taken from the click.
 
 NotAnswerable       no; the message is for whoever clicked
 """

@@ -1,4 +1,4 @@
-"""The run's message once it is answered: the buttons go, and who decided what and why stands in its thread."""
+"""Updates the run's message once it is answered: the buttons disappear, and its thread says who decided what and why."""
 
 from __future__ import annotations
 

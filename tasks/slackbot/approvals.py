@@ -1,4 +1,4 @@
-"""What buttons and modals do: check, record the answer, show it, hand it to the run. The first answer stands."""
+"""What buttons and modals do: verify, record the answer, show it, and hand it to the run. The first answer counts."""
 
 from __future__ import annotations
 

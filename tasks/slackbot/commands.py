@@ -1,4 +1,4 @@
-"""`/prelaunch gate NAME | status | why | help`: what each word does, and what is answered to the one who typed it."""
+"""`/prelaunch gate NAME | status | why | help`: carries out each command, and answers the person who typed it."""
 
 from __future__ import annotations
 

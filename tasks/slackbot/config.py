@@ -1,6 +1,6 @@
-"""What `prelaunch slack` may do: deployments/slack.toml (pydantic). Which gates it may start, and for whom.
+"""The configuration of `prelaunch slack`, deployments/slack.toml (pydantic): which gates it may start, and for whom.
 
-Errors are those of a gate file: file, key, what is wrong, and the nearest valid key.
+Errors are like those of a gate file: file, key, what is wrong, and the nearest valid key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Hands answers over to the runs that wait for them: resumes them, again and again until the question's deadline.
+"""Hands answers to the runs that wait for them: it resumes them, again and again until the question's deadline.
 
-The answer itself is in the gate's store before anything is tried here. handing-over/<gate id>/<key>.json beside it says that
+The answer itself is in the gate's store before anything is tried here. handing-over/<gate id>/<key>.json beside it records that
 somebody still has to resume the run, so that a restart of this process forgets nobody.
 """
 

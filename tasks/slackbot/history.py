@@ -1,4 +1,4 @@
-"""What the gates' stores keep of past verdicts, as `status` and `why` ask for it.
+"""The past verdicts in the gates' stores, as `status` and `why` need them.
 
 HistoryError        there is no such verdict, or the store cannot be read; the message is for the person who asked
 """

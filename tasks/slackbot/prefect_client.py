@@ -1,4 +1,4 @@
-"""What `prelaunch slack` asks of Prefect's server: runs, deployments, resume, start.
+"""The calls of `prelaunch slack` to Prefect's server: runs, deployments, resume, start.
 
 Unreachable         the server does not answer, or only with an error of its own: try again
 NotStarted          there is no such deployment, or the server refused to start it

@@ -1,4 +1,4 @@
-"""What `prelaunch slack` says in one line, on top of tasks.notifiers.slack.blocks (pure)."""
+"""The single lines that `prelaunch slack` shows, made with tasks.notifiers.slack.blocks (pure)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Where reports, verdicts and leases are kept: the contract that every store keeps.
+"""Where reports, verdicts and locks are kept: the contract of every store.
 
 StoreError              the store failed; carries the remedy
 |- BadKey               the key is not of the form "a/b/c" (a defect of the caller)
 |- BadAddress           what was named is neither a folder nor s3://bucket/prefix
 |- StoreMissing         there is no such bucket, or a file where its folder should be
-|- StoreUnwritable      read-only, no permission or no credentials: nothing can be kept
+|- StoreUnwritable      read-only, no permission or no credentials: nothing can be written
 |- StoreUnreachable     it did not answer, or only with "later", until the deadline
 `- StoreFull            no space is left
 """

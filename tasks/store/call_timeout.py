@@ -1,7 +1,7 @@
-"""Any store, with an end to every call: a mount that hangs, or a service that never answers, holds nobody beyond it.
+"""Any store, with a time limit for every call, so that a mount that hangs or a service that never answers delays nobody for longer.
 
-A call that does not end is left behind in a daemon thread; it may still take effect. While it hangs, the next ones are not
-waited for either, so that the wait is paid once.
+A call that does not end is left behind in a daemon thread; it may still take effect. While it hangs, later calls do not wait
+either, so that the time limit is spent only once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store in a folder. Values appear by rename; what is conditional happens under its one file lock."""
+"""A store in a folder. Values appear by rename; conditional changes happen under the store's one file lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every verdict that a store keeps: listed with the index's help, never with its word alone, and the index made anew."""
+"""Lists every verdict that a store keeps, and rebuilds the index. The index helps to find verdicts; the store decides."""
 
 from __future__ import annotations
 

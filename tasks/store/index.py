@@ -1,4 +1,4 @@
-"""The index: one row a verdict in SQLite or PostgreSQL, through SQLAlchemy. A cache: whatever it says can be made anew
+"""The index: one row per verdict in SQLite or PostgreSQL, through SQLAlchemy. It is a cache: everything in it can be made again
 from the store's records, and no verdict depends on it.
 
 IndexFailed         it could not be read or written; carries the remedy, and never a password

@@ -1,4 +1,4 @@
-"""The index's tables and statements, in SQLAlchemy Core. Imported only where an index is used."""
+"""The index's tables and statements, in SQLAlchemy Core. It is imported only if an index is used."""
 
 from __future__ import annotations
 

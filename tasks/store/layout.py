@@ -1,4 +1,4 @@
-"""Every key of a store: where a gate's files, a cluster's files and the files of the store itself lie. No other module writes one."""
+"""Every key of a store: the files of a gate, of a cluster and of the store itself. No other module writes one."""
 
 from __future__ import annotations
 

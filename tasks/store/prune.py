@@ -1,4 +1,4 @@
-"""Old gates taken out of a store. What is in use stays: a cluster's PASS, the gate that holds a lease, what has no known age."""
+"""Deletes old gates from a store. What is in use stays: a cluster's PASS, the gate that holds the lock, and what has no known age."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Calls to S3 that end: each attempt has its time, all together a deadline, and every error a remedy.
+"""Calls to S3 that always end: each attempt has a time limit, all attempts together a deadline, and every error a remedy.
 
-Refused             S3 said no, or the condition did not hold; the store decides what that means
+Refused             S3 refused, or the condition did not hold; the store decides what that means
 """
 
 from __future__ import annotations

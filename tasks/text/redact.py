@@ -1,4 +1,4 @@
-"""Secrets of this process taken out of text that leaves it."""
+"""Removes this process's secrets from text before the text leaves the process."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""One gate a cluster: a lease in the store, taken by create-if-absent, renewed while its owner lives.
+"""One gate per cluster: a lock in the store, taken by create-if-absent and renewed while its owner is alive.
 
 leases/<cluster>.json names the gate, its jobs and its owner; leases/by-run/<flow run>.json finds it from a
-flow run's id alone, for hooks that know nothing else. Every change is compare-and-set, so of two that try to
-adopt one wins.
+flow run's id alone, for hooks that know nothing else. Every change is compare-and-set, so that only one of two processes that try
+to adopt the lock succeeds.
 
-A lease is *parked* while its run waits for a person and may come back in another process: until the question's time is
-up the cluster stays held for that run, whether or not a process of it lives.
+A lock is *parked* while its run waits for a person and may continue in another process: until the question's deadline
+the cluster stays locked for that run, whether or not a process of it is alive.
 
-LeaseError              the lease cannot be used; carries the remedy
-|- LeaseHeld            another gate holds the cluster
-`- LeaseLost            somebody else has taken it meanwhile
+LeaseError              the lock cannot be used; carries the remedy
+|- LeaseHeld            another gate holds the lock of the cluster
+`- LeaseLost            another gate has taken it meanwhile
 """
 
 from __future__ import annotations

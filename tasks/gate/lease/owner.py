@@ -1,4 +1,4 @@
-"""Who holds something, and whether they still live: by /proc on their own machine, by time on another."""
+"""Who holds something, and whether that process is alive: found in /proc on the same machine, and by time from another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy a folder that others write to: whole regular files, whatever vanishes or is planted meanwhile."""
+"""Copies a folder while others write to it: complete regular files only, whatever disappears or is planted meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local job's folder: what was submitted, who looks after it, how far it is. Files are whole or absent."""
+"""A local job's folder: what was submitted, who looks after it, and its state. A file is complete or absent."""
 
 from __future__ import annotations
 

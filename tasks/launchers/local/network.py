@@ -1,8 +1,8 @@
-"""Nodes with a network of their own: namespaces on a bridge that lives in a namespace of its own (root only).
+"""Nodes with a network of their own: namespaces on a bridge that is in a namespace of its own (root only).
 
 A network has a name; its namespaces are NAME-sw (the bridge `br0` with the ports v0, v1, ...) and NAME-0,
 NAME-1, ... (each with `eth0` and one address). Nothing of it is in the machine's own namespace, and nothing
-leads out of it. Who makes a network removes it: a test may create one, spoil it, and lend it to a job
+is routed out of it. Whoever makes a network removes it: a test may create one, break it, and lend it to a job
 through LocalOptions(prepared=NAME).
 
 NetworkError        `ip` refused; the message has its words

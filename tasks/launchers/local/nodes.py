@@ -1,4 +1,4 @@
-"""A local job's nodes: the environment they get, the roster they share, the processes and their logs."""
+"""A local job's nodes: their environment variables, the roster they share, their processes and their logs."""
 
 from __future__ import annotations
 

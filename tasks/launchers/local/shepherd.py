@@ -1,8 +1,8 @@
 """Looks after one local job from its start to its end: python -m tasks.launchers.local.shepherd JOBFOLDER
 
-Two processes, so that no single SIGKILL leaves anything behind. The guard only waits: when the shepherd dies
-before the job ended, all that it started falls to the guard, which ends it and says FAILED. The shepherd
-starts the nodes, holds them to the max runtime and writes state.json; when the guard dies it ends the job.
+There are two processes, so that no single SIGKILL leaves anything behind. The guard only waits: when the shepherd dies
+before the job ended, all that the shepherd started becomes the guard's, which ends it and records FAILED. The shepherd
+starts the nodes, enforces the maximum runtime and writes state.json; when the guard dies it ends the job.
 Each node's command dies with the shepherd, too. Exit codes: 0 done, 75 the job has a shepherd already.
 """
 

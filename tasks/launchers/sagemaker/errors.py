@@ -1,4 +1,4 @@
-"""What AWS answered, as a launcher's error: what was refused, to whom, and the remedy. Pure.
+"""Turns AWS's answer into a launcher's error: what was refused, for which object, and the remedy. Pure.
 
 Refused             an answer that trying again does not mend; `code` decides what the caller makes of it
 """

@@ -1,4 +1,4 @@
-"""Training jobs of Amazon SageMaker: one request a job, asked about by name alone, so that a wait survives the worker."""
+"""Training jobs of Amazon SageMaker: one request per job. Jobs are looked up by name alone, so that a wait survives the worker."""
 
 from __future__ import annotations
 

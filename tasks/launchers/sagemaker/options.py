@@ -1,4 +1,4 @@
-"""What a gate file's [cluster.options] may say where the launcher is "sagemaker". Pure.
+"""What a gate file's [cluster.options] may say if the launcher is "sagemaker". Pure.
 
 Sources: AWS, CreateTrainingJob API reference and botocore 1.44.5's own shapes; "Train using SageMaker-managed warm pools".
 """

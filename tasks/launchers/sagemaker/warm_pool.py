@@ -1,7 +1,7 @@
-"""The machines that SageMaker keeps after a job: the managed warm pool, asked for and let go.
+"""The machines that SageMaker keeps after a job, the managed warm pool: requested, found and released.
 
 Sources: WarmPoolStatus (SageMaker API Reference), "Train using SageMaker managed warm pools", and UpdateTrainingJob, which
-takes a keep-alive of 0 as the end of the pool. A pool outlives a job that failed or was stopped, so it is let go by name.
+takes a keep-alive of 0 as the end of the pool. A pool outlives a job that failed or was stopped, so it is released by name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Text for Slack: limits, escapes and single blocks (pure). Text of a report can mention, link and format nothing.
+"""Text for Slack: limits, escapes and single blocks (pure). Text from a report can neither mention, link nor format anything.
 
-Names and evidence stand in plain_text or preformatted rich text, which Slack parses for nothing; mrkdwn is for what this
+Names and evidence are in plain_text or preformatted rich text, in which Slack parses nothing; mrkdwn is for what this
 project writes itself, verbatim, so that Slack turns no name or address in it into a mention or a link.
 
 Limits: https://docs.slack.dev/reference/block-kit/blocks. The sum over a message's blocks is not in the reference: Slack

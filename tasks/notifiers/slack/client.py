@@ -1,4 +1,4 @@
-"""Slack's Web API within a deadline: what may pass is tried again, what does not is a NotifyError that says the remedy."""
+"""Slack's Web API within a deadline: errors that may pass are retried, any other becomes a NotifyError with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slack: one message a gate run, brought up to date in place; its thread has the diagnostics, and calls people."""
+"""Slack: one message per gate run, updated in place. Its thread has the diagnostics, and @-mentions people."""
 
 from __future__ import annotations
 

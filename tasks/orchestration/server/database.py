@@ -1,7 +1,7 @@
-"""The embedded server's SQLite file: made once, copied where it can be, never half made.
+"""The embedded server's SQLite file: made once, copied if possible, never half made.
 
-A file counts as finished once its `user_version` is set, which happens after the last migration. It bears the
-Prefect version in its name: another version starts a file of its own and never migrates, or is refused by,
+A file counts as finished once its `user_version` is set, which happens after the last migration. Its name contains the
+Prefect version: another version starts a file of its own and never migrates, or is refused by,
 the history of the first. Deleting any of these files loses the display of past runs and nothing else.
 """
 

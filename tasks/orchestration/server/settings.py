@@ -1,7 +1,7 @@
-"""What Prefect is told, on both sides of the embedded server. Imports no Prefect.
+"""Prefect's settings on both sides of the embedded server. This module does not import Prefect.
 
-Environment variables outrank every other source Prefect reads (.env, prefect.toml, pyproject.toml, profile),
-so what is set here holds whatever a person's profile says.
+Environment variables outrank every other source that Prefect reads (.env, prefect.toml, pyproject.toml, profile),
+so what is set here applies whatever a person's profile says.
 """
 
 from __future__ import annotations

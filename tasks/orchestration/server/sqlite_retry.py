@@ -1,8 +1,8 @@
 """Repeats a request that SQLite refused, inside the server, so that nobody waits seconds for it.
 
-A transaction that began by reading is refused at once (SQLITE_BUSY) when another connection has written
+A transaction that began by reading is refused at once (SQLITE_BUSY) if another connection has written
 since; no timeout helps. Prefect answers 503 and its client tries again after two seconds. The refused
-transaction changed nothing, so it is repeated here within milliseconds. Two servers on one file meet in the
+transaction changed nothing, so it is repeated here within milliseconds. Two servers on one file conflict in the
 same way.
 """
 

@@ -1,7 +1,7 @@
 """A sheet of pixels to draw on, over matplotlib's own renderer: no browser, no network, no display.
 
 matplotlib is the extra `picture`; it is imported on first use, and keeps its font cache in this machine's temporary folder.
-What is written is never markup: a "$" is a dollar sign, and what no font has is written out.
+Text is never markup: a "$" is a dollar sign, and a character that no font has is written out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The colours of the report's style sheet, for what is drawn without a browser: one source for page and picture."""
+"""The colours of the report's style sheet, for what is drawn without a browser, so that page and picture have the same colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the picture: node x check, bandwidth against expectation, and rates between hosts."""
+"""The parts of the picture: node x check, bandwidth against the expected value, and rates between hosts."""
 
 from __future__ import annotations
 

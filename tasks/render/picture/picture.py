@@ -1,6 +1,6 @@
-"""The verdict as a picture (PNG), for those who read on a phone: the answer, the culprit, and what it rests on.
+"""The verdict as a picture (PNG), for those who read on a phone: the answer, the culprit, and what it is based on.
 
-Drawn without a browser and without the network; the same bytes for the same input.
+It is drawn without a browser and without the network; the same input gives the same bytes.
 """
 
 from __future__ import annotations

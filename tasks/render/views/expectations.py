@@ -1,6 +1,6 @@
-"""What the declared machines were expected to reach by message size, and the policy's own floors, with sources (pure).
+"""What the declared machines should reach by message size, and the policy's own minimums, with sources (pure).
 
-It is drawn beside what was measured. Whether that is good enough is the verdict's to say.
+They are drawn beside what was measured. Whether that is good enough is decided by the verdict alone.
 """
 
 from __future__ import annotations

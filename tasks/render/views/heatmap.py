@@ -1,7 +1,7 @@
-"""A matrix of rates or times between parts as a heat map: who is bad stands together at the top left (pure).
+"""A matrix of rates or times between parts as a heat map, with the bad parts together at the top left (pure).
 
-Six steps from nothing to the best value (or to what is usual), dark for bad; each step is a shade of one hue, so that
-every kind of colour sight puts them in the same order, and every cell that can be read bears its number.
+There are six steps from nothing to the best value (or to the usual one), dark for bad. Each step is a shade of one hue, so that
+every kind of colour vision puts them in the same order, and every cell that is large enough contains its number.
 """
 
 from __future__ import annotations

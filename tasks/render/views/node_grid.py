@@ -1,6 +1,6 @@
-"""Node x check for a page of any size: the worst nodes a line each, all others a tile each, no node left out (pure).
+"""Node x check for a page of any size: one line for each of the worst nodes, one tile for each other node, none left out (pure).
 
-Checks that every node which reported passed share one column once there are more than a screen is wide.
+Checks that passed on every node that reported share one column once there are more of them than a screen is wide.
 """
 
 from __future__ import annotations

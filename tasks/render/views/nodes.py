@@ -1,4 +1,4 @@
-"""Node x check: what the verdict says of each, never better than what was observed (pure)."""
+"""Node x check: what the verdict says about each, never better than what was observed (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decoder made of each matrix, as rows of plain text for tables: suspects, and what was held to what (pure)."""
+"""What the decoder found in each matrix, as rows of plain text for tables: suspects, and what was compared with what (pure)."""
 
 from __future__ import annotations
 

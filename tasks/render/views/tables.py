@@ -1,6 +1,6 @@
-"""A verdict's figures as rows of plain values, for tables such as Prefect's: findings, bandwidths, pairs (pure).
+"""A verdict's numbers as rows of plain values, for tables such as Prefect's: findings, bandwidths, pairs (pure).
 
-The worst comes first, since such tables do not sort; no key is ever absent.
+The worst row comes first, because such tables do not sort; no key is ever absent.
 """
 
 from __future__ import annotations

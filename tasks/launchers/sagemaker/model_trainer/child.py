@@ -1,7 +1,7 @@
 """The process in which the SDK builds a ModelTrainer's request: `python -m tasks.launchers.sagemaker.model_trainer.child FOLDER`.
 
-It can reach nobody (an audit hook refuses every connection and look-up of a name), holds no credentials, and answers the SDK's own
-questions from what the gate file says: the role, the bucket, the job's name. It reads FOLDER/asked.json, and leaves
+It cannot reach the network (an audit hook refuses every connection and name resolution), holds no credentials, and answers the
+SDK's own questions from the gate file: the role, the bucket, the job's name. It reads FOLDER/asked.json, and leaves
 FOLDER/answer.json and the files that the SDK would have uploaded.
 """
 

@@ -1,4 +1,4 @@
-"""What the SDK's own driver does to a run: what breaks it, and what a person should know. Pure.
+"""What the SDK's own driver does to a run: settings that break it, and notes for a person. Pure.
 
 Read in sagemaker-train 1.27.0: container_drivers/scripts/environment.py writes `export NAME='value'` lines without escaping,
 sm_train.sh sources them under `set -e`; distributed_drivers/torchrun_driver.py, mpi_utils.py and common/utils.py set NCCL and EFA.

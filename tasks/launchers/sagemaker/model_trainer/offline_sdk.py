@@ -1,7 +1,7 @@
-"""What the SDK asks others while it builds a request, answered from the gate file instead. Only ever in a process of its own.
+"""Answers from the gate file what the SDK would ask AWS while it builds a request. It is only used in a process of its own.
 
-Read in sagemaker-train 1.27.0 and sagemaker-core 2.27.0 (sagemaker 3.27.0): where one of the names below is gone, nothing is
-built, because the SDK would then ask whom it likes.
+Read in sagemaker-train 1.27.0 and sagemaker-core 2.27.0 (sagemaker 3.27.0): if one of the names below no longer exists, nothing is
+built, because the SDK would then call AWS by itself.
 """
 
 from __future__ import annotations

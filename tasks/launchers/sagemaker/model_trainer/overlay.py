@@ -1,9 +1,9 @@
-"""A ModelTrainer's request and the gate's own, made one. Pure.
+"""Combines a ModelTrainer's request with the gate's own. Pure.
 
 The machines are the gate's: what was checked is what trains. The run is the trainer's: image, channels, hyperparameters,
-environment, output, checkpoints. Where both name a machine and differ, nobody can tell which was meant, and nothing is planned.
-How long it may run is the gate file's, since the SDK puts an hour where nobody said a time; its keep-alive is left out, since
-nothing follows the training.
+environment, output, checkpoints. If both name a machine and differ, nobody can tell which was meant, and nothing is planned.
+How long it may run comes from the gate file, because the SDK sets an hour if nobody set a time. The trainer's keep-alive is left
+out, because nothing follows the training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job left -> a folder, and which starts it had. A channel that fails is said, and the next one is tried."""
+"""Brings what a job left into a folder, and lists the job's starts. A channel that fails is reported, and the next one is tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects below an S3 prefix: listed page by page, read whole or not at all, many side by side."""
+"""Objects below an S3 prefix: they are listed page by page, read completely or not at all, and many at the same time."""
 
 from __future__ import annotations
 

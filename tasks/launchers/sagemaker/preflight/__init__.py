@@ -1,4 +1,4 @@
-"""What is looked at before the first dollar, in the order in which it is told."""
+"""Everything that the preflight examines before anything is billed, in the order in which it is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the containers' images are in ECR, and whether the labels of those in which checks run name the checks' tools."""
+"""Whether the containers' images are in ECR, and whether the labels of the images in which checks run name the checks' tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one looks: probes side by side, each with its own deadline, and what could not be seen said as such.
+"""Runs the questions of the preflight side by side, each with its own deadline, and reports those that got no answer.
 
 NotVisible   AWS did not answer one question; it becomes a line of the preflight, and never ends it
 """

@@ -1,4 +1,4 @@
-"""What the requests of a gate ask of an AWS account, read from the requests themselves. Pure."""
+"""What the requests of a gate need from an AWS account, read from the requests themselves. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a warm pool waits already that our check would take, or whose owner could take ours."""
+"""Whether a warm pool exists already that our health check would get, or whose owner could get ours."""
 
 from __future__ import annotations
 

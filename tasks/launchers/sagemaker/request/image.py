@@ -1,7 +1,7 @@
-"""What the image of a job must hold for its checks, and what its label says that it holds. Pure.
+"""What the image of a job must contain for its checks, and what its label says that it contains. Pure.
 
 An image that container/Dockerfile built, or that was built FROM it, carries the label LABEL: the programs and modules that its
-build has seen. Of an image without it nobody knows what is inside before the job runs.
+build has seen. Without that label nobody knows what an image contains before the job runs.
 """
 
 from __future__ import annotations

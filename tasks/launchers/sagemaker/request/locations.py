@@ -1,4 +1,4 @@
-"""Where a job's things lie: in S3 below the gate's prefix, and in the container. Pure."""
+"""Where a job's files are: in S3 below the gate's prefix, and in the container. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate file's [training.request], plain CreateTrainingJob keys, laid over the gate's own request. Pure."""
+"""The gate file's [training.request]: plain CreateTrainingJob keys that replace or extend those of the gate's own request. Pure."""
 
 from __future__ import annotations
 
