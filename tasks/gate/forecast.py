@@ -35,9 +35,9 @@ class StageForecast:
 class PlacementCost:
     """What a placement costs before the training runs, for all nodes: in node-hours, and in US dollars where a price is known.
 
-    `about` is the checks alone, None where their time is not known, and with `is_least` they cost at least that; `at_most` is
-    with every limit reached; `idle_at_most` is the part of it in which the machines do nothing but wait for the training or
-    for a person.
+    `about_*` is the cost of the checks alone: None if their time is not known, and with `is_least` they cost at least that.
+    `at_most_*` is the cost if every limit is reached; `idle_at_most_*` is the part of it in which the machines only wait for the
+    training or for a person.
     """
 
     placement: Placement

@@ -2,7 +2,7 @@
 
 If the preflight finds something wrong the gate is refused. What the preflight could not find out is logged and recorded.
 
-LookedWrong         something would go wrong, so nothing was started
+PreflightFailed     the preflight found something wrong, so nothing was started
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PreflightFailed(LaunchRejected):
 
 
 def submit_job(session: Session, job: JobSpec) -> JobHandle:
-    """Submit it; what may run is remembered first, so that every ending ends it. Raises LaunchError."""
+    """Submit the job. It is recorded first, so that every end of the gate also ends the job. Raises LaunchError."""
     session.ends()  # two jobs of a gate never run side by side
     run_preflight(session)
     session.remember(job.name)
@@ -45,7 +45,7 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
 
 
 def run_preflight(session: Session) -> None:
-    """Once a gate, before its first job. Raises LookedWrong, naming every line that is wrong."""
+    """Run the preflight once per gate, before its first job. Raises PreflightFailed, which names every line that is wrong."""
     if session.looked:
         return
     launcher = session.setting.launcher

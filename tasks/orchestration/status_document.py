@@ -1,7 +1,7 @@
 """Reads the status that a run published (tasks/orchestration/status.py), strictly: one that is not completely understood counts as
 no verdict (pure).
 
-Unreadable          it is not a status of this version, or it contradicts itself
+StatusError         it is not a status of this version, or it contradicts itself
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunStatus:
 
 
 def read_status(data: object) -> RunStatus:
-    """The announcement in an artifact's data. Raises Unreadable."""
+    """The status in an artifact's data. Raises StatusError."""
     try:
         table = parse_json(_line(data), BYTES)
         if not isinstance(table, Mapping) or table.get("schema_version") != 1:
