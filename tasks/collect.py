@@ -42,12 +42,18 @@ from tasks.store.base import StoreError
 from tasks.store.layout import evidence_key, log_key
 from tasks.text.inert import one_line
 
+LOG = logging.getLogger("prelaunch")
 SLOWEST_POLL_S = 5.0
 GRACE_S = 30.0
 # Of the 5 s from the nodes' deadline to the verdict: 3 for what a node wrote last to arrive, 2 to judge and to keep it. Nodes
 # that decide by themselves (IN_JOB) have one more, for their own answer.
 MARGIN_S, GATED_MARGIN_S = 3.0, 4.0
 LONGEST_LOOK_S, LEAST_LOOK_S = 60.0, 0.5
+LOG_BYTES = 1 << 18
+EVIDENCE_FILES = 10_000
+LOGGED_NODES = 8
+TAIL_BYTES = 2048
+STORY_CHARACTERS = 1200
 
 
 @dataclass
@@ -255,10 +261,6 @@ def _late(times: JobTimes, limit_s: float, launcher: Launcher, status: JobStatus
     return ""
 
 
-LOG_BYTES = 1 << 18
-EVIDENCE_FILES = 10_000
-
-
 def keep_evidence(session: Session, folder: Path) -> None:
     """Every evidence/<sha256>.gz of an attempt's folder -> gates/<gate id>/evidence. Raises StoreError."""
     for path in sorted((folder / "evidence").glob("*.gz"))[:EVIDENCE_FILES]:
@@ -275,12 +277,6 @@ def keep_logs(session: Session, job: str, nodes: Iterable[str]) -> None:
             session.setting.store.put(key, text.encode("utf-8", "replace"))
     except (LaunchError, StoreError) as error:
         report_progress(Progress("checks", f"a log could not be stored: {error}"))
-
-
-LOG = logging.getLogger("prelaunch")
-LOGGED_NODES = 8
-TAIL_BYTES = 2048
-STORY_CHARACTERS = 1200
 
 
 @task(cache_policy=NO_CACHE, task_run_name="collect {watched.job}")

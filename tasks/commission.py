@@ -39,6 +39,9 @@ from tasks.store.layout import baseline_key
 from tasks.store.records import Record
 from tasks.text.inert import one_line
 
+LOG = get_logger("prelaunch")
+Run = Callable[[GateRequest], Awaitable[State[Any]]]
+
 
 @dataclass(frozen=True)
 class LearnedBaseline:
@@ -110,10 +113,6 @@ def _remedy(setting: GateContext, place: str, made: Baseline) -> str:
         return "The gate already uses this baseline"
     file = shlex.quote(str(setting.here / named))
     return f"The gate still uses {named}. To use the new baseline: {copy} {shlex.quote(place)} {file}"
-
-
-LOG = get_logger("prelaunch")
-Run = Callable[[GateRequest], Awaitable[State[Any]]]
 
 
 class CommissionResult(StrEnum):

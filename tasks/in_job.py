@@ -50,6 +50,10 @@ from tasks.store import records
 from tasks.store.layout import attempt_report_key, attempt_verdict_key, disagreement_key
 from tasks.store.records import KeptVerdict
 
+LOG = logging.getLogger("prelaunch")
+# The nodes go on, hold, or end: the further to the right, the stricter.
+STRICTNESS = {Answer.GO: 0, Answer.ASK: 1, Answer.NO_GO: 2, Answer.CANNOT_TELL: 2}
+
 
 class JobStarts:
     """Those that were judged, in their order, and how many of them trained nothing.
@@ -217,11 +221,6 @@ def _judge(session: Session, report: Report) -> JudgedReport:
         store.put(attempt_report_key(gate_id, report.attempt), dump(report))
         store.put(attempt_verdict_key(gate_id, report.attempt), dump_plain(verdict_json(made.verdict)))
     return made
-
-
-LOG = logging.getLogger("prelaunch")
-# The nodes go on, hold, or end: the further to the right, the stricter.
-STRICTNESS = {Answer.GO: 0, Answer.ASK: 1, Answer.NO_GO: 2, Answer.CANNOT_TELL: 2}
 
 
 async def compare_with_nodes(session: Session, judged: JudgedReport, starts: JobStarts) -> None:

@@ -34,6 +34,9 @@ NOWHERE = (
     "Placement none: the training may run on other machines. Its nodes compare themselves with the machines that passed, "
     "and check again where they differ"
 )
+# Clocks of nodes and flow may differ a little; a PASS from further ahead is none.
+AHEAD_S = 60.0
+NEEDED = ("host", "boot_id")
 
 
 @task(cache_policy=NO_CACHE, task_run_name="judge {session.gate_id}")
@@ -54,11 +57,6 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     launcher = setting.gate.cluster.launcher
     shown = verdict_context(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
     return JudgedReport(report, verdict, context=shown)
-
-
-# Clocks of nodes and flow may differ a little; a PASS from further ahead is none.
-AHEAD_S = 60.0
-NEEDED = ("host", "boot_id")
 
 
 @dataclass(frozen=True)

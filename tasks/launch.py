@@ -52,6 +52,8 @@ COMING_S = 600.0
 # How long after the training runs the engine may take to say whose the pool is.
 PROOF_S = 60.0
 IDENTITIES = (("gpu_uuids", "GPU UUIDs"), ("boot_id", "boot id"), ("pool_token", "token"))
+TAIL_BYTES = 16384
+TORCHRUN = "torch/distributed/elastic"
 
 
 class PoolLost(LaunchError):
@@ -228,10 +230,6 @@ def _again(session: Session) -> None:
     session.rounds += 1
     judge.void_pass(session)
     session.begin_again()
-
-
-TAIL_BYTES = 16384
-TORCHRUN = "torch/distributed/elastic"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,10 @@ from tasks.gate.submission import submit_job
 from tasks.launch import ROUNDS, pool_cost_now, pool_waits
 from tasks.launchers.base import NoCapacity
 
+FIRST_S = 30.0
+LONGEST_S = 600.0
+LOOK_S = 1.0
+
 
 @task(cache_policy=NO_CACHE, task_run_name="provision {session.gate_id}")
 async def submit_checks(session: Session) -> str:
@@ -53,11 +57,6 @@ async def settle_lease(session: Session) -> Lease:
     if over:
         return await run_to_end(session.begin_again)
     return lease
-
-
-FIRST_S = 30.0
-LONGEST_S = 600.0
-LOOK_S = 1.0
 
 
 async def wait_for_machines(session: Session, error: NoCapacity) -> None:

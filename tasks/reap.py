@@ -43,6 +43,7 @@ from tasks.orchestration.runs import GateRun
 from tasks.page import notify_run
 from tasks.store.base import StoreError
 
+LOG = get_logger("prelaunch")
 Why = Literal["silent", "late", "crashed", "cancelled", "deadline", "asked"]
 # A process at Prefect's default gives a sign of life every 180 s; it must not be taken for dead where no lease says otherwise.
 SILENT_S = 200.0
@@ -50,6 +51,9 @@ SILENT_S = 200.0
 SETTLE_S = 120.0
 # A hook begins within seconds of the crash, in a process that imports the flow first.
 PUT_BACK_S = 60.0
+# An engine that does not answer is asked again for as long; whatever may then still run is told to a person.
+RETRIES_S = [10.0, 30.0, 60.0]
+UNCLEAR = (LaunchError, LeaseError, StoreError)
 
 
 class ReapAction(Enum):
@@ -167,12 +171,6 @@ async def _state(flow_run_id: str) -> State[None] | None:
     async with get_client() as client:
         run = await runs.find_run(client, flow_run_id)
     return run.state if run is not None else None
-
-
-LOG = get_logger("prelaunch")
-# An engine that does not answer is asked again for as long; whatever may then still run is told to a person.
-RETRIES_S = [10.0, 30.0, 60.0]
-UNCLEAR = (LaunchError, LeaseError, StoreError)
 
 
 class NotCleared(Exception):

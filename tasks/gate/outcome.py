@@ -23,6 +23,8 @@ from tasks.render.findings import verdict_json
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, report_key
 
+NOT_STARTED = "Training was not started."
+
 
 class Decision(StrEnum):
     """What was done. PASSED: go, and nothing was to be launched. OVERRIDDEN: launched against a FAIL, on somebody's word.
@@ -109,7 +111,6 @@ class Outcome:
         return Exit.CANNOT_TELL if unknown else Exit.NO_GO
 
 
-NOT_STARTED = "Training was not started."
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
 
 

@@ -19,6 +19,7 @@ from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
+PLAIN_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,6 @@ def report_end(outcome: Outcome) -> None:
     listener = LISTENER.get()
     if listener is not None:
         listener.ended(outcome)
-
-
-PLAIN_EVERY_S = 2.0
 
 
 class LiveProgress:

@@ -32,6 +32,7 @@ LINKS = 10
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, and machines that cost money.
 ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES)
 Event = Mapping[str, object]
+REPLY_BYTES = 64 << 10
 
 
 def trigger(page: Notification, routing_key: str) -> Event:
@@ -111,9 +112,6 @@ def _item(item: Item) -> dict[str, object]:
 
 def _word(kind: Kind) -> str:
     return kind.value.replace(" ", "-")
-
-
-REPLY_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ OF_KIND = {Kind.NEURON_LS: "neuron.toml", Kind.NCCOM_TEST: "neuron.toml"}
 OTHERWISE = "nvidia.toml"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _REPORT = re.compile(r'\s*\{\s*"(attempt|declared)"\s*:')
+LINES = 12
+_BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", Answer.ASK: "1;33"}
 
 
 @dataclass(frozen=True)
@@ -211,10 +213,6 @@ def _chosen(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tup
     except PolicyError as error:
         raise InputError(str(error.file), error.message, error.path, error.nearest) from error
     return found, f"{found.name} ({path})"
-
-
-LINES = 12
-_BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", Answer.ASK: "1;33"}
 
 
 def explanation_text(

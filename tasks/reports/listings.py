@@ -13,6 +13,7 @@ from tasks.text.inert import one_line
 
 NAMED = 20
 FILE = ", all of them in the file"
+COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "first finding")
 
 
 def baseline_text(baseline: Baseline) -> str:
@@ -81,9 +82,6 @@ def _many(count: int, noun: str) -> str:
 def _shown(line: str) -> str:
     """Inert, with its indentation."""
     return " " * (len(line) - len(line.lstrip(" "))) + one_line(line, 400)
-
-
-COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "first finding")
 
 
 def listed_text(records: Sequence[Record]) -> str:

@@ -39,6 +39,7 @@ from tasks.reports.read import InputError
 from tasks.text.inert import one_line
 
 COLOURS = {State.PASS: "32", State.WARN: "33", State.UNKNOWN: "35", State.FAIL: "31"}
+PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 
 
 class CheckProgress:
@@ -99,9 +100,6 @@ class CheckProgress:
         on = f" ({len(rows)} ranks)" if len(rows) > 1 else ""
         head = f"{mark} {self._done:>2}/{self._total} {check:<24} {seconds:6.1f} s{on}"
         self._say(f"{head}  {one_line(why, 160)}".rstrip())
-
-
-PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 
 
 def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:

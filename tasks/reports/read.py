@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 POLICY = SHIPPED / "seed-report.toml"
 SHOWN = 8
+MOST_NODES = 100_000
+# For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
+NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
+REMEDY = "Correct the problem and run the gate again. This does not mean that any machine is broken."
 
 
 @dataclass(frozen=True)
@@ -103,11 +107,6 @@ def opinion_document(opinion: ImportedReport) -> Mapping[str, object]:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
-
-
-MOST_NODES = 100_000
-# For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
-NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
 
 
 class InputError(Exception):
@@ -289,9 +288,6 @@ def _only_report(folder: Path) -> Path:
         return found[0]
     said = f"the folder holds {len(found)} files called {REPORT_FILE}. Name the file to judge."
     raise InputError(str(folder), said)
-
-
-REMEDY = "Correct the problem and run the gate again. This does not mean that any machine is broken."
 
 
 def unjudged_verdict(reason: str) -> Verdict:

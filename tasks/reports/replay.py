@@ -31,6 +31,7 @@ from tasks.text.inert import one_line
 MOST = 100
 MESSAGE_CHARACTERS = 300
 NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", re.IGNORECASE)
+LINES = 10
 
 
 class ChangeKind(StrEnum):
@@ -224,7 +225,6 @@ def _notes(before: KeptVerdict | Record, after: KeptVerdict) -> tuple[str, ...]:
 
 
 SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
-LINES = 10
 
 
 @dataclass

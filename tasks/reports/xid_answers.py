@@ -20,6 +20,8 @@ from tasks.text.inert import clean
 
 OPTION = "--as"
 Metrics = Mapping[str, Value]
+MILDER = "* is milder than NVIDIA's catalogue, whose FAIL applies."
+SILENT = "= has no answer to this code: NVIDIA's answer applies."
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,6 @@ def _measured(found: Explanation) -> dict[str, Metrics]:
         rows = {row.subject: row.metrics for row in found.report.observations if row.check == CHECK}
         return {**{node.name: {} for node in found.report.nodes}, **rows}
     return {"input": next((part.metrics for part in found.parts if part.check == CHECK), {})}
-
-
-MILDER = "* is milder than NVIDIA's catalogue, whose FAIL applies."
-SILENT = "= has no answer to this code: NVIDIA's answer applies."
 
 
 def comparison_text(found: XidComparison) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("prelaunch.slack")
 TIMEOUT_S = 5
+CALLBACK = "prelaunch_answer"
+REASON = "reason"
 
 
 class SlackDeliveryError(Exception):
@@ -95,10 +97,6 @@ def _asked(call: Callable[[], object]) -> None:
     status = getattr(done, "status_code", 200)
     if status != 200:
         raise SlackDeliveryError(f"Slack answers {status}")
-
-
-CALLBACK = "prelaunch_answer"
-REASON = "reason"
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,9 @@ TOKEN_ERRORS = (
     "account_inactive",
     "not_allowed_token_type",
 )
+# App tokens, and the tickets of the socket's own address.
+OURS = re.compile(r"\bxapp-[A-Za-z0-9-]{10,}|(?<=ticket=)[^\s&\"']+|(?<=link_disabled=)[^\s&\"']+")
+LINE = 1000
 
 
 class SlackAppError(Exception):
@@ -186,11 +189,6 @@ def _bypassing(web: WebClient) -> WebClient:
     if urllib.request.proxy_bypass(urlsplit(web.base_url).hostname or ""):
         web.proxy = None
     return web
-
-
-# App tokens, and the tickets of the socket's own address.
-OURS = re.compile(r"\bxapp-[A-Za-z0-9-]{10,}|(?<=ticket=)[^\s&\"']+|(?<=link_disabled=)[^\s&\"']+")
-LINE = 1000
 
 
 class Plain(logging.Formatter):

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("prelaunch.slack")
 WAITING = 100
 Work = Callable[[], None]
+# Slack waits 3 s for an acknowledgement: https://docs.slack.dev/interactivity/handling-user-interaction
+SUBMISSION_S = 2.0
+REMEMBERED = 10_000
 
 
 class Workers:
@@ -66,11 +69,6 @@ class Workers:
                 work()
             except Exception as error:  # noqa: BLE001 - one click that fails must not end the buttons of all
                 LOG.error("a click or command could not be handled: %s: %s", type(error).__name__, error)
-
-
-# Slack waits 3 s for an acknowledgement: https://docs.slack.dev/interactivity/handling-user-interaction
-SUBMISSION_S = 2.0
-REMEMBERED = 10_000
 
 
 class Envelopes:

@@ -15,6 +15,7 @@ from tasks.store.layout import STORE_ID_KEY
 from tasks.store.s3 import S3Store, parted
 
 S3 = "s3://"
+FORM = re.compile(rb"[0-9a-f]{32}\n")
 
 
 def open_store(address: str) -> Store:
@@ -42,9 +43,6 @@ def absolute(address: str) -> str:
         bucket, prefix = parted(address)
         return f"{S3}{bucket}/{prefix}".rstrip("/")
     return str(Path(address).expanduser().absolute())
-
-
-FORM = re.compile(rb"[0-9a-f]{32}\n")
 
 
 def identity(store: Store) -> str:

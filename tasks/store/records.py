@@ -21,6 +21,12 @@ from tasks.store.layout import RECORDS, name_of, record_key
 from tasks.text.inert import one_line
 
 VERDICT_BYTES = 256 * 1024 * 1024
+RECORD_BYTES = 1 << 22
+FINDING_CHARACTERS = 300
+# tasks.gate.jobs.new_gate_id ends a gate's id so.
+STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
+GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
+Instant = Annotated[str, Text(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", 20)]
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,6 @@ def _only(kind: type, value: object, path: str) -> dict[str, object]:
         raise DecodeError("expected a table", path)
     names = {field.name for field in fields(kind)}
     return {key: item for key, item in value.items() if key in names}
-
-
-RECORD_BYTES = 1 << 22
-FINDING_CHARACTERS = 300
-# tasks.gate.jobs.new_gate_id ends a gate's id so.
-STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
-GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
-Instant = Annotated[str, Text(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", 20)]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 # Controls (C0, C1), marks that turn or hide text, separators that break lines, surrogates, what no font has.
 _UNSAFE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _PLAIN = re.compile(r"[ -~\n]*")
+S3 = "s3://"
 
 
 def clean(text: str) -> str:
@@ -42,9 +43,6 @@ def _shown(character: str) -> str:
     if unicodedata.category(character) in _UNSAFE:
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
     return character
-
-
-S3 = "s3://"
 
 
 def browsable(place: str) -> str:

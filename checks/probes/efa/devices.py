@@ -19,6 +19,8 @@ from checks.process import tool
 INFINIBAND = Path("/sys/class/infiniband")
 AMAZON = "0x1d0f"  # PCI vendor of EFA
 ACTIVE = 4  # enum ib_port_state, IB_PORT_ACTIVE
+NONE = ("none",)
+RETRY_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-NONE = ("none",)
-RETRY_S = 1.0
 
 
 @check(

@@ -33,6 +33,7 @@ FAULTS = {
     15: "a GPU is lost",
     18: "the driver was changed without a reboot: library and kernel module differ",
 }
+Derive = Callable[[Sequence[Gpu]], dict[str, Value]]
 
 
 class NvmlMissing(CheckError):
@@ -135,9 +136,6 @@ def code_of(error: object) -> int:
 def said(error: object) -> str:
     """NVML's words and code: "GPU is lost (15)"."""
     return f"{error} ({code_of(error)})"
-
-
-Derive = Callable[[Sequence[Gpu]], dict[str, Value]]
 
 
 def measured(

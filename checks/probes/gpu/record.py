@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from checks.model import Value
 
 Number = int | float
+MAKERS = ("nvidia", "tesla", "quadro")
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,6 @@ def _account(gpu: Gpu, names: Sequence[str]) -> str:
     said = [f"{name}={gpu.values[name]}" for name in names if name in gpu.values]
     said += [f"{name}: {gpu.unread.get(name, 'not read')}" for name in names if name not in gpu.values]
     return f"{gpu.label}: {', '.join(said)}"
-
-
-MAKERS = ("nvidia", "tesla", "quadro")
 
 
 def bare(name: str) -> str:

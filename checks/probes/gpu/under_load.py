@@ -47,6 +47,19 @@ FIELDS = (
 # Cumulative nanoseconds: fields of newer drivers (checks/facts/drivers.json), else nvmlDeviceGetViolationStatus (policy, in brackets).
 SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 269, 270, 271
 POLICY_THERMAL, POLICY_BOARD_LIMIT = 1, 3
+# Bits of nvmlClocksEventReasons: idle 0x1, application clocks 0x2, software power cap 0x4, sync boost 0x10 and display
+# 0x100 are how GPUs are meant to run; these are not.
+FAULT_REASONS = {
+    "hw_slowdown": 0x8,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+    "board_limit": 0x200,
+    "reliability": 0x400,
+}
+CLOCKS = (*FAULT_REASONS, "thermal_s", "power_brake_s", "clock_ratio", "gpus")
+THERMAL = ("margin_c", "temperature_c", "memory_temperature_c", "gpus")
+PCIE = ("pcie_generation", "pcie_width", "replays", "gpus")
 
 
 class LoadError(CheckError):
@@ -249,16 +262,6 @@ def _steps(before: dict[str, int], after: dict[str, int]) -> dict[str, float]:
 
 Derive = Callable[[LoadSamples], dict[str, Value]]
 
-# Bits of nvmlClocksEventReasons: idle 0x1, application clocks 0x2, software power cap 0x4, sync boost 0x10 and display
-# 0x100 are how GPUs are meant to run; these are not.
-FAULT_REASONS = {
-    "hw_slowdown": 0x8,
-    "sw_thermal": 0x20,
-    "hw_thermal": 0x40,
-    "hw_power_brake": 0x80,
-    "board_limit": 0x200,
-    "reliability": 0x400,
-}
 REASONS = {
     0x1: "idle",
     0x2: "application clocks",
@@ -267,9 +270,6 @@ REASONS = {
     0x100: "display clocks",
     **{bit: name for name, bit in FAULT_REASONS.items()},
 }
-CLOCKS = (*FAULT_REASONS, "thermal_s", "power_brake_s", "clock_ratio", "gpus")
-THERMAL = ("margin_c", "temperature_c", "memory_temperature_c", "gpus")
-PCIE = ("pcie_generation", "pcie_width", "replays", "gpus")
 
 
 @check(

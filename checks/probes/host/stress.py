@@ -36,6 +36,13 @@ _FAIL = re.compile(r"stress-ng: fail: +\[\d+\] (.*)")
 _HOGS = re.compile(r"stress-ng: info: +\[\d+\] dispatching hogs: (\d+) ")
 # After a failure the last line differs: "unsuccessful run completed in", "failed: 1: cpu (1)".
 _WELL = re.compile(r"stress-ng: info: +\[\d+\] successful run completed in")
+ROOT = Path("/")
+# stress-ng divides --vm-bytes among its workers; were a version to give it to each, two workers with the deepest
+# profile's 40 % would still leave a fifth of the free memory.
+WORKERS = 2
+MOST_SHARE = 0.4
+LEAST_BYTES = 64 << 20
+LONGER = 3.0
 
 
 @dataclass(frozen=True)
@@ -88,15 +95,6 @@ def _stressed(found: re.Match[str] | None, text: str, failures: tuple[str, ...])
 
 def _last(text: str) -> str:
     return " / ".join(text.strip().splitlines()[-3:])[:300] or "it printed nothing"
-
-
-ROOT = Path("/")
-# stress-ng divides --vm-bytes among its workers; were a version to give it to each, two workers with the deepest
-# profile's 40 % would still leave a fifth of the free memory.
-WORKERS = 2
-MOST_SHARE = 0.4
-LEAST_BYTES = 64 << 20
-LONGER = 3.0
 
 
 @check(

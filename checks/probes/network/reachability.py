@@ -21,6 +21,8 @@ from checks.roster import Member, neighbours
 WARM_BYTES = 1 << 20
 STREAMS = 3
 AGAIN_SHARE = 0.4  # of the deadline: after more than this nothing is measured again
+RETRY_S = 0.1
+ATTEMPT_S = 3.0
 
 
 @check(
@@ -133,10 +135,6 @@ def _stream(peer: Member, access: Access, size: int, timeout_s: float) -> float:
     ):
         raise ExchangeError(f"the peer received {received} of {size} bytes in {seconds} s")
     return timed / seconds / 1e9
-
-
-RETRY_S = 0.1
-ATTEMPT_S = 3.0
 
 
 @check(

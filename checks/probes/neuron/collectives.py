@@ -28,6 +28,9 @@ _FAILED_ROW = re.compile(r"^\s*(\d+)\s+(\D.*)$")
 _AVERAGE = re.compile(r"^\s*Avg bus bandwidth:\s*(\S+?)\s*GB/s\s*$")
 _ERRORS = re.compile(r"^\s*(\d+) errors? found\b")
 _WRONG = re.compile(r"mismatch|incorrect|wrong|corrupt|(?:check|validation) failed", re.IGNORECASE)
+OPERATIONS = ("allr", "allg", "redsct")
+SIZES = ("1MB", "4MB", "16MB", "64MB")
+GREATEST_BYTES = 64 << 20
 
 
 class RunError(Exception):
@@ -88,11 +91,6 @@ def _row(found: re.Match[str], number: int) -> Row:
     if algbw >= 1 and not 0.8 * algbw <= computed <= 1.25 * algbw:
         raise RunError(f"line {number}: {size} bytes in {time_us:g} us do not give {algbw:g} GB/s")
     return Row(size, time_us, busbw * GIB_IN_GB)
-
-
-OPERATIONS = ("allr", "allg", "redsct")
-SIZES = ("1MB", "4MB", "16MB", "64MB")
-GREATEST_BYTES = 64 << 20
 
 
 @check(

@@ -42,6 +42,7 @@ _REASON_NEEDED: JsonDict = {
     "if": {"properties": {"action": {"const": "launch-anyway"}}, "required": ["action"]},
     "then": {"properties": {"reason": {"minLength": LEAST_REASON}}, "required": ["reason"]},
 }
+LOG = logging.getLogger("prelaunch")
 
 
 class GateDecision(RunInput):
@@ -99,7 +100,6 @@ def question_text(question: Question, judged: JudgedReport, form_may_override: b
     )  # its heading is said already, and huge in a dialog
 
 
-LOG = logging.getLogger("prelaunch")
 SCHEMA = GateDecision.model_json_schema(by_alias=True)
 
 

@@ -40,6 +40,13 @@ LOG = logging.getLogger("prelaunch")
 REAP, TAG = "reap", "prelaunch"
 # An answer of the last moment comes first.
 LATER_S = 5.0
+POLL_S = 2.0
+# The Slack process resumes the run. If it could not, its answer lies in the store.
+STORE_S = 15.0
+# How long after the deadline a worker has to act on an answer that came in time.
+PICKUP_S = 600.0
+AWAY = (httpx.HTTPError, PrefectException, OSError)
+T = TypeVar("T")
 
 
 async def schedule_expiry(client: PrefectClient, flow_run_id: UUID, question: Question) -> None:
@@ -67,15 +74,6 @@ async def schedule_expiry(client: PrefectClient, flow_run_id: UUID, question: Qu
             state=Scheduled(scheduled_time=at),
             idempotency_key=f"deadline-{flow_run_id}-{question.key}-{reaper.id}",
         )
-
-
-POLL_S = 2.0
-# The Slack process resumes the run. If it could not, its answer lies in the store.
-STORE_S = 15.0
-# How long after the deadline a worker has to act on an answer that came in time.
-PICKUP_S = 600.0
-AWAY = (httpx.HTTPError, PrefectException, OSError)
-T = TypeVar("T")
 
 
 def can_resume_elsewhere(session: Session) -> bool:

@@ -19,6 +19,10 @@ from tasks.gate.lease.owner import is_dead, machine_id
 from tasks.store.base import Store, StoreError
 
 LOG = logging.getLogger("prelaunch")
+# A lease that was renewed within the last minute has a keeper that lives, unless it is seen not to be renewed again.
+FRESH_S = 60.0
+LOOK_S = 5.0
+SLACK_S = 5.0
 
 
 class LeaseRenewal:
@@ -88,12 +92,6 @@ class LeaseRenewal:
                     return
             except StoreError as error:
                 LOG.warning("the cluster's lock could not be renewed, it is tried again: %s", error)
-
-
-# A lease that was renewed within the last minute has a keeper that lives, unless it is seen not to be renewed again.
-FRESH_S = 60.0
-LOOK_S = 5.0
-SLACK_S = 5.0
 
 
 class RunLiveness(Enum):

@@ -39,6 +39,10 @@ SHEPHERD = ("-P", "-S", "-c", RUN_MODULE, str(PACKAGES), "tasks.launchers.local.
 START_S = 20.0
 START_POLL_S = 0.005
 START_MARGIN_S = 5.0  # the nodes' own clocks begin when Python has started
+BIRTH_S = 20.0
+SETTLE_S = 2.0
+MARGIN_S = 15.0  # beyond the nodes' grace: SIGKILL, logs, network, last state
+END_POLL_S = 0.01
 
 
 def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -> None:
@@ -140,12 +144,6 @@ def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submiss
 
 def _secrets(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(name for name in plan.job.environment if SECRET.search(name)))
-
-
-BIRTH_S = 20.0
-SETTLE_S = 2.0
-MARGIN_S = 15.0  # beyond the nodes' grace: SIGKILL, logs, network, last state
-END_POLL_S = 0.01
 
 
 def settle(keepers: Keepers | None) -> None:

@@ -19,6 +19,12 @@ from typing import Any, TypeVar
 from tasks.launchers.base import EngineUnavailable, LaunchError, LaunchRejected
 from tasks.launchers.sagemaker.errors import Refused, clean, explained, refused
 
+T = TypeVar("T")
+AGENT = "prelaunch"
+# TrainingJobName (botocore 1.44.5).
+JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+Described = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class Passing:
@@ -73,10 +79,6 @@ def _credentials(known: Any) -> tuple[type[Exception], ...]:
         known.NoCredentialsError, known.PartialCredentialsError, known.CredentialRetrievalError, known.SSOError,
         known.TokenRetrievalError, known.NoAuthTokenError,
     )  # fmt: skip
-
-
-T = TypeVar("T")
-AGENT = "prelaunch"
 
 
 @dataclass(frozen=True)
@@ -210,11 +212,6 @@ def _quietly(done: Callable[[], T | None]) -> T | None:
         return done()
     except LaunchError:
         return None
-
-
-# TrainingJobName (botocore 1.44.5).
-JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
-Described = Mapping[str, Any]
 
 
 def describe(clients: Clients, name: str, within_s: float | None = None) -> Described | None:

@@ -38,6 +38,7 @@ OWN_FILES = ("command.json", "prelaunch.tar.gz", "start.sh", secret_key.FILE)
 # Where the check image has the code: a PYTHONPATH of the training's own would hide it.
 IN_IMAGE = "/opt/prelaunch"
 PYTHON = "PRELAUNCH_PYTHON"
+SERVICE, OPERATION = "sagemaker", "CreateTrainingJob"
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,6 @@ def _observe(job: JobSpec) -> tuple[str, ...]:
 def _fits(told: tuple[str, ...], words: tuple[str, ...]) -> bool:
     short = all(len(word) <= MOST_CHARACTERS and not LINE_ENDS.search(word) for word in words)
     return short and len(told) + 1 + len(words) <= MOST_ITEMS
-
-
-SERVICE, OPERATION = "sagemaker", "CreateTrainingJob"
 
 
 def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:

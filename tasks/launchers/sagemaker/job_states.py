@@ -54,6 +54,16 @@ WORDS: Mapping[str, str] = {
     "Interrupted": "its spot instances were taken away",
 }
 SAID_CHARACTERS = 1100  # FailureReason has up to 1024 (botocore 1.44.5), and its kind stands in front
+# The container ended badly, the request is wrong, there are no machines, SageMaker itself failed.
+REASONS: Mapping[str, Trouble] = {
+    "AlgorithmError": Trouble.ENDED,
+    "ClientError": Trouble.CONFIGURATION,
+    "CapacityError": Trouble.NO_CAPACITY,
+    "InsufficientCapacityError": Trouble.NO_CAPACITY,
+    "InternalServerError": Trouble.SERVICE,
+    "ResourceLimitExceeded": Trouble.QUOTA,
+    "ValidationException": Trouble.CONFIGURATION,
+}
 
 
 def state_of(described: Mapping[str, Any]) -> JobState:
@@ -124,18 +134,6 @@ def keeps(described: Mapping[str, Any]) -> bool:
 def utc(when: object) -> str:
     """ "2026-11-21T08:30:00Z"; "?" for no time."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(when, datetime) else "?"
-
-
-# The container ended badly, the request is wrong, there are no machines, SageMaker itself failed.
-REASONS: Mapping[str, Trouble] = {
-    "AlgorithmError": Trouble.ENDED,
-    "ClientError": Trouble.CONFIGURATION,
-    "CapacityError": Trouble.NO_CAPACITY,
-    "InsufficientCapacityError": Trouble.NO_CAPACITY,
-    "InternalServerError": Trouble.SERVICE,
-    "ResourceLimitExceeded": Trouble.QUOTA,
-    "ValidationException": Trouble.CONFIGURATION,
-}
 
 
 def trouble_of(status: str, secondary: str, reason: str, trained: bool) -> Trouble:

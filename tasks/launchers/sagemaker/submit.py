@@ -37,6 +37,9 @@ SAME = (
     ("ResourceConfig", "InstanceCount"),
     ("OutputDataConfig", "S3OutputPath"),
 )
+# "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
+STOP_S = 600.0
+FIRST_LOOK_S = 0.2
 
 
 def submit(clients: Clients, plan: Plan) -> JobHandle:
@@ -163,11 +166,6 @@ def _at(body: Mapping[str, Any], path: tuple[str, ...]) -> object:
     for key in path:
         value = (value or {}).get(key)
     return value
-
-
-# "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
-STOP_S = 600.0
-FIRST_LOOK_S = 0.2
 
 
 def cancel(clients: Clients, name: str, poll_s: float, within_s: float = STOP_S) -> None:

@@ -41,6 +41,33 @@ from tasks.text.inert import browsable, clean, one_line
 APPROVE, REFUSE, RECHECK = "prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"
 ACTIONS = (APPROVE, REFUSE, RECHECK)
 BLOCK_ID = "prelaunch_question"
+_CONFIRM = {
+    "title": {"type": "plain_text", "text": "Launch on machines that failed?"},
+    "text": {
+        "type": "plain_text",
+        "text": "At least one check failed. Your name and your reason are recorded, and everybody is notified.",
+    },
+    "confirm": {"type": "plain_text", "text": "Continue to the reason"},
+    "deny": {"type": "plain_text", "text": "Back"},
+}
+LINE = 300
+ITEMS_SHOWN = 3
+DIAGNOSES = 3
+EVIDENCE = 1500
+DOING = {
+    "checks": "checking",
+    "preflight": "looking at",
+    "capacity": "waiting for machines of",
+    "pool": "waiting for machines of",
+    "training": "training on",
+    "adopt": "taking over",
+    "question": "waiting for an answer about",
+}
+# Behind a link to a server on the machine that wrote the message.
+ELSEWHERE = "opens only on the machine that runs this server"
+CUT = "This message is truncated at Slack's limits. The report has everything."
+# Nothing else may stand in a mention: https://docs.slack.dev/messaging/formatting-message-text#mentioning-users.
+_USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 
 def question_blocks(gate_id: str, asked: PendingQuestion) -> list[Block]:
@@ -80,19 +107,6 @@ def _button(action: str, text: str, value: dict[str, str]) -> Block:
     return {"type": "button", "action_id": action, "text": label, "value": json.dumps(value)}
 
 
-_CONFIRM = {
-    "title": {"type": "plain_text", "text": "Launch on machines that failed?"},
-    "text": {
-        "type": "plain_text",
-        "text": "At least one check failed. Your name and your reason are recorded, and everybody is notified.",
-    },
-    "confirm": {"type": "plain_text", "text": "Continue to the reason"},
-    "deny": {"type": "plain_text", "text": "Back"},
-}
-
-LINE = 300
-
-
 def first_line(page: Notification) -> str:
     """Such as "NO-GO p5-prod: node ip-10-0-3-7: hardware_failures: GPU 5: memory: error 44 (dcgm.diag)".
 
@@ -117,27 +131,6 @@ def subject_in_words(where: str) -> str:
 def _said(item: Item) -> str:
     said = f"{subject_in_words(item.where)}: {item.message}"
     return said if item.check == "report" else f"{said} ({item.check})"
-
-
-ITEMS_SHOWN = 3
-DIAGNOSES = 3
-EVIDENCE = 1500
-DOING = {
-    "checks": "checking",
-    "preflight": "looking at",
-    "capacity": "waiting for machines of",
-    "pool": "waiting for machines of",
-    "training": "training on",
-    "adopt": "taking over",
-    "question": "waiting for an answer about",
-}
-# Behind a link to a server on the machine that wrote the message.
-ELSEWHERE = "opens only on the machine that runs this server"
-CUT = "This message is truncated at Slack's limits. The report has everything."
-
-
-# Nothing else may stand in a mention: https://docs.slack.dev/messaging/formatting-message-text#mentioning-users.
-_USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 
 @dataclass(frozen=True)

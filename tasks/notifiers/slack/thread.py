@@ -23,6 +23,11 @@ from tasks.notifiers.slack.messages import Message, answer_message, without_ques
 from tasks.store.layout import slack_key
 
 FILE_BYTES = 1 << 20
+# Neither Slack's own parsing of names and addresses, nor a preview of what a link leads to.
+INERT: dict[str, Any] = {"parse": "none", "link_names": False}
+POSTED: dict[str, Any] = {**INERT, "unfurl_links": False, "unfurl_media": False}
+# A message that cannot be updated any more is posted anew.
+GONE = ("message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found")
 
 
 class State(StrEnum):
@@ -86,13 +91,6 @@ def change_record(means: NotifierAccess, gate_id: str, old: bytes | None, record
     """Keep it if nobody else wrote since; returns its bytes, None where somebody did. Raises NotifyError."""
     data = dump_plain(record)
     return data if means.replace(slack_key(gate_id), old, data) else None
-
-
-# Neither Slack's own parsing of names and addresses, nor a preview of what a link leads to.
-INERT: dict[str, Any] = {"parse": "none", "link_names": False}
-POSTED: dict[str, Any] = {**INERT, "unfurl_links": False, "unfurl_media": False}
-# A message that cannot be updated any more is posted anew.
-GONE = ("message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found")
 
 
 class SlackRun:

@@ -20,6 +20,10 @@ FAMILIES = ("collective.", "nccl.")
 SIZES = 256
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SANE = 1e18
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480.0, 260.0, 52.0, 16.0, 16.0, 48.0
+TICKS = 5
+# A floor that would lie upon the axis is said in words alone.
+LEAST_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -125,12 +129,6 @@ def _numbers(value: Value | None) -> list[float | None]:
     """What can be drawn; None for everything else."""
     items = value if isinstance(value, tuple) else ()
     return [float(item) if isinstance(item, (int, float)) and 0 <= item <= _SANE else None for item in items]
-
-
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480.0, 260.0, 52.0, 16.0, 16.0, 48.0
-TICKS = 5
-# A floor that would lie upon the axis is said in words alone.
-LEAST_SHARE = 0.02
 
 
 @dataclass(frozen=True)

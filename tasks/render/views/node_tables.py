@@ -17,6 +17,9 @@ from tasks.render.views.nodes import State, finding_state, node_lines, places
 from tasks.text.inert import one_line
 
 NODES, EACH = 100, 8
+IDENTITY = ("host", "driver", "kernel", "boot_id", "gpu_uuids")
+MACHINES = 60
+Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,6 @@ def _where(name: str, subjects: tuple[str, ...]) -> str:
     return f"{first} and {len(named) - 1} more" if len(named) > 1 else first
 
 
-IDENTITY = ("host", "driver", "kernel", "boot_id", "gpu_uuids")
-
-
 def node_rows(report: Report | None, verdict: Verdict) -> list[dict[str, object]]:
     """Rows of verdict, node, node index, first finding, findings and the machine's identity: no key is ever absent.
 
@@ -134,10 +134,6 @@ def _first_findings(verdict: Verdict) -> dict[str, str]:
             if place not in first:
                 first[place] = sentence(group([finding])[0])
     return first
-
-
-MACHINES = 60
-Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)

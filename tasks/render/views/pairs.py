@@ -19,6 +19,7 @@ from tasks.render.views.nodes import places
 from tasks.render.views.suspects import DecodedMatrix
 
 Pair = tuple[int, int]
+TITLE, UNIT = "Bandwidth between hosts", "GB/s"
 
 
 def node_map(shown: DecodedMatrix) -> HeatMap | None:
@@ -109,9 +110,6 @@ def _said(
         said += f", the worst of {rails} rails"
     nothing = sum(value is None for values in cells.values() for value in values)
     return f"{said}; {nothing} tests gave nothing" if nothing else said
-
-
-TITLE, UNIT = "Bandwidth between hosts", "GB/s"
 
 
 def pair_map(report: Report, verdict: Verdict) -> HeatMap | None:

@@ -18,6 +18,7 @@ from tasks.render.views.pairs import inside_map, node_map, nodes_of, settled, su
 from tasks.render.views.suspects import DecodedMatrix
 
 MOST = 4000
+MAPS, INSIDES = 6, 4
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,6 @@ def _paths(cells: Sequence[Sequence[Cell]]) -> tuple[tuple[int, str], ...]:
                 parts[-1 if step is None else step].append(f"M{start} {y}h{x - start}v1h-{x - start}z")
                 start = x
     return tuple((step, "".join(parts[step])) for step in sorted(parts))
-
-
-MAPS, INSIDES = 6, 4
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ FOLDERS = ("agent", "asking", "evidence", "failure", "nodes", "passes", "started
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}"
 DEPTH = 8
 KEPT = re.compile(rf"(?P<attempt>{ATTEMPT})/(?:(?P<folder>{'|'.join(FOLDERS)})/)?(?P<file>{FILE_NAME})")
+RECORD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,6 @@ def _grouped(files: Iterable[Written]) -> list[Attempt]:
     return [
         Attempt(token, frozenset(hosts.get(token, ())), min(seen), max(seen)) for token, seen in times.items()
     ]
-
-
-RECORD_BYTES = 1 << 16
 
 
 def exit_code_of(record: bytes) -> int | None:

@@ -31,6 +31,9 @@ ALL_BYTES = 256 << 20
 MEMBERS = 200_000
 # Beyond this an archive is a training's, and too long to look through for a few reports.
 ARCHIVE_BYTES = 512 << 20
+OBJECT_BYTES = 64 << 20
+LOG_BYTES = 8 << 20
+CHUNK_BYTES = 1 << 20
 
 
 class Broken(Exception):
@@ -63,11 +66,6 @@ def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
 
 def _plain(path: str) -> bool:
     return safe(path) and path == str(PurePosixPath(path))
-
-
-OBJECT_BYTES = 64 << 20
-LOG_BYTES = 8 << 20
-CHUNK_BYTES = 1 << 20
 
 
 @dataclass

@@ -27,6 +27,9 @@ from tasks.launchers.sagemaker.output.attempts import ATTEMPT, finished
 
 MARK = "PRELAUNCH_REPORT "
 PARTS = 512
+GROUP = "/aws/sagemaker/TrainingJobs"
+STREAMS = 50  # the most that DescribeLogStreams gives at once (CloudWatch Logs API Reference)
+PAGES = 200
 
 
 def reports_of(lines: Iterable[str]) -> dict[str, bytes]:
@@ -82,11 +85,6 @@ def _joined(pieces: dict[int, str], parts: int) -> bytes | None:
     except (binascii.Error, ValueError, zlib.error):
         return None
     return data if unpacking.eof and len(data) <= NODE_REPORT_BYTES else None
-
-
-GROUP = "/aws/sagemaker/TrainingJobs"
-STREAMS = 50  # the most that DescribeLogStreams gives at once (CloudWatch Logs API Reference)
-PAGES = 200
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,28 @@ from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, 
 from tasks.launchers.sagemaker.preflight.requirements import Fleet, Requirements
 
 CREDENTIALS = "credentials"
+QUOTA = "quota"
+# Names as Service Quotas lists them for the service "sagemaker".
+TRAINING, SPOT, POOL = (
+    "{} for training job usage", "{} for spot training job usage", "{} for training warm pool usage",
+)  # fmt: skip
+EVERY, EVERY_SPOT = (
+    "Number of instances across all training jobs",
+    "Number of instances across all spot training jobs",
+)
+# Limits of one job, 20 instances and 432,000 s where the account has no others ("Amazon SageMaker AI endpoints and quotas",
+# AWS General Reference). The codes are those that Service Quotas gives them in every account.
+SIZE, SIZE_SPOT, TIME = (
+    "Maximum number of instances per training job",
+    "Maximum number of instances per spot training job",
+    "Longest run time for a training job",
+)
+CODES = {EVERY: "L-00C91CB5", SIZE: "L-622CFD70", TIME: "L-33A961FD"}
+PAGE = 100
+MOST_PAGES = 60
+TYPE, PLAN = "instance type", "training plan"
+# "Reserve training plans for your training jobs": SageMaker begins to end the jobs 30 minutes before the capacity does.
+ENDING = timedelta(minutes=30)
 
 
 def credentials(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -46,27 +68,6 @@ def _sts(clients: Clients) -> Any:
         return clients.sts
     except BotoCoreError as error:
         raise silent("sts:GetCallerIdentity", error) from error
-
-
-QUOTA = "quota"
-# Names as Service Quotas lists them for the service "sagemaker".
-TRAINING, SPOT, POOL = (
-    "{} for training job usage", "{} for spot training job usage", "{} for training warm pool usage",
-)  # fmt: skip
-EVERY, EVERY_SPOT = (
-    "Number of instances across all training jobs",
-    "Number of instances across all spot training jobs",
-)
-# Limits of one job, 20 instances and 432,000 s where the account has no others ("Amazon SageMaker AI endpoints and quotas",
-# AWS General Reference). The codes are those that Service Quotas gives them in every account.
-SIZE, SIZE_SPOT, TIME = (
-    "Maximum number of instances per training job",
-    "Maximum number of instances per spot training job",
-    "Longest run time for a training job",
-)
-CODES = {EVERY: "L-00C91CB5", SIZE: "L-622CFD70", TIME: "L-33A961FD"}
-PAGE = 100
-MOST_PAGES = 60
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,6 @@ def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Requirements) 
     if asked.plan and wanted.reserved:
         return unseen(QUOTA, f"{said}; whether it counts for a training plan is not known", remedy)
     return wrong(QUOTA, said, remedy)
-
-
-TYPE, PLAN = "instance type", "training plan"
-# "Reserve training plans for your training jobs": SageMaker begins to end the jobs 30 minutes before the capacity does.
-ENDING = timedelta(minutes=30)
 
 
 def types(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:

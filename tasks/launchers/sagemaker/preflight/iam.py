@@ -20,6 +20,9 @@ from tasks.launchers.sagemaker.preflight.storage import sources
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 
 SERVICE = "sagemaker.amazonaws.com"
+Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
+TRUST, PASS, JOBS, INSIDE = "role", "role passable", "permission to start jobs", "permissions of the role"
+ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
 
 
 def lets_in(policy: Mapping[str, Any], service: str = SERVICE) -> bool:
@@ -45,11 +48,6 @@ def _many(value: Any) -> list[Any]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
-
-
-Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
-TRUST, PASS, JOBS, INSIDE = "role", "role passable", "permission to start jobs", "permissions of the role"
-ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
 
 
 def trust(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:

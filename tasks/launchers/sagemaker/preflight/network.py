@@ -21,6 +21,9 @@ WAYS_OUT = (
     "NatGatewayId", "TransitGatewayId", "InstanceId", "NetworkInterfaceId", "VpcPeeringConnectionId",
     "LocalGatewayId", "CarrierGatewayId", "CoreNetworkArn",
 )  # fmt: skip
+WHAT = "security groups"
+ALL = "-1"
+WAYS = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
 
 
 def subnets(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -128,11 +131,6 @@ def _out(route: Mapping[str, Any]) -> str:
 
 def _free(subnet: Mapping[str, Any]) -> int:
     return int(subnet["AvailableIpAddressCount"])
-
-
-WHAT = "security groups"
-ALL = "-1"
-WAYS = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
 
 
 def groups(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:

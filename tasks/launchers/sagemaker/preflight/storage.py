@@ -20,6 +20,8 @@ PREFIX, REGION = "S3 prefix", "S3 region"
 POLICY = "deployments/iam/orchestrator-reports.json"
 # GetBucketLocation, Amazon S3 API reference: what it says for the two oldest regions.
 NAMED_OTHERWISE = {None: "us-east-1", "": "us-east-1", "EU": "eu-west-1"}
+INPUT_CHANNEL = "input channel"
+KMS_KEY = "KMS key"
 
 
 def prefix(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -97,9 +99,6 @@ def _no_bucket(asked: Requirements, what: str) -> PreflightCheck:
     return wrong(what, f"there is no bucket {asked.bucket}", f"{make}, or correct prefix in the gate file.")
 
 
-INPUT_CHANNEL = "input channel"
-
-
 def channels(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each channel in S3 that is not the gate's to fill."""
     return tuple(_channel(name, url, clients) for name, url in sources(asked).items())
@@ -131,9 +130,6 @@ def _channel(name: str, url: str, clients: Clients) -> PreflightCheck:
             INPUT_CHANNEL, f"{name}: nothing begins with {url}", "Put the data there, or correct its S3Uri."
         )
     return ok(INPUT_CHANNEL, f"{name}: {url}")
-
-
-KMS_KEY = "KMS key"
 
 
 def keys(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:

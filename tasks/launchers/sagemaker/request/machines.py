@@ -18,6 +18,18 @@ from tasks.launchers.sagemaker.request.validate import at
 TYPE_PREFIX = "ml."
 # "Train using SageMaker-managed warm pools", persistent cache: KeepAlivePeriodInSeconds above 0 is what mounts it.
 AFTER_TRAINING_S = 60
+PATHS = (
+    "RoleArn",
+    "ResourceConfig.InstanceType",
+    "ResourceConfig.InstanceCount",
+    "ResourceConfig.VolumeSizeInGB",
+    "ResourceConfig.VolumeKmsKeyId",
+    "VpcConfig.SecurityGroupIds",
+    "VpcConfig.Subnets",
+    "EnableInterContainerTrafficEncryption",
+    "EnableNetworkIsolation",
+    "SessionChainingConfig.EnableSessionTagChaining",
+)
 
 
 def resources(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
@@ -98,20 +110,6 @@ def _count(name: str, text: str) -> int:
     if not name or not text.isdecimal() or not 1 <= int(text) <= 10_000:
         raise LaunchRejected(f'ultraservers: "{name}={text}" names no instances. Write "id=instances".'[:200])
     return int(text)
-
-
-PATHS = (
-    "RoleArn",
-    "ResourceConfig.InstanceType",
-    "ResourceConfig.InstanceCount",
-    "ResourceConfig.VolumeSizeInGB",
-    "ResourceConfig.VolumeKmsKeyId",
-    "VpcConfig.SecurityGroupIds",
-    "VpcConfig.Subnets",
-    "EnableInterContainerTrafficEncryption",
-    "EnableNetworkIsolation",
-    "SessionChainingConfig.EnableSessionTagChaining",
-)
 
 
 def pool_key(body: Mapping[str, object]) -> dict[str, object]:

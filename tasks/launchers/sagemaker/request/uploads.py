@@ -24,6 +24,9 @@ LIBRARIES = "lib"
 VENDORED, VENDORED_MODULE = "nvidia-ml-py", "pynvml.py"
 # What pyproject.toml packs of them; not what an editor or an interpreter leaves beside it.
 SUFFIXES = (".py", ".json", ".toml", ".sh", ".typed")
+OURS = "prelaunch:"
+# "Tag naming limits and requirements", AWS General Reference: keys that begin with aws: are AWS' own.
+RESERVED = "aws:"
 
 
 @functools.cache
@@ -78,11 +81,6 @@ def vendored() -> dict[str, bytes]:
     if len(files) != 2:
         raise LaunchError(f"{VENDORED} {found.version} holds {sorted(files)}. Install it again.")
     return files
-
-
-OURS = "prelaunch:"
-# "Tag naming limits and requirements", AWS General Reference: keys that begin with aws: are AWS' own.
-RESERVED = "aws:"
 
 
 def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, str]]:

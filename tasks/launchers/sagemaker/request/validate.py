@@ -23,6 +23,25 @@ LOCAL_STORAGE = (
     "g4dn", "g5", "g6", "g6e", "g7", "g7e", "p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "r5d",
     "trn1", "trn1n", "trn2",
 )  # fmt: skip
+SHOWN = 60
+# By the name of the shape: limits that some version of botocore may lack. Source: CreateTrainingJob, API reference.
+KNOWN: Mapping[str, Mapping[str, object]] = {
+    "TrainingJobName": {"min": 1, "max": 63, "pattern": "[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"},
+    "TrainingEnvironmentMap": {"max": 100},
+    "TrainingEnvironmentKey": {"max": 512, "pattern": "[a-zA-Z_][a-zA-Z0-9_]*"},
+    "TrainingEnvironmentValue": {"max": 512},
+    "TrainingContainerEntrypoint": {"min": 1, "max": 100},
+    "TrainingContainerEntrypointString": {"max": 256},
+    "TrainingContainerArguments": {"min": 1, "max": 100},
+    "TrainingContainerArgument": {"max": 256},
+    "HyperParameters": {"max": 100},
+    "HyperParameterKey": {"max": 256},
+    "HyperParameterValue": {"max": 2500},
+}
+# What the caller put in may be a secret: it is counted, never shown.
+PRIVATE = ("TrainingEnvironmentValue", "HyperParameterValue")
+# The model's patterns are Java's.
+JAVA = {r"\p{Alnum}": "A-Za-z0-9", r"\p{L}": r"\w", r"\p{N}": r"\d", r"\p{Z}": "\\s"}
 
 
 def beyond(body: Body) -> list[str]:
@@ -126,26 +145,6 @@ def _number(value: object) -> int:
 
 
 RULES: tuple[Callable[[Body], Iterator[str]], ...] = (_image, _times, _machines, _pool, _disks, _labels)
-
-SHOWN = 60
-# By the name of the shape: limits that some version of botocore may lack. Source: CreateTrainingJob, API reference.
-KNOWN: Mapping[str, Mapping[str, object]] = {
-    "TrainingJobName": {"min": 1, "max": 63, "pattern": "[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"},
-    "TrainingEnvironmentMap": {"max": 100},
-    "TrainingEnvironmentKey": {"max": 512, "pattern": "[a-zA-Z_][a-zA-Z0-9_]*"},
-    "TrainingEnvironmentValue": {"max": 512},
-    "TrainingContainerEntrypoint": {"min": 1, "max": 100},
-    "TrainingContainerEntrypointString": {"max": 256},
-    "TrainingContainerArguments": {"min": 1, "max": 100},
-    "TrainingContainerArgument": {"max": 256},
-    "HyperParameters": {"max": 100},
-    "HyperParameterKey": {"max": 256},
-    "HyperParameterValue": {"max": 2500},
-}
-# What the caller put in may be a secret: it is counted, never shown.
-PRIVATE = ("TrainingEnvironmentValue", "HyperParameterValue")
-# The model's patterns are Java's.
-JAVA = {r"\p{Alnum}": "A-Za-z0-9", r"\p{L}": r"\w", r"\p{N}": r"\d", r"\p{Z}": "\\s"}
 
 
 def objections(body: Mapping[str, object]) -> list[str]:
