@@ -43,7 +43,7 @@ async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
     """
     done: list[ReapResult] = []
     for run in await gates_about(flow_run_id):
-        # A commissioning holds no lease of its own; its gates come first.
+        # A commissioning holds no lock of its own; its gates come first.
         busy = run.leads and why == "silent" and any(one.lives for one in done)
         done.append(
             ReapResult(run.name, "is alive, because one of its gates is", acted=False)

@@ -38,7 +38,7 @@ def expire_question(setting: GateContext, flow_run_id: str) -> str:
     """End a question whose time is up, or whose run was ended in Prefect; returns what was done, "" for nothing. Idempotent.
 
     A run that still waits is resumed, so that it ends itself: an answer in time that did not reach it stands. One that has
-    ended in Prefect is closed here: its jobs are ended, its lease is given back, its outcome kept and paged. Raises
+    ended in Prefect is closed here: its jobs are ended, its lock is given back, its outcome kept and paged. Raises
     LaunchError, LeaseError, StoreError, and what Prefect's client raises where the server does not answer.
     """
     held = leases.lease_of_run(setting.store, flow_run_id)

@@ -138,7 +138,7 @@ def launched_outcome(
 
 
 def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> Outcome:
-    """An engine, the store or the lease failed: by what was known then."""
+    """An engine, the store or the lock failed: by what was known then."""
     judged, reason = session.judged, str(error)
     if isinstance(error, StoreError):
         verdict = unreadable(

@@ -48,7 +48,7 @@ async def submit_gated_job(session: Session, ask_minutes: int) -> str:
 
 
 async def settle_lease(session: Session) -> Lease:
-    """The lease under which to go on: adopted checks that were ended with their owner start anew."""
+    """The lock under which to go on: adopted checks that were ended with their owner start anew."""
     lease = session.keeper.lease
     if not lease.adopted:
         return lease

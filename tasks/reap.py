@@ -45,7 +45,7 @@ from tasks.store.base import StoreError
 
 LOG = get_logger("prelaunch")
 Why = Literal["silent", "late", "crashed", "cancelled", "deadline", "asked"]
-# A process at Prefect's default gives a sign of life every 180 s; it must not be taken for dead where no lease says otherwise.
+# A process at Prefect's default gives a sign of life every 180 s; it must not be taken for dead where no lock says otherwise.
 SILENT_S = 200.0
 # Another reaper, or the dying process itself, may be ending the jobs of a run that crashed.
 SETTLE_S = 120.0
@@ -58,7 +58,7 @@ UNCLEAR = (LaunchError, LeaseError, StoreError)
 
 class ReapAction(Enum):
     """What is to be done about a run. CRASH, CANCEL: its process is gone, and that is its end. CLEAR: it ended, and left its
-    lease. WAKE: it waits for a person, who may be too late. LATE: no worker has started it.
+    lock. WAKE: it waits for a person, who may be too late. LATE: no worker has started it.
     """
 
     LEAVE = "not changed"
@@ -151,7 +151,7 @@ async def _life(run: GateRun, setting: GateContext, why: Why) -> RunLiveness:
 
 
 async def is_silent(flow_run_id: str) -> bool:
-    """Whether a run that holds no lease gives no sign of life for longer than any process may be silent; waits for that."""
+    """Whether a run that holds no lock gives no sign of life for longer than any process may be silent; waits for that."""
     begun = datetime.now(UTC)
     while True:
         since = datetime.now(UTC) - timedelta(seconds=SILENT_S)
@@ -223,9 +223,9 @@ async def examine_run(run: GateRun, setting: GateContext, why: Why) -> RunAssess
     task_run_name="end the jobs of {run.name}",
 )
 async def end_jobs(run: GateRun, setting: GateContext) -> str:
-    """End its jobs, let its machines go, give its lease back. What was done, "" for nothing.
+    """End its jobs, let its machines go, give its lock back. What was done, "" for nothing.
 
-    Raises LaunchError, StoreError, LeaseError: the lease stays, so that whoever wants the cluster ends the jobs first.
+    Raises LaunchError, StoreError, LeaseError: the lock stays, so that whoever wants the cluster ends the jobs first.
     """
     return await run_to_end(_end_jobs, setting, run.flow_run_id)
 

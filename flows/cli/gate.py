@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, setting.gate.name, UNENDED)
         plans_of(setting, request.advanced.ask_minutes)
         setting.store.probe()
-        hold_signals()  # a lease that is taken and not yet known here could not be released
+        hold_signals()  # a lock that is taken and not yet known here could not be released
         held = take_lease(setting, on_expired=_close, run_over=run_is_final)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
         release_signals()
@@ -193,7 +193,7 @@ async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live
 
 
 def _request(arguments: argparse.Namespace, setting: GateContext, embedded: bool) -> GateRequest:
-    """What the flow gets: absolute paths, so that a hook in another process finds the same lease."""
+    """What the flow gets: absolute paths, so that a hook in another process finds the same lock."""
     default: Wait = "finished" if setting.gate.cluster.launcher == "local" else "started"
     wait: Wait = arguments.wait or default
     advanced = Advanced(

@@ -78,7 +78,7 @@ class CommissionRequest(BaseModel):
 def gate_contexts(request: CommissionRequest) -> dict[str, GateContext]:
     """By gate file. Raises GateFileError: for whatever is wrong in one, and where two are of one cluster.
 
-    A cluster's lease is held by a process: two gates of this one would take it for their own.
+    A cluster's lock is held by a process: two gates of this one would take it for their own.
     """
     require_names(request.gate_files)
     found: dict[str, GateContext] = {}

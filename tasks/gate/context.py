@@ -203,7 +203,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
 
 
 def launcher_of(engine: LauncherAddress) -> Launcher:
-    """The launcher that a lease or a gate file names. Raises LaunchRejected."""
+    """The launcher that a lock or a gate file names. Raises LaunchRejected."""
     options: Mapping[str, object] = json.loads(engine.options)
     return launcher_for(engine.launcher, options, Path(engine.root))
 

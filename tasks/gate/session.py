@@ -31,7 +31,7 @@ from tasks.store.base import StoreError
 from tasks.store.call_timeout import PatientStore
 
 LOG = logging.getLogger("prelaunch")
-# Whether the flow run of this id has ended, so that it never comes back for the lease that it parked.
+# Whether the flow run of this id has ended, so that it never comes back for the lock that it parked.
 RunOver = Callable[[str], bool]
 REJECTIONS = (GateFileError, LeaseError, StoreError, LaunchError)
 
@@ -44,7 +44,7 @@ class ExpiryHandler(Protocol):
 
 
 class Session:
-    """Use it in a `with`: whatever ends the block, its jobs are ended, its pools released and the lease is given back.
+    """Use it in a `with`: whatever ends the block, its jobs are ended, its pools released and the lock is given back.
 
     A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one; `proof` is what
     was seen of the placement; `unreleased` says which machines may still be paid for. Without `launches` nothing follows
@@ -302,7 +302,7 @@ def open_session(
 def _come_back(
     setting: GateContext, request: GateRequest, flow_run_id: str, on_expired: ExpiryHandler
 ) -> HeldLease | None:
-    """The lease that this very run has parked, taken over from the process that waited. Raises LeaseLost."""
+    """The lock that this very run has parked, taken over from the process that waited. Raises LeaseLost."""
     held = leases.lease_of_run(setting.store, flow_run_id)
     if held is None or held.lease.asking is None:
         return None
@@ -324,7 +324,7 @@ def _come_back(
 
 
 def running_jobs(lease: Lease) -> tuple[str, ...]:
-    """Which jobs of a lease still run, asked of the launcher that it names.
+    """Which jobs of a lock still run, asked of the launcher that it names.
 
     Raises EngineUnavailable where it does not answer: a job that is not seen may run.
     """
@@ -346,7 +346,7 @@ def is_unanswered(status: JobStatus) -> bool:
 
 
 def cancel_jobs(lease: Lease) -> None:
-    """End every job of a lease, and let its machines go. Each is tried; all that failed is said (LaunchError)."""
+    """End every job of a lock, and let its machines go. Each is tried; all that failed is said (LaunchError)."""
     launcher, failures = launcher_of(lease.engine), []
     for job in lease.jobs:
         try:
@@ -358,9 +358,9 @@ def cancel_jobs(lease: Lease) -> None:
 
 
 def end_run(request: GateRequest, flow_run_id: str) -> None:
-    """What a hook does in another process: end the run's jobs, let its machines go, give its lease back. Idempotent.
+    """What a hook does in another process: end the run's jobs, let its machines go, give its lock back. Idempotent.
 
-    Where that fails somebody is paged, and the lease stays: whoever wants the cluster next ends the jobs first.
+    Where that fails somebody is paged, and the lock stays: whoever wants the cluster next ends the jobs first.
     """
     setting = open_gate_context(request)
     held = leases.lease_of_run(setting.store, flow_run_id)

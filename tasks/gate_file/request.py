@@ -48,7 +48,7 @@ def bounded_schema(position: int) -> Any:
 
 
 def hide_locations(schema: JsonDict) -> None:
-    """Where a form offers names, it offers no paths: whoever names the store brings its answers, passes and leases."""
+    """Where a form offers names, it offers no paths: whoever names the store brings its answers, passes and locks."""
     properties = schema.get("properties")
     if gate_file_names() and isinstance(properties, dict):
         for name in PLACES:

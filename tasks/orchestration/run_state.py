@@ -13,11 +13,11 @@ LOG = logging.getLogger("prelaunch")
 
 def run_is_final(flow_run_id: str) -> bool:
     """Whether Prefect says that the run has ended, or is to. False where no server is configured, or it does not know: then it may
-    come back, and its lease is believed until its time is up.
+    come back, and its lock is believed until its time is up.
     """
     if not flow_run_id or not configured_api_url(os.environ, Path.cwd()):
         return False
-    import httpx  # only where a lease is parked: half a second, and Prefect another one
+    import httpx  # only where a lock is parked: half a second, and Prefect another one
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectException
 

@@ -139,12 +139,12 @@ def page_key(gate_id: str) -> str:
 
 
 def lease_key(cluster: str) -> str:
-    """Where a cluster's lease lies."""
+    """Where a cluster's lock lies."""
     return f"{LEASES}/{cluster}.json"
 
 
 def lease_of_run_key(flow_run_id: str) -> str:
-    """Where it is recorded which cluster's lease a flow run holds."""
+    """Where it is recorded which cluster's lock a flow run holds."""
     return f"{LEASES_BY_RUN}/{flow_run_id}.json"
 
 

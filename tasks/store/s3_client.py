@@ -39,7 +39,7 @@ FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"}
 @dataclass(frozen=True)
 class Limits:
     """Seconds: to connect, to hear something, and after which nothing is tried again. A call ends within about
-    `deadline_s + connect_s + read_s`, less than half of the time for which a lease is held.
+    `deadline_s + connect_s + read_s`, less than half of the time for which a lock is held.
     """
 
     connect_s: float = 5.0

@@ -138,7 +138,7 @@ class ApprovalWait:
         if found is not None and not found.is_paused():
             raise RunCancelled(f"the run cannot be paused: it is {found.name}")
         if found is not None and self.back:
-            # Nothing but this process ends; the run comes back for its lease.
+            # Nothing but this process ends; the run comes back for its lock.
             self.session.parked = True
             raise Pause(state=found)
 

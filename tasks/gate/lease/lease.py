@@ -34,7 +34,7 @@ CHECK, TRAIN = "check", "train"
 
 
 class LeaseError(Exception):
-    """The lease cannot be read or taken."""
+    """The lock cannot be read or taken."""
 
 
 class LeaseHeld(LeaseError):
@@ -42,7 +42,7 @@ class LeaseHeld(LeaseError):
 
 
 class LeaseLost(LeaseError):
-    """The lease is somebody else's now; its jobs are theirs too."""
+    """The lock is somebody else's now; its jobs are theirs too."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,14 @@ Over = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class HeldLease:
-    """A lease that is ours, and the bytes that prove it."""
+    """A lock that is ours, and the bytes that prove it."""
 
     lease: Lease
     data: bytes
 
 
 def assume_unfinished(flow_run_id: str) -> bool:
-    """The default of `over`: a parked lease is believed until its time is up."""
+    """The default of `over`: a parked lock is believed until its time is up."""
     return False
 
 
@@ -164,7 +164,7 @@ def acquire(
 def _contend(
     store: Store, holder: Lease, current: bytes, wanted: Lease, running: Running, cancel: Cancel, over: Over
 ) -> HeldLease | None:
-    """The lease if it can be had; None if it changed meanwhile."""
+    """The lock if it can be had; None if it changed meanwhile."""
     now = wanted.taken_at
     if holder.owner.is_me(wanted.owner) and holder.digest == wanted.digest:
         return _swap(store, current, dataclasses.replace(holder, owner=wanted.owner))
@@ -212,7 +212,7 @@ def _inherited(store: Store, held: HeldLease | None, before: Lease) -> HeldLease
 
 
 def bind_run(store: Store, held: HeldLease, flow_run_id: str) -> HeldLease:
-    """Write the flow run's id into the lease and its index. Raises LeaseLost."""
+    """Write the flow run's id into the lock and its index. Raises LeaseLost."""
     owner = dataclasses.replace(held.lease.owner, flow_run_id=flow_run_id)
     bound = _kept(_swap(store, held.data, dataclasses.replace(held.lease, owner=owner)), held)
     store.put(lease_of_run_key(flow_run_id), dump_plain({"cluster": held.lease.cluster}))
@@ -262,7 +262,7 @@ def release(store: Store, held: HeldLease) -> None:
 
 
 def lease_of_run(store: Store, flow_run_id: str) -> HeldLease | None:
-    """The lease that a flow run holds; None where it has given it back or lost it. Raises LeaseError."""
+    """The lock that a flow run holds; None where it has given it back or lost it. Raises LeaseError."""
     found = store.get(lease_of_run_key(flow_run_id))
     if found is None:
         return None

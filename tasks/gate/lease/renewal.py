@@ -19,14 +19,14 @@ from tasks.gate.lease.owner import is_dead, machine_id
 from tasks.store.base import Store, StoreError
 
 LOG = logging.getLogger("prelaunch")
-# A lease that was renewed within the last minute has a keeper that lives, unless it is seen not to be renewed again.
+# A lock that was renewed within the last minute has a keeper that lives, unless it is seen not to be renewed again.
 FRESH_S = 60.0
 LOOK_S = 5.0
 SLACK_S = 5.0
 
 
 class LeaseRenewal:
-    """One held lease; every change to it goes through here. `lost` is set once it is somebody else's."""
+    """One held lock; every change to it goes through here. `lost` is set once it is somebody else's."""
 
     def __init__(self, store: Store, held: HeldLease) -> None:
         self._store, self._held = store, held
@@ -37,7 +37,7 @@ class LeaseRenewal:
 
     @property
     def lease(self) -> Lease:
-        """The lease as it is now."""
+        """The lock as it is now."""
         return self._held.lease
 
     def start(self) -> None:
@@ -95,8 +95,8 @@ class LeaseRenewal:
 
 
 class RunLiveness(Enum):
-    """LIVES: the process is there, or renews its lease. GONE: it does not. PARKED: the run waits for a person, and comes
-    back in another process. FREE: it holds no lease, so that nothing is known from one.
+    """LIVES: the process is there, or renews its lock. GONE: it does not. PARKED: the run waits for a person, and comes
+    back in another process. FREE: it holds no lock, so that nothing is known from one.
     """
 
     LIVES = "lives"
@@ -121,7 +121,7 @@ async def liveness_of(store: Store, flow_run_id: str) -> RunLiveness:
 
 
 def patience_s(renewed_at: float, now: float) -> float:
-    """How long a lease may stay as it is before its keeper is dead: a renewal more, or the minute where it looks fresh."""
+    """How long a lock may stay as it is before its keeper is dead: a renewal more, or the minute where it looks fresh."""
     fresh = now - renewed_at < FRESH_S
     return FRESH_S if fresh else RENEW_S + SLACK_S
 
