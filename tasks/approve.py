@@ -42,11 +42,11 @@ MINUTE_S = 60.0
 
 
 class QuestionLost(LeaseError):
-    """What was asked can no longer be told; nothing is launched on an answer to it."""
+    """The question that was asked cannot be read any more; nothing is launched because of an answer to it."""
 
 
 async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int) -> ApprovalAnswer | None:
-    """The answer, nobody's where none came in time; None where none is asked, or nobody can answer (`minutes` is 0).
+    """Return the answer (NOBODY's if none came in time), or None if no question is asked or nobody can answer (`minutes` is 0).
 
     Raises RunCancelled, LeaseError, StoreError; Pause where this process is to end, and the run comes back.
     """
@@ -70,7 +70,7 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
 
 
 def needs_approval(session: Session, judged: JudgedReport) -> bool:
-    """Whether this verdict is left to a person: a WARN where the policy asks, a FAIL where the gate file does."""
+    """Whether a person decides on this verdict: a WARN if the policy asks for it, a FAIL if the gate file does."""
     if session.setting.gate.policy.mode is Mode.OBSERVE:
         return False
     return judged.verdict.answer is model.Answer.ASK or may_be_overridden(session, judged)
@@ -82,7 +82,7 @@ def may_be_overridden(session: Session, judged: JudgedReport) -> bool:
 
 
 async def rerun_checks(session: Session, answer: ApprovalAnswer | None) -> bool:
-    """Whether the checks begin again on a person's word; what is left of the jobs is ended. Raises LaunchError, LeaseLost."""
+    """Whether the checks begin again because a person decided so; what is left of the jobs is ended. Raises LaunchError, LeaseLost."""
     if answer is None or answer.action is not ApprovalAction.RECHECK or answer.note:
         return False
     await run_to_end(_begin_again, session)
@@ -90,7 +90,7 @@ async def rerun_checks(session: Session, answer: ApprovalAnswer | None) -> bool:
 
 
 async def load_resumed_verdict(session: Session) -> tuple[JudgedReport, PublishedReport] | None:
-    """What was asked about, where this process takes over from one that waited. None for a run that begins.
+    """The verdict of the question, if this process takes over from one that waited. None for a run that begins.
 
     The report is judged anew, by the same function; another verdict than the one that was asked about is no verdict.
     """
@@ -125,7 +125,7 @@ def _read(session: Session, key: str) -> ApprovalAnswer | None:
 
 
 def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
-    """The question, kept, told to whoever may answer, and the cluster parked for it: each once."""
+    """Keep the question, notify those who may answer, and park the cluster's lock for it: each once."""
     setting, asking = session.setting, session.keeper.lease.asking
     try:
         question = read_question(setting.store, session.gate_id, key)

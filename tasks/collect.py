@@ -58,14 +58,14 @@ STORY_CHARACTERS = 1200
 
 @dataclass
 class JobTimes:
-    """For how long a job has waited for its machines in one go, run, and not been heard of; in seconds."""
+    """How long a job has waited for its machines without a break, run, and been without a known state; in seconds."""
 
     waited_s: float = 0.0
     ran_s: float = 0.0
     silent_s: float = 0.0
 
     def add(self, state: JobState, seconds: float) -> None:
-        """It was in that state for so long."""
+        """Add the time that the job spent in that state."""
         self.waited_s = self.waited_s + seconds if state is JobState.PENDING else 0.0
         self.ran_s += 0.0 if state is JobState.PENDING else seconds
         self.silent_s = self.silent_s + seconds if state is JobState.UNKNOWN else 0.0
@@ -73,7 +73,7 @@ class JobTimes:
 
 @dataclass
 class CheckDeadline:
-    """When the checks of one start of a job began, and by when they have to be given up, in time.monotonic().
+    """When the checks of one start of a job began, and when the gate stops waiting for them, in time.monotonic().
 
     The nodes' reports are whole at their deadline; `margin_s` later they are looked at for the last time.
     """
@@ -86,7 +86,7 @@ class CheckDeadline:
     complete: bool = False
 
     def see(self, state: JobState, reported: bool, now: float) -> None:
-        """What was seen at a look: the engine's word, and whether a node has begun its report."""
+        """Take in what one poll found: the engine's state, and whether a node has begun its report."""
         if state is JobState.RUNNING and self.runs_since is None:
             self.runs_since = now
         if reported and self.begun is None:
@@ -94,7 +94,7 @@ class CheckDeadline:
 
     @property
     def gives_up_at(self) -> float:
-        """When to wait no longer. Once every report is whole (`complete`) the engine only has to say that the job ended."""
+        """When the gate stops waiting. Once every report is complete (`complete`) the engine only has to say that the job ended."""
         if self.begun is not None:
             late_s = self.delays.ends_s if self.complete else self.delays.reports_s
             return self.begun + self.deadline_s + self.margin_s + late_s
@@ -104,12 +104,12 @@ class CheckDeadline:
 
     @property
     def answer_by(self) -> float:
-        """When the verdict has to be there."""
+        """The time by which the verdict must exist."""
         return self.gives_up_at - self.margin_s + ANSWER_S
 
 
 def check_deadline(session: Session, margin_s: float = MARGIN_S) -> CheckDeadline:
-    """For a job whose nodes check, before anything of it was seen."""
+    """The deadline of a job whose nodes run checks, before the gate has seen anything of the job."""
     setting = session.setting
     return CheckDeadline(setting.gate.checks.whole_deadline_s, setting.launcher.delays, margin_s)
 
@@ -136,7 +136,7 @@ def checks_limit_s(session: Session) -> float:
 def poll_action(
     session: Session, job: str, meter: ProgressArtifact, clock: CheckDeadline, decoded: NodeReports
 ) -> Callable[[JobStatus], Awaitable[None]]:
-    """What to do at each look: fetch what was written so far, and tell people how far it is."""
+    """What to do at each poll: fetch what was written so far, and publish the progress."""
     bundle = session.setting.bundle(session.gate_id)
 
     async def look(status: JobStatus) -> None:
@@ -205,7 +205,7 @@ async def follow_job(
 
 
 async def _state(launcher: Launcher, job: str, patience_s: float, last: JobStatus) -> JobStatus:
-    """The job's state; where the engine does not answer in time it is UNKNOWN, of the start that was seen last."""
+    """The job's state. If the engine does not answer in time it is UNKNOWN, for the start that was seen last."""
     try:
         return await run_within(patience_s, launcher.state, job)
     except TimeoutError as error:
@@ -222,12 +222,12 @@ def _patience_s(clock: CheckDeadline | None) -> float:
 
 
 def poll_pause_s(poll_s: float, since_s: float) -> float:
-    """How long to wait until the next look: what takes long is asked more seldom."""
+    """How long to wait until the next poll: a job that takes long is polled less often."""
     return min(max(SLOWEST_POLL_S, 3 * poll_s), max(poll_s, since_s / 100))
 
 
 def fetch_output(session: Session, job: str) -> None:
-    """Copy what the job wrote so far. What cannot be copied now may be there the next time."""
+    """Copy what the job wrote so far. A file that cannot be copied now is tried again the next time."""
     try:
         session.setting.launcher.fetch(job, session.folder / job)
     except LaunchError as error:
@@ -235,7 +235,7 @@ def fetch_output(session: Session, job: str) -> None:
 
 
 def fetch_final_output(session: Session, job: str) -> Path:
-    """What the job left, into a folder that held nothing before. Raises LaunchError, OSError."""
+    """Fetch what the job left into a folder that was empty before. Raises LaunchError, OSError."""
     folder, fresh = session.folder / job, session.folder / f"{job}.last"
     shutil.rmtree(fresh, ignore_errors=True)
     session.setting.launcher.fetch(job, fresh)
@@ -269,7 +269,7 @@ def keep_evidence(session: Session, folder: Path) -> None:
 
 
 def keep_logs(session: Session, job: str, nodes: Iterable[str]) -> None:
-    """The end of each node's log -> gates/<gate id>/logs/<job>. A log that cannot be kept is said, no more."""
+    """The end of each node's log -> gates/<gate id>/logs/<job>. If a log cannot be kept, only a warning is logged."""
     try:
         for node in nodes:
             text = session.setting.launcher.logs(job, node, LOG_BYTES)
@@ -289,7 +289,7 @@ async def collect_report(session: Session, watched: JobEnd) -> Report:
 
 
 def merge_reports(session: Session, watched: JobEnd) -> Report:
-    """Fetch for the last time and merge; what could not be fetched is evidence that is missing."""
+    """Fetch for the last time and merge; what could not be fetched counts as missing evidence."""
     bundle, started = session.setting.bundle(session.gate_id), iso_time(session.keeper.lease.taken_at)
     try:
         folder, problems = limited(session.left_s(), lambda: fetch_final_output(session, watched.job)), []
@@ -312,7 +312,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
 
 
 def _keep(keep: Callable[[], object], what: str, limit_s: float) -> None:
-    """Keep what nothing is decided upon; where that hangs, it is said."""
+    """Store something that no decision depends on; if that fails or hangs, it is logged."""
     try:
         limited(limit_s, keep)
     except TimeoutError as error:
@@ -320,12 +320,12 @@ def _keep(keep: Callable[[], object], what: str, limit_s: float) -> None:
 
 
 def nodes_to_log(bundle: Bundle, status: JobStatus) -> list[str]:
-    """The nodes whose logs are worth keeping: those that ended, or all where the engine does not say."""
+    """The nodes whose logs are worth keeping: those that ended, or all of them if the engine does not report single nodes."""
     return sorted(status.exit_codes) or (list(bundle.declared.node_names) if status.state.final else [])
 
 
 def iso_time(unix_s: float) -> str:
-    """UTC, ISO 8601."""
+    """The time as ISO 8601 in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_s))
 
 

@@ -45,7 +45,7 @@ Run = Callable[[GateRequest], Awaitable[State[Any]]]
 
 @dataclass(frozen=True)
 class LearnedBaseline:
-    """What became of it, for people. `place` is "" where nothing was kept; `problems` are reports that were left out."""
+    """The result, for people. `place` is "" if nothing was kept; `problems` names the reports that were not used."""
 
     said: str
     place: str = ""
@@ -53,7 +53,7 @@ class LearnedBaseline:
 
 
 def learn_baseline(setting: GateContext, most: int) -> LearnedBaseline:
-    """Learn from the newest `most` go reports of the setting's cluster, and keep it. Raises StoreError."""
+    """Learn a baseline from the newest `most` reports of the cluster that ended in GO, and keep it. Raises StoreError."""
     cases, problems = _cases(setting, most)
     made = learn(cases)
     bands = sum(len(group.bands) for group in made.groups)
@@ -82,7 +82,7 @@ def _cases(setting: GateContext, most: int) -> tuple[list[ReportCase], tuple[str
 
 
 def _teaches(setting: GateContext, record: Record) -> bool:
-    """A go of this cluster's machines as they are declared now; a reused PASS measured nothing."""
+    """Whether a record is a GO of this cluster's machines as they are declared now. A reused PASS measured nothing."""
     same = (record.cluster, record.instance_type) == (
         setting.gate.cluster.name,
         setting.gate.cluster.declared.instance_type,
@@ -116,7 +116,7 @@ def _remedy(setting: GateContext, place: str, made: Baseline) -> str:
 
 
 class CommissionResult(StrEnum):
-    """What a commissioning says of a cluster, the worst first."""
+    """The result of a commissioning for one cluster, the worst first."""
 
     REFUSED = "REFUSED"
     CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
@@ -132,7 +132,7 @@ WORST = tuple(CommissionResult)
 
 @dataclass(frozen=True)
 class ClusterResult:
-    """One cluster. `gate_id` is "" where nothing was started, `baseline` where there was nothing to learn from."""
+    """One cluster. `gate_id` is "" if nothing was started; `baseline` is "" if there was nothing to learn from."""
 
     cluster: str
     gate_file: str
@@ -149,7 +149,7 @@ class _Heard:
         self.outcome: Outcome | None = None
 
     def progress(self, progress: Progress) -> None:
-        """Nobody looks at it here."""
+        """Progress is not shown here."""
 
     def ended(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -158,7 +158,7 @@ class _Heard:
 async def accept_clusters(
     run: Run, request: CommissionRequest, settings: Mapping[str, GateContext]
 ) -> tuple[ClusterResult, ...]:
-    """All clusters, side by side, the worst first. A gate that breaks is CANNOT TELL, and the others go on."""
+    """Run all clusters side by side; return the results, the worst first. A gate that crashes is CANNOT TELL; the others continue."""
     asked = gate_requests(request, settings)
     running = (asyncio.create_task(_one(run, settings[named], asked[named], named)) for named in asked)
     found = await asyncio.gather(*running)
@@ -185,7 +185,7 @@ async def _one(run: Run, setting: GateContext, request: GateRequest, named: str)
 
 
 def result_of(outcome: Outcome) -> CommissionResult:
-    """What the end of a gate that launches nothing says of its cluster."""
+    """The result for a cluster, from the end of its gate, which launches nothing."""
     if outcome.ending is Ending.REJECTED:
         return CommissionResult.REJECTED
     if outcome.ending is Ending.NO_CAPACITY:
@@ -205,7 +205,7 @@ def result_of(outcome: Outcome) -> CommissionResult:
 async def learn_baselines(
     found: Sequence[ClusterResult], settings: Mapping[str, GateContext], most: int
 ) -> tuple[ClusterResult, ...]:
-    """Of each cluster that passed. What cannot be kept is said, and changes no result."""
+    """Learn the baseline of each cluster that passed. One that cannot be kept is reported, and changes no result."""
     learnt = []
     for one in found:
         if one.result is CommissionResult.PASSED:
@@ -254,7 +254,7 @@ def summary_line(found: Sequence[ClusterResult]) -> str:
 
 
 def _named(one: ClusterResult) -> str:
-    """What is said of a cluster, with its name where that does not say it."""
+    """The sentence about a cluster, with the cluster's name if the sentence does not contain it."""
     return one.why if one.cluster in one.why else f"{one.cluster}: {one.why}"
 
 
@@ -271,7 +271,7 @@ def table_row(one: ClusterResult) -> dict[str, object]:
 
 
 def end_children(flow_run: FlowRun, state: State[Any]) -> None:
-    """What a hook does in another process: end the jobs of every gate of the run, and close their flow runs.
+    """End the jobs of every gate of the run and close their flow runs. A hook calls this in another process.
 
     Each is tried; what failed is said.
     """

@@ -38,7 +38,7 @@ def expire_question(setting: GateContext, flow_run_id: str) -> str:
     """End a question whose time is up, or whose run was ended in Prefect; returns what was done, "" for nothing. Idempotent.
 
     A run that still waits is resumed, so that it ends itself: an answer in time that did not reach it stands. One that has
-    ended in Prefect is closed here: its jobs are ended, its lock is given back, its outcome kept and paged. Raises
+    ended in Prefect is closed here: its jobs are ended, its lock is released, its outcome is kept and people are notified. Raises
     LaunchError, LeaseError, StoreError, and what Prefect's client raises where the server does not answer.
     """
     held = leases.lease_of_run(setting.store, flow_run_id)
@@ -65,7 +65,7 @@ def _resume(flow_run_id: str) -> bool:
 
 
 def close_expired_gate(setting: GateContext, lease: Lease, why: str = ENDED) -> None:
-    """Keep and page how a gate ended that waits no longer: refused. Its own request says which gate that was. Idempotent."""
+    """Keep the end of a gate that no longer waits (refused), and notify people. Its own request names the gate. Idempotent."""
     if lease.asking is None or setting.store.get(outcome_key(lease.gate_id)) is not None:
         return
     own = _own(setting, lease)

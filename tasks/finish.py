@@ -54,15 +54,15 @@ DONE_NAMES = {
 
 
 class NotLaunched(Exception):
-    """Why a gate launched nothing, or what it launched failed; it stands in the final state."""
+    """Why a gate launched nothing, or why what it launched failed. The final state contains it."""
 
 
 class ClusterBusy(NotLaunched):
-    """Another gate holds the cluster: that says nothing of the cluster itself."""
+    """Another gate holds the cluster's lock. This does not mean that anything is wrong with the cluster."""
 
 
 def may_launch(session: Session, judged: JudgedReport, answer: ApprovalAnswer | None) -> bool:
-    """Go, a person's word where one is asked, or observe mode."""
+    """Whether the training may start: GO, an approval if one is needed, or observe mode."""
     if judged.verdict.answer is Answer.GO or session.setting.gate.policy.mode is Mode.OBSERVE:
         return True
     return needs_approval(session, judged) and answer is not None and answer.launches
@@ -75,7 +75,7 @@ def refused_outcome(
     answer: ApprovalAnswer | None,
     more: str = "",
 ) -> Outcome:
-    """The verdict, or the person, says no; `more` is what else a page has to say."""
+    """The outcome if the verdict or a person refuses; `more` is what else the notification has to say."""
     # What was left to a person may be judged a go by now: without that person's word it is a refusal all the same.
     decision = Decision.REFUSED if answer is not None else refusal_decision(judged.verdict.answer)
     reason = headline(judged.verdict, session.setting.gate.name)
@@ -95,7 +95,7 @@ def _said_no(answer: ApprovalAnswer) -> str:
 
 
 def checked_outcome(session: Session, judged: JudgedReport, published: PublishedReport) -> Outcome:
-    """The verdict, where nothing was to be launched."""
+    """The outcome of a gate that was asked for a verdict only."""
     if judged.verdict.answer is not Answer.GO:
         return refused_outcome(session, judged, published, None)
     said = f"{headline(judged.verdict, session.setting.gate.name)} (no training was requested)"
@@ -109,7 +109,7 @@ def launched_outcome(
     answer: ApprovalAnswer | None,
     seen: LaunchResult,
 ) -> Outcome:
-    """Training was started; it may have failed, or its own nodes may have refused it in place."""
+    """The outcome if training was submitted. It may have failed, or its own nodes may have refused it."""
     name = session.setting.gate.name
     observed = session.setting.gate.policy.mode is Mode.OBSERVE
     if seen.rechecked is not None and seen.rechecked.verdict.answer is not Answer.GO and not observed:
@@ -138,7 +138,7 @@ def launched_outcome(
 
 
 def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> Outcome:
-    """An engine, the store or the lock failed: by what was known then."""
+    """The outcome if an engine, the store or the lock failed, from what was known by then."""
     judged, reason = session.judged, str(error)
     if isinstance(error, StoreError):
         verdict = unreadable(
@@ -164,7 +164,7 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
 def _not_launched(
     session: Session, error: Exception, judged: JudgedReport, published: PublishedReport
 ) -> Outcome:
-    """After a go: the engine had no machines for the training, or refused it. A training that ran before was launched."""
+    """Whether, after a GO, the engine had no machines for the training or refused it. A training that ran counts as launched."""
     verdict = f"the verdict was {judged.verdict.answer.value}"
     if session.trained:
         said = f"{verdict} and the training ran, but its end could not be observed: {error}"
@@ -179,7 +179,7 @@ def _not_launched(
 
 
 def defect_outcome(session: Session, error: Exception) -> Outcome:
-    """A defect, of ours or of a library: nothing is launched, and what may run is ended with the session."""
+    """The outcome of a defect in our code or in a library: nothing is launched, and what may run is ended with the session."""
     LOG.error("the gate broke", exc_info=error)
     said = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
     reason = f"this is an error in prelaunch itself, so there is no verdict: {said}"
@@ -187,7 +187,7 @@ def defect_outcome(session: Session, error: Exception) -> Outcome:
 
 
 async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
-    """Release what is kept, page whoever has to hear, keep the outcome, tell the command line, and name the state."""
+    """Release kept machines, notify people, keep the outcome, hand it to the command line, and return the final state."""
     if outcome.report is None:  # what was published has been told
         report_progress(Progress("verdict", outcome.reason))
     outcome = without_training(outcome, session.launches and not session.trained)
@@ -215,14 +215,14 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
 
 
 def reject_request(error: Exception) -> State[Any]:
-    """The request cannot be run: nothing was started."""
+    """The end of a request that cannot be run: nothing was started."""
     report_end(Outcome("", Ending.REJECTED, None, None, None, str(error)))
     why = ClusterBusy if isinstance(error, LeaseHeld) else NotLaunched
     return Failed(name="Rejected", message=str(error), data=why(str(error)))
 
 
 def end_cancelled_gate(error: Exception) -> State[Any]:
-    """Somebody cancelled the run; its jobs have been ended."""
+    """The end of a run that somebody cancelled; its jobs have been ended."""
     return Cancelled(message=str(error))
 
 
@@ -245,7 +245,7 @@ def failed_state(outcome: Outcome, name: str) -> State[Any]:
 
 
 def outcome_summary(outcome: Outcome) -> dict[str, object]:
-    """What is kept of an outcome beside report and verdict."""
+    """The part of an outcome that is kept beside report and verdict."""
     training = outcome.training
     return {
         "gate_id": outcome.gate_id,
@@ -280,7 +280,7 @@ def _outcome(
 
 
 def _may_have_launched(session: Session, judged: JudgedReport) -> bool:
-    """Whether the verdict, or a person's word, let the training start."""
+    """Whether the verdict or a person's approval let the training start."""
     observed = session.setting.gate.policy.mode is Mode.OBSERVE
     said = session.answer is not None and session.answer.launches
     return observed or said or judged.verdict.answer is Answer.GO

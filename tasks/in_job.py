@@ -56,7 +56,7 @@ STRICTNESS = {Answer.GO: 0, Answer.ASK: 1, Answer.NO_GO: 2, Answer.CANNOT_TELL: 
 
 
 class JobStarts:
-    """Those that were judged, in their order, and how many of them trained nothing.
+    """The starts of a job that were judged, in their order, and how many of them trained nothing.
 
     Of the last one: `notes` are for the reason of the gate's outcome, `refusing` says that nodes refused by themselves,
     `stopped` that the gate ended the job.
@@ -69,12 +69,12 @@ class JobStarts:
         self.refusing = self.stopped = False
 
     def next(self, status: JobStatus) -> str:
-        """The first start that was not judged yet, "" where there is none."""
+        """The first start that was not judged yet, "" if there is none."""
         known = (*status.earlier, status.attempt)
         return next((token for token in known if token and token not in self.tokens), "")
 
     def judged(self, token: str) -> None:
-        """This start has its verdict."""
+        """Record that this start has its verdict."""
         self.tokens.append(token)
         self.notes.clear()
         self.refusing = self.stopped = False
@@ -195,7 +195,7 @@ def _reported(
 
 
 async def _counted(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
-    """Another start began after a go: whether that was one too many. Training that was interrupted just goes on."""
+    """Whether a start that began after a GO is one too many. Training that was interrupted simply continues."""
     begun = session.folder / session.checking / judged.report.attempt / "started"
     trained = len(list(begun.glob("*"))) >= session.setting.declared.nodes
     session.trained = session.trained or trained
@@ -252,7 +252,7 @@ async def compare_with_nodes(session: Session, judged: JudgedReport, starts: Job
 async def hand_answer_to_nodes(
     session: Session, judged: JudgedReport, starts: JobStarts, minutes: int
 ) -> ApprovalAnswer | None:
-    """A person's answer, handed over to the nodes that hold for it; where none comes in time they are told to refuse."""
+    """Hand a person's answer to the nodes that wait for it; if none comes in time, the nodes are told to refuse."""
     job, session.answer = session.checking, None  # an answer of before was about another start
     holds = judged.verdict.answer is Answer.ASK and not starts.refusing and not starts.stopped
     if not holds or not minutes or session.setting.gate.policy.mode is Mode.OBSERVE:
@@ -269,7 +269,7 @@ async def hand_answer_to_nodes(
 
 
 async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Mapping[str, KeptVerdict]:
-    """What each node decided, as far as it can be seen; waited for while the start is on its way."""
+    """What each node decided, as far as it is known. While the start is still running this waits for it."""
     job, token = session.checking, judged.report.attempt
     folder, nodes = session.folder / job / token / "verdicts", session.setting.declared.nodes
 

@@ -61,7 +61,7 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
 
 @dataclass(frozen=True)
 class KeptPass:
-    """Where the last PASS of a cluster lies, and what it depends on. `judged_at` is in Unix seconds."""
+    """Where the last PASS of a cluster is stored, and what it depends on. `judged_at` is in Unix seconds."""
 
     schema_version: Version
     gate_id: str
@@ -71,7 +71,7 @@ class KeptPass:
 
 
 def keep_pass(session: Session, judged: JudgedReport, now: float) -> None:
-    """Remember a PASS; anything else makes an older one void. Raises StoreError."""
+    """Keep a PASS for later gates; any other verdict voids an older PASS. Raises StoreError."""
     if judged.reused:
         return
     if not _stands(session, judged):
@@ -84,12 +84,12 @@ def keep_pass(session: Session, judged: JudgedReport, now: float) -> None:
 
 
 def void_pass(session: Session) -> None:
-    """From now on this cluster has no PASS. Raises StoreError."""
+    """Remove the cluster's PASS. Raises StoreError."""
     session.setting.store.delete(_key(session))
 
 
 def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
-    """A PASS that may stand for this gate. Raises StoreError."""
+    """A PASS that this gate may reuse. Raises StoreError."""
     minutes = session.setting.gate.policy.reuse_pass_minutes
     data = session.setting.store.get(_key(session)) if minutes else None
     kept = _load(data) if data is not None else None
@@ -123,7 +123,7 @@ def load_own_report(session: Session) -> JudgedReport | None:
 
 
 def proven_pass(judged: JudgedReport) -> Pass:
-    """What the training job is held to."""
+    """The identities that the training job's nodes have to confirm."""
     report = judged.report
     nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
     return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(judged.verdict)), report.measured_at, nodes)
@@ -136,7 +136,7 @@ def _stands(session: Session, judged: JudgedReport) -> bool:
 
 
 def _known(report: Report) -> bool:
-    """Whether every machine can be told from another."""
+    """Whether every machine has identities that distinguish it from others."""
     names = {node.name for node in report.nodes}
     known = all(node.identity.get(key) for node in report.nodes for key in NEEDED)
     return known and len(names) == report.declared.nodes
@@ -155,7 +155,7 @@ def _key(session: Session) -> str:
 
 @task(cache_policy=NO_CACHE, task_run_name="look for a fresh PASS")
 async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
-    """A verdict that makes checking needless. Where there is none, an older PASS is void from here on."""
+    """A verdict that can be reused instead of checking. If there is none, an older PASS is voided here."""
     found = await find_reusable_pass(session)
     if found is not None:
         session.judged = found
@@ -167,12 +167,12 @@ async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
 
 @task(cache_policy=NO_CACHE, task_run_name="remember the verdict")
 async def remember_verdict(session: Session, judged: JudgedReport) -> None:
-    """Let a PASS stand for later gates; anything else makes an older one void."""
+    """Keep a PASS for later gates; any other verdict voids an older PASS."""
     await run_to_end(keep_pass, session, judged, time.time())
 
 
 async def find_reusable_pass(session: Session) -> JudgedReport | None:
-    """What may stand; an adopted gate goes on from where its predecessor was. Who asks for checks alone gets checks."""
+    """A PASS to reuse; an adopted gate continues with its predecessor's verdict. A request for checks alone always checks."""
     if not session.launches:
         return None
     if session.keeper.lease.adopted:

@@ -57,7 +57,7 @@ TORCHRUN = "torch/distributed/elastic"
 
 
 class PoolLost(LaunchError):
-    """The machines that were checked cannot be had any more; the message says who has them."""
+    """The machines that were checked are not available any more; the message says who has them."""
 
 
 async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
@@ -85,7 +85,7 @@ async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
 
 
 class PoolProof:
-    """Whether the running training has the pool, asked of the engine until it says so or its time is up."""
+    """Whether the running training has the pool: the engine is asked until it confirms or the time is up."""
 
     def __init__(self, session: Session, job: str) -> None:
         self.session, self.job = session, job
@@ -133,7 +133,7 @@ def pool_waits(session: Session) -> bool:
 
 
 def pool_cost_now(session: Session) -> str:
-    """What the machines cost that wait for the training, and for how long they do; "" where none wait."""
+    """What the machines cost that wait for the training, and for how long they will; "" if none wait."""
     since_s, keeps_s = session.kept_s(session.keeper.lease.job(CHECK)), session.setting.launcher.keeps_s
     if since_s is None:
         return ""
@@ -142,7 +142,7 @@ def pool_cost_now(session: Session) -> str:
 
 
 def pool_cost_so_far(session: Session) -> str:
-    """What they have cost by now; "" where none wait."""
+    """What the waiting machines have cost so far; "" if none wait."""
     since_s = session.kept_s(session.keeper.lease.job(CHECK))
     if since_s is None:
         return ""
@@ -164,7 +164,7 @@ def _usd(session: Session, hours: float) -> str:
 
 
 def hand_over_pool(session: Session, job: str) -> None:
-    """The training outlives the gate before anything was seen of it; its pool must, too."""
+    """Let the pool outlive the gate, because the training does before anything was seen of it."""
     check = session.keeper.lease.job(CHECK)
     if session.setting.launcher.placement is Placement.POOLED and not (
         session.judged and session.judged.reused
@@ -178,7 +178,7 @@ def hand_over_pool(session: Session, job: str) -> None:
 
 
 def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -> None:
-    """What the training's nodes said of themselves, from the folder of its attempt."""
+    """Record what the training's nodes confirmed about themselves, from the folder of its attempt."""
     nodes = session.setting.declared.nodes
     started = len(list((folder / "started").glob("*")))
     checked = any((folder / "verdicts").glob("*.json")) or any((folder / "nodes").glob("*.json"))
@@ -197,7 +197,7 @@ def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -
 
 
 async def _known(session: Session, check: str) -> Hold:
-    """What the engine says once it knows; what it does not know in time is lost."""
+    """The engine's answer, once it has one; without one in time the pool counts as lost."""
     stop, begun = CancellationWatch(), time.monotonic()
     while True:
         await raise_if_stopped(session, stop)
@@ -226,7 +226,7 @@ def _lost(hold: Hold) -> str:
 
 
 def _again(session: Session) -> None:
-    """From the start: what passed, passed on machines that are gone. Raises LaunchError, LeaseLost, StoreError."""
+    """Begin again with the checks, because the machines that passed are gone. Raises LaunchError, LeaseLost, StoreError."""
     session.rounds += 1
     judge.void_pass(session)
     session.begin_again()
@@ -257,7 +257,7 @@ async def launch_training(session: Session, verdict: JudgedReport) -> str:
 
 @task(cache_policy=NO_CACHE, task_run_name="wait until training is {wait}")
 async def follow_training(session: Session, verdict: JudgedReport, job: str, wait: str) -> LaunchResult:
-    """Wait as asked: "verdict" not at all, "started" until it runs, "finished" until it ended.
+    """Wait as requested: "verdict" not at all, "started" until the training runs, "finished" until it ended.
 
     Raises NoCapacity and QuotaExceeded where it got no machines: nothing of it is left then.
     """
@@ -295,7 +295,7 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
 
 
 class TrainingStart:
-    """Whether every node has confirmed itself and become the command: running alone says less.
+    """Whether every node has confirmed its identity and become the command. A job that only runs may not have got that far.
 
     Where no node can say so while the job runs (network isolation), it is waited for no longer than checks may take.
     """
@@ -306,7 +306,7 @@ class TrainingStart:
         self._since: float | None = None
 
     def seen(self, status: JobStatus) -> bool:
-        """Whether to wait no longer; `said` is what is missing."""
+        """Whether the wait is over; `said` is what is missing."""
         if status.state is not JobState.RUNNING:
             return False
         self._since = self._since or time.monotonic()
@@ -328,7 +328,7 @@ def has_started(session: Session, job: str, status: JobStatus) -> bool:
 
 
 def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) -> LaunchResult:
-    """How the job ended, with its last words, and what its nodes found if they checked again."""
+    """How the job ended, with the end of its log, and what its nodes found if they checked again."""
     status = watched.status
     state = JobState.FAILED if watched.late else status.state
     rechecked, reason = None, ""
@@ -378,7 +378,7 @@ def _last_line(session: Session, job: str, status: JobStatus, state: JobState) -
 
 
 def last_log_line(log: str) -> str:
-    """The line of a log that says most about its end: the command's own last one, before torchrun's account."""
+    """The line of a log that says most about its end: the command's own last line, before what torchrun prints."""
     lines = [line.strip() for line in log.splitlines() if line.strip(" =-_*")]
     own = list(takewhile(lambda line: TORCHRUN not in line, lines))
     codes = [line for line in lines if line.startswith("exitcode")]

@@ -48,24 +48,24 @@ from tasks.store.layout import run_notification_key
 from tasks.text.redact import redact
 
 LOG = logging.getLogger("prelaunch")
-# A page takes a minute at most: three ways of 20 s. A claim that is older was left by somebody who died.
+# A notification takes a minute at most: three notifiers of 20 s. A claim that is older was left by a process that died.
 CLAIM_S = 120.0
 
 
 @task(cache_policy=NO_CACHE, task_run_name="page about {outcome.gate_id}")
 async def notify_outcome(session: Session, outcome: Outcome) -> DeliveryResult:
-    """Call somebody by the first way that works; returns what became of it."""
+    """Notify people through the first notifier that works; returns the result of the delivery."""
     return await run_to_end(send_notification, session, outcome)
 
 
 @task(cache_policy=NO_CACHE, task_run_name="note the end of {outcome.gate_id}")
 async def note_good_end(session: Session, outcome: Outcome) -> DeliveryResult:
-    """A good end: messages are brought up to date, incidents resolved, and nobody is called."""
+    """Record a good end: messages are updated, incidents resolved, and nobody is notified."""
     return await run_to_end(_note, session, outcome)
 
 
 async def check_notifiers(session: Session) -> None:
-    """At the start: whether the gate can tell anybody. What is missing stands in the run's log and the record, and stops nothing."""
+    """Check at the start whether the gate can notify anybody. What is missing is logged and recorded, and stops nothing."""
     missing = await run_to_end(check_secrets, session)
     for line in missing:
         get_run_logger().warning(line)
@@ -74,14 +74,14 @@ async def check_notifiers(session: Session) -> None:
 
 
 def needs_notification(outcome: Outcome) -> bool:
-    """Whether somebody has to hear: of everything but a go that went well."""
+    """Whether people have to be notified: of everything except a GO that went well."""
     if outcome.decision is Decision.OBSERVED and outcome.judged is not None:
         return outcome.code is not Exit.GO or outcome.judged.verdict.answer is not Answer.GO
     return outcome.code is not Exit.GO or outcome.decision is Decision.OVERRIDDEN
 
 
 def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
-    """The page, through the gate's ways in their order.
+    """Send the notification through the gate's notifiers, in their order.
 
     One about an override goes to both sides, as does a refusal that leaves machines to be paid for. After a go only those
     are left to be told of; the go is noted first, so that it resolves nothing of this page.
@@ -100,7 +100,7 @@ def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
 def notify_question(
     session: Session, judged: JudgedReport, asked: PendingQuestion, said: str
 ) -> Notification:
-    """Ask for an answer, before the run waits for it; returns the page."""
+    """Notify people of the question, before the run waits for the answer; returns the notification."""
     try:
         made = question_of(session, judged, asked, said, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
@@ -114,12 +114,12 @@ def _note(session: Session, outcome: Outcome) -> DeliveryResult:
 
 
 def _receivers(session: Session) -> tuple[Notify, Store]:
-    """Whom the gate's file names, and the store that keeps what was sent."""
+    """The people whom the gate file names, and the store that keeps what was sent."""
     return session.setting.gate.notify, session.setting.store
 
 
 def _made(session: Session, outcome: Outcome) -> Notification:
-    """The page about an end, in fewer words where something of it cannot be said."""
+    """The notification about an end; a shorter one if a part of it cannot be made."""
     try:
         return page_of(session, outcome, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the end stays
@@ -156,7 +156,7 @@ def notify_run(
     kind: Kind,
     said: str,
 ) -> str | None:
-    """Page the gate's owner, unless it was done for this run. Where it went, "" for nowhere; None where it was done before.
+    """Notify the gate's owner, once per run. Returns where it went, "" for nowhere, None if it was done before.
 
     `gate_id` is "" for a run that never had one. Raises StoreError.
     """
@@ -185,7 +185,7 @@ def notify_run(
 
 
 def _left(setting: GateContext, key: str, claim: bytes) -> bool:
-    """Whether the claim of somebody who died could be taken over."""
+    """Whether the claim of a process that died could be taken over."""
     found = setting.store.get(key)
     if found is None:
         return setting.store.put_if_absent(key, claim)

@@ -39,7 +39,7 @@ async def submit_checks(session: Session) -> str:
 
 @task(cache_policy=NO_CACHE, task_run_name="provision {session.gate_id}")
 async def submit_gated_job(session: Session, ask_minutes: int) -> str:
-    """The same where checks and training are one job; its nodes hold for a person's answer if the policy asks one."""
+    """The same if checks and training are one job; its nodes wait for a person's answer if the policy requires one."""
     lease = await settle_lease(session)
     hold_s = answer_wait_s(session.setting, ask_minutes)
     job = gated_job(session.setting, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
@@ -48,7 +48,7 @@ async def submit_gated_job(session: Session, ask_minutes: int) -> str:
 
 
 async def settle_lease(session: Session) -> Lease:
-    """The lock under which to go on: adopted checks that were ended with their owner start anew."""
+    """The lock with which to continue. Adopted checks that were ended with their owner start again."""
     lease = session.keeper.lease
     if not lease.adopted:
         return lease
@@ -60,7 +60,7 @@ async def settle_lease(session: Session) -> Lease:
 
 
 async def wait_for_machines(session: Session, error: NoCapacity) -> None:
-    """Return when the next attempt may be submitted. Raises `error` where the time for that is over."""
+    """Return when the next attempt may be submitted. Raises `error` if the time for that is over."""
     pause = _pause(session, error)
     report_progress(Progress("capacity", f"{error} The next attempt is in {pause:.0f} s."))
     await _sleep(session, pause)
@@ -68,7 +68,7 @@ async def wait_for_machines(session: Session, error: NoCapacity) -> None:
 
 
 async def wait_for_training(session: Session, error: NoCapacity) -> None:
-    """The same for the training after a go, whose machines may be kept meanwhile, and paid for.
+    """The same for the training after a GO, whose machines may be kept and billed meanwhile.
 
     It returns early where they are kept no longer: the checks begin again, or, where they did before, NoCapacity is raised.
     """
@@ -87,7 +87,7 @@ async def wait_for_training(session: Session, error: NoCapacity) -> None:
 
 
 def _pause(session: Session, error: NoCapacity) -> float:
-    """Seconds until the next attempt. Raises `error` where there is no time for one."""
+    """Seconds until the next attempt. Raises `error` if there is no time for one."""
     now = time.monotonic()
     since = session.waiting_since = session.waiting_since or now
     limit_s = session.setting.gate.cluster.capacity_wait_minutes * 60
@@ -98,7 +98,7 @@ def _pause(session: Session, error: NoCapacity) -> float:
 
 
 async def _sleep(session: Session, seconds: float, goes_on: Callable[[], bool] = lambda: True) -> bool:
-    """Whether it was slept to its end: at each look `goes_on` may end it."""
+    """Sleep; return whether nothing interrupted it. `goes_on` is called regularly and may end it."""
     stop, until = CancellationWatch(), time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         await raise_if_stopped(session, stop)

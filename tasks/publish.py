@@ -51,7 +51,7 @@ LOG = logging.getLogger("prelaunch")
 
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
-    """What lists and indexes are made of, kept beside the verdict. Raises StoreError."""
+    """Keep the record, of which lists and indexes are made, beside the verdict. Raises StoreError."""
     gate, gate_id = session.setting.gate, session.gate_id
     made = record_of(
         gate_id, judged.report, of(judged.verdict), report_key(gate_id), time.time(),
@@ -62,7 +62,7 @@ def keep_record(session: Session, judged: JudgedReport) -> Record:
 
 
 def index_record(session: Session, record: Record) -> None:
-    """The record's row in the index. It is a cache: where it fails, that is said, and the gate goes on."""
+    """Write the record's row to the index. The index is a cache: a failure is logged, and the gate continues."""
     try:
         session.setting.index.write(identity(session.setting.store), (record,))
     except (IndexFailed, StoreError) as error:
@@ -72,7 +72,7 @@ def index_record(session: Session, record: Record) -> None:
 
 @dataclass(frozen=True)
 class PublishedReport:
-    """Where people find them; `picture` is "" where there is none. `past` is what the page shows of earlier gates."""
+    """Where people find the pages; `picture` is "" if there is none. `past` is what the page shows of earlier gates."""
 
     report: str
     html: str
@@ -82,7 +82,7 @@ class PublishedReport:
 
 @dataclass(frozen=True)
 class StoredReport:
-    """What was kept, and what is shown of it."""
+    """The record that was kept, and what is shown of the verdict."""
 
     published: PublishedReport
     context: VerdictContext
@@ -91,7 +91,7 @@ class StoredReport:
 
 @task(cache_policy=NO_CACHE, task_run_name="publish {session.gate_id}")
 async def publish_report(session: Session, judged: JudgedReport) -> PublishedReport:
-    """The files first, then the artifacts. Raises StoreError."""
+    """Write the files first, then the artifacts. Raises StoreError."""
     try:
         kept = await run_to_end(store_report, session, judged)
     except StoreError as error:
@@ -123,7 +123,7 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
 
 
 async def publish_refusal(session: Session, judged: JudgedReport) -> None:
-    """The pages of a verdict that was published, once more, with what became of the training. A failure is logged."""
+    """Publish the pages of a verdict again, with what became of the training. A failure is logged."""
     shown = await run_to_end(store_pages, session, judged)
     await _show_verdict(session, judged, shown)
 
@@ -138,7 +138,7 @@ async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictCo
 
 
 def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
-    """The HTML page and the summary in the store again; returns what stands beside the verdict. A failure is logged."""
+    """Store the HTML page and the summary again; returns what is shown beside the verdict. A failure is logged."""
     shown = judged.context
     if shown.past is None:
         shown = replace(shown, past=_past(session, judged))
@@ -158,7 +158,7 @@ def _put_pages(session: Session, judged: JudgedReport, shown: VerdictContext) ->
 
 
 def store_report(session: Session, judged: JudgedReport) -> StoredReport:
-    """Report, verdict, record, HTML, summary and picture under gates/<gate id>/, a row in the index. Raises StoreError."""
+    """Store report, verdict, record, HTML, summary and picture under gates/<gate id>/, and a row in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
@@ -178,7 +178,7 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
 
 
 def write_locally(session: Session, judged: JudgedReport) -> str:
-    """Report and verdict in a folder of this machine, where the store cannot be written; says where, or why not."""
+    """Write report and verdict to a folder of this machine if the store cannot be written; returns where, or why not."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"prelaunch-{session.gate_id}-"))
         (folder / Path(report_key(session.gate_id)).name).write_bytes(dump(judged.report))
@@ -229,7 +229,7 @@ def _kept_picture(session: Session, png: bytes) -> str:
 
 
 async def export_report(session: Session, judged: JudgedReport) -> None:
-    """Beside the job that wrote it; a reused report is there already."""
+    """Write the merged report beside the job that wrote it; a reused report is there already."""
     if not judged.reused:
         await run_to_end(_hand_out, session, judged)
 
@@ -247,7 +247,7 @@ def _hand_out(session: Session, judged: JudgedReport) -> None:
 
 
 def add_picture(session: Session, outcome: Outcome, page: Notification) -> Notification:
-    """The page with its picture, where some way to tell people can show one."""
+    """The notification with its picture, if one of the notifiers can show one."""
     notify, judged = session.setting.gate.notify, outcome.judged
     if judged is None or not {"slack", "apprise"} & set(notify.ways):
         return page

@@ -57,7 +57,7 @@ UNCLEAR = (LaunchError, LeaseError, StoreError)
 
 
 class ReapAction(Enum):
-    """What is to be done about a run. CRASH, CANCEL: its process is gone, and that is its end. CLEAR: it ended, and left its
+    """What has to be done about a run. CRASH, CANCEL: its process is gone, and that is its end. CLEAR: it ended, and left its
     lock. WAKE: it waits for a person, who may be too late. LATE: no worker has started it.
     """
 
@@ -71,7 +71,7 @@ class ReapAction(Enum):
 
 @dataclass(frozen=True)
 class RunAssessment:
-    """What is to be done, and why, in words that follow the run's name."""
+    """What has to be done, and why, as words that follow the run's name in a sentence."""
 
     act: ReapAction
     why: str
@@ -79,7 +79,7 @@ class RunAssessment:
 
 
 def assess_state(why: Why, kind: StateType, name: str, life: RunLiveness) -> RunAssessment:
-    """What is to be done about a run in this state (pure)."""
+    """What has to be done about a run in this state (pure)."""
     if why == "late":
         late = kind is StateType.SCHEDULED and name == "Late"
         return (
@@ -108,7 +108,7 @@ def assess_state(why: Why, kind: StateType, name: str, life: RunLiveness) -> Run
 
 
 async def assess_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessment:
-    """What is to be done about the run now. Waits until that is known: minutes at most. Raises StoreError, LeaseError."""
+    """What has to be done about the run now. Waits until that is known, minutes at most. Raises StoreError, LeaseError."""
     life = RunLiveness.FREE if why in ("late", "deadline") else await _life(run, setting, why)
     state = await _state(run.flow_run_id)
     if state is None:
@@ -117,7 +117,7 @@ async def assess_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessm
 
 
 async def _put_back(run: GateRun) -> None:
-    """A run whose process was killed while it waited is Crashed until the gate's own hook lets it wait on."""
+    """Wait for the gate's own hook. A run whose process was killed while it waited is Crashed until the hook lets it wait again."""
     until = time.monotonic() + PUT_BACK_S
     while time.monotonic() < until:
         state = await _state(run.flow_run_id)
@@ -127,7 +127,7 @@ async def _put_back(run: GateRun) -> None:
 
 
 async def _parked(run: GateRun, setting: GateContext) -> bool:
-    """Whether it waits for a person. One that went on has no question any more, or is Running."""
+    """Whether the run waits for a person. A run that continued has no open question any more, or is Running."""
     held, state = (
         await run_to_end(leases.lease_of_run, setting.store, run.flow_run_id),
         await _state(run.flow_run_id),
@@ -151,7 +151,7 @@ async def _life(run: GateRun, setting: GateContext, why: Why) -> RunLiveness:
 
 
 async def is_silent(flow_run_id: str) -> bool:
-    """Whether a run that holds no lock gives no sign of life for longer than any process may be silent; waits for that."""
+    """Whether a run without a lock has given no sign of life for longer than any process may be silent; waits for that long."""
     begun = datetime.now(UTC)
     while True:
         since = datetime.now(UTC) - timedelta(seconds=SILENT_S)
@@ -189,14 +189,14 @@ class ReapResult:
 
 
 async def gates_about(flow_run_id: str) -> tuple[GateRun, ...]:
-    """The gates of a flow run; () where the server knows no such run, or it is none of ours."""
+    """The gates of a flow run; () if the server knows no such run, or if it is none of ours."""
     async with get_client() as client:
         run = await runs.find_run(client, flow_run_id)
         return await runs.gates_of(client, run) if run is not None else ()
 
 
 def context_of_run(run: GateRun) -> GateContext:
-    """The setting of its gate. Raises NotCleared."""
+    """The context of the run's gate. Raises NotCleared."""
     try:
         if run.request is not None:
             return open_gate_context(run.request)
@@ -210,7 +210,7 @@ def context_of_run(run: GateRun) -> GateContext:
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="look at {run.name}")
 async def examine_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessment:
-    """Whether it is dead, and what is to be done."""
+    """Find out whether the run is dead, and what has to be done."""
     found = await assess_run(run, setting, why)
     LOG.info("run %s %s: %s", run.name, found.why, found.act.value)
     return found
@@ -223,9 +223,9 @@ async def examine_run(run: GateRun, setting: GateContext, why: Why) -> RunAssess
     task_run_name="end the jobs of {run.name}",
 )
 async def end_jobs(run: GateRun, setting: GateContext) -> str:
-    """End its jobs, let its machines go, give its lock back. What was done, "" for nothing.
+    """End the run's jobs, and release its machines and its lock. Returns what was done, "" for nothing.
 
-    Raises LaunchError, StoreError, LeaseError: the lock stays, so that whoever wants the cluster ends the jobs first.
+    Raises LaunchError, StoreError, LeaseError: then the lock stays, so that the next gate of the cluster ends the jobs first.
     """
     return await run_to_end(_end_jobs, setting, run.flow_run_id)
 
@@ -248,12 +248,12 @@ async def notify_late(run: GateRun, setting: GateContext) -> str:
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="wake {run.name}")
 async def expire_run_question(run: GateRun, setting: GateContext) -> str:
-    """What becomes of a question that nobody answered, or of a run that ended while it waited; "" for nothing."""
+    """Close a question that nobody answered, or a run that ended while it waited; returns what was done, "" for nothing."""
     return await run_to_end(expire_question, setting, run.flow_run_id)
 
 
 async def handle_waiting_run(run: GateRun, setting: GateContext, why: str) -> ReapResult:
-    """A run that waits for a person is let wait, or closed where its time is up or it has ended."""
+    """Leave a run that waits for a person alone, or close it if its time is up or if it has ended."""
     try:
         said = await expire_run_question(run, setting)
     except UNCLEAR as error:
@@ -266,7 +266,7 @@ async def handle_waiting_run(run: GateRun, setting: GateContext, why: str) -> Re
 
 
 async def mark_ended(run: GateRun, state: State[Any]) -> bool:
-    """Give the run this end, unless it has another. Whether it is what it has."""
+    """Give the run this final state, unless it has another one. Returns whether the run now has this state."""
     async with get_client() as client:
         answer = await client.set_flow_run_state(UUID(run.flow_run_id), state)
         if answer.status is SetStateStatus.ACCEPT:
@@ -276,7 +276,7 @@ async def mark_ended(run: GateRun, state: State[Any]) -> bool:
 
 
 async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str, str]:
-    """What was done about its jobs, and what is left ("" for nothing): that is paged here, unless it is `paged` anyway."""
+    """What was done about the run's jobs, and what is left ("" for nothing). The latter is notified here unless `paged`."""
     try:
         return await end_jobs(run, setting) or "it had no jobs", ""
     except UNCLEAR as error:
@@ -289,7 +289,7 @@ async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str,
 
 
 def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
-    """The state of the reaper's own run; its message says all."""
+    """The state of the reaper's own run; its message has everything."""
     said = (
         "; ".join(f"{one.name}: {one.said}" for one in done)
         or f"run {flow_run_id} is not a gate that is known here"
@@ -302,7 +302,7 @@ def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
 
 
 def _nameless(run: GateRun, setting: GateContext) -> str:
-    """What stands for a gate's id where the run may never have had one."""
+    """A replacement for a gate's id if the run may never have had one."""
     return f"{setting.gate.name}-run-{run.flow_run_id[:8]}"
 
 

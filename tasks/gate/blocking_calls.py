@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 async def run_to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run it in a thread. A caller that is cancelled meanwhile waits for its end first."""
+    """Run the call in a thread. A caller that is cancelled meanwhile first waits for the call to end."""
     running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(running)
@@ -30,7 +30,7 @@ async def run_to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 
 
 async def run_within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The same, for what may hang. Raises TimeoutError after `seconds`: the call is left behind in a daemon thread."""
+    """The same for a call that may hang. Raises TimeoutError after `seconds`; the call is then left behind in a daemon thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[R] = loop.create_future()
 

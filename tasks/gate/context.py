@@ -78,12 +78,12 @@ class GateContext:
 
     @property
     def work(self) -> Path:
-        """Where what jobs wrote is fetched to."""
+        """The folder into which the jobs' files are fetched."""
         return self.local / "work"
 
     @property
     def asks(self) -> bool:
-        """Whether a verdict of this gate may be left to a person."""
+        """Whether a person may have to decide on a verdict of this gate."""
         return _asks(self.gate, self.policy)
 
     @property
@@ -98,7 +98,7 @@ class GateContext:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for gates whose PASS means the same: whatever a verdict depends on but the machines."""
+        """Equal for gates whose PASS means the same: it covers everything that a verdict depends on except the machines."""
         checks = self.gate.checks.model_dump(mode="json", exclude={"max_runtime_minutes"})
         return _digest(
             {
@@ -114,7 +114,7 @@ class GateContext:
         )
 
     def bundle(self, gate_id: str) -> Bundle:
-        """What every node gets."""
+        """The bundle that every node gets."""
         checks = self.gate.checks
         return bundles.make(
             gate_id, self.declared, checks.profile, self.policy, self.facts,
@@ -126,7 +126,7 @@ class GateContext:
 
 @dataclass
 class _Handover:
-    """What was opened for one request, for the next step of the same process that asks for it."""
+    """The context that was opened for one request, kept for the next step of the same process that asks for it."""
 
     request: GateRequest
     gate: Gate
@@ -138,7 +138,7 @@ _HANDOVER: ContextVar[_Handover | None] = ContextVar("prelaunch_handover", defau
 
 @contextmanager
 def share_gate_context(request: GateRequest, setting: GateContext) -> Iterator[None]:
-    """For the time of the block `take_gate_context` of an equal request returns this setting once, and opens nothing.
+    """Within the block, `take_gate_context` of an equal request returns this context once instead of opening another.
 
     It gets a store of its own: the gate's deadline bounds that one, and not whatever the caller does afterwards.
     """
@@ -162,7 +162,7 @@ def load_gate(request: GateRequest) -> Gate:
 
 
 def take_gate_context(request: GateRequest) -> GateContext:
-    """What was opened before for this request in this process, else `open_gate_context`; it is handed over only once."""
+    """The context that this process opened for this request before, otherwise `open_gate_context`. It is handed over only once."""
     handover = _HANDOVER.get()
     _HANDOVER.set(None)
     if handover is None or handover.request != request:
@@ -209,14 +209,14 @@ def launcher_of(engine: LauncherAddress) -> Launcher:
 
 
 def _gate_file(named: str) -> Path:
-    """Where it lies. A name that the folder of gate files lacks is refused here, with those it has."""
+    """The path of the gate file. A name that the folder of gate files lacks is refused; the error lists the names that it has."""
     if lacking := missing_name(named):
         raise GateFileError("gate_file", "", *lacking)
     return path_of(named)
 
 
 def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, Index]:
-    """Store, its address, the local folder and the index; nothing of them is touched."""
+    """The store, its address, the local folder and the index; none of them is accessed."""
     try:
         address = absolute(override or gate.store.path)
         local = Path(gate.store.work or (WORK if is_remote(address) else address)).expanduser().absolute()
@@ -231,7 +231,7 @@ def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, In
 
 
 def _shown(path: Path) -> str:
-    """As short as it is clear."""
+    """The path in its shortest unambiguous form."""
     relative = os.path.relpath(path)
     return str(path.resolve()) if relative.startswith("..") else relative
 
@@ -251,7 +251,7 @@ def _policy(path: Path) -> Policy:
 
 
 def _baseline(file: str, here: Path, gate: Gate, asked: str) -> Baseline | None:
-    """The one that was asked for, else the gate file's, relative to its folder."""
+    """The baseline that the request names, otherwise the gate file's, relative to the gate file's folder."""
     path = (
         Path(asked).expanduser() if asked else here / gate.policy.baseline if gate.policy.baseline else None
     )
@@ -270,7 +270,7 @@ def _terms(file: str, here: Path, gate: Gate) -> CostTerms:
 
 
 def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
-    """Types, GPU counts and checks that exist; a contradiction would only show after the checks."""
+    """Require types, GPU counts and checks that exist; otherwise a contradiction would be noticed only after the checks."""
     declared = gate.cluster.declared
     instance = facts.instances.get(declared.instance_type)
     where = "cluster.declared.instance_type"
@@ -308,7 +308,7 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
 
 
 def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:
-    """What is left out must be a check that the policy can do without, on the machines that are declared."""
+    """Require that a skipped check is one that the policy does not require on the declared machines."""
     declared, known = gate.declared((), kernel_log), [c.name for c in catalog.with_extra(gate.checks.extra)]
     for place, name in enumerate(gate.checks.skip):
         where = f"checks.skip[{place}]"
@@ -329,7 +329,7 @@ def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelL
 
 
 def _require_time_to_ask(file: str, gate: Gate, policy: Policy, launcher: Launcher, minutes: int) -> None:
-    """A person's answer has to come while the machines that it is about are kept."""
+    """Require that a person's answer can come while the machines of the question are still kept."""
     keeps_s = launcher.keeps_s
     if keeps_s is not None and _asks(gate, policy) and minutes * 60 > keeps_s - MARGIN_S:
         who = f'policy {policy.name!r} says on_warn = "ask"'
@@ -347,7 +347,7 @@ def _asks(gate: Gate, policy: Policy) -> bool:
 
 
 def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
-    """Somebody may override a FAIL, and there is something left to override: nodes that decide by themselves end on it."""
+    """Require that somebody may override a FAIL, and that the nodes do not decide by themselves, because those end on a FAIL."""
     approval, where = gate.approval, "approval.on_fail"
     if approval.on_fail != "ask":
         return
@@ -362,7 +362,7 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
 
 
 def _unfit_line(check: Check, policy: Policy) -> str:
-    """Why the policy cannot judge a check that applies, or ""; it would only show after the checks, as cannot-tell."""
+    """Why the policy cannot judge a check that applies, or "". Otherwise the gate would find out only after the checks."""
     line, name = policy.checks.get(check.name), check.name
     if line is None:
         return f'has no entry for check {name}: add [checks."{name}"] to it'

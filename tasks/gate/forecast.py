@@ -55,7 +55,7 @@ class PlacementCost:
 
 @dataclass(frozen=True)
 class Forecast:
-    """All of a gate. `training_usd` is for the hours that the gate file expects."""
+    """The estimates for a whole gate. `training_usd` is for the hours that the gate file expects."""
 
     nodes: int
     instance_type: str
@@ -134,7 +134,7 @@ def _checks(setting: GateContext) -> StageForecast:
 def _spent(
     setting: GateContext, placement: Placement, idle_s: float, answer_s: float, usd: float | None
 ) -> PlacementCost:
-    """Machines are paid for while a person is asked where they check and train in one job, or are kept meanwhile."""
+    """Machines are billed while a person is asked, if they check and train in one job or are kept meanwhile."""
     checks, nodes = _checks(setting), setting.declared.nodes
     waits_s = answer_s if placement is Placement.IN_JOB else idle_s
     about = None if checks.about_s is None else nodes * checks.about_s / SECONDS_PER_HOUR
@@ -167,7 +167,7 @@ def _unknown(setting: GateContext, stages: tuple[StageForecast, ...], usd: float
 
 
 def forecast_lines(made: Forecast) -> tuple[str, ...]:
-    """The same for people, a line each."""
+    """The forecast as text for people, one line per stage or cost."""
     price = (
         "no price is known"
         if made.usd_per_node_hour is None

@@ -35,7 +35,7 @@ SAID = {
 
 
 def require_reports(watched: JobEnd) -> None:
-    """Raise what the engine's word means where no node reported; return where nobody can tell.
+    """Raise the error that the engine's state means if no node reported; return if nobody can tell.
 
     Raises LaunchRejected, QuotaExceeded, NoCapacity, EngineUnavailable.
     """
@@ -62,7 +62,7 @@ def require_reports(watched: JobEnd) -> None:
 
 
 def require_machines(watched: JobEnd) -> None:
-    """Raise where a training never got machines. Raises NoCapacity, QuotaExceeded."""
+    """Raise NoCapacity or QuotaExceeded if a training never got machines."""
     status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
     if watched.late and status.state is JobState.PENDING:
         raise NoCapacity(f"{said} ({status.detail}).")
@@ -86,12 +86,12 @@ def ending_text(status: JobStatus) -> str:
 
 
 def state_history(status: JobStatus) -> Iterator[str]:
-    """The last of the states that it went through, in the engine's own words."""
+    """The last of the states that the job went through, in the engine's own words."""
     yield from status.history[-HISTORY_LINES:]
 
 
 def keep_state_history(session: Session, job: str, status: JobStatus) -> None:
-    """Every state that it went through -> gates/<gate id>/jobs/<job>.json. What cannot be kept is said, no more."""
+    """Keep every state that the job went through in gates/<gate id>/jobs/<job>.json. A failure is logged and changes nothing."""
     if not status.history and status.trouble is Trouble.NONE:
         return
     said = {

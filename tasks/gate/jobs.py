@@ -40,7 +40,7 @@ BEHIND: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none
 
 @dataclass(frozen=True)
 class JobEnd:
-    """The end of a job, or of one start of it. `late` says why it was ended from here, "" where it ended by itself.
+    """The end of a job, or of one start of it. `late` says why the gate ended it; it is "" if the job ended by itself.
 
     `ran` says that it was seen to run; `decoded` has its nodes' reports as far as they were decoded on the way.
     """
@@ -83,7 +83,7 @@ def train_job(
     predecessor: str = "",
     tags: Mapping[str, str] = NO_TAGS,
 ) -> JobSpec:
-    """The training: every node confirms that it is the machine that was proven, then becomes the command.
+    """The training: every node confirms that it is the machine that passed, then becomes the command.
 
     `predecessor` is the check job whose machines it is to get, "" where that job is not this gate's own.
     """
@@ -105,12 +105,12 @@ def gated_job(
 
 
 def answer_wait_s(setting: GateContext, minutes: int) -> float:
-    """How many seconds the nodes of a job that decides by itself wait for a person's answer; 0 where nobody is asked."""
+    """How many seconds the nodes of a job that decides by itself wait for a person's answer; 0 if nobody is asked."""
     return minutes * 60 + ANSWER_S if minutes and setting.asks else 0.0
 
 
 def planned_jobs(setting: GateContext, ask_s: float = 0.0) -> tuple[JobSpec, ...]:
-    """The jobs as a plan shows them: the gate's id and the proven machines are not known yet."""
+    """The jobs as a plan shows them: the gate's id and the machines that will have passed are not known yet."""
     gate_id = f"{setting.gate.name}-plan"
     check, train = f"{gate_id}-{CHECK}-1", f"{gate_id}-{TRAIN}-1"
     if setting.launcher.placement is Placement.IN_JOB:

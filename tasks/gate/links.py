@@ -7,13 +7,13 @@ from tasks.notifiers.base import Link
 
 
 def run_links(session: Session) -> tuple[Link, ...]:
-    """The run's page, where the server has one."""
+    """The link to the run's page, if the server has one."""
     url = run_url(session.keeper.lease.owner.flow_run_id)
     return (Link("run in Prefect", url),) if url else ()
 
 
 def run_url(flow_run_id: str) -> str:
-    """The page of a flow run in Prefect's UI; "" where none is configured, or the server has none."""
+    """The page of a flow run in Prefect's UI; "" if none is configured or the server has none."""
     from prefect.settings import get_current_settings
     from prefect.utilities.urls import url_for
 

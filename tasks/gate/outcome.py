@@ -27,7 +27,7 @@ NOT_STARTED = "Training was not started."
 
 
 class Decision(StrEnum):
-    """What was done. PASSED: go, and nothing was to be launched. OVERRIDDEN: launched against a FAIL, on somebody's word.
+    """What was done. PASSED: GO, and nothing was to be launched. OVERRIDDEN: launched in spite of a FAIL, because a person decided so.
 
     NOT_LAUNCHED: it was to be launched, and no training ran: the engine refused it, or had no machines for it.
     """
@@ -72,7 +72,7 @@ class Training:
 
 @dataclass(frozen=True)
 class PlacementProof:
-    """How strongly the training is held to the machines that were checked, and what was seen of it, a line each."""
+    """How well it is proven that the training runs on the machines that were checked, and the evidence, one line each."""
 
     kind: Placement
     proof: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.
 
 
 def without_training(outcome: Outcome, launches: bool) -> Outcome:
-    """The outcome, whose pages say that the training was not started where a gate that was to start it (`launches`) did not."""
+    """The outcome, whose pages say that the training was not started if the gate was to start it (`launches`) and did not."""
     refused = outcome.decision in REFUSALS and outcome.training is None
     if outcome.judged is None or not launches or not refused:
         return outcome
@@ -124,7 +124,7 @@ def without_training(outcome: Outcome, launches: bool) -> Outcome:
 
 
 def refusal_decision(answer: Answer) -> Decision:
-    """What an answer that launches nothing is called."""
+    """The decision for an answer that launches nothing."""
     if answer is Answer.CANNOT_TELL:
         return Decision.CANNOT_TELL
     if answer is Answer.ASK:
@@ -137,7 +137,7 @@ def refusal_decision(answer: Answer) -> Decision:
 
 
 def kept_verdict(setting: GateContext, gate_id: str) -> tuple[Verdict, str, str] | None:
-    """The verdict that the store kept of a gate, and where report and page lie; None where nothing had been judged."""
+    """The verdict that the store kept of a gate, and where report and page are; None if nothing had been judged."""
     try:
         data = setting.store.get(report_key(gate_id))
         if data is None:
@@ -182,7 +182,7 @@ def ending_json(
     placement: PlacementProof | None = None,
     approval: ApprovalAnswer | None = None,
 ) -> dict[str, object]:
-    """As much of it as there is."""
+    """The outcome of a gate that may have ended early: it has only what is known."""
     return {
         "decision": decision,
         "verdict": verdict_json(verdict) if verdict else None,

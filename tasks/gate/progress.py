@@ -24,7 +24,7 @@ PLAIN_EVERY_S = 2.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stage is. `done` of `total` observations or 0 of 0; `detail` is a sentence for people.
+    """The progress of a stage. `done` of `total` observations or 0 of 0; `detail` is a sentence for people.
 
     `answered` says who decided what and why where a question of the run has just been answered.
     """
@@ -42,14 +42,14 @@ class Progress:
 
 
 class ProgressListener(Protocol):
-    """Whoever wants to know. It is called from the flow's thread and must not block."""
+    """Receives a gate's progress. It is called from the flow's thread and must not block."""
 
     def progress(self, progress: Progress) -> None:
-        """How far it is."""
+        """Take the newest progress."""
         ...
 
     def ended(self, outcome: Outcome) -> None:
-        """How it ended; called once, before the flow's final state is set."""
+        """Take the outcome; called once, before the flow's final state is set."""
         ...
 
 
@@ -58,7 +58,7 @@ BOARD: ContextVar[Callable[[Progress], None] | None] = ContextVar("prelaunch_boa
 
 
 def report_progress(progress: Progress) -> None:
-    """Tell whoever listens, and whoever follows the gate's messages, how far it is."""
+    """Hand the progress to the listener, and to the gate's messages."""
     listener, board = LISTENER.get(), BOARD.get()
     if listener is not None:
         listener.progress(progress)
@@ -67,7 +67,7 @@ def report_progress(progress: Progress) -> None:
 
 
 def report_end(outcome: Outcome) -> None:
-    """Tell whoever listens how it ended."""
+    """Hand the gate's end to the listener."""
     listener = LISTENER.get()
     if listener is not None:
         listener.ended(outcome)
@@ -82,7 +82,7 @@ class LiveProgress:
         self._said, self._said_at, self._stage = "", 0.0, ""
 
     def progress(self, progress: Progress) -> None:
-        """Show it; where nothing can be overwritten, at most every two seconds."""
+        """Show it; if the output is no terminal, at most every two seconds."""
         line = f"{progress.stage}: {one_line(progress.detail)}"
         if self._status is not None:
             from rich.markup import escape
@@ -96,7 +96,7 @@ class LiveProgress:
             print(line, file=sys.stderr, flush=True)
 
     def ended(self, outcome: Outcome) -> None:
-        """Keep it."""
+        """Keep the outcome for the command line."""
         self.outcome = outcome
 
 

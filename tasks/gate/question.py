@@ -35,7 +35,7 @@ class ApprovalAction(StrEnum):
 
 
 class AnswerChannel(StrEnum):
-    """How the answer came. SLACK: the user was proven by Slack. PREFECT: whoever reaches the server. NOBODY: the time was up."""
+    """How the answer came. SLACK: the user was proven by Slack. PREFECT: anybody who can reach the server. NOBODY: the time was up."""
 
     SLACK = "slack"
     PREFECT = "prefect"
@@ -44,7 +44,7 @@ class AnswerChannel(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. Times are Unix seconds; `override` where the verdict is a FAIL; `said` is the headline."""
+    """What is asked. Times are Unix seconds; `override` is true if the verdict is a FAIL; `said` is the headline."""
 
     schema_version: Version
     gate_id: str
@@ -81,7 +81,7 @@ class ApprovalAnswer:
 
     @property
     def launches(self) -> bool:
-        """Whether the training is to start on this word."""
+        """Whether the training is to start because of this answer."""
         return self.action is ApprovalAction.LAUNCH and not self.note
 
     @property
@@ -116,14 +116,14 @@ STRICTNESS = (ApprovalAction.LAUNCH, ApprovalAction.RECHECK, ApprovalAction.BLOC
 
 
 def standing_answer(question: Question, answers: Sequence[ApprovalAnswer]) -> ApprovalAnswer | None:
-    """Which of several answers stands: the strictest, of equals a verified one. What came too late is none."""
+    """Which of several answers counts: the strictest; of equal ones a verified one. An answer that came too late does not count."""
     timely = [answer for answer in answers if answer.at <= question.deadline]
     ranked = sorted(timely, key=lambda answer: (-STRICTNESS.index(answer.action), not answer.verified))
     return ranked[0] if ranked else None
 
 
 def expired_answer(question: Question, now: float) -> ApprovalAnswer:
-    """What stands where the time was up."""
+    """The answer that counts if the time was up."""
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
     said = f"nobody answered by {until}"
     return ApprovalAnswer(
@@ -140,7 +140,7 @@ def expired_answer(question: Question, now: float) -> ApprovalAnswer:
 
 
 def checked_answer(question: Question, answer: ApprovalAnswer, form_may_override: bool) -> ApprovalAnswer:
-    """The answer with what the gate says of it: `note` where it must not launch all the same."""
+    """The answer with the gate's `note` on it, if the gate must not launch in spite of it."""
     note = ""
     if answer.action is ApprovalAction.LAUNCH:
         if question.override and not answer.verified and not form_may_override:
@@ -172,7 +172,7 @@ def read_question(store: Store, gate_id: str, key: str) -> Question | None:
 
 
 def keep_answer(store: Store, answer: ApprovalAnswer) -> bool:
-    """Write it, unless somebody answered before: the first answer stands. Raises StoreError."""
+    """Write it, unless somebody answered before: the first answer counts. Raises StoreError."""
     return store.put_if_absent(answer_key(answer.gate_id, answer.key), dump_plain(answer))
 
 
@@ -183,11 +183,11 @@ def read_answer(store: Store, gate_id: str, key: str) -> ApprovalAnswer | None:
 
 
 def keep_final_answer(store: Store, answer: ApprovalAnswer) -> None:
-    """Write what the gate goes by. Raises StoreError."""
+    """Write the answer that the gate follows. Raises StoreError."""
     store.put(given_key(answer.gate_id, answer.key), dump_plain(answer))
 
 
 def read_final_answer(store: Store, gate_id: str, key: str) -> ApprovalAnswer | None:
-    """What the gate went by; None where the question is open. Raises StoreError, DecodeError."""
+    """The answer that the gate followed; None if the question is open. Raises StoreError, DecodeError."""
     data = store.get(given_key(gate_id, key))
     return None if data is None else decode(ApprovalAnswer, parse_json(data, FILE_BYTES))

@@ -15,12 +15,12 @@ from tasks.store.layout import request_key
 
 
 def keep_request(store: Store, gate_id: str, request: GateRequest, flow_run_id: str) -> None:
-    """Keep it. Idempotent. Raises StoreError."""
+    """Keep the request in the store. Idempotent. Raises StoreError."""
     store.put(request_key(gate_id), dump_plain({"flow_run": flow_run_id, **request.model_dump(mode="json")}))
 
 
 def require_names(gate_files: Iterable[str]) -> None:
-    """A deployment takes the names of the folder alone, also from who switched the form's validation off.
+    """A deployment accepts only the names of the folder, also if the form's validation was switched off.
 
     Raises GateFileError. Whoever starts a flow in a terminal may name any file that they can read, and so may everybody
     where there is no folder (PRELAUNCH_GATES=).
@@ -32,7 +32,7 @@ def require_names(gate_files: Iterable[str]) -> None:
 
 
 def require_own_places(asked: Advanced) -> None:
-    """A deployment's store and baseline are the gate file's: whoever chooses the store brings answers, passes and locks.
+    """A deployment's store and baseline are the gate file's: whoever chooses the store also chooses answers, passes and locks.
 
     Raises GateFileError, as `require_names` does.
     """
@@ -43,7 +43,7 @@ def require_own_places(asked: Advanced) -> None:
 
 
 def _names_alone() -> Path | None:
-    """The folder of gate files, in a run of a deployment; None where any path may be named."""
+    """The folder of gate files, in a run of a deployment; None if any path may be named."""
     folder = folder_of(os.environ)
     if folder is None:
         return None

@@ -37,14 +37,14 @@ REJECTIONS = (GateFileError, LeaseError, StoreError, LaunchError)
 
 
 class ExpiryHandler(Protocol):
-    """Keep and send how a gate ended whose question nobody waits for any more. `why` says what ended it."""
+    """Keeps the end of a gate whose question is over, and notifies people of it. `why` says what ended it."""
 
     def __call__(self, setting: GateContext, lease: Lease, why: str = ...) -> None:
         """Idempotent."""
 
 
 class Session:
-    """Use it in a `with`: whatever ends the block, its jobs are ended, its pools released and the lock is given back.
+    """Use it in a `with`: whatever ends the block, its jobs are ended, and its pools and its lock are released.
 
     A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one; `proof` is what
     was seen of the placement; `unreleased` says which machines may still be paid for. Without `launches` nothing follows
@@ -79,7 +79,7 @@ class Session:
 
     @property
     def answer_by(self) -> float:
-        """When the verdict has to be there (time.monotonic()); infinite while no check was seen to begin."""
+        """The time by which the verdict must exist (time.monotonic()); infinite while no check was seen to begin."""
         return self._answer_by
 
     @answer_by.setter
@@ -90,7 +90,7 @@ class Session:
 
     @property
     def folder(self) -> Path:
-        """Where what the jobs wrote is fetched to; removed at the end."""
+        """The folder into which the jobs' files are fetched; it is removed at the end."""
         return self.setting.work / self.gate_id
 
     @property
@@ -110,21 +110,21 @@ class Session:
 
     @property
     def placed(self) -> PlacementProof:
-        """How the training is held to the machines that were checked, as far as was seen."""
+        """How well it is proven, so far, that the training runs on the machines that were checked."""
         return PlacementProof(self.setting.launcher.placement, tuple(self.proof))
 
     def remember(self, job: str) -> None:
-        """This job may run from now on."""
+        """Record that this job may run from now on."""
         self._jobs[job] = None
 
     def ended(self, job: str) -> None:
-        """This job ended; where its engine keeps machines, they are let go with the gate, unless somebody gets them."""
+        """Record that this job ended. If its engine keeps machines, they are released with the gate unless the training gets them."""
         self._jobs.pop(job, None)
         if self.setting.launcher.placement is Placement.POOLED:
             self._kept.setdefault(job, time.monotonic())
 
     def let_go(self, job: str) -> None:
-        """Nothing of this job is left, or it shall outlive the gate."""
+        """Forget this job: nothing of it is left, or it has to outlive the gate."""
         self._jobs.pop(job, None)
         self._kept.pop(job, None)
 
@@ -134,7 +134,7 @@ class Session:
         return None if since is None else time.monotonic() - since
 
     def end_now(self, job: str) -> None:
-        """End a job whose time is up. One that cannot be ended is said: what it wrote is judged all the same."""
+        """End a job whose time is up. If it cannot be ended, that is logged, and what it wrote is judged all the same."""
         if self._cancel(job):
             self.let_go(job)
 
@@ -144,13 +144,13 @@ class Session:
         self._ending[-1].start()
 
     def ends(self) -> None:
-        """Wait for what `end_soon` has begun, as long as an engine may be silent."""
+        """Wait for what `end_soon` has begun, at most for as long as an engine may take to answer."""
         for thread in self._ending:
             thread.join(self.setting.launcher.silence_s)
         self._ending.clear()
 
     def left_s(self, least_s: float = 0.5) -> float:
-        """How long something may take from here, so that the verdict is there in time; at least `least_s`."""
+        """How long something may take from now, so that the verdict is there in time; at least `least_s`."""
         return max(self.answer_by - time.monotonic(), least_s)
 
     def begin_again(self) -> Lease:
@@ -175,7 +175,7 @@ class Session:
         return self.keeper.next_training()
 
     def release_machines(self) -> None:
-        """Let the machines go that are kept for a training which does not come. What may still be kept is said."""
+        """Release the machines that are kept for a training which will not start. Machines that may still be kept are reported."""
         for job in tuple(self._kept):
             try:
                 said = self.setting.launcher.release(job)
@@ -232,7 +232,7 @@ class Session:
 
 
 def take_lease(setting: GateContext, *, on_expired: ExpiryHandler, run_over: RunOver) -> HeldLease:
-    """Hold the cluster for this process, adopting what a dead one left; `on_expired` gets a gate whose question is over.
+    """Take the cluster's lock, adopting what a dead process left; `on_expired` gets a gate whose question is over.
 
     Raises LeaseHeld, StoreError, LaunchError.
     """
@@ -273,7 +273,7 @@ def open_session(
     on_expired: ExpiryHandler,
     run_over: RunOver,
 ) -> Session:
-    """Everything that a gate needs before it starts; a run that is `resumed` goes on with what it had parked.
+    """Open everything that a gate needs before it starts; a run that is `resumed` continues with the lock that it parked.
 
     Raises GateFileError, LeaseError, StoreError, LaunchError.
     """
@@ -346,7 +346,7 @@ def is_unanswered(status: JobStatus) -> bool:
 
 
 def cancel_jobs(lease: Lease) -> None:
-    """End every job of a lock, and let its machines go. Each is tried; all that failed is said (LaunchError)."""
+    """End every job of a lock, and let its machines go. Each is tried; a LaunchError names all that failed."""
     launcher, failures = launcher_of(lease.engine), []
     for job in lease.jobs:
         try:
@@ -358,9 +358,9 @@ def cancel_jobs(lease: Lease) -> None:
 
 
 def end_run(request: GateRequest, flow_run_id: str) -> None:
-    """What a hook does in another process: end the run's jobs, let its machines go, give its lock back. Idempotent.
+    """End the run's jobs, and release its machines and its lock. A hook calls this in another process. Idempotent.
 
-    Where that fails somebody is paged, and the lock stays: whoever wants the cluster next ends the jobs first.
+    If that fails people are notified, and the lock stays: the next gate of the cluster ends the jobs first.
     """
     setting = open_gate_context(request)
     held = leases.lease_of_run(setting.store, flow_run_id)
@@ -376,7 +376,7 @@ def end_run(request: GateRequest, flow_run_id: str) -> None:
 
 
 def notify_unreleased(setting: GateContext, gate_id: str, said: tuple[str, ...]) -> None:
-    """Page that machines of this gate may still run, or be kept, and be paid for."""
+    """Notify people that machines of this gate may still run or be kept, and may still be billing."""
     still_paid(setting.gate, setting.file, setting.store, gate_id, said)
 
 
@@ -387,7 +387,7 @@ def remove_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _said(message: str) -> Iterator[None]:
-    """Cleaning up goes on after a failure, and the failure is said."""
+    """Continue cleaning up after a failure, and log the failure."""
     try:
         yield
     except (LaunchError, LeaseError, StoreError, OSError) as error:

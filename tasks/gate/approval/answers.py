@@ -74,7 +74,7 @@ class GateDecision(RunInput):
 
 
 def question_text(question: Question, judged: JudgedReport, form_may_override: bool) -> str:
-    """What stands above the form: what is asked, by when, what an override means, and the findings. Markdown."""
+    """The text above the form: the question, its deadline, what an override means, and the findings. Markdown."""
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
     lines = [
         f"**{escape(question.said)}**",
@@ -110,7 +110,7 @@ def keyset_of(question: str) -> dict[str, str]:
 
 
 async def save_form(client: PrefectClient, run: UUID, question: Question, description: str) -> None:
-    """What the run's page is to show. Idempotent. Raises what the client raises where the server does not answer."""
+    """Save the form that the run's page shows. Idempotent. Raises what the client raises if the server does not answer."""
     keys = keyset_of(question.key)
     for key, value in ((keys["schema"], json.dumps(SCHEMA)), (keys["description"], json.dumps(description))):
         try:
@@ -123,13 +123,13 @@ async def save_form(client: PrefectClient, run: UUID, question: Question, descri
 async def collect_answer(
     client: PrefectClient, store: Store, run: UUID, question: Question
 ) -> ApprovalAnswer | None:
-    """The answer that stands; None where nobody answered in time. Raises what the client raises."""
+    """The answer that counts; None if nobody answered in time. Raises what the client raises."""
     found = [await read_proven_answer(store, question), await _filled_in(client, run, question)]
     return standing_answer(question, [answer for answer in found if answer is not None])
 
 
 async def read_proven_answer(store: Store, question: Question) -> ApprovalAnswer | None:
-    """What the Slack process wrote, if that user may say so. A store that does not answer is asked again later."""
+    """The answer that the Slack process wrote, if that user may answer. A store that does not answer is asked again later."""
     try:
         found = await run_to_end(read_answer, store, question.gate_id, question.key)
     except (StoreError, DecodeError) as error:
@@ -149,7 +149,7 @@ async def states_since_pause(client: PrefectClient, run: UUID) -> list[State]:
 
 
 async def _filled_in(client: PrefectClient, run: UUID, question: Question) -> ApprovalAnswer | None:
-    """What the form brought. It counts from when Prefect took it."""
+    """The answer from the form. Its time is the time at which Prefect received it."""
     try:
         text = await client.read_flow_run_input(run, keyset_of(question.key)["response"])
     except httpx.HTTPStatusError as error:

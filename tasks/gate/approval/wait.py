@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 async def schedule_expiry(client: PrefectClient, flow_run_id: UUID, question: Question) -> None:
-    """Order a look at the run for just after the deadline, from every reaper. Idempotent. Where nobody could look that is said.
+    """Have every reaper deployment examine the run just after the deadline. Idempotent. If there is none, that is logged.
 
     Raises what the client raises where the server does not answer.
     """
@@ -77,7 +77,7 @@ async def schedule_expiry(client: PrefectClient, flow_run_id: UUID, question: Qu
 
 
 def can_resume_elsewhere(session: Session) -> bool:
-    """Whether this run may go on in another process: a deployment starts it, and no node holds for its answer."""
+    """Whether this run may continue in another process: a deployment starts it, and no node waits for its answer."""
     context = FlowRunContext.get()
     run = context.flow_run if context else None
     deployed = run is not None and run.deployment_id is not None and run.parent_task_run_id is None
@@ -85,13 +85,13 @@ def can_resume_elsewhere(session: Session) -> bool:
 
 
 def was_resumed() -> bool:
-    """Whether this run was paused before, and begins anew because somebody answered."""
+    """Whether this run was paused before and starts again because somebody answered."""
     context = FlowRunContext.get()
     return bool(context and context.flow_run and context.flow_run.empirical_policy.resuming)
 
 
 class ApprovalWait:
-    """One question's wait. `description` stands above the form."""
+    """Waits for the answer to one question. `description` is the text above the form."""
 
     def __init__(self, session: Session, question: Question, description: str) -> None:
         context = FlowRunContext.get()
@@ -103,7 +103,7 @@ class ApprovalWait:
         self._silent = False
 
     async def answer(self) -> ApprovalAnswer:
-        """What stands: an answer in time, or nobody's. Raises RunCancelled, LeaseLost; Pause where the process is to end."""
+        """The answer that counts: one in time, or NOBODY's. Raises RunCancelled, LeaseLost; Pause if the process has to end."""
         async with get_client() as client:
             found = await self._given(client)
             while found is None and not self._overdue():
@@ -143,7 +143,7 @@ class ApprovalWait:
             raise Pause(state=found)
 
     async def _until_answered(self, client: PrefectClient) -> None:
-        """Return once the run goes on, or the time is up and no server says so."""
+        """Return once the run continues, or once the time is up and no server answers."""
         looked = time.monotonic()
         while not self._late():
             self._require_lease()
@@ -166,7 +166,7 @@ class ApprovalWait:
         return await read_proven_answer(self.session.setting.store, self.question) is not None
 
     async def _patiently(self, asked: Callable[[], Awaitable[T]]) -> T | None:
-        """What the server says; one that is restarted is asked again, until it is too late for any answer."""
+        """The server's answer. A server that restarts is asked again until it is too late for any answer."""
         while not self._late():
             self._require_lease()
             try:
@@ -177,7 +177,7 @@ class ApprovalWait:
         return None
 
     def _say_silent(self, error: Exception) -> None:
-        """Once for each time that the server is away."""
+        """Log that the server does not answer, once for each time that it is away."""
         if not self._silent:
             LOG.warning(
                 "the server does not answer; it will be asked again until the question's deadline: %s", error
@@ -198,7 +198,7 @@ class ApprovalWait:
 
 
 def _goes_on(state: State) -> bool:
-    """Whether the run goes on. Raises RunCancelled where it shall not."""
+    """Whether the run continues. Raises RunCancelled if it was cancelled."""
     if state.is_cancelling() or state.is_final():
         raise RunCancelled(f"the run was ended while it waited for approval: {state.name}")
     return state.is_running()

@@ -38,11 +38,11 @@ class LeaseError(Exception):
 
 
 class LeaseHeld(LeaseError):
-    """Another gate holds the cluster; the message names it."""
+    """Another gate holds the cluster's lock; the message names it."""
 
 
 class LeaseLost(LeaseError):
-    """The lock is somebody else's now; its jobs are theirs too."""
+    """Another gate has the lock now, and with it the jobs."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class OpenQuestion:
 
 @dataclass(frozen=True)
 class Lease:
-    """Who gates a cluster. `digest` is that of the gate file; `adopted` says that its jobs may exist already.
+    """The lock of a cluster: which gate holds it. `digest` is that of the gate file; `adopted` says that its jobs may exist already.
 
     `asking` is the question of a run that may come back for the answer; `rechecks` counts how often a person had the
     checks run again, `trainings` how often the training of this attempt was submitted: each time but the last there were no
@@ -128,14 +128,14 @@ class HeldLease:
 
 
 def assume_unfinished(flow_run_id: str) -> bool:
-    """The default of `over`: a parked lock is believed until its time is up."""
+    """The default of `over`: a parked lock is valid until its time is up."""
     return False
 
 
 def acquire(
     store: Store, wanted: Lease, running: Running, cancel: Cancel, over: Over = assume_unfinished
 ) -> HeldLease:
-    """Take the cluster for `wanted`, or adopt what a dead owner of the same gate file left.
+    """Take the cluster's lock for `wanted`, or adopt what a dead owner of the same gate file left.
 
     What a question left that nobody answered is ended, never adopted. Idempotent for one owner. Raises LeaseHeld, naming
     the holder; StoreError.
@@ -164,7 +164,7 @@ def acquire(
 def _contend(
     store: Store, holder: Lease, current: bytes, wanted: Lease, running: Running, cancel: Cancel, over: Over
 ) -> HeldLease | None:
-    """The lock if it can be had; None if it changed meanwhile."""
+    """Try to take the lock; return None if it changed meanwhile."""
     now = wanted.taken_at
     if holder.owner.is_me(wanted.owner) and holder.digest == wanted.digest:
         return _swap(store, current, dataclasses.replace(holder, owner=wanted.owner))
@@ -205,7 +205,7 @@ def _waits(holder: Lease) -> str:
 
 
 def _inherited(store: Store, held: HeldLease | None, before: Lease) -> HeldLease | None:
-    """Once it is ours, the flow run that held it before finds nothing any more."""
+    """Once the lock is ours, the flow run that held it before no longer finds it."""
     if held is not None and before.owner.flow_run_id:
         store.delete(lease_of_run_key(before.owner.flow_run_id))
     return held
@@ -220,7 +220,7 @@ def bind_run(store: Store, held: HeldLease, flow_run_id: str) -> HeldLease:
 
 
 def renew(store: Store, held: HeldLease, now: float) -> HeldLease:
-    """Keep it for TTL_S from now on. Raises LeaseLost."""
+    """Extend the lock to TTL_S from now. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, renewed_at=now, expires_at=now + TTL_S)
     return _kept(_swap(store, held.data, lease), held)
 
@@ -238,7 +238,7 @@ def next_training(store: Store, held: HeldLease) -> HeldLease:
 
 
 def set_question(store: Store, held: HeldLease, asking: OpenQuestion | None) -> HeldLease:
-    """Park it for a question, or (None) no longer. Raises LeaseLost."""
+    """Park the lock for a question, or with None end that. Raises LeaseLost."""
     return _kept(_swap(store, held.data, dataclasses.replace(held.lease, asking=asking)), held)
 
 
@@ -249,20 +249,20 @@ def recheck(store: Store, held: HeldLease) -> HeldLease:
 
 
 def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease:
-    """The same flow run goes on in this process with what it had parked. Raises LeaseLost."""
+    """Continue in this process with the lock that the same flow run had parked. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, owner=owner, renewed_at=now, expires_at=now + TTL_S)
     return _kept(_swap(store, held.data, lease), held)
 
 
 def release(store: Store, held: HeldLease) -> None:
-    """Give it back. One that is no longer ours is left alone."""
+    """Release the lock. A lock that is no longer ours is left alone."""
     store.delete_if(lease_key(held.lease.cluster), held.data)
     if held.lease.owner.flow_run_id:
         store.delete(lease_of_run_key(held.lease.owner.flow_run_id))
 
 
 def lease_of_run(store: Store, flow_run_id: str) -> HeldLease | None:
-    """The lock that a flow run holds; None where it has given it back or lost it. Raises LeaseError."""
+    """The lock that a flow run holds; None if it has released or lost it. Raises LeaseError."""
     found = store.get(lease_of_run_key(flow_run_id))
     if found is None:
         return None

@@ -40,7 +40,7 @@ def machine_id() -> str:
 
 
 def is_dead(owner: Owner, expires_at: float, now: float) -> bool:
-    """Whether the owner is certainly gone. Elsewhere, only the end of its time says so."""
+    """Whether the owner is certainly gone. For an owner on another machine only an expired lock proves it."""
     if owner.machine == machine_id():
         return not tree.alive(owner.pid, owner.start_ticks)
     return now > expires_at

@@ -26,7 +26,7 @@ SLACK_S = 5.0
 
 
 class LeaseRenewal:
-    """One held lock; every change to it goes through here. `lost` is set once it is somebody else's."""
+    """One lock that this gate holds; every change to it goes through here. `lost` is set once another gate has it."""
 
     def __init__(self, store: Store, held: HeldLease) -> None:
         self._store, self._held = store, held
@@ -41,7 +41,7 @@ class LeaseRenewal:
         return self._held.lease
 
     def start(self) -> None:
-        """Begin to renew it."""
+        """Begin to renew the lock."""
         self._thread.start()
 
     def next_attempt(self) -> Lease:
@@ -57,7 +57,7 @@ class LeaseRenewal:
             return self._held.lease
 
     def ask(self, asking: OpenQuestion | None) -> None:
-        """Park the cluster for a question, or (None) no longer. Raises LeaseLost, StoreError."""
+        """Park the lock for a question, or with None end that. Raises LeaseLost, StoreError."""
         with self._lock:
             self._held = leases.set_question(self._store, self._held, asking)
 
@@ -67,11 +67,11 @@ class LeaseRenewal:
             self._held = leases.recheck(self._store, self._held)
 
     def park(self) -> None:
-        """Stop renewing and leave it as it is: the run comes back for it in another process."""
+        """Stop renewing and leave the lock as it is, because the run continues with it in another process."""
         self._stop.set()
 
     def ours(self) -> bool:
-        """Whether it still is ours: what its jobs do is our business only then. Raises StoreError."""
+        """Whether the lock is still ours. Only then may we touch its jobs. Raises StoreError."""
         with self._lock:
             try:
                 self._held = leases.renew(self._store, self._held, time.time())
@@ -80,7 +80,7 @@ class LeaseRenewal:
         return not self.lost.is_set()
 
     def release(self) -> None:
-        """Stop renewing and give it back. Raises StoreError."""
+        """Stop renewing and release the lock. Raises StoreError."""
         self._stop.set()
         with self._lock:
             leases.release(self._store, self._held)
@@ -106,7 +106,7 @@ class RunLiveness(Enum):
 
 
 async def liveness_of(store: Store, flow_run_id: str) -> RunLiveness:
-    """Look until it is known: a minute at most. Raises StoreError, LeaseError."""
+    """Poll until it is known, for a minute at most. Raises StoreError, LeaseError."""
     begun = time.monotonic()
     first = await run_to_end(leases.lease_of_run, store, flow_run_id)
     held = first
@@ -121,13 +121,13 @@ async def liveness_of(store: Store, flow_run_id: str) -> RunLiveness:
 
 
 def patience_s(renewed_at: float, now: float) -> float:
-    """How long a lock may stay as it is before its keeper is dead: a renewal more, or the minute where it looks fresh."""
+    """How long a lock may stay unchanged before its owner counts as dead: one more renewal, or a minute if it looks fresh."""
     fresh = now - renewed_at < FRESH_S
     return FRESH_S if fresh else RENEW_S + SLACK_S
 
 
 def _known(held: HeldLease, first: HeldLease) -> RunLiveness | None:
-    """What a look tells at once; None where only time can."""
+    """What one look at the lock proves at once; None if only waiting can."""
     lease = held.lease
     if lease.owner.machine == machine_id():
         return RunLiveness.GONE if is_dead(lease.owner, lease.expires_at, time.time()) else RunLiveness.LIVES
