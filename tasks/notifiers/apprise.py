@@ -42,7 +42,7 @@ class Address:
 
 
 class AppriseNotifier:
-    """Sends the page's text, and its picture where the service takes attachments."""
+    """Sends the notification's text, and its picture if the service accepts attachments."""
 
     name = "apprise"
 
@@ -50,7 +50,7 @@ class AppriseNotifier:
         self.table, self.means, self.total_s = table, means, total_s
 
     def send(self, page: Notification) -> str:
-        """Each URL in turn; those that failed are named, and those that did not."""
+        """Send to each URL in turn; the error names those that failed and those that did not."""
         until = time.monotonic() + self.total_s
         addresses = [
             found for reference in self._references(page.audience) for found in self._found(reference)
@@ -68,11 +68,11 @@ class AppriseNotifier:
         return ", ".join(sent)
 
     def settle(self, page: Notification) -> str:
-        """What was sent cannot be brought up to date."""
+        """Nothing to do: what was sent cannot be updated."""
         return ""
 
     def show(self, status: Status) -> None:
-        """Progress calls nobody."""
+        """Nothing to do: progress notifies nobody."""
 
     def _references(self, audience: Audience) -> tuple[str, ...]:
         found = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
@@ -81,7 +81,7 @@ class AppriseNotifier:
         return found
 
     def _found(self, reference: str) -> list[Address]:
-        """Its URLs: they are parted by white space, since a comma may stand in one."""
+        """The URLs of a reference. They are separated by white space, because a URL may contain a comma."""
         urls = self.means.secret(reference).split()
         if not urls:
             raise NotifyError(f"{reference} holds no URL.")
@@ -93,7 +93,7 @@ class AppriseNotifier:
 
 
 def _send(address: Address, page: Notification) -> str:
-    """Why it failed, "" for done; without any part of the URL."""
+    """Send it; returns why it failed, "" for success, without any part of the URL."""
     with _overheard() as heard:
         try:
             done = _notify(address.url, page)
@@ -133,7 +133,7 @@ def _notify(url: str, page: Notification) -> bool:
 
 
 def _asset() -> AppriseAsset:
-    """Nothing kept on disk, no plug-ins of a home folder, no pictures of somebody else's server."""
+    """Settings under which Apprise keeps nothing on disk, loads no plug-ins of a home folder and no images of other servers."""
     from apprise import AppriseAsset, PersistentStoreMode
 
     return AppriseAsset(
@@ -163,7 +163,7 @@ def _type(severity: Severity) -> NotifyType:
 
 @contextmanager
 def _overheard() -> Iterator[list[str]]:
-    """What the libraries log in this thread meanwhile: taken as the reason of a failure, and kept out of everybody's logs."""
+    """Collects what the libraries log in this thread: it is used as the reason of a failure, and kept out of all logs."""
     heard: list[str] = []
     thread = threading.get_ident()
 
@@ -185,7 +185,7 @@ def _overheard() -> Iterator[list[str]]:
 
 
 def hidden(text: str, url: str) -> str:
-    """Without the URL, and without any part of it but its scheme, and the host and port behind an "@".
+    """The text without the URL and without any part of it except the scheme, and the host and port behind an "@".
 
     Without an "@" the place of a host may hold a token, so that a name alone is shown of it.
     """

@@ -50,7 +50,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Link:
-    """Where to look further. `url` is http(s), or a path where there is nothing else."""
+    """Where a person finds more. `url` is http(s), or a path if there is nothing else."""
 
     text: str
     url: str
@@ -72,7 +72,7 @@ class Item:
 
 @dataclass(frozen=True)
 class PendingQuestion:
-    """A question that waits: `deadline` in Unix seconds; `override` where the verdict is a FAIL; `url` is the run's page.
+    """A question that waits: `deadline` in Unix seconds; `override` is true if the verdict is a FAIL; `url` is the run's page.
 
     `by_slack`: whether the gate file names somebody who may answer in Slack.
     """
@@ -87,7 +87,7 @@ class PendingQuestion:
 
 @dataclass(frozen=True)
 class TitleFinding:
-    """The finding that a title names: `opening` stands before it ("NO-GO p5-prod"), and `more` other findings exist."""
+    """The finding that a title names: `opening` comes before it ("NO-GO p5-prod"), and there are `more` other findings."""
 
     opening: str
     item: Item
@@ -111,7 +111,7 @@ class AnswerLine:
 
 @dataclass(frozen=True)
 class Notification:
-    """What somebody has to know. `title` is one line, `text` all of it in plain words; nothing here is a secret.
+    """A message to people. `title` is one line, `text` is the whole message in plain words; nothing here is a secret.
 
     `gate` is the gate file's name, `url` the report ("" for none). `culprits` are the nodes (or "cluster") that are to
     blame, () where nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
@@ -147,7 +147,7 @@ class Notification:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a run is: `done` of `total` observations (0 of 0: not known), seconds since it began.
+    """The progress of a run: `done` of `total` observations (0 of 0: not known), seconds since it began.
 
     `answered` is the last answer to a question of this run, as in a page; a question that is open hides the progress.
     """
@@ -188,21 +188,21 @@ class NotifierAccess:
 
 
 class Notifier(Protocol):
-    """One way to reach people. Everything blocks for 20 s at most, may be called from any thread, and raises NotifyError alone."""
+    """A service that delivers messages. A call blocks for 20 s at most, works from any thread, and raises only NotifyError."""
 
     name: str
 
     def send(self, page: Notification) -> str:
-        """Call somebody; returns where it went, for people. The same page again is no second call."""
+        """Notify people; returns where the message went, for people. The same notification again has no second effect."""
         ...
 
     def settle(self, page: Notification) -> str:
-        """Take note of an end without calling anybody: bring a message up to date, resolve what a go resolves.
+        """Record an end without notifying anybody: update a message, resolve what a GO resolves.
 
         Returns what was done, "" for nothing.
         """
         ...
 
     def show(self, status: Status) -> None:
-        """Bring the run's message up to date, where there is one."""
+        """Update the run's message, if there is one."""
         ...

@@ -51,7 +51,7 @@ def settle(notify: Notify, store: Store, page: Notification) -> DeliveryResult:
 
 
 def means_of(store: Store) -> NotifierAccess:
-    """What the notifiers of a gate may use: its store, and the secrets that its file refers to, each asked for once."""
+    """What the notifiers of a gate may use: its store, and the secrets that its file refers to, each resolved once."""
     return means_on(store, secret)
 
 
@@ -129,7 +129,7 @@ def _deliver(
 
 
 def _logged(means: NotifierAccess, page: Notification, shown: bool) -> dict[str, str]:
-    """The page is kept whoever was called, and on stderr where the gate file names the log. Why it is not kept."""
+    """Keep the notification in any case, and write it to stderr if the gate file names the log. Returns why it was not kept."""
     if shown:
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=sys.stderr, flush=True)
@@ -145,7 +145,7 @@ def _is_named(notify: Notify, audiences: tuple[Audience, ...]) -> bool:
 
 
 def _settled(notify: Notify, means: NotifierAccess, page: Notification, done: set[str]) -> DeliveryResult:
-    """What the ways did that were not used for the call itself."""
+    """What the notifiers did that did not deliver the notification itself."""
     said, failed = [], []
     for way in (way for way in notify.ways if way not in done):
         try:

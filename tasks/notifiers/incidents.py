@@ -22,7 +22,7 @@ TRIES = 10
 
 @dataclass(frozen=True)
 class Incident:
-    """One that was opened: `routing_key` is a reference, `gate_id` the gate that opened it."""
+    """An incident that was opened: `routing_key` is a reference, `gate_id` is the gate that opened it."""
 
     dedup_key: str
     routing_key: str
@@ -35,7 +35,7 @@ Open = tuple[Incident, ...]
 
 @dataclass(frozen=True)
 class Incidents:
-    """The file."""
+    """The open incidents of a cluster, as the file has them."""
 
     schema_version: Version
     cluster: str
@@ -43,17 +43,17 @@ class Incidents:
 
 
 def opened(means: NotifierAccess, cluster: str) -> Open:
-    """What is open, as far as the store says. Raises NotifyError."""
+    """The open incidents of the store. Raises NotifyError."""
     return _read(means.read(incidents_key(cluster)), cluster)
 
 
 def remember(means: NotifierAccess, cluster: str, incident: Incident) -> None:
-    """Note one before it is opened; one that is noted stays as it is. Raises NotifyError."""
+    """Record an incident before it is opened; one that is recorded stays as it is. Raises NotifyError."""
     _change(means, cluster, lambda found: found if _among(incident, found) else (*found, incident))
 
 
 def forget(means: NotifierAccess, cluster: str, incident: Incident) -> None:
-    """Strike out one that was resolved. Raises NotifyError."""
+    """Remove an incident that was resolved. Raises NotifyError."""
     _change(means, cluster, lambda found: tuple(one for one in found if not _same(one, incident)))
 
 

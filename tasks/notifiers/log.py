@@ -14,7 +14,7 @@ from tasks.store.layout import page_key
 
 
 def notification_text(page: Notification) -> str:
-    """Title, text, and what became of earlier attempts to tell somebody."""
+    """Title, text, and the results of earlier notifiers."""
     return f"{page.title}\n\n{body_text(page)}\n"
 
 
@@ -24,12 +24,12 @@ def body_text(page: Notification) -> str:
 
 
 def said_lines(page: Notification) -> tuple[str, ...]:
-    """A line for each way that failed before this one; empty where none did."""
+    """One line for each notifier that failed before this one; empty if none did."""
     return ("", *(f"Delivery failed: {line}" for line in page.said)) if page.said else ()
 
 
 def clipped(text: str, most: int, more: str = "the rest is in the report") -> str:
-    """The text, cut to `most` characters with a word that says so."""
+    """The text, truncated to `most` characters, with a note that it was truncated."""
     if len(text) <= most:
         return text
     mark = f" [cut: {more}]"
@@ -37,7 +37,7 @@ def clipped(text: str, most: int, more: str = "the rest is in the report") -> st
 
 
 class LogNotifier:
-    """Writes the page to a stream (stderr) and to pages/<gate id>.txt of the store."""
+    """Writes the notification to a stream (stderr) and to pages/<gate id>.txt in the store."""
 
     name = "log"
 
@@ -45,15 +45,15 @@ class LogNotifier:
         self.keep, self.stream = keep, stream
 
     def send(self, page: Notification) -> str:
-        """Both; a stream that nobody reads is no failure, a page that is not kept is."""
+        """Write to both. It is a failure if the notification cannot be stored, and none if nobody reads the stream."""
         stream = self.stream or sys.stderr
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"PAGE {page.title}", file=stream, flush=True)
         return self.keep(page_key(page.gate_id), notification_text(page))
 
     def settle(self, page: Notification) -> str:
-        """Nothing to bring up to date."""
+        """Nothing to do: there is no message to update."""
         return ""
 
     def show(self, status: Status) -> None:
-        """Progress is shown by whoever started the gate."""
+        """Nothing to do: whoever started the gate sees its progress."""

@@ -46,12 +46,12 @@ def trigger(page: Notification, routing_key: str) -> Event:
 
 
 def resolve(dedup_key: str, routing_key: str) -> Event:
-    """The event that closes it."""
+    """The event that closes an incident."""
     return {"routing_key": routing_key, "event_action": "resolve", "dedup_key": dedup_key}
 
 
 def dedup_key(page: Notification) -> str:
-    """Which incident a page belongs to. Several culprits are one; too many names for a key are their digest."""
+    """The incident to which a notification belongs. Several culprits make one; names too long for a key become their digest."""
     opening = f"prelaunch/{page.cluster}"
     if page.kind in ALONE:
         which = page.question.key if page.question else page.gate_id
@@ -124,7 +124,7 @@ class Patience:
 
 
 class Later(Exception):
-    """It may work in a moment. `after_s` is when it asked to be tried again, None where it did not say."""
+    """The call may succeed later. `after_s` is when PagerDuty asked to be called again, None if it did not say."""
 
     def __init__(self, said: str, after_s: float | None = None) -> None:
         super().__init__(said)
@@ -140,7 +140,7 @@ class PagerDutyNotifier:
         self.table, self.means, self.patience = table, means, patience
 
     def send(self, page: Notification) -> str:
-        """Open the incident; the page of an open one merges into it."""
+        """Open the incident; a notification about an open incident is added to it."""
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
@@ -155,7 +155,7 @@ class PagerDutyNotifier:
         return f"incident {made.dedup_key}{untold}"
 
     def settle(self, page: Notification) -> str:
-        """A go resolves what is open of its cluster, each by itself; no other end resolves anything."""
+        """Resolve all open incidents of the cluster, one by one, if the gate ended in GO; no other end resolves anything."""
         if page.kind is not Kind.GO:
             return ""
         until = time.monotonic() + self.patience.total_s
@@ -179,7 +179,7 @@ class PagerDutyNotifier:
         return ", ".join(said)
 
     def show(self, status: Status) -> None:
-        """Progress calls nobody."""
+        """Nothing to do: progress notifies nobody."""
 
     def _routing(self, audience: Audience) -> str:
         reference = self.table.owner_routing_key if audience is Audience.OWNER else self.table.routing_key
@@ -190,7 +190,7 @@ class PagerDutyNotifier:
         return reference
 
     def _post(self, event: Event, routing_key: str, until: float) -> None:
-        """Until PagerDuty accepted it. Raises NotifyError when the time is up, or where trying again is no use."""
+        """Send the event until PagerDuty accepts it. Raises NotifyError when the time is up, or if trying again is no use."""
         pause = self.patience.pause_s
         while True:
             try:
@@ -208,7 +208,7 @@ class PagerDutyNotifier:
 
 
 def _attempt(url: str, event: Event, limit_s: float) -> None:
-    """One POST. The dedup key makes it safe to send again what may have arrived. Raises Later, NotifyError."""
+    """Send one POST. The dedup key makes it safe to repeat one that may have arrived. Raises Later, NotifyError."""
     import httpx
 
     until = time.monotonic() + limit_s
@@ -238,7 +238,7 @@ def _attempt(url: str, event: Event, limit_s: float) -> None:
 
 
 def _body(chunks: Iterable[bytes], until: float) -> bytes:
-    """What was answered, as far as there is time for it."""
+    """The body of the answer, as far as it arrives in time."""
     said = b""
     for chunk in chunks:
         said += chunk
@@ -248,7 +248,7 @@ def _body(chunks: Iterable[bytes], until: float) -> bytes:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Retry-After in seconds from now, whichever way it is said; None for none."""
+    """Retry-After in seconds from now, in either of its forms; None if there is none."""
     if retry_after is None:
         return None
     try:

@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 def guarded(function: Callable[[], R], limit_s: float) -> R:
-    """What the function returns. Raises NotifyError alone, without secrets, after `limit_s` at the latest.
+    """Call the function and return its result. Raises only NotifyError, without secrets, after `limit_s` at the latest.
 
     A call that hangs is left in a daemon thread: it ends with the process.
     """
@@ -45,7 +45,7 @@ def guarded(function: Callable[[], R], limit_s: float) -> R:
 
 
 def _said(error: Exception) -> str:
-    """In words: what no notifier may raise is a defect, and is named by its type."""
+    """The error as a sentence. An exception that no notifier may raise is a defect, and is named by its type."""
     text = " ".join(str(error).split())[:500]
     return redact(text if isinstance(error, NotifyError) else f"{type(error).__name__}: {text}", os.environ)
 
@@ -54,7 +54,7 @@ Make = Callable[[str], Notifier]
 
 
 def notifier_for(way: str, notify: Notify, means: NotifierAccess) -> Notifier:
-    """The notifier of a gate file's tables. Nothing is asked of anybody yet. Raises NotifyError."""
+    """The notifier for a gate file's tables. It makes no call yet. Raises NotifyError."""
     if way == "log":
         from tasks.notifiers.log import LogNotifier
 
@@ -75,19 +75,19 @@ def notifier_for(way: str, notify: Notify, means: NotifierAccess) -> Notifier:
 
 
 def ways_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
-    """Whom to try for an audience, in order; the log is always the last."""
+    """The notifiers to try for an audience, in order; the log is always the last."""
     return tuple(dict.fromkeys((*named_for(notify, audience), "log")))
 
 
 def named_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
-    """The ways that the gate file itself names for an audience."""
+    """The notifiers that the gate file itself names for an audience."""
     return notify.owner if audience is Audience.OWNER and notify.owner else notify.order
 
 
 def send_first(
     ways: Sequence[str], make: Make, page: Notification, limit_s: float
 ) -> tuple[str, str, dict[str, str]]:
-    """Try one after the other. Returns whose and where the page went ("", "" for nowhere), and why which others failed.
+    """Try one after the other. Returns which notifier delivered and where ("", "" for none), and why others failed.
 
     Whoever comes later is told what failed before. Nothing is raised.
     """

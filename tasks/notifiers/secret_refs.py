@@ -33,7 +33,7 @@ def secret(reference: str) -> str:
 
 
 def _block(name: str) -> str:
-    """In a thread of its own, since the caller's may run a loop; the context says which server and which run."""
+    """Read the block in a thread of its own, because the caller's may run a loop; the context says which server and which run."""
     found: list[object] = []
     failed: list[str] = []
 

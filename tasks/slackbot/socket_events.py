@@ -42,7 +42,7 @@ class Workers:
             thread.start()
 
     def submit(self, work: Work) -> bool:
-        """Have it done soon; False where too much waits already."""
+        """Queue the work; False if too much is waiting already."""
         try:
             self._queue.put_nowait(work)
         except queue.Full:
@@ -50,7 +50,7 @@ class Workers:
         return True
 
     def stop(self, patience_s: float) -> bool:
-        """No more work; what runs may end within `patience_s`. Whether it did."""
+        """Accept no more work, and give running work `patience_s` to end. Returns whether it ended."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -80,7 +80,7 @@ class Envelopes:
         self._lock = threading.Lock()
 
     def __call__(self, client: BaseSocketModeClient, request: SocketModeRequest) -> None:
-        """Acknowledge, and have it done."""
+        """Acknowledge the envelope, and queue its work."""
         if self._again(request.envelope_id):
             LOG.info("envelope %s arrived again and was ignored", request.envelope_id)
             _acknowledge(client, request)
@@ -96,7 +96,7 @@ class Envelopes:
             self._do(lambda: self._commands.typed(payload, request.envelope_id))
 
     def _submission(self, client: BaseSocketModeClient, request: SocketModeRequest) -> None:
-        """The acknowledgement says what stands against it; what takes longer than Slack waits is said afterwards."""
+        """Acknowledge a submission with what is wrong with it. If that takes longer than Slack waits it is posted afterwards."""
         payload = request.payload
         if payload.get("view", {}).get("callback_id") != CALLBACK:
             _acknowledge(client, request)
@@ -131,14 +131,14 @@ class Envelopes:
 
 
 class SubmissionReply:
-    """What is answered to a submission, if it is known before Slack stops to wait."""
+    """The answer to a submission, if it is known before Slack stops waiting."""
 
     def __init__(self) -> None:
         self._given, self._text, self._closed = threading.Event(), "", False
         self._lock = threading.Lock()
 
     def give(self, text: str) -> bool:
-        """Whether it was in time."""
+        """Set the text; returns whether it was in time."""
         with self._lock:
             if self._closed:
                 return False
@@ -147,7 +147,7 @@ class SubmissionReply:
             return True
 
     def wait(self, seconds: float) -> str:
-        """The text; "" where there is none yet: from now on it is too late."""
+        """Wait for the text; "" if there is none yet, and from then on it is too late."""
         self._given.wait(seconds)
         with self._lock:
             self._closed = True

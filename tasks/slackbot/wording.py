@@ -19,12 +19,12 @@ _MENTION = re.compile(r"<[@#]([A-Z0-9]+)>")
 
 
 def inline(text: str, most: int = 300) -> str:
-    """Code within a line, to be copied as it is."""
+    """Code within a line, which a reader can copy unchanged."""
     return "`" + entities(one_line(text, most).replace("`", "'")) + "`"
 
 
 def user(user_id: str) -> str:
-    """A user's name; it calls them only where a message is posted for all."""
+    """A user's name. It notifies the user only if the message is visible to everybody."""
     return f"<@{entities(user_id[:40])}>"
 
 

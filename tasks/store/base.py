@@ -23,11 +23,11 @@ class StoreError(Exception):
 
 
 class BadKey(StoreError):
-    """A key that no store takes."""
+    """The key is one that no store accepts."""
 
 
 class BadAddress(StoreError):
-    """Neither a folder nor s3://bucket/prefix."""
+    """The address is neither a folder nor s3://bucket/prefix."""
 
 
 class StoreMissing(StoreError):
@@ -35,11 +35,11 @@ class StoreMissing(StoreError):
 
 
 class StoreUnwritable(StoreError):
-    """Read-only, no permission, or no credentials."""
+    """The store is read-only, or there is no permission, or there are no credentials."""
 
 
 class StoreUnreachable(StoreError):
-    """It did not answer, or only with "later", until the deadline."""
+    """The store did not answer, or only with "later", until the deadline."""
 
 
 class StoreFull(StoreError):
@@ -61,19 +61,19 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Set the value unless there is one; atomic. Whether it was set."""
+        """Set the value unless there is one; atomic. Returns whether it was set."""
         ...
 
     def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
-        """Set the value if it is `old` now; atomic. Whether it was set."""
+        """Set the value if it is `old` now; atomic. Returns whether it was set."""
         ...
 
     def delete_if(self, key: str, old: bytes) -> bool:
-        """Remove the key if its value is `old` now; atomic. Whether it was removed."""
+        """Remove the key if its value is `old` now; atomic. Returns whether it was removed."""
         ...
 
     def get(self, key: str) -> bytes | None:
-        """The value; None where there is none."""
+        """The value; None if there is none."""
         ...
 
     def list(self, prefix: str) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class Store(Protocol):
         ...
 
     def probe(self) -> None:
-        """Raise StoreError unless values can be kept now."""
+        """Raise StoreError unless values can be written now."""
         ...
 
 

@@ -22,7 +22,7 @@ LEAST_S, HUNG_S = 1.0, 0.2
 
 
 class PatientStore:
-    """A store whose every call ends: after LIMIT_S, and before `answer_by` (time.monotonic()) where that is set."""
+    """A store whose every call ends: after LIMIT_S, and before `answer_by` (time.monotonic()) if that is set."""
 
     def __init__(self, store: Store, limit_s: float = LIMIT_S) -> None:
         self.store, self.limit_s = store, limit_s

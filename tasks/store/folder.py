@@ -33,7 +33,7 @@ UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIS
 
 
 class FolderStore:
-    """Keeps values as files below `root`, which is made when something is first kept."""
+    """Keeps values as files below `root`, which is made when the first value is written."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -97,7 +97,7 @@ class FolderStore:
             raise StoreError(f"{path} cannot be read: {error.strerror}. Correct its permissions.") from error
 
     def list(self, prefix: str) -> tuple[str, ...]:
-        """Every file below, those being written left out."""
+        """Every file below, except those that are being written."""
         top = self.root / checked(prefix) if prefix else self.root
         found: list[str] = []
         for folder, folders, files in os.walk(top, onerror=_unless_gone):
@@ -169,7 +169,7 @@ class FolderStore:
 
 
 def _read(path: Path) -> bytes:
-    """A named pipe in the place of a value would never end."""
+    """Read a regular file only, because reading a named pipe would never end."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no file")
@@ -177,7 +177,7 @@ def _read(path: Path) -> bytes:
 
 
 def _unless_gone(error: OSError) -> None:
-    """A folder that cannot be read is not an empty one."""
+    """Raise unless the folder is gone: a folder that cannot be read is not an empty one."""
     if isinstance(error, NotADirectoryError):
         raise StoreMissing(
             f"{error.filename}: a part of it is a file. Name the folder of a store."

@@ -19,7 +19,7 @@ from tasks.store.records import Record, record_of, stamped_at
 
 @dataclass(frozen=True)
 class Listed:
-    """Verdicts, oldest first; `problems` says what could not be read, so that nobody takes the list for whole."""
+    """Verdicts, oldest first; `problems` says what could not be read, so that nobody takes the list for complete."""
 
     records: tuple[Record, ...]
     problems: tuple[str, ...]
@@ -28,7 +28,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """How many rows the index has now, for which gates a record was made of report and verdict, and what was amiss."""
+    """How many rows the index has now, for which gates a record was made from report and verdict, and what was wrong."""
 
     rows: int
     made: tuple[str, ...]
@@ -64,7 +64,7 @@ def listed(store: Store, index: Index) -> Listed:
 
 
 def rebuild(store: Store, index: Index) -> Rebuilt:
-    """Make the index of the store alone. Raises IndexFailed, StoreError."""
+    """Rebuild the index from the store alone. Raises IndexFailed, StoreError."""
     gates, ids = kept_gates(store), set(records.recorded(store))
     problems: list[str] = []
     found = list(_read(store, sorted(ids), problems))
@@ -80,7 +80,7 @@ def rebuild(store: Store, index: Index) -> Rebuilt:
 
 
 def moment(text: str) -> float | None:
-    """An ISO 8601 time in Unix seconds; None for what is none."""
+    """An ISO 8601 time in Unix seconds; None if the text is no such time."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
@@ -99,7 +99,7 @@ def _indexed(store: Store, index: Index) -> tuple[str, dict[str, Record], str]:
 
 
 def _without_record(store: Store, ids: set[str]) -> Iterator[str]:
-    """A gate that was cut short, or that a version without records kept, is not listed; that it is there, is said."""
+    """Report gates without a record, which are not listed: they were cut short, or an older version kept them."""
     for gate_id, keys in kept_gates(store).items():
         if gate_id not in ids and verdict_key(gate_id) in keys:
             yield f"{gate_id}: it has a verdict, and no record: make one with prelaunch store index --rebuild"
@@ -117,7 +117,7 @@ def _read(store: Store, gate_ids: Iterator[str] | list[str], problems: list[str]
 
 
 def _derived(store: Store, gate_id: str, keys: list[str], problems: list[str]) -> Record | None:
-    """A record of what is left of a gate; None where it judged nothing, or was cut short, which is said."""
+    """A record made from what is left of a gate; None if it judged nothing or was cut short, which is reported."""
     if report_key(gate_id) not in keys and verdict_key(gate_id) not in keys:
         return None  # a gate that ended before it judged: logs, an outcome
     data, kept = store.get(report_key(gate_id)), store.get(verdict_key(gate_id))

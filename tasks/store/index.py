@@ -44,15 +44,15 @@ NOT_A_COLUMN = ("schema_version", "digests", "condemned")
 
 
 class IndexFailed(Exception):
-    """It could not be read or written. The message says what, where, and the remedy."""
+    """The index could not be read or written. The message says what, where, and the remedy."""
 
 
 class IndexOfAnotherVersion(IndexFailed):
-    """Its tables were made by another version."""
+    """The index's tables were made by another version."""
 
 
 class Index:
-    """The rows of one database; `store` tells those of one store from another's. Connects anew for every call."""
+    """The rows of one database; `store` distinguishes the rows of several stores. Every call opens a new connection."""
 
     def __init__(self, url: str, file: Path) -> None:
         """`url` as SQLAlchemy takes it, "" for the SQLite file. Raises IndexFailed for a URL that is none of ours."""
@@ -63,7 +63,7 @@ class Index:
             self.name = str(file)
 
     def __repr__(self) -> str:
-        """Without the password."""
+        """The index without its password."""
         return f"Index({self.name})"
 
     def write(self, store: str, records: Iterable[Record]) -> None:
@@ -104,7 +104,7 @@ class Index:
     def _in_time(
         self, work: Callable[[Connection], T], seconds: float = WRITE_S, versioned: bool = True
     ) -> T:
-        """Do it in a transaction, in a thread that is left behind if a server never answers. Raises IndexFailed."""
+        """Do the work in a transaction, in a thread that is left behind if a server never answers. Raises IndexFailed."""
         done: list[T] = []
         failed: list[Exception] = []
 

@@ -72,24 +72,24 @@ def engine_of(url: str, file: Path, busy_s: float) -> Engine:
 
 
 def lock(connection: Connection) -> None:
-    """One at a time makes or drops the tables; until the transaction ends. In SQLite every transaction is one at a time."""
+    """Let one process at a time make or drop the tables, until the transaction ends. SQLite runs one at a time anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
 
 
 def version(connection: Connection) -> int | None:
-    """The schema version that the tables were made with; None where none is said."""
+    """The schema version that the tables were made with; None if none is recorded."""
     return connection.execute(select(func.max(_META.c.schema_version))).scalar()
 
 
 def set_version(connection: Connection) -> None:
-    """Say this version, unless one is said already."""
+    """Record this version, unless one is recorded already."""
     if version(connection) is None:
         connection.execute(insert(_META).values(schema_version=SCHEMA))
 
 
 def upsert(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
-    """Insert the rows; where one is there already, it becomes this one."""
+    """Insert the rows; a row that exists is replaced."""
     if not rows:
         return
     make: Any = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert

@@ -19,7 +19,7 @@ FORM = re.compile(rb"[0-9a-f]{32}\n")
 
 
 def open_store(address: str) -> Store:
-    """The store; nothing is touched yet. Raises BadAddress."""
+    """The store at the address; nothing is accessed yet. Raises BadAddress."""
     if is_remote(address):
         bucket, prefix = parted(address)
         return S3Store(bucket, prefix)
@@ -46,7 +46,7 @@ def absolute(address: str) -> str:
 
 
 def identity(store: Store) -> str:
-    """Thirty-two digits, made on first use; of several that come first one wins. Raises StoreError."""
+    """The store's identity: 32 digits, made on first use. If several processes make one, one wins. Raises StoreError."""
     found = store.get(STORE_ID_KEY)
     if found is None:
         mine = f"{secrets.token_hex(16)}\n".encode()

@@ -30,7 +30,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Old:
-    """A gate that may go, and its keys in the order in which they go."""
+    """A gate that may be deleted, and its keys in the order in which they are deleted."""
 
     gate_id: str
     days: float
@@ -40,7 +40,7 @@ class Old:
 
 @dataclass(frozen=True)
 class Pruning:
-    """What may go, and what stays though it is old, with the reason."""
+    """What may be deleted, and what stays although it is old, with the reason."""
 
     old: tuple[Old, ...]
     stays: tuple[tuple[str, str], ...]
@@ -70,7 +70,7 @@ def planned(store: Store, older_than_days: float, keep_refused: bool, now: float
 
 
 def removed(store: Store, index: Index, old: Sequence[Old]) -> str:
-    """Remove them; what the index says of it, "" if nothing. A removal that was cut short goes on when it is run again.
+    """Delete the gates; returns the index's error, "" for none. A deletion that was interrupted continues in the next run.
 
     Raises StoreError.
     """
@@ -119,7 +119,7 @@ def _record(store: Store, gate_id: str) -> tuple[Record | None, str]:
 
 
 def _newest(gate_id: str, record: Record | None) -> float | None:
-    """When it was judged, in Unix seconds; of two times that differ, the later."""
+    """When the gate was judged, in Unix seconds; the later of two times that differ."""
     known = [stamped_at(gate_id)]
     if record is not None:
         known.append(moment(record.judged_at))
@@ -127,7 +127,7 @@ def _newest(gate_id: str, record: Record | None) -> float | None:
 
 
 def _in_order(gate_id: str, keys: Sequence[str]) -> Iterator[str]:
-    """The verdict goes after what it rests on, the record last: whatever is left can be told, and is found again."""
+    """The keys in the order of deletion: the verdict after its inputs, the record last, so that remains are found again."""
     last = (report_key(gate_id), verdict_key(gate_id))
     yield from (key for key in keys if key not in last)
     yield page_key(gate_id)

@@ -61,7 +61,7 @@ def load(data: bytes) -> KeptVerdict:
 
 
 def of(verdict: Verdict) -> KeptVerdict:
-    """The same of a verdict that was made just now."""
+    """The same for a verdict that was made just now."""
     findings = tuple(KeptFinding(f.level, f.cause, f.check, f.subject, f.message) for f in verdict.findings)
     return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)
 
@@ -75,7 +75,7 @@ def _only(kind: type, value: object, path: str) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class RecordDigests:
-    """SHA-256 of the report as it was kept, and of what it was judged by."""
+    """SHA-256 of the report as it was kept, and of what it was judged with."""
 
     report: str
     policy: str
@@ -85,7 +85,7 @@ class RecordDigests:
 
 @dataclass(frozen=True)
 class Record:
-    """One verdict. `gate` and `cluster` are "" where only report and verdict were left to read them from.
+    """One verdict. `gate` and `cluster` are "" if it was made from report and verdict alone.
 
     `report` is the key of the report, `reused` the gate whose PASS stood for this one, `finding` the first finding in
     a line. `judged_at` is UTC by the clock of the flow, `measured_at` what the report says.
@@ -146,12 +146,12 @@ def record_of(
 
 
 def keep(store: Store, record: Record) -> None:
-    """Write it beside the verdicts of others. Raises StoreError."""
+    """Write the record to the store. Raises StoreError."""
     store.put(record_key(record.gate_id), dump_plain(record))
 
 
 def read(store: Store, gate_id: str) -> Record | None:
-    """The record of a gate; None where there is none. Raises DecodeError, StoreError."""
+    """The record of a gate; None if there is none. Raises DecodeError, StoreError."""
     data = store.get(record_key(gate_id))
     if data is None:
         return None

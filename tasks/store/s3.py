@@ -33,7 +33,7 @@ class S3Store:
         return f"s3://{self.bucket}/{self._name(checked(key))}"
 
     def put(self, key: str, data: bytes) -> None:
-        """One PutObject: an object appears whole."""
+        """One PutObject: an object appears complete."""
         self._call("put_object", key, Body=data)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -72,7 +72,7 @@ class S3Store:
         self._call("delete_object", key)
 
     def probe(self) -> None:
-        """Write, and see that what must not be overwritten or removed is not."""
+        """Write an object, and verify that the server refuses to overwrite or remove it when it must."""
         key = f"probe-{secrets.token_hex(8)}"
         try:
             if not self._put_if(key, b"probe\n", IfNoneMatch="*"):
@@ -129,7 +129,7 @@ class S3Store:
         return True
 
     def _writer(self, key: str) -> str:
-        """Whose attempt wrote the object that is there; "" where nobody knows."""
+        """Which attempt wrote the existing object; "" if nobody knows."""
         try:
             found: str = self._call("head_object", key).get("Metadata", {}).get(WRITER, "")
         except Refused:
@@ -137,7 +137,7 @@ class S3Store:
         return found
 
     def _call(self, call: str, key: str, **arguments: Any) -> dict[str, Any]:
-        """Raises Refused where the condition did not hold or the object is not there; StoreError for the rest."""
+        """Raises Refused if the condition did not hold or there is no such object; StoreError for the rest."""
         try:
             return self.calls.make(call, Bucket=self.bucket, Key=self._name(checked(key)), **arguments)
         except Refused as error:

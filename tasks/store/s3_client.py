@@ -48,14 +48,14 @@ class Limits:
 
 
 class Refused(StoreError):
-    """S3's answer was an error that trying again does not mend. `attempts` counts those that were made."""
+    """S3 answered with an error that a retry does not cure. `attempts` counts the attempts that were made."""
 
     def __init__(self, where: str, code: str, status: int, said: str, attempts: int) -> None:
         super().__init__(f"{where}: S3 answered {code}: {said}")
         self.where, self.code, self.status, self.said, self.attempts = where, code, status, said, attempts
 
     def explained(self) -> StoreError:
-        """The same with the remedy."""
+        """The error with its remedy."""
         if self.code == "NoSuchBucket":
             return StoreMissing(
                 f"{self.where}: there is no such bucket. Create it, or correct [store] path in the gate file."
@@ -71,7 +71,7 @@ class Refused(StoreError):
 
 
 class Calls:
-    """One boto3 client, made on first use, and how its calls are tried again. Safe between threads."""
+    """One boto3 client, made on first use, and how its calls are retried. It may be used from several threads."""
 
     def __init__(self, where: str, limits: Limits) -> None:
         self.where, self.limits = where, limits
@@ -155,7 +155,7 @@ def _connected(limits: Limits) -> Any:
 
 
 def _passes(refused: Refused) -> bool:
-    """Whether trying again may help."""
+    """Whether a retry may help."""
     return (
         refused.code in LATER
         or refused.status == 429

@@ -29,7 +29,7 @@ def redact(text: str, environment: Mapping[str, str]) -> str:
 
 
 def remember_secret(value: str) -> None:
-    """Take this out of every text from now on, wherever it came from. What is too short to be told from a word stays."""
+    """Remove this value from every text from now on. A value too short to be distinguished from a word is not removed."""
     lines = [line.strip() for line in value.splitlines()]
     with _LOCK:
         _KNOWN.update(text for text in (value.strip(), *lines) if len(text) >= LEAST_CHARACTERS)

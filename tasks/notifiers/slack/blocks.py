@@ -39,17 +39,17 @@ def entities(text: str) -> str:
 
 
 def header(line: str) -> Block:
-    """A large line; cut with an ellipsis."""
+    """A large line, truncated with an ellipsis."""
     return {"type": "header", "text": _plain(one_line(line, HEADER) or "-")}
 
 
 def plain(text: str, most: int = SECTION) -> Block:
-    """Lines that Slack parses for nothing, cut with a word about it."""
+    """Lines in which Slack parses nothing, truncated with a note."""
     return {"type": "section", "text": _plain(cut(clean(text), most) or "-")}
 
 
 def small(text: str) -> Block:
-    """Small grey lines that Slack parses for nothing."""
+    """Small grey lines in which Slack parses nothing."""
     return {"type": "context", "elements": [_plain(cut(clean(text), CONTEXT) or "-")]}
 
 
@@ -59,7 +59,7 @@ def marked(text: str) -> Block:
 
 
 def small_marked(text: str) -> Block:
-    """The same, small and grey."""
+    """The same as `marked`, small and grey."""
     return {"type": "context", "elements": [_mrkdwn(cut(text, CONTEXT))]}
 
 
@@ -76,7 +76,7 @@ def code(text: str, most: int = SECTION) -> Block:
 
 
 def cut(text: str, most: int) -> str:
-    """The text, or as many of its lines as fit, and that it was cut."""
+    """The text, or as many of its lines as fit with a note that it was truncated."""
     said = "\n... cut here, all of it is in the report"
     if len(text) <= most:
         return text
@@ -86,18 +86,18 @@ def cut(text: str, most: int) -> str:
 
 
 def link(text: str, url: str) -> str:
-    """A link for mrkdwn. Only what `opens` may stand in it."""
+    """A link for mrkdwn. Only a URL that `opens` accepts may be in it."""
     address = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E").replace(" ", "%20")
     return f"<{address.replace('&', '&amp;')}|{escape(text, 80)}>"
 
 
 def opens(url: str) -> bool:
-    """Whether every reader's browser opens it."""
+    """Whether every reader's browser can open the URL."""
     return url.startswith(("http://", "https://")) and not is_local(url)
 
 
 def is_local(url: str) -> bool:
-    """Whether only the machine that wrote the message can open it."""
+    """Whether only the machine that wrote the message can open the URL."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -106,18 +106,18 @@ def is_local(url: str) -> bool:
 
 
 def mention(ids: Sequence[str]) -> str:
-    """Calls users (U..., W...) and user groups (S...)."""
+    """The markup that @-mentions users (U..., W...) and user groups (S...)."""
     return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in ids)
 
 
 def when(seconds: float) -> str:
-    """A moment in each reader's own time zone; UTC where Slack cannot."""
+    """A time in each reader's own time zone; UTC if Slack cannot show that."""
     utc = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"<!date^{int(seconds)}^{{date_short_pretty}} at {{time}}|{utc}>"
 
 
 def fit(blocks: Sequence[Block], said: str, keep: int = 0) -> list[Block]:
-    """As many blocks as one message holds. Where some are left out, `said` stands before the last `keep`, which stay."""
+    """As many blocks as one message can have. If some are left out, `said` comes before the last `keep` blocks, which stay."""
     if _fits(blocks):
         return list(blocks)
     tail = [small(said), *blocks[len(blocks) - keep :]]

@@ -46,7 +46,7 @@ SDK_LOG.setLevel(logging.CRITICAL + 1)
 
 
 class SlackRefused(NotifyError):
-    """Slack answered that it will not; `error` is its own word."""
+    """Slack refused the call; `error` is Slack's own name for the reason."""
 
     def __init__(self, message: str, error: str) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class SlackRefused(NotifyError):
 
 
 class Deadline(RetryHandler):
-    """Tries again what may pass (rate limit, 5xx, connection) while there is time; a wait that Slack asks for is kept."""
+    """Retries errors that may pass (rate limit, 5xx, connection) while there is time, and waits as long as Slack asks for."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(max_retry_count=20)
@@ -64,11 +64,11 @@ class Deadline(RetryHandler):
 
     @property
     def left_s(self) -> float:
-        """Seconds until the end."""
+        """Seconds until the deadline."""
         return self.end - time.monotonic()
 
     def limit(self, client: WebClient) -> None:
-        """Let the client's next try end by then. Raises NotifyError where there is no time for one."""
+        """Limit the client's next try to the deadline. Raises NotifyError if there is no time for one."""
         if self.left_s < LEAST_S:
             raise NotifyError(
                 "Slack did not accept everything in time. It will be tried again with the next message."
@@ -100,7 +100,7 @@ class Deadline(RetryHandler):
         response: HttpResponse | None = None,
         error: Exception | None = None,
     ) -> None:
-        """Wait as long as was asked for."""
+        """Wait as long as Slack asked for."""
         time.sleep(self.asked_s)
         if self.client is not None:
             self.limit(self.client)
@@ -109,7 +109,7 @@ class Deadline(RetryHandler):
 
 
 class SlackWeb:
-    """The app in one workspace. Every method ends within `seconds` of its making, all together."""
+    """The app in one workspace. All calls together end within `seconds` after this object was made."""
 
     def __init__(self, table: SlackTable, token: str, seconds: float) -> None:
         self._table, self._deadline = table, Deadline(seconds)
@@ -120,7 +120,7 @@ class SlackWeb:
             self._client.proxy = None  # the SDK reads HTTPS_PROXY and not NO_PROXY
 
     def call(self, method: str, channel: str = "", form: bool = False, **given: Any) -> dict[str, Any]:
-        """Slack's answer; some methods take a form and no JSON.
+        """Call a method and return Slack's answer. Some methods take a form instead of JSON.
 
         Raises SlackRefused where Slack says no, NotifyError where it does not answer in time.
         """
@@ -138,7 +138,7 @@ class SlackWeb:
         return sent.data if isinstance(sent.data, dict) else {}
 
     def upload(self, channel: str, thread_ts: str, name: str, data: bytes, alt: str) -> None:
-        """A file into a thread. Raises as `call` does."""
+        """Upload a file to a thread. Raises what `call` raises."""
         try:
             self._deadline.limit(self._client)
             self._client.files_upload_v2(
@@ -148,7 +148,7 @@ class SlackWeb:
             raise self._failed("files.completeUploadExternal", channel, error) from None
 
     def _failed(self, method: str, channel: str, error: Exception) -> NotifyError:
-        """What it means, without anything that Slack or the request carried but Slack's own word."""
+        """The error with its meaning. Of Slack's answer and the request it has only Slack's error name."""
         if isinstance(error, SlackApiError):
             status = getattr(error.response, "status_code", 200)
             word = _word(error)
@@ -198,6 +198,6 @@ def _word(error: SlackApiError) -> str:
 
 
 def _plain_word(found: object) -> str:
-    """Slack's own words are of this form; nothing else of an answer is repeated."""
+    """The error name of an answer, if it has the form of Slack's error names; nothing else of an answer is repeated."""
     text = str(found)
     return text if re.fullmatch(r"[a-z_:.]{1,60}", text) else "an unknown error"

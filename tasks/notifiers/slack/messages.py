@@ -71,7 +71,7 @@ _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 
 def question_blocks(gate_id: str, asked: PendingQuestion) -> list[Block]:
-    """The deadline and the ways to answer; buttons only where somebody may press them."""
+    """The deadline and how to answer; buttons only if somebody may press them."""
     what = "*Override this FAIL?*" if asked.override else "*Launch in spite of these warnings?*"
     ways = ["with the buttons below"] if asked.by_slack else []
     ways += [_in_prefect(asked.url)] if asked.url else []
@@ -88,7 +88,7 @@ def _in_prefect(url: str) -> str:
 
 
 def without_question(blocks: Sequence[Block]) -> list[Block]:
-    """The message's blocks once nothing is asked any more."""
+    """The message's blocks after the question was answered."""
     return [block for block in blocks if not str(block.get("block_id", "")).startswith(BLOCK_ID)]
 
 
@@ -135,7 +135,7 @@ def _said(item: Item) -> str:
 
 @dataclass(frozen=True)
 class Message:
-    """`text` stands in notifications, and alone where Slack refuses the blocks; `long` is what is shown then."""
+    """`text` is shown in notifications, and alone if Slack refuses the blocks; `long` is what is shown then."""
 
     text: str
     blocks: list[Block]
@@ -174,7 +174,7 @@ def notification_message(page: Notification) -> Message:
 
 
 def mention_message(page: Notification, ids: Sequence[str]) -> Message:
-    """The reply that calls people: who, the first line, and what to do first."""
+    """The reply that @-mentions people: who, the first line, and what to do first."""
     line = first_line(page)
     called = f"{mention(ids)} " if ids else ""
     blocks = [marked(f"{called}*{escape(line)}*")]
@@ -245,7 +245,7 @@ def _facts(page: Notification) -> list[Block]:
 
 
 def _tail(page: Notification) -> list[Block]:
-    """What stays however long the message is."""
+    """The end of a message, which stays however long the message is."""
     blocks = [small(f"Other notifiers failed: {'; '.join(page.said)}")] if page.said else []
     if page.no_picture:
         blocks.append(
@@ -260,7 +260,7 @@ def _report(page: Notification) -> tuple[Link, ...]:
 
 
 def _links(links: Sequence[Link]) -> list[Block]:
-    """What every reader's browser opens as links; the rest as text."""
+    """Links for the URLs that every reader's browser can open; the rest as text."""
     found = [(one.text, browsable(one.url)) for one in links]
     shown, left = "", 0
     for text, url in ((text, url) for text, url in found if opens(url)):

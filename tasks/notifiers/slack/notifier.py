@@ -38,15 +38,15 @@ class SlackNotifier:
         self._table, self._means = table, means
 
     def send(self, page: Notification) -> str:
-        """The final state, or the question, in place, and a reply that calls; returns the message's address."""
+        """Show the final state or the question in the message, and reply with @-mentions; returns the message's address."""
         return self._tell(page, calls=True)
 
     def settle(self, page: Notification) -> str:
-        """The same, and nobody is called."""
+        """The same without @-mentioning anybody."""
         return f"message updated: {self._tell(page, calls=False)}"
 
     def show(self, status: Status) -> None:
-        """How far the run is. A question that is open, and an end, are not overwritten."""
+        """Show the progress. An open question and an end are not overwritten."""
         with self._turn(status.gate_id, SHOW_S) as web:
             run = SlackRun(web, self._means, status.gate_id)
             if run.record.state is State.ASKING and status.answered:
@@ -57,7 +57,7 @@ class SlackNotifier:
                 run.bring(self._table.channel, status_message(status))
 
     def answered(self, gate_id: str, answer: AnswerLine) -> None:
-        """Somebody answered the run's question: its buttons go, who and why stand in the thread. Raises NotifyError."""
+        """Remove the buttons of a question that was answered, and post who answered and why to the thread. Raises NotifyError."""
         with self._turn(gate_id, SEND_S) as web:
             run = SlackRun(web, self._means, gate_id)
             if run.record.state is State.ASKING:
@@ -76,14 +76,14 @@ class SlackNotifier:
             return "; but ".join((run.place(channel), *run.problems))
 
     def _audience(self, page: Notification) -> tuple[str, tuple[str, ...]]:
-        """Where and whom."""
+        """The channel and the people for an audience."""
         table = self._table
         if page.audience is Audience.OWNER and page.kind is not Kind.GO:
             return table.owner_channel or table.channel, table.owner_mention
         return table.channel, table.mention
 
     def _run(self, web: SlackWeb, page: Notification, channel: str) -> SlackRun:
-        """The run's messages; those of the run that the page stands beside, where it has one in this channel."""
+        """The run's messages, or those of the run to which the notification belongs, if that has one in this channel."""
         if page.gate_id.endswith(BESIDE):
             run = SlackRun(web, self._means, page.gate_id.removesuffix(BESIDE))
             if channel in run.record.messages:
@@ -91,7 +91,7 @@ class SlackNotifier:
         return SlackRun(web, self._means, page.gate_id)
 
     def _bring(self, run: SlackRun, channel: str, page: Notification) -> None:
-        """Every message of the run says what the page says; the one that asks is in `channel`. Raises NotifyError."""
+        """Make every message of the run show the notification; the one with the question is in `channel`. Raises NotifyError."""
         asked = run.record.asked or channel
         if page.question is None:
             run.end()
@@ -117,7 +117,7 @@ class SlackNotifier:
 
     @contextmanager
     def _turn(self, gate_id: str, seconds: float) -> Iterator[SlackWeb]:
-        """Slack, while nobody else of this process writes the run's messages; all within the time. Raises NotifyError."""
+        """Use Slack while no other thread of this process writes the run's messages, within the time limit. Raises NotifyError."""
         begun = time.monotonic()
         turn = _TURNS[hash(gate_id.removesuffix(BESIDE)) % len(_TURNS)]
         if not turn.acquire(timeout=seconds / 2):
@@ -132,7 +132,7 @@ class SlackNotifier:
 
 
 def _thread(run: SlackRun, channel: str, page: Notification) -> None:
-    """Diagnostics and the picture; what does not get there is said, and the page has been sent all the same."""
+    """Post diagnostics and the picture to the thread. A failure is reported; the notification itself has been sent."""
     name = _name(page)
     for number, message in enumerate(diagnoses(page)):
         said = "the diagnostics are not all in the thread"
@@ -157,6 +157,6 @@ def _try(run: SlackRun, said: str, effect: Callable[[], None]) -> bool:
 
 
 def _name(page: Notification) -> str:
-    """Equal for the same page."""
+    """A name that is equal for equal notifications."""
     about = page.question.key if page.question else page.title
     return digest_of(f"{page.kind}\n{page.audience}\n{about}")

@@ -40,7 +40,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Posted:
-    """One message: the channel's id and the message's ts; `done` are the effects that are had once, by name."""
+    """One message: the channel's id and the message's ts; `done` names the replies that were made and must not be repeated."""
 
     channel: str
     ts: str
@@ -70,7 +70,7 @@ class Record:
 
 
 def read_record(means: NotifierAccess, gate_id: str) -> tuple[Record, bytes | None]:
-    """What is kept, and its bytes; an empty record where nothing is, or what cannot be read. Raises NotifyError."""
+    """The kept record and its bytes; an empty record if there is none or it cannot be read. Raises NotifyError."""
     data = means.read(slack_key(gate_id))
     if data is None:
         return Record(), None
@@ -81,20 +81,20 @@ def read_record(means: NotifierAccess, gate_id: str) -> tuple[Record, bytes | No
 
 
 def keep_record(means: NotifierAccess, gate_id: str, record: Record) -> bytes:
-    """Keep it; returns its bytes. Raises NotifyError."""
+    """Keep the record; returns its bytes. Raises NotifyError."""
     data = dump_plain(record)
     means.write(slack_key(gate_id), data)
     return data
 
 
 def change_record(means: NotifierAccess, gate_id: str, old: bytes | None, record: Record) -> bytes | None:
-    """Keep it if nobody else wrote since; returns its bytes, None where somebody did. Raises NotifyError."""
+    """Keep the record if nobody else wrote since; returns its bytes, None if somebody did. Raises NotifyError."""
     data = dump_plain(record)
     return data if means.replace(slack_key(gate_id), old, data) else None
 
 
 class SlackRun:
-    """The messages of one gate run. `problems` is what went wrong on the way without ending it."""
+    """The messages of one gate run. `problems` lists what failed without ending the delivery."""
 
     def __init__(self, web: SlackWeb, means: NotifierAccess, gate_id: str) -> None:
         self._web, self._means, self._gate_id = web, means, gate_id
@@ -103,7 +103,7 @@ class SlackRun:
         self.fresh: set[str] = set()
 
     def bring(self, channel: str, message: Message) -> None:
-        """The run's message of a channel: posted, or brought up to date in place. Raises NotifyError."""
+        """Post the run's message to a channel, or update it in place. Raises NotifyError."""
         posted = self.record.messages.get(channel)
         if posted is not None:
             try:
@@ -118,7 +118,7 @@ class SlackRun:
         self.keep(self.record.with_message(channel, posted))
 
     def reply(self, channel: str, name: str, message: Message, broadcast: bool = False) -> None:
-        """Into the thread of the channel's message, once for each name. Raises NotifyError."""
+        """Reply in the thread of the channel's message, once for each name. Raises NotifyError."""
         posted = self.record.messages[channel]
         if name in posted.done:
             return
