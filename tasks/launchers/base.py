@@ -71,7 +71,7 @@ class Work(Enum):
 
     @property
     def trains(self) -> bool:
-        """Whether a training command stands behind it."""
+        """Whether a training command follows the checks."""
         return self in (Work.CONFIRM, Work.GATE)
 
 
@@ -136,7 +136,7 @@ class PreflightCheck:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One job, health check or training alike: `command` runs once on every node.
+    """One job, be it health check or training: `command` runs once on every node.
 
     In the node's environment: PRELAUNCH_NODE (its name), PRELAUNCH_ROSTER (path of the roster file,
     see checks.roster), PRELAUNCH_ATTEMPT (this start's token). `files` are written beside the roster before
@@ -276,7 +276,7 @@ class Launcher(Protocol):
         ...
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
-        """The names the nodes will bear, where the launcher can know them before the start; else ()."""
+        """The names that the nodes will have, if the launcher can know them before the start; else ()."""
         ...
 
     def plan(self, job: JobSpec) -> Plan:
@@ -307,7 +307,7 @@ class Launcher(Protocol):
         ...
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        """What can be seen to be wrong before anything is started or paid for. Raises nothing; starts nothing."""
+        """Find what is wrong before anything is started or billed. Raises nothing; starts nothing."""
         ...
 
     def hold(self, name: str) -> Hold:

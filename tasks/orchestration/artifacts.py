@@ -34,7 +34,7 @@ PICTURE_BYTES = 1 << 20
 
 
 class ProgressArtifact:
-    """One progress artifact, written at most every two seconds. It ends with what was last seen: that may be less than all."""
+    """One progress artifact, written at most every two seconds. Its last state is the last one seen, which may be incomplete."""
 
     def __init__(self, cluster: str) -> None:
         self.key = f"gate-progress-{cluster}"
@@ -50,7 +50,7 @@ class ProgressArtifact:
             await self._write()
 
     async def finish(self) -> None:
-        """What was seen last."""
+        """Write the last progress that was seen."""
         await self._write()
 
     async def _write(self) -> None:
@@ -65,14 +65,14 @@ class ProgressArtifact:
 
 
 async def show_markdown(key: str, text: str, description: str) -> None:
-    """The verdict, as the first line of a page. `description` is the one line that the card shows."""
+    """Show Markdown as an artifact. `description` is the one line that the artifact's card shows."""
     shown = text if len(text) <= MARKDOWN_CHARACTERS else text[: MARKDOWN_CHARACTERS - len(CUT)] + CUT
     with warn_on_failure(key):
         await acreate_markdown_artifact(shown, key=key, description=inert(description))
 
 
 async def show_table(key: str, rows: list[dict[str, object]], description: str) -> None:
-    """A table, worst first; where it is cut, its description says so. Prefect's UI reads a cell as Markdown."""
+    """Show a table, worst row first; if it is truncated its description says so. Prefect's UI reads a cell as Markdown."""
     if len(rows) > ROWS:
         description = f"{description} (the first {ROWS} of {len(rows)} rows; the report has them all)"
     with warn_on_failure(key):
@@ -81,7 +81,7 @@ async def show_table(key: str, rows: list[dict[str, object]], description: str) 
 
 
 async def show_picture(key: str, png: bytes, description: str) -> None:
-    """A picture that a browser shows without asking anybody for it: it stands in the artifact itself."""
+    """Show a picture, which is contained in the artifact, so that a browser needs no other request."""
     if len(png) > PICTURE_BYTES:
         LOG.warning("the artifact %s was left out: the picture has %d bytes", key, len(png))
         return
@@ -91,7 +91,7 @@ async def show_picture(key: str, png: bytes, description: str) -> None:
 
 
 async def show_link(key: str, url: str, text: str) -> None:
-    """A link that a browser on this machine can open."""
+    """Show a link that a browser on this machine can open."""
     with warn_on_failure(key):
         await acreate_link_artifact(link=url, link_text=text, key=key, description=inert(text))
 
@@ -102,7 +102,7 @@ def _cell(value: object) -> object:
 
 @contextlib.contextmanager
 def warn_on_failure(what: str) -> Iterator[None]:
-    """An artifact that fails is a warning."""
+    """Turn a failure to write an artifact into a warning."""
     try:
         yield
     except (httpx.HTTPError, PrefectException, OSError, ValueError, RuntimeError) as error:

@@ -38,7 +38,7 @@ Said = Mapping[str, object]
 
 
 class Event(StrEnum):
-    """All that there are. A run emits STARTED once, and one of those that follow ANSWERED once at its end."""
+    """All events. A run emits STARTED once, and at its end one of those that follow ANSWERED."""
 
     STARTED = "prelaunch.gate.started"
     ASKED = "prelaunch.gate.asked"
@@ -70,7 +70,7 @@ ENDS = {
 
 @dataclass(frozen=True)
 class EventSubject:
-    """Whose event it is; "" where that is not known."""
+    """The gate that an event is about; a field is "" if it is not known."""
 
     cluster: str
     gate: str
@@ -79,12 +79,12 @@ class EventSubject:
 
 
 def event_subject(setting: GateContext, gate_id: str, flow_run_id: str) -> EventSubject:
-    """A gate that has a setting."""
+    """The subject of an event of a gate that has a context."""
     return EventSubject(setting.gate.cluster.name, setting.gate.name, gate_id, flow_run_id)
 
 
 def emit_gate_event(event: Event, of: EventSubject, payload: Said) -> None:
-    """Emit it, without secrets and with every text cut. What goes wrong is a warning."""
+    """Emit an event, without secrets and with every text truncated. A failure is a warning."""
     cluster = of.cluster or UNKNOWN
     base = {"gate_id": of.gate_id, "gate": of.gate, "cluster": cluster, "flow_run_id": of.flow_run_id}
     related = [
@@ -106,7 +106,7 @@ def emit_gate_event(event: Event, of: EventSubject, payload: Said) -> None:
 
 
 def emit_started(session: Session) -> None:
-    """A gate holds its cluster, and begins."""
+    """Emit that a gate has its cluster's lock and begins."""
     gate = session.setting.gate
     said = {
         "gate_file": session.setting.file,
@@ -120,7 +120,7 @@ def emit_started(session: Session) -> None:
 
 
 def emit_question(session: Session, judged: JudgedReport, asked: PendingQuestion) -> None:
-    """A person is asked; the run waits."""
+    """Emit that a person is asked and the run waits."""
     said = {
         "key": asked.key,
         "deadline": asked.deadline,
@@ -132,12 +132,12 @@ def emit_question(session: Session, judged: JudgedReport, asked: PendingQuestion
 
 
 def emit_answer(session: Session, answer: ApprovalAnswer) -> None:
-    """A person answered, or nobody did by the deadline ("via" is "nobody")."""
+    """Emit that a person answered, or that nobody did by the deadline ("via" is "nobody")."""
     emit_gate_event(Event.ANSWERED, _of(session), _answer(answer))
 
 
 def emit_end(session: Session, outcome: Outcome) -> None:
-    """How a gate ended."""
+    """Emit how a gate ended."""
     training = outcome.training
     said = {
         "decision": outcome.decision.value if outcome.decision else None,
@@ -158,7 +158,7 @@ def emit_end(session: Session, outcome: Outcome) -> None:
 
 
 def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> None:
-    """A request that started nothing. Its cluster is told where its gate file can be read."""
+    """Emit that a request started nothing. The event names the cluster if the gate file can be read."""
     try:
         of = event_subject(open_gate_context(request), "", flow_run_id)
     except GateFileError:
@@ -168,7 +168,7 @@ def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> N
 
 
 def emit_cancelled(session: Session, why: str) -> None:
-    """Somebody cancelled the run; its jobs have been told to end."""
+    """Emit that somebody cancelled the run and that its jobs are being ended."""
     emit_gate_event(Event.CANCELLED, _of(session), {"headline": why})
 
 

@@ -108,7 +108,7 @@ def page_of(run: UUID) -> str:
 
 
 async def find_started(once: str) -> UUID | None:
-    """The run that was started for this `once`, by a request whose answer nobody heard; None where the server has none."""
+    """The run that was started with the key `once` by a request whose answer got lost; None if there is no such run."""
     chosen = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[once]))
     async with get_client() as client:
         for _ in range(LOOKS):
@@ -119,7 +119,7 @@ async def find_started(once: str) -> UUID | None:
 
 
 async def follow_run(client: PrefectClient, run: UUID, say: Say, limit_s: float) -> FollowedRun:
-    """Until it ends, or `limit_s` is over. Raises NoSuchRun, Unreachable."""
+    """Follow the run until it ends or `limit_s` is over. Raises NoSuchRun, Unreachable."""
     begun = heard = time.monotonic()
     while True:
         try:
@@ -163,7 +163,7 @@ async def start_run(client: PrefectClient, deployment: str, request: Mapping[str
 
 
 async def cancel_run(client: PrefectClient, run: UUID) -> str:
-    """Ask for its end and wait for it, a minute at most; returns what became of it, for people."""
+    """Cancel the run and wait for its end, a minute at most; returns the result, for people."""
     try:
         await client.set_flow_run_state(
             run, Cancelling(message="the command that started it was interrupted")
@@ -245,7 +245,7 @@ def _merged(own: Mapping[str, Any], asked: Mapping[str, object]) -> dict[str, ob
 
 
 def _is_unwelcome(error: httpx.HTTPError) -> bool:
-    """The server is there, and takes nobody without its password: asking again helps nothing."""
+    """Whether the server answers but rejects the password, so that asking again does not help."""
     return isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403)
 
 
@@ -256,7 +256,7 @@ def _unanswered(client: PrefectClient, error: httpx.HTTPError) -> str:
 
 
 def _at(client: PrefectClient) -> str:
-    """Which server, without its password; the usual slip is said."""
+    """The server's address without its password, with a hint about a common mistake."""
     url = str(client.api_url).rstrip("/")
     hint = "" if url.endswith("/api") else "; its address in PREFECT_API_URL usually ends in /api"
     return redact(f"at {url}", os.environ) + hint
@@ -274,12 +274,12 @@ def _said(error: httpx.HTTPStatusError) -> str:
 
 
 def _why(error: httpx.HTTPError) -> str:
-    """Its text names the server's address, which may bear a password."""
+    """The error in words of our own, because its text contains the server's address, which may contain a password."""
     return redact(str(error) or type(error).__name__, os.environ)
 
 
 def kept_report(said: RunStatus) -> tuple[Report | None, str]:
-    """The report that the verdict is of, or why there is none: a table then has no nodes."""
+    """The report of the verdict, or why there is none: a table then has no nodes."""
     if said.verdict is None:
         return None, ""
     where = f"the report in {said.store} cannot be shown from here"
@@ -295,7 +295,7 @@ def kept_report(said: RunStatus) -> tuple[Report | None, str]:
 
 
 def kept_text(said: RunStatus, key: str) -> str | None:
-    """A page of the gate, as it was kept; None where it cannot be read from here."""
+    """A page of the gate, as the store has it; None if it cannot be read from here."""
     try:
         data = _store(said).get(key)
     except StoreError:

@@ -27,14 +27,14 @@ _before: dict[int, Any] = {}
 
 
 def hold_signals() -> None:
-    """From here on a signal is noted, and heeded by the Foreground that runs next: nothing is cut in the middle."""
+    """From now on a signal is recorded, and the Foreground that runs next handles it, so that nothing is interrupted halfway."""
     for number in HEEDED:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             _before[number] = signal.signal(number, lambda came, frame: _came.append(came))
 
 
 def release_signals() -> None:
-    """Back to how signals were before hold_signals; what came meanwhile is raised again."""
+    """Restore the signal handlers from before hold_signals; a signal that came meanwhile is raised again."""
     for number, handler in _before.items():
         signal.signal(number, handler)
     _before.clear()
@@ -43,13 +43,13 @@ def release_signals() -> None:
 
 
 def ignore_signals() -> None:
-    """Ending has begun: another signal must not cut the last words short."""
+    """Ignore further signals, so that they do not interrupt the last messages of a process that is ending."""
     for number in HEEDED:
         signal.signal(number, signal.SIG_IGN)
 
 
 class Interrupted(Exception):
-    """A signal ended it; what it had started has been ended."""
+    """A signal ended the coroutine; what it had started has been ended."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -69,7 +69,7 @@ class Foreground(Generic[T]):
         self._error: BaseException | None = None
 
     def run(self) -> T:
-        """What the coroutine returns; raises what it raises, or Interrupted."""
+        """Run the coroutine and return its result; raises what it raises, or Interrupted."""
         # Under nohup a closed terminal is to be ignored, and stays so.
         heeded = [number for number in HEEDED if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._heed) for number in heeded}

@@ -69,7 +69,7 @@ async def gates_of(client: PrefectClient, run: FlowRun) -> tuple[GateRun, ...]:
 
 
 def gate_run(run: FlowRun, flow: str = GATE, leads: bool = False) -> GateRun:
-    """What the run was asked for."""
+    """The run as a GateRun, with the request that it got."""
     asked, state = run.parameters.get("request"), run.state_name or ""
     try:
         request = (
@@ -83,12 +83,12 @@ def gate_run(run: FlowRun, flow: str = GATE, leads: bool = False) -> GateRun:
 
 
 def first_request(request: CommissionRequest) -> GateRequest:
-    """The request of the first gate of a commissioning: its owner hears of the whole. Raises GateFileError."""
+    """The request of the first gate of a commissioning, whose owner is notified about all of it. Raises GateFileError."""
     return next(iter(gate_requests(request, gate_contexts(request)).values()))
 
 
 async def run_status(client: PrefectClient, flow_run_id: str) -> RunStatus | None:
-    """What the run said of itself last (its gate's id, its store, how it ended); None where nothing can be read."""
+    """The last status that the run published (its gate's id, its store, how it ended); None if it cannot be read."""
     found = await status_artifact(client, UUID(flow_run_id))
     try:
         return read_status(found.data) if found is not None else None

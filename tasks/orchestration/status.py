@@ -39,7 +39,7 @@ def key_of(cluster: str) -> str:
 
 
 async def status_artifact(client: PrefectClient, run: UUID) -> Artifact | None:
-    """What a run said of itself last: a run that is tried again says it anew, so that no old verdict stands."""
+    """The last status of a run. A run that is repeated publishes a new one, so that no old verdict remains."""
     of_run, of_key = ArtifactFilterFlowRunId(any_=[run]), ArtifactFilterKey(like_=f"{PREFIX}%")
     chosen = ArtifactFilter(flow_run_id=of_run, key=of_key)
     found = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.CREATED_DESC, limit=1)
@@ -47,13 +47,13 @@ async def status_artifact(client: PrefectClient, run: UUID) -> Artifact | None:
 
 
 async def publish_start(session: Session) -> None:
-    """The gate's id, before anything runs."""
+    """Publish the gate's id before anything runs."""
     data = {**_about(session), "phase": "running", "exit_code": None, "outcome": None}
     session.announcement = await _write(key_of(session.setting.gate.cluster.name), RUNS, data)
 
 
 async def publish_end(session: Session, outcome: Outcome) -> None:
-    """How it ended."""
+    """Publish how the gate ended."""
     said = outcome_json(outcome)
     left_out = _cut(said)
     lines = list(outcome.judged.context.said) if outcome.judged else []
@@ -72,7 +72,7 @@ async def publish_end(session: Session, outcome: Outcome) -> None:
 
 
 async def publish_rejection(reason: str) -> None:
-    """Nothing was started: the request is wrong, or somebody else holds the cluster."""
+    """Publish that nothing was started: the request is wrong, or another gate holds the cluster's lock."""
     said = ending_json(None, None, None, None, None, "", reason)
     nowhere = {"schema_version": SCHEMA, "gate_id": "", "gate": "", "cluster": "", "store": ""}
     ended = {
@@ -97,7 +97,7 @@ def _about(session: Session) -> dict[str, object]:
 
 
 def _cut(document: dict[str, Any]) -> int:
-    """Leave the first findings, of them the first with evidence; returns how many were left out."""
+    """Keep only the first findings, and of them only the first with evidence; returns how many were removed."""
     verdict = document["verdict"]
     if verdict is None:
         return 0

@@ -22,12 +22,12 @@ WENT = (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERV
 
 
 class StatusError(Exception):
-    """What the run said cannot be read; the message says why."""
+    """The status of the run cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What a run said last. `code` and `document` are None while it runs; `verdict` where nothing was judged."""
+    """The last status of a run. `code` and `document` are None while it runs; `verdict` is None if nothing was judged."""
 
     gate_id: str
     gate: str
@@ -91,7 +91,7 @@ def _count(value: object) -> object:
 
 
 def _require_sense(code: int, document: Mapping[str, object], verdict: Verdict | None) -> None:
-    """A zero needs a verdict that was go, or a person's or an observer's word; anything else is no zero."""
+    """Require a reason for exit code 0: a GO, a person's approval, or observe mode."""
     if code not in (Exit.GO, Exit.NO_GO, Exit.REJECTED, Exit.CANNOT_TELL, Exit.JOB_FAILED, Exit.NO_CAPACITY):
         raise StatusError(f"its exit code {code} is not valid")
     if code != Exit.GO:
@@ -107,7 +107,7 @@ def _require_sense(code: int, document: Mapping[str, object], verdict: Verdict |
 
 
 def _launches(approval: object) -> bool:
-    """Whether a person's answer lets the training start: one that says no, or does not count, is no word for it."""
+    """Whether a person's answer lets the training start. An answer that refuses, or does not count, does not."""
     if not isinstance(approval, Mapping):
         return False
     return approval.get("action") == ApprovalAction.LAUNCH and approval.get("note") == ""

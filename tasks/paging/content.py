@@ -44,7 +44,7 @@ BLAMING = (Kind.REFUSED, Kind.OBSERVED, Kind.OVERRIDDEN, Kind.QUESTION)
 
 
 def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
-    """The page about an end; `links` are more places to look at. Never a secret."""
+    """The notification about a gate's end; `links` are more places to look at. It contains no secret."""
     gate, judged = session.setting.gate, outcome.judged
     kind = kind_of(outcome)
     base = Notification(
@@ -74,7 +74,7 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
 def question_of(
     session: Session, judged: JudgedReport, asked: PendingQuestion, said: str, links: tuple[Link, ...]
 ) -> Notification:
-    """The page that asks for an answer; `said` is the one line that says by when and where."""
+    """The notification that asks for an answer; `said` is the line that says by when and where."""
     gate = session.setting.gate
     base = Notification(
         session.gate_id,
@@ -93,7 +93,7 @@ def question_of(
 
 
 def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
-    """After a go nothing is left to tell but that machines may run on: the owner's business, and no verdict."""
+    """The notification, after a GO, that machines may still run. It is for the owner and is no verdict."""
     title = f"{PAID}: {said[0]} (verdict of the gate: {page.title})"
     return replace(
         page,
@@ -107,7 +107,7 @@ def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
 
 
 def finish_page(page: Notification, reason: str) -> Notification:
-    """The page with its plain text, and without secrets anywhere."""
+    """The notification with its plain text, and with all secrets removed."""
     lines = [reason] if reason not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
     for item in page.items:
@@ -156,7 +156,7 @@ def _hidden(text: str) -> str:
 
 
 def title_of(outcome: Outcome, name: str) -> str:
-    """The one line that says it all, without secrets."""
+    """The title: one line, without secrets."""
     return _hidden(_title(outcome, name))
 
 
@@ -169,7 +169,7 @@ def _title(outcome: Outcome, name: str) -> str:
 
 
 def _before_headline(outcome: Outcome) -> str | None:
-    """What stands before the headline in the title; None where the reason of the outcome is the title instead."""
+    """What comes before the headline in the title; None if the reason of the outcome is the title instead."""
     if outcome.judged is None or outcome.code in REASONED:
         return None
     answer = outcome.answer
@@ -190,7 +190,7 @@ def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
 
 
 def kind_of(outcome: Outcome) -> Kind:
-    """What an end is, for whoever hears of it."""
+    """The kind of a notification about an end."""
     if outcome.ending is Ending.REJECTED:
         return Kind.REJECTED
     if outcome.ending is Ending.NO_CAPACITY:
@@ -208,7 +208,7 @@ def kind_of(outcome: Outcome) -> Kind:
 
 
 def audience_of(outcome: Outcome, kind: Kind) -> Audience:
-    """The hardware's on-call hears of hardware alone: measured, broken, and not too much of it to be true.
+    """Who is notified. On-call is notified of hardware only: measured, broken, and not so much of it that it is implausible.
 
     An override goes to both: its first audience is the on-call, who called those machines broken.
     """
@@ -219,7 +219,7 @@ def audience_of(outcome: Outcome, kind: Kind) -> Audience:
 
 
 def severity_of(outcome: Outcome, kind: Kind) -> Severity:
-    """By cause: broken hardware is critical, as is a FAIL that somebody overrode; warnings are warnings."""
+    """The severity, by cause: broken hardware is critical, and so is a FAIL that somebody overrode; warnings are warnings."""
     if kind is Kind.GO:
         return Severity.INFO
     if kind is Kind.OVERRIDDEN:
@@ -239,7 +239,7 @@ def blames_hardware(verdict: Verdict) -> bool:
 
 
 def culprits_of(verdict: Verdict) -> tuple[str, ...]:
-    """The nodes to blame; "cluster" where the image or the policy is; () where nothing is known against any machine."""
+    """The nodes to blame; "cluster" if the image or the policy is to blame; () if there is no evidence against any machine."""
     if verdict.suspect_policy:
         return (CLUSTER,)
     if verdict.condemned:
@@ -250,7 +250,7 @@ def culprits_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def training_of(outcome: Outcome) -> str:
-    """What became of the training, which is what whoever waits for it asks first."""
+    """What became of the training. People who wait for it ask this first."""
     job = outcome.training
     if job is not None:
         return f"job {job.job_id} {job.state.value}" + (f": {job.detail}" if job.detail else "")
@@ -294,7 +294,7 @@ def lead_of(verdict: Verdict, name: str, before: str, items: tuple[Item, ...]) -
 
 
 def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
-    """Where nothing was judged."""
+    """What the end means if nothing was judged."""
     said = {
         Kind.CANNOT_TELL: "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
         Kind.NO_CAPACITY: "Nothing was judged: the engine gave no machines, or failed. This does not mean that any machine is broken.",
@@ -319,7 +319,7 @@ def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
 
 
 def _kept(session: Session, outcome: Outcome) -> tuple[Link, ...]:
-    """What the store keeps of it, as far as it got."""
+    """The links to what the store keeps of the gate."""
     if outcome.report is None:
         return ()
     place, gate_id = session.setting.store.place, outcome.gate_id

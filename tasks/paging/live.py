@@ -29,7 +29,7 @@ STOPPED = "This process has no verdict: the run was cancelled, waits for approva
 
 
 class LiveMessages:
-    """Use it in a `with`, in the flow's context: `tell` reaches it from then on. Without ways it does nothing."""
+    """Use it in a `with`, in the flow's context: `report_progress` reaches it from then on. Without notifiers it does nothing."""
 
     def __init__(
         self, ways: Sequence[Notifier], first: Status, every_s: float = EVERY_S, quiet_s: float = QUIET_S
@@ -99,7 +99,7 @@ class LiveMessages:
 
 
 def live_messages(session: Session) -> LiveMessages:
-    """The board of a gate: every way of its file but the log. What cannot be made is said, and shows nothing."""
+    """The live messages of a gate: every notifier of its file except the log. One that cannot be made is logged and skipped."""
     setting = session.setting
     gate, ways, means = setting.gate, [], means_of(setting.store)
     for way in (way for way in gate.notify.ways if way != "log"):

@@ -26,7 +26,7 @@ LIMIT_S = 15.0
 
 @dataclass(frozen=True)
 class NeededSecret:
-    """A secret that a way needs: `there` is None where only the running gate can see (a block of the Prefect server)."""
+    """A secret that a notifier needs: `there` is None if only the running gate can tell (a block of the Prefect server)."""
 
     reference: str
     there: bool | None
@@ -34,7 +34,7 @@ class NeededSecret:
 
 @dataclass(frozen=True)
 class NotifierReach:
-    """One way, in its order: `to` is whom it reaches as far as the file says."""
+    """One notifier, in the gate's order: `to` is whom it reaches as far as the file says."""
 
     way: str
     to: str
@@ -49,7 +49,7 @@ class NotifierReach:
 def notifier_reach(
     notify: Notify, audience: Audience, environment: Mapping[str, str]
 ) -> tuple[NotifierReach, ...]:
-    """Whom a gate would tell, in order, and whether each secret is in this environment. Asks nobody."""
+    """Whom a gate would notify, in order, and whether each secret is in this environment. It makes no call."""
     found = []
     for way in ways_for(notify, audience):
         references, to = _of(notify, way, audience)
@@ -78,7 +78,7 @@ def check_secrets(session: Session) -> tuple[str, ...]:
 
 
 def references_of(notify: Notify) -> tuple[str, ...]:
-    """Every secret that some way of the gate needs, each once."""
+    """Every secret that a notifier of the gate needs, each once."""
     pairs = ((way, audience) for audience in Audience for way in ways_for(notify, audience))
     return tuple(dict.fromkeys(name for way, audience in pairs for name in _of(notify, way, audience)[0]))
 
@@ -92,7 +92,7 @@ def _why_not(reference: str, resolve: Callable[[str], str]) -> str:
 
 
 def _of(notify: Notify, way: str, audience: Audience) -> tuple[tuple[str, ...], str]:
-    """The references that a way needs for an audience, and whom it reaches."""
+    """The references that a notifier needs for an audience, and whom it reaches."""
     owner = audience is Audience.OWNER
     if way == "slack" and notify.slack is not None:
         channel = notify.slack.owner_channel if owner else ""

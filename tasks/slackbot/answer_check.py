@@ -38,7 +38,7 @@ class NotAnswerable(Exception):
 
 @dataclass(frozen=True)
 class Named:
-    """What a button names: untrusted until it was compared with the store."""
+    """What a button names. It is not trusted until it was compared with the store."""
 
     flow_run_id: str
     gate_id: str
@@ -130,7 +130,7 @@ def belongs(run: Run, found: Open) -> bool:
 
 
 def answer_of(found: Open) -> ApprovalAnswer | None:
-    """What was answered. Raises NotAnswerable where the store does not say."""
+    """The answer that was given. Raises NotAnswerable if the store cannot be read."""
     try:
         return read_answer(found.store, found.question.gate_id, found.question.key)
     except (StoreError, DecodeError) as error:
@@ -140,7 +140,7 @@ def answer_of(found: Open) -> ApprovalAnswer | None:
 
 
 def _require_allowed(found: Open, who: str, action: ApprovalAction) -> None:
-    """By the question as it was asked, and by the gate file as it is now: whoever was taken off it may not answer."""
+    """Require that the user may answer by the question as it was asked and by the gate file as it is now."""
     asked, approval = found.question, found.gate.approval
     now = replace(asked, approvers=approval.approvers, overriders=approval.overriders)
     if may_answer(asked, who, action) and may_answer(now, who, action):

@@ -14,13 +14,13 @@ LOG = logging.getLogger("prelaunch.slack")
 
 
 class AnsweredMessageUpdate:
-    """Speaks as the gate's own notifier does, with this app's bot token."""
+    """Updates the message as the gate's own notifier does, with this app's bot token."""
 
     def __init__(self, bot_token: str) -> None:
         self._token = bot_token
 
     def answered(self, found: Open, answer: ApprovalAnswer) -> None:
-        """A failure is logged: the answer counts all the same, and the run brings its message up to date at its end."""
+        """Update the message. A failure is logged: the answer counts all the same, and the run updates its message at its end."""
         table = found.gate.notify.slack
         if table is None:
             return

@@ -39,7 +39,7 @@ class ApprovalHandler:
         self._handing, self._telling = handing, telling
 
     def clicked(self, payload: Mapping[str, Any]) -> None:
-        """A button: refusing and checking again count at once, launching asks for a reason first."""
+        """Handle a button: refusing and checking again count at once, launching asks for a reason first."""
         clicks = [one for one in payload.get("actions", []) if one.get("action_id") in BUTTONS]
         if not clicks:
             return  # a link's button needs no answer
@@ -56,7 +56,7 @@ class ApprovalHandler:
             self._whisper(payload, f"Recorded: {answered(answer)}.")
 
     def submitted(self, payload: Mapping[str, Any]) -> str:
-        """A modal with a reason; returns what stands against it, "" for nothing."""
+        """Handle a modal with a reason; returns why it is not accepted, "" if it is."""
         who, view = str(payload["user"]["id"]), payload["view"]
         reason = reason_of(view)
         if len(reason) < LEAST_REASON:
@@ -68,7 +68,7 @@ class ApprovalHandler:
         return ""
 
     def too_late(self, payload: Mapping[str, Any], text: str) -> None:
-        """Say what came after the modal was closed to the one who sent it."""
+        """Send a result that came after the modal was closed to the person who submitted it."""
         try:
             place = json.loads(payload["view"]["private_metadata"])
             where, thread = str(place["channel"]), str(place["thread"])
@@ -78,7 +78,7 @@ class ApprovalHandler:
         self._talk.whisper(where, str(payload["user"]["id"]), text, thread)
 
     def give(self, named: Named, who: str, action: ApprovalAction, reason: str) -> ApprovalAnswer:
-        """Record the answer and set it going. Raises NotAnswerable: then nothing was changed."""
+        """Record the answer and begin to hand it over. Raises NotAnswerable: then nothing was changed."""
         found = find(self._gates, named)
         require_open(found, self._runs, who, action)
         question = found.question

@@ -28,7 +28,7 @@ class Commands:
         self._config, self._runs, self._talk = config, runs, talk
 
     def typed(self, payload: Mapping[str, Any], envelope: str) -> None:
-        """Do what was typed, and answer where it was."""
+        """Carry out the command, and answer where it was typed."""
         reply = self.answer(
             str(payload.get("text") or ""),
             str(payload.get("user_id") or ""),
@@ -39,7 +39,7 @@ class Commands:
         self._talk.respond(str(payload.get("response_url") or ""), reply.text, list(reply.blocks))
 
     def answer(self, text: str, who: str, channel: str, order: str) -> Reply:
-        """What is answered. `order` is the same for every delivery."""
+        """The answer to a command. `order` is the same for every delivery of one command."""
         verb, _, rest = " ".join(text.split()).partition(" ")
         words: dict[str, Callable[[], Reply]] = {
             "gate": lambda: told(self._gate(rest, who, channel, order)),

@@ -27,7 +27,7 @@ REASON = "reason"
 
 
 class SlackDeliveryError(Exception):
-    """Slack did not take it. The message says why."""
+    """Slack did not accept the call. The message says why."""
 
 
 def web_client(token: str, api_url: str) -> WebClient:
@@ -52,7 +52,7 @@ def web_client(token: str, api_url: str) -> WebClient:
 
 
 class Talk:
-    """Says things in one workspace; may be used from any thread."""
+    """Sends messages in one workspace; may be used from any thread."""
 
     def __init__(self, web: WebClient) -> None:
         self.web = web
@@ -101,7 +101,7 @@ def _asked(call: Callable[[], object]) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the question stands: channel, message and its thread ("" where it is no reply)."""
+    """Where the question is: channel, message and its thread ("" if the message is no reply)."""
 
     channel: str
     ts: str

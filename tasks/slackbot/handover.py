@@ -32,7 +32,7 @@ FILE_BYTES = 1 << 16
 
 
 class Step(Enum):
-    """What became of one try."""
+    """The result of one try."""
 
     DONE = "done"
     LATER = "later"
@@ -40,7 +40,7 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class Waiting:
-    """An answer that its run has not got yet."""
+    """An answer that has not reached its run yet."""
 
     found: Open
     answer: ApprovalAnswer
@@ -71,7 +71,7 @@ class AnswerDelivery:
         self._thread.start()
 
     def add(self, found: Open, answer: ApprovalAnswer) -> None:
-        """Hand it over as soon as can be."""
+        """Hand the answer over as soon as possible."""
         with self._lock:
             self._waiting[(answer.gate_id, answer.key)] = Waiting(found, answer)
         self._wake.set()
@@ -117,7 +117,7 @@ class AnswerDelivery:
 
 
 def hand_over(runs: Runs, waiting: Waiting) -> Step:
-    """One try. Raises Unreachable before the deadline."""
+    """Try once to hand over the answer. Raises Unreachable before the deadline."""
     from tasks.gate.approval.answers import keyset_of
 
     question, answer = waiting.found.question, waiting.answer
@@ -152,13 +152,13 @@ def form_of(answer: ApprovalAnswer) -> dict[str, object]:
 
 
 def note(found: Open) -> None:
-    """Say in the store that the run is to be resumed; written before the answer. Raises StoreError."""
+    """Record in the store that the run has to be resumed; this is written before the answer. Raises StoreError."""
     named = {"gate_id": found.question.gate_id, "key": found.question.key}
     found.store.put(_place(found), dump_plain({**named, "flow_run_id": found.question.flow_run_id}))
 
 
 def forget(found: Open) -> None:
-    """Nobody has to resume it any more. Where that cannot be written, the next start looks again."""
+    """Record that nobody has to resume the run any more. If that cannot be written, the next start looks again."""
     try:
         found.store.delete(_place(found))
     except StoreError as error:
@@ -166,7 +166,7 @@ def forget(found: Open) -> None:
 
 
 def left(gates: Sequence[Allowed]) -> list[Open]:
-    """What earlier processes did not finish, in the stores of all gates. What cannot be read is said."""
+    """What earlier processes did not finish, in the stores of all gates. Unreadable entries are logged."""
     found: dict[tuple[str, str], Open] = {}
     for allowed in gates:
         try:

@@ -30,7 +30,7 @@ class HistoryError(Exception):
 
 @dataclass(frozen=True)
 class Past:
-    """A verdict of before; `verdict` is None where another version wrote it, so that the record alone can be read."""
+    """An earlier verdict; `verdict` is None if another version wrote it, so that only the record can be read."""
 
     allowed: Allowed
     gate: Gate
@@ -40,7 +40,7 @@ class Past:
 
 
 def last(allowed: Allowed) -> Record | None:
-    """The newest verdict of a gate; None for none. Raises HistoryError."""
+    """The newest verdict of a gate; None if there is none. Raises HistoryError."""
     return next(_records(*_opened(allowed)), None)
 
 

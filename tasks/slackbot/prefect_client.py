@@ -83,7 +83,7 @@ class Runs:
             self._client.hello().raise_for_status()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._stack.close()
 
     def run(self, flow_run_id: str) -> Run | None:
@@ -200,7 +200,7 @@ def _parameters(deployment: str, kept: Mapping[str, Any] | None, gate_file: Path
 
 @contextlib.contextmanager
 def _asking() -> Iterator[None]:
-    """What httpx and Prefect raise, in one word."""
+    """Turn what httpx and Prefect raise into NotStarted or Unreachable."""
     import httpx
     from prefect.exceptions import PrefectException, PrefectHTTPStatusError
 

@@ -55,7 +55,7 @@ LINE = 1000
 
 
 class SlackAppError(Exception):
-    """It cannot serve. The message says what is wrong, and the remedy; never a token."""
+    """The process cannot serve. The message says what is wrong, and the remedy; it never contains a token."""
 
     def __init__(self, message: str, rejected: bool = False) -> None:
         super().__init__(message)
@@ -185,7 +185,7 @@ def _asked(reference: str, call: Any) -> None:
 
 
 def _bypassing(web: WebClient) -> WebClient:
-    """The SDK reads HTTPS_PROXY and not NO_PROXY."""
+    """Make the SDK's client respect NO_PROXY: the SDK reads only HTTPS_PROXY."""
     if urllib.request.proxy_bypass(urlsplit(web.base_url).hostname or ""):
         web.proxy = None
     return web

@@ -22,7 +22,7 @@ CANNOT_ENTER = 126
 
 
 def main(argv: Sequence[str]) -> int:
-    """Does not return where all went well."""
+    """Enter the namespaces and become the command. Returns only if that failed."""
     namespace, node, hosts, *command = argv
     try:
         enter(namespace, node, hosts)

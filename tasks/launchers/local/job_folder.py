@@ -60,7 +60,7 @@ class Keepers:
     boot_id: str
 
     def alive(self) -> bool:
-        """Whether either still runs."""
+        """Whether one of the two processes still runs."""
         return self.boot_id == boot_id() and any(alive(*keeper) for keeper in (self.guard, self.shepherd))
 
 
@@ -75,7 +75,7 @@ class Progress:
     network: Mapping[str, str] = field(default_factory=dict)
 
     def status(self) -> JobStatus:
-        """The same in the launchers' words."""
+        """The progress as a JobStatus."""
         return JobStatus(self.state, self.detail, self.attempt, self.exit_codes)
 
 
@@ -97,7 +97,7 @@ class JobFolder:
         return self.nodes / node / secret_key.FILE
 
     def remove_keys(self) -> None:
-        """After the job's end. Raises OSError."""
+        """Remove the keys after the job's end. Raises OSError."""
         for path in self.nodes.glob(f"*/{secret_key.FILE}"):
             secret_key.remove(path)
 
@@ -115,11 +115,11 @@ class JobFolder:
             return None
 
     def write_submission(self, submission: Submission) -> None:
-        """Before the folder bears its name."""
+        """Write the submission before the folder gets its name."""
         write_whole(self.path / "job.json", _json(asdict(submission)))
 
     def keepers(self) -> Keepers | None:
-        """Who looks after it; None where it never started."""
+        """The processes that look after the job; None if they never started."""
         try:
             table = _table(self.path / "shepherd.json")
             guard, shepherd = (_int_pair(table.pop(key)) for key in ("guard", "shepherd"))
@@ -128,12 +128,12 @@ class JobFolder:
             return None
 
     def write_keepers(self, guard: int, shepherd: int, attempt: str) -> None:
-        """By the shepherd, before it starts anything."""
+        """Write the keepers; the shepherd does it before it starts anything."""
         pairs = {"guard": (guard, start_ticks(guard)), "shepherd": (shepherd, start_ticks(shepherd))}
         write_whole(self.path / "shepherd.json", _json({**pairs, "attempt": attempt, "boot_id": boot_id()}))
 
     def progress(self) -> Progress | None:
-        """How far it is."""
+        """The job's progress."""
         try:
             table = _table(self.path / "state.json")
             return Progress(JobState(table.pop("state")), **table)
@@ -141,11 +141,11 @@ class JobFolder:
             return None
 
     def write_progress(self, progress: Progress) -> None:
-        """At each change."""
+        """Write the job's progress, at each change."""
         write_whole(self.path / "state.json", _json({**asdict(progress), "state": progress.state.value}))
 
     def final(self) -> bool:
-        """Whether it can no longer change."""
+        """Whether the job's state can no longer change."""
         progress = self.progress()
         return progress is not None and progress.state.final
 
@@ -157,7 +157,7 @@ class JobFolder:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open file now, or say that another has it."""
+    """Take the lock of an open file now; returns whether that worked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -118,7 +118,7 @@ def _candidates(wanted: str) -> Iterator[str]:
 
 
 def _used_addresses() -> list[str]:
-    """Of this machine, and of the first node of every network."""
+    """The addresses in use on this machine and by the first node of every network."""
     found = _addresses(_ip("-j", "-4", "addr"))
     for namespace in _namespaces():
         if namespace.endswith("-0"):
@@ -127,7 +127,7 @@ def _used_addresses() -> list[str]:
 
 
 def _addresses_of(namespace: str) -> list[str]:
-    """Of another's namespace, which may vanish at any time: then it uses none."""
+    """The addresses in another's namespace; none if that disappears meanwhile."""
     try:
         return _addresses(_ip("-n", namespace, "-j", "-4", "addr"))
     except NetworkError:

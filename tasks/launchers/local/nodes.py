@@ -38,7 +38,7 @@ NOT_STARTED = 127
 
 
 def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what belongs to another job, another gate or the flow's server."""
+    """The environment without variables that belong to another job, another gate or the flow's server."""
     return {
         name: value
         for name, value in environment.items()
@@ -106,7 +106,7 @@ class RunningNode:
             self.log.follow(self._process.stdout)
 
     def ended(self, code: int) -> None:
-        """Its exit code was collected."""
+        """Record the exit code that was collected."""
         self.exit_code = self._process.returncode = code
 
 
@@ -129,7 +129,7 @@ class CappedLog:
         self._thread.start()
 
     def add(self, data: bytes) -> None:
-        """Keep what there is room for."""
+        """Keep as much of the data as there is room for."""
         kept = data[: self._room]
         try:
             kept = kept[: self._file.write(kept) or 0] if kept else b""
@@ -168,7 +168,7 @@ class CappedLog:
 
 
 def _free_ports(count: int, address: str) -> list[int]:
-    """Different ports; where an address is given, such that can be bound there now. Raises OSError."""
+    """Different ports; if an address is given, ports that can be bound there now. Raises OSError."""
     found: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         if not address or _is_free(address, port):

@@ -84,7 +84,7 @@ def network_name(folder: Path, options: LocalOptions) -> str:
 
 
 def make_plan(job: JobSpec, folder: Path, options: LocalOptions) -> Plan:
-    """One process a node. PRELAUNCH_ATTEMPT is known only at the start, so it reads "{attempt}" here.
+    """One process per node. PRELAUNCH_ATTEMPT is known only at the start, so it reads "{attempt}" here.
 
     Raises LaunchRejected. The process also gets the submitter's environment, cleaned (see nodes.py).
     """

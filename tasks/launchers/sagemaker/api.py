@@ -110,47 +110,47 @@ class Clients:
 
     @property
     def sagemaker(self) -> Any:
-        """Training jobs."""
+        """The client for training jobs."""
         return self.client("sagemaker")
 
     @property
     def s3(self) -> Any:
-        """Objects."""
+        """The client for S3 objects."""
         return self.client("s3")
 
     @property
     def logs(self) -> Any:
-        """CloudWatch's logs."""
+        """The client for CloudWatch's logs."""
         return self.client("logs")
 
     @property
     def ecr(self) -> Any:
-        """Images."""
+        """The client for images in ECR."""
         return self.client("ecr")
 
     @property
     def iam(self) -> Any:
-        """Roles."""
+        """The client for IAM roles."""
         return self.client("iam")
 
     @property
     def ec2(self) -> Any:
-        """Subnets and security groups."""
+        """The client for subnets and security groups."""
         return self.client("ec2")
 
     @property
     def kms(self) -> Any:
-        """Keys."""
+        """The client for KMS keys."""
         return self.client("kms")
 
     @property
     def quotas(self) -> Any:
-        """Service quotas."""
+        """The client for service quotas."""
         return self.client("service-quotas")
 
     @property
     def sts(self) -> Any:
-        """Who we are."""
+        """The client that tells whose credentials are used."""
         return self.client("sts")
 
     def client(self, service: str) -> Any:
@@ -239,5 +239,5 @@ def hosts_of(described: Described) -> tuple[str, ...]:
 
 
 def names_of(nodes: int) -> tuple[str, ...]:
-    """The same for that many nodes."""
+    """The host names of a job with that many nodes."""
     return tuple(f"algo-{number}" for number in range(1, nodes + 1))

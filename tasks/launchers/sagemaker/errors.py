@@ -46,7 +46,7 @@ SAID_CHARACTERS = 600
 
 
 class Refused(LaunchError):
-    """AWS said no to `action` ("sagemaker:CreateTrainingJob"). `status` is HTTP's."""
+    """AWS refused `action` ("sagemaker:CreateTrainingJob"). `status` is HTTP's."""
 
     def __init__(self, action: str, code: str, status: int, said: str) -> None:
         super().__init__(f"{action}: AWS answered {code}: {said}")

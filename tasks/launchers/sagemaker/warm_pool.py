@@ -31,7 +31,7 @@ UPDATE = (
 
 
 def hold_of(described: Described) -> Hold:
-    """Whether an ended job's machines are kept. A word that is not in the table is asked for again."""
+    """Whether an ended job's machines are kept. If SageMaker's status is not in the table it is asked again."""
     pool = described.get("WarmPoolStatus") or {}
     status = str(pool.get("Status") or "")
     if not status and not keeps(described):
@@ -47,7 +47,7 @@ def hold_of(described: Described) -> Hold:
 
 
 def hold(clients: Clients, name: str) -> Hold:
-    """The same, asked now. What SageMaker does not answer is not known yet."""
+    """Ask SageMaker now whether the machines are kept. Without an answer it is not known yet."""
     try:
         described = describe(clients, name)
     except LaunchError as error:
@@ -56,7 +56,7 @@ def hold(clients: Clients, name: str) -> Hold:
 
 
 def release(clients: Clients, name: str, poll_s: float, within_s: float = RELEASE_S) -> str:
-    """Let the pool go and see it gone; "" where there was none, or another job has it.
+    """Release the pool and wait until it is gone; "" if there was none, or if another job has it.
 
     Raises LaunchError, with what to type where it may still be kept.
     """
@@ -67,7 +67,7 @@ def release(clients: Clients, name: str, poll_s: float, within_s: float = RELEAS
 
 
 def with_command(error: LaunchError, clients: Clients, name: str, *commands: str) -> LaunchError:
-    """The same error, ending with what somebody has to type: machines are paid for until then."""
+    """The same error, ending with the command to type: the machines are billed until then."""
     typed = " && ".join(command.format(name=name, region=clients.region) for command in commands)
     kind = type(error) if isinstance(error, EngineUnavailable | LaunchRejected) else LaunchError
     said = str(error)
@@ -98,7 +98,7 @@ def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> st
 
 
 def _let_go(clients: Clients, name: str) -> str:
-    """Why SageMaker does not let it go now; "" where it does."""
+    """Ask SageMaker to release the pool; returns why it does not, "" if it does."""
     try:
         clients.tried(
             "sagemaker:UpdateTrainingJob",

@@ -65,7 +65,7 @@ class NotVisible(Exception):
         return self.code in NO_LOGIN
 
     def line(self, what: str) -> PreflightCheck:
-        """The same for people."""
+        """The preflight line for people."""
         if self.denied:
             return unseen(
                 what, f"permission is missing: {self.action}", f"Attach {POLICY} to who runs the gate."
@@ -81,7 +81,7 @@ class NotVisible(Exception):
 
 @dataclass(frozen=True)
 class Probe:
-    """One thing to look at. `look` may raise: that is a line as well."""
+    """One thing to examine. `look` may raise: that becomes a line as well."""
 
     what: str
     look: Callable[[Requirements, Clients], tuple[PreflightCheck, ...]]
@@ -90,22 +90,22 @@ class Probe:
 
 
 def ok(what: str, said: str) -> PreflightCheck:
-    """It was looked at, and is as it should be."""
+    """The line of something that was examined and is right."""
     return PreflightCheck(what, PreflightResult.OK, said)
 
 
 def wrong(what: str, said: str, remedy: str) -> PreflightCheck:
-    """It was looked at, and the gate would fail on it."""
+    """The line of something that was examined and would make the gate fail."""
     return PreflightCheck(what, PreflightResult.WRONG, said, remedy)
 
 
 def unseen(what: str, said: str, remedy: str = "") -> PreflightCheck:
-    """It could not be looked at."""
+    """The line of something that could not be examined."""
     return PreflightCheck(what, PreflightResult.UNSEEN, said, remedy)
 
 
 def ask(client: Any, call: str, **arguments: Any) -> Mapping[str, Any]:
-    """One call by boto3's name for it. Raises NotVisible for whatever is no answer."""
+    """Make one call by boto3's name for it. Raises NotVisible if there is no answer."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
