@@ -35,20 +35,20 @@ UNKNOWN = "no-bundle"
 
 @dataclass(frozen=True)
 class Outlets:
-    """Where a life's report goes: copies of its folder, and the log."""
+    """Where the report of one run of the agent goes: copies of its folder, and the log."""
 
     mirror: Mirror
     teller: Teller
 
 
 def reject(root: Path, reason: str) -> None:
-    """Say why it did not go well, in the log and where SageMaker looks."""
+    """Say what went wrong, in the log and in the file that SageMaker shows."""
     say(reason)
     exit_record.write_failure(root, reason)
 
 
 def live(settings: Settings, signals: Signals) -> int:
-    """From the bundle to the exit code. Whatever happens, a record and, where it did not go well, a reason is left."""
+    """Run from the bundle to the exit code. Whatever happens, a record is left and, if something went wrong, the reason."""
     become_subreaper()
     for stale in (exit_record.failure_path(settings.root), settings.out / NAME):
         _remove(stale)  # of a life before this one
@@ -129,7 +129,7 @@ def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Recor
 
 
 def _execute(scene: Scene, record: Record) -> Ended:
-    """All hosts or none: a command that meets its peers would wait for who is missing."""
+    """Run on all hosts or on none, because a command that meets its peers would wait for a missing host."""
     if record.missing or record.reason:
         said = record.reason or f"{', '.join(record.missing[:8])}: no answer to the roll call"
         return Ended(Exit.CANNOT_TELL, f"cannot_tell: the command was not started: {said}")
@@ -195,7 +195,7 @@ def _open_desk(scene: Scene, own_address: str) -> Desk:
 
 
 def _forget(folder: Path, node: str, first: bool) -> None:
-    """A launcher may give a container that starts again the token of its life before: what that one left proves nothing."""
+    """Remove what an earlier start left: a launcher may give a container that starts again the same token, and that proves nothing."""
     own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
     own += [folder / kind / node for kind in ("started", "failure", ASKING)]
     for stale in (*own, folder / NAME, folder / ANSWER) if first else own:

@@ -16,7 +16,7 @@ FIRST_S, MOST_S = 2.0, 15.0
 
 
 class Answers:
-    """A thread of its own. It asks only while this host holds, and until it has an answer to this very attempt."""
+    """A thread that fetches the answer. It asks only while this host waits, and until it has an answer to this attempt."""
 
     def __init__(self, source: str, gate_id: str, folder: Path, node: str) -> None:
         self._place = f"{source.rstrip('/')}/{folder.name}.json"
@@ -29,7 +29,7 @@ class Answers:
             self._thread.start()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._closing.set()
 
     def _run(self) -> None:

@@ -45,13 +45,13 @@ class Scene:
 
 
 def listed_address(hosts: Hosts, name: str) -> str:
-    """Where the roster says that a host is, else what its name resolves to now, else ""."""
+    """The address that the roster gives for a host, else what its name resolves to now, else ""."""
     listed = hosts.roster.members if hosts.roster else ()
     return next((member.address for member in listed if member.name == name), "") or address.resolve(name)
 
 
 def own_address(hosts: Hosts) -> str:
-    """Where the peers find this host."""
+    """The address at which the peers find this host."""
     if hosts.roster is not None:
         return listed_address(hosts, hosts.node)
     return address.own(hosts.node, hosts.interface) if len(hosts.names) > 1 else "127.0.0.1"
@@ -64,7 +64,7 @@ def agent(scene: Scene, name: str, found: str) -> Member:
 
 
 def roster(scene: Scene, roll: Roll) -> Roster:
-    """The launcher's, or the addresses on the roll; an absent host is looked for under its name."""
+    """The launcher's roster, or the addresses of the roll call; an absent host is resolved by its name."""
     hosts, port = scene.hosts, scene.settings.port
     if hosts.roster is not None:
         return hosts.roster
@@ -76,7 +76,7 @@ def roster(scene: Scene, roll: Roll) -> Roster:
 
 
 def arguments(scene: Scene) -> tuple[str, ...]:
-    """The checks alone, the gate in front of the command, or the command alone."""
+    """The arguments for the checks alone, for the gate in front of the command, or for the command alone."""
     settings, scratch = scene.settings, scene.scratch
     if settings.verb is Verb.EXEC:
         return filled(settings)

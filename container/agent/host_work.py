@@ -30,19 +30,19 @@ SETTLE_S = 15.0  # how long reports may take to come together after a signal, of
 
 @dataclass(frozen=True)
 class Ended:
-    """The exit code, and the reason where that is not 0."""
+    """The exit code, and the reason if that is not 0."""
 
     code: int
     reason: str
 
 
 def interrupted(signals: Signals) -> Ended:
-    """The end that a signal makes."""
+    """The end of work that a signal interrupted."""
     return Ended(128 + signals.number, f"ended by {signals.name}; the reports are as far as they came")
 
 
 def execute(scene: Scene, token: str) -> Ended:
-    """The command as it stands: its exit code, or why it could not be started."""
+    """Run the command without checks: its exit code, or why it could not be started."""
     signals, settings = scene.signals, scene.settings
     argv = check_command.arguments(scene)
     if shutil.which(argv[0]) is None:
@@ -96,14 +96,14 @@ def check(scene: Scene, attempt: Attempt, bundle: Bundle, whole: Callable[[], No
 
 
 def _overdue(attempt: Attempt, answer_by: float) -> Callable[[], bool]:
-    """Whether the checks stand still: their deadline is long over, and there is neither a verdict nor a command that runs."""
+    """Whether the checks hang: their deadline is long over, and there is neither a verdict nor a command that runs."""
     node, folder = attempt.node, attempt.folder
     answers = (folder / "verdicts" / f"{node}.json", folder / "started" / node, folder / "failure" / node)
     return lambda: time.monotonic() > answer_by and not any(path.exists() for path in answers)
 
 
 def _pool_token(scene: Scene) -> str:
-    """A fresh one where the machine is to be kept, the one that it shows where it was kept, else ""."""
+    """A new token if the machine is to be kept, the machine's own token if it was kept, else ""."""
     cache = pool_token.folder(scene.settings.root, os.environ)
     if scene.settings.keep:
         return pool_token.leave(cache, scene.gate_id)
@@ -117,7 +117,7 @@ def _pool_token(scene: Scene) -> str:
 
 
 def _after_gate(code: int, attempt: Attempt) -> Ended:
-    """The command's own exit code, or the gate's where it did not start."""
+    """The command's own exit code, or the gate's if the command did not start."""
     if (attempt.folder / "started" / attempt.node).exists():
         return Ended(code, f"the command ended with exit code {code}" if code else "")
     try:

@@ -38,7 +38,7 @@ LINGER_S = 5.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What the attempt came to: the exit code of the verdict, and its first finding for people."""
+    """The result of the attempt: the exit code of the verdict, and its first finding for people."""
 
     code: int
     said: str
@@ -86,12 +86,12 @@ class Settlement:
         self._thread.start()
 
     def finish(self, last_words: str) -> None:
-        """The child ended; `last_words` say how, where it did not end well."""
+        """Record that the child ended; `last_words` say how if it failed."""
         self._last_words = last_words
         self._ended.set()
 
     def wait(self, until: Callable[[], bool]) -> Answer:
-        """The answer, waited for while `until` is false; where there is none by then, nobody can tell."""
+        """Wait for the answer while `until` is false; without one by then the result is CANNOT TELL."""
         while self._thread.is_alive() and not until():
             self._thread.join(POLL_S)
         self._hurry.set()
@@ -117,7 +117,7 @@ class Settlement:
             self._deliver(note)
 
     def _spoken(self, answer: Answer) -> dict[str, object]:
-        """The log's line: a third way out where neither disk nor S3 is left."""
+        """The answer as a line of the log, which is the last channel if neither disk nor S3 works."""
         ids = {"gate_id": self._attempt.bundle.gate_id, "attempt": self._attempt.token}
         return {**ids, "exit_code": answer.code, "said": answer.said}
 
@@ -175,14 +175,14 @@ class Settlement:
 
 
 class _Missing:
-    """Who has not delivered. A host whose agent refuses connections is gone, and not waited for."""
+    """The hosts that have not delivered. A host whose agent refuses connections is gone, and nobody waits for it."""
 
     def __init__(self, attempt: Attempt, patience_s: float) -> None:
         self._attempt, self._until = attempt, time.monotonic() + patience_s
         self._refused: dict[str, int] = {}
 
     def any(self, delivered: Callable[[Member], bool]) -> bool:
-        """Whether it is worth waiting on."""
+        """Whether waiting longer makes sense."""
         late = [m for m in self._attempt.members if not delivered(m) and not self._gone(m)]
         for member in late[:8]:
             try:
@@ -219,7 +219,7 @@ def write_merged(attempt: Attempt, notes: dict[str, str], begun: str) -> Verdict
 
 
 def answer_of(verdict: Verdict) -> Answer:
-    """The exit code, and a line for people."""
+    """The exit code of a verdict, and a line for people."""
     first = verdict.findings[0] if verdict.findings else None
     said = f"{first.subject}: {first.check}: {first.message}" if first else "nothing was found"
     return Answer(EXIT_CODES[verdict.answer], f"{verdict.answer.value}: {said}"[:900])

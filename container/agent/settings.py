@@ -118,7 +118,7 @@ def make(
 
 
 def for_verb(settings: Settings, verb: Verb, command: tuple[str, ...]) -> Settings:
-    """The same for a verb that was named, with its command."""
+    """The settings for a verb that was named, with its command."""
     return dataclasses.replace(settings, verb=verb, command=command)
 
 

@@ -19,12 +19,12 @@ class Signals:
         self._child = 0
 
     def install(self) -> None:
-        """Heed them from now on."""
+        """Handle both signals from now on."""
         for number in HEEDED:
             signal.signal(number, self.note)
 
     def note(self, number: int, frame: FrameType | None = None) -> None:
-        """Keep the first, hand on every one."""
+        """Record the first signal, and pass every signal to the child."""
         if not self.number:
             self.number, self.at = number, time.monotonic()
         self._hand_on(number)
@@ -37,11 +37,11 @@ class Signals:
 
     @property
     def name(self) -> str:
-        """SIGTERM, or "" where none came."""
+        """The signal's name, such as SIGTERM, or "" if none came."""
         return signal.Signals(self.number).name if self.number else ""
 
     def pause(self, seconds: float) -> None:
-        """Sleep, no longer than until a signal came."""
+        """Sleep, at most until a signal comes."""
         until = time.monotonic() + seconds
         while not self.number and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))

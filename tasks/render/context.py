@@ -102,7 +102,7 @@ def verdict_context(
     cost: Cost | None = None,
     facts: Facts | None = None,
 ) -> VerdictContext:
-    """For a report, and the policy and facts that it was judged by; without a launcher nothing is there to type."""
+    """The context of a report, with the policy and facts that it was judged with. Without a launcher there are no commands."""
     place = Place(launcher, report.declared.instance_type, job)
     lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
     expected = expectations(report, policy, facts)

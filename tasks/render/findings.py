@@ -75,7 +75,7 @@ class Group:
 
     @property
     def word(self) -> str:
-        """WARN, FAIL, CANNOT TELL where what is missing is evidence, or NOTE for what changes no answer."""
+        """WARN, FAIL, CANNOT TELL if evidence is missing, or NOTE for a finding that changes no answer."""
         unknown = self.cause is Cause.EVIDENCE and self.level is Level.FAIL
         return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else WORDS[self.level]
 
@@ -103,7 +103,7 @@ def _alike(f: Finding) -> tuple[str, ...]:
 
 
 def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
-    """Groups for a page: what could not be measured for one reason, or of one check, is one of them.
+    """Groups for a page: everything that could not be measured for one reason, or by one check, is one group.
 
     A machine without a driver leaves a finding a check, a GPU that is lost one a metric: a list that hides the rest.
     """
@@ -112,7 +112,7 @@ def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
 
 
 def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
-    """What to do. While the image or the policy is the suspect, no machine is to be touched for it."""
+    """The remedy. While the image or the policy is the suspect, no machine should be touched."""
     if verdict.suspect_policy and item.cause is Cause.HARDWARE:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
     return item.remedy
@@ -147,7 +147,7 @@ def _one_reason(members: Sequence[Group]) -> Group:
 
 
 def _evidence(members: Sequence[Group]) -> tuple[tuple[str, str], ...]:
-    """All of it, and what several rest on once: a line for each subject."""
+    """All evidence, one line per subject; evidence that several share is shown once."""
     texts: dict[str, dict[str, None]] = {}
     for subject, text in (pair for item in members for pair in item.evidence):
         texts.setdefault(subject, {})[text.rstrip("\n")] = None

@@ -28,7 +28,7 @@ from tasks.text.inert import clean, one_line
 
 
 def junit(report: Report | None, verdict: Verdict, name: str) -> str:
-    """One test suite; the number of failures and errors is zero only for a go."""
+    """One test suite; the number of failures and errors is zero only for GO."""
     findings: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in verdict.findings:
         findings[finding.check, finding.subject].append(finding)

@@ -39,7 +39,7 @@ DEEPER = ("dcgm_basic", "dcgm_extended")
 
 @dataclass(frozen=True)
 class _Of:
-    """What is looked up of one report and its verdict."""
+    """Access to one report and its verdict."""
 
     report: Report
     verdict: Verdict
@@ -54,7 +54,7 @@ class _Of:
 
 
 def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
-    """JSON that both kinds of readers understand."""
+    """The report as JSON that readers of either format understand."""
     of = _Of(report, verdict, by_check(report.observations))
     declared, reported = report.declared, {node.rank: node for node in report.nodes}
     whole = len(reported) == declared.nodes
@@ -103,7 +103,7 @@ def _node(of: _Of, node: Node) -> dict[str, object]:
 
 
 def _summary(of: _Of, findings: Sequence[Finding], level: Level, nodes: Sequence[str]) -> dict[str, object]:
-    """The tool has no word for "cannot tell": what is not known to be fit is FAIL there."""
+    """The summary. The tool has no "cannot tell", so whatever is not known to be healthy is FAIL there."""
     told = [finding for finding in findings if finding.level is not Level.PASS]
     remedies = list(dict.fromkeys(finding.remedy for finding in told if finding.remedy))
     ready = not remedies and of.verdict.answer is Answer.GO

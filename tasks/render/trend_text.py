@@ -20,7 +20,7 @@ def trend_text(trend: Trend) -> str:
 
 
 def trend_markdown(trend: Trend) -> str:
-    """The same, for a CI summary."""
+    """The trend as Markdown, for a CI summary."""
     parts = [f"# {escape(trend_headline(trend))}"]
     rows = [(machine.name, what) for machine in trend.machines for what in said_of(machine)]
     if rows:
@@ -37,7 +37,7 @@ def trend_markdown(trend: Trend) -> str:
 
 
 def trend_document(trend: Trend) -> dict[str, object]:
-    """What JSON gets; no key is ever absent."""
+    """The trend as a JSON document; no key is ever absent."""
     return {
         "said": trend_headline(trend),
         "reports": trend.reports,
@@ -112,7 +112,7 @@ def number(value: float) -> str:
 
 
 def spark(points: Sequence[Point]) -> str:
-    """A bar a value, the least one lowest; of many, evenly picked ones with the last."""
+    """One bar per value, the smallest value lowest. Of many values some are picked evenly, always with the last."""
     values = [point.value for point in points]
     every = -(-len(values) // MOST_BARS)
     values = values[::-every][::-1]
@@ -156,7 +156,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def _span(days: float) -> str:
-    """In the largest unit of which it is one at least."""
+    """A duration in the largest unit in which it is at least 1."""
     for noun, each in (("day", 1.0), ("hour", 24.0), ("minute", 1440.0)):
         count = f"{days * each:.3g}"
         if days * each >= 1:

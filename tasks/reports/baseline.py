@@ -45,7 +45,7 @@ def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[ReportCa
 
 
 def learn_from_cases(cases: Sequence[ReportCase]) -> Baseline:
-    """What the reports teach."""
+    """Learn a baseline from the reports."""
     return learn(cases)
 
 
@@ -77,5 +77,5 @@ def require_free(path: Path, force: bool) -> None:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """The whole file, or nothing. Raises OutputError."""
+    """Write the whole file or nothing. Raises OutputError."""
     write_file(path, dump(baseline).decode())

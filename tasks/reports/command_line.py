@@ -58,7 +58,7 @@ class UsageError(Exception):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: the same way out as Ctrl-C, with its own exit code."""
+    """SIGTERM came. The process ends as it does after Ctrl-C, with an exit code of its own."""
 
 
 class Parser(argparse.ArgumentParser):

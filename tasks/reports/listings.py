@@ -17,7 +17,7 @@ COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "first finding")
 
 
 def baseline_text(baseline: Baseline) -> str:
-    """What it was made from, each band, and what was left out, by name."""
+    """What the baseline was made from, each band, and what was not used, by name."""
     return "".join(f"{_shown(line)}\n" for line in _lines(baseline))
 
 
@@ -80,7 +80,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def _shown(line: str) -> str:
-    """Inert, with its indentation."""
+    """The text made inert, with its indentation."""
     return " " * (len(line) - len(line.lstrip(" "))) + one_line(line, 400)
 
 
@@ -97,7 +97,7 @@ def listed_text(records: Sequence[Record]) -> str:
 
 
 def pruned_text(plan: Pruning, deleted: bool) -> str:
-    """What went, or would go, and what is old and stays."""
+    """What was deleted or would be deleted, and what is old and stays."""
     word = "removed" if deleted else "would go"
     lines = [f"{word}: {one_line(one.gate_id, 100)}, {one.days:.0f} days old" for one in plan.old]
     lines += [f"stays: {one_line(gate_id, 100)}: {one_line(why)}" for gate_id, why in plan.stays]

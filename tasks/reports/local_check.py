@@ -69,7 +69,7 @@ class CheckProgress:
             self._tick(row.check, rows)
 
     def finish(self) -> None:
-        """Say what was never whole."""
+        """Print the checks of which not every rank reported."""
         for check, wanted in self._left.items():
             rows = self._rows.get(check, [])
             if len(rows) < wanted:
@@ -103,7 +103,7 @@ class CheckProgress:
 
 
 def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:
-    """Nobody said what this machine is. What the firmware says of it (EC2's types, on Nitro) is a hint, no more."""
+    """The error if nobody declared what this machine is. The firmware's name for it (EC2's types, on Nitro) is only a hint."""
     try:
         named = product_name.read_text(errors="replace").strip()
     except OSError:

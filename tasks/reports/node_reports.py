@@ -22,7 +22,7 @@ NODES = 100_000
 
 @dataclass(frozen=True)
 class ReportCounts:
-    """How far the nodes are: observations made of those planned, nodes that report, and those that are done.
+    """The nodes' progress: observations made of those planned, nodes that report, and nodes that are done.
 
     `doing` is the first check that nobody has reported yet.
     """
@@ -82,7 +82,7 @@ def read_files(folder: Path, attempt: str) -> dict[str, bytes]:
 
 
 def count_observations(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> ReportCounts:
-    """Counts for people; nothing is decided upon them."""
+    """Count observations for people; no decision depends on the counts."""
     declared = bundle.declared
     checks, plan = plan_of(bundle)
     planned = [row for row in plan if row.skip is None]

@@ -57,7 +57,7 @@ class StatedDeclaration:
 
     @property
     def anything(self) -> bool:
-        """Whether it says anything at all."""
+        """Whether the command line states anything about the report."""
         return self.instance_type is not None or self.nodes is not None
 
 
@@ -85,7 +85,7 @@ def headline_name(path: str, own: OwnVerdict) -> str:
 
 
 def opinion_lines(opinion: ImportedReport) -> tuple[str, ...]:
-    """Lines for people: the tool's own word, and what was not judged."""
+    """Lines for people: the tool's own verdict, and what was not judged."""
     by_word: dict[str, list[str]] = {}
     for name, word in opinion.own.nodes.items():
         by_word.setdefault(word or "nothing", []).append(name)
@@ -110,7 +110,7 @@ def _listed(names: list[str]) -> str:
 
 
 class InputError(Exception):
-    """What was named cannot be judged at all. It carries what {"error": ...} says."""
+    """The input cannot be judged at all. The error carries what {"error": ...} says."""
 
     def __init__(self, file: str, message: str, path: str = "", nearest: str | None = None) -> None:
         super().__init__(f"{file}: {f'{path}: ' if path else ''}{message}")
@@ -258,7 +258,7 @@ def default_policy_of(instance_type: str) -> tuple[Policy, str]:
 
 
 def read_input(file: str) -> tuple[str, bytes]:
-    """Where it was found, and its bytes, at most one more than a reader of reports takes. Raises InputError."""
+    """The path of the report and its bytes, at most one more than a reader of reports accepts. Raises InputError."""
     if file == "-":
         return "stdin", _bounded(sys.stdin.buffer)
     path = Path(file)
@@ -291,7 +291,7 @@ def _only_report(folder: Path) -> Path:
 
 
 def unjudged_verdict(reason: str) -> Verdict:
-    """Cannot tell, for the reason given."""
+    """The verdict CANNOT TELL, for the reason given."""
     said = f"nothing was judged: {reason}"
     finding = Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said, "", REMEDY)
     digests = Digests(digest(b""), digest(dump_plain(NO_POLICY)), builtin().digest, None, ENGINE)

@@ -116,7 +116,7 @@ class ReplayResult(StrEnum):
 
 @dataclass(frozen=True)
 class VerdictSummary:
-    """A verdict in two words, and whom it condemned."""
+    """A verdict in short: its answer, its level, and the nodes that it blames."""
 
     answer: Answer
     level: Level
@@ -229,13 +229,13 @@ SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARE
 
 @dataclass
 class ReplayTotals:
-    """What a replay has come to so far."""
+    """The totals of a replay so far."""
 
     fates: Counter[ReplayResult] = field(default_factory=Counter)
     moves: Counter[str] = field(default_factory=Counter)
 
     def add(self, one: ReplayedGate) -> None:
-        """Count it."""
+        """Count one gate."""
         self.fates[one.fate] += 1
         if one.fate is ReplayResult.CHANGED:
             self.moves[answer_change(one)] += 1

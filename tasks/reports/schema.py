@@ -31,7 +31,7 @@ def report_schema() -> str:
 
 
 def _strict(table: dict[str, Json]) -> None:
-    """A dataclass takes no other keys. Titles made of field names say nothing."""
+    """Refuse other keys, as a dataclass does, and remove titles, which only repeat field names."""
     if table.get("type") == "object" and "properties" in table:
         table["additionalProperties"] = False
     if isinstance(table.get("title"), str) and table.get("type") != "object":

@@ -113,7 +113,7 @@ def comparison_text(found: XidComparison) -> str:
 
 
 def comparison_rows(found: XidComparison) -> list[dict[str, object]]:
-    """The same as plain values."""
+    """The comparison as plain values."""
     return [
         {
             "subject": row.subject,

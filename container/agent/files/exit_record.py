@@ -15,7 +15,7 @@ from container.agent.sagemaker import FAILURE_CHARACTERS
 
 @dataclass(frozen=True)
 class Record:
-    """One life of one agent. `exit_code` is null while it lives."""
+    """One run of one agent. `exit_code` is null while it runs."""
 
     gate_id: str
     attempt: str
@@ -29,33 +29,33 @@ class Record:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Keep folder/agent/<node>.json current. A disk that refuses it is said on stderr."""
+    """Keep folder/agent/<node>.json current. If the disk refuses it, that is written to stderr."""
     data = json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True).encode() + b"\n"
     _write(folder / "agent" / f"{record.node}.json", data)
 
 
 def ended(record: Record, code: int, signal: str, reason: str) -> Record:
-    """The record of a life that is over."""
+    """The record of a run that has ended."""
     return dataclasses.replace(record, ended_at=now(), exit_code=code, signal=signal, reason=reason)
 
 
 def write_reason(folder: Path, node: str, reason: str) -> None:
-    """Why this host's checks did not end in a go, beside the reports, where the gate in front of a command keeps it too."""
+    """Write why this host's checks did not end in GO beside the reports, where the gate in front of a command writes it, too."""
     _write(folder / "failure" / node, reason.encode("utf-8", "replace") + b"\n")
 
 
 def write_failure(root: Path, reason: str) -> None:
-    """SageMaker shows the first characters of this file as the job's FailureReason."""
+    """Write the file whose first characters SageMaker shows as the job's FailureReason."""
     _write(failure_path(root), reason[:FAILURE_CHARACTERS].encode("utf-8", "replace"))
 
 
 def failure_path(root: Path) -> Path:
-    """Where it lies."""
+    """The path of SageMaker's failure file."""
     return root / "output" / "failure"
 
 
 def say(message: str) -> None:
-    """A line on stderr, which is the container's log."""
+    """Write a line to stderr, which is the container's log."""
     print(f"{time.strftime('%H:%M:%S')} prelaunch agent: {message}", file=sys.stderr, flush=True)
 
 

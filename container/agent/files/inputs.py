@@ -25,7 +25,7 @@ class FetchError(Exception):
 
 
 class Missing(FetchError):
-    """It is not there."""
+    """The file or object does not exist."""
 
 
 def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
@@ -39,7 +39,7 @@ def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
 
 
 def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Path]:
-    """The key of the exchange and the file that it lies in here, which goes before a command starts. Raises FetchError.
+    """The key of the exchange and its file on this host, which is deleted before a command starts. Raises FetchError.
 
     It is named, or lies beside the bundle, or in our input channel where there is no bundle. What came from S3 is put into
     `scratch`.
@@ -76,7 +76,7 @@ def fetch(place: str, most: int) -> bytes:
 
 
 def usable_bundle(place: str, root: Path) -> tuple[Bundle | None, bytes]:
-    """The same where nothing needs it: None where there is none that can be used."""
+    """The bundle if nothing requires it: None if there is none that can be used."""
     try:
         return fetch_bundle(place, root)
     except FetchError:

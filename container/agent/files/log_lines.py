@@ -28,14 +28,14 @@ def lines_of(gate_id: str, attempt: str, node: str, report: bytes) -> Iterator[s
 
 
 class Teller:
-    """Says this host's report in the log, once for each state of it."""
+    """Writes this host's report to the log, once for each state of it."""
 
     def __init__(self, path: Path, gate_id: str, attempt: str) -> None:
         self._path, self._gate_id, self._attempt = path, gate_id, attempt
         self._told = b""
 
     def tell(self) -> None:
-        """Whatever the report holds by now; where there is none, nothing."""
+        """Write what the report contains by now; nothing if there is none."""
         try:
             with open(self._path, "rb") as file:
                 data = file.read(NODE_REPORT_BYTES + 1)
@@ -49,7 +49,7 @@ class Teller:
 
 
 def _write(line: str) -> None:
-    """One write a line: what Python buffers it may hand over in pieces."""
+    """Write each line with one call, because Python may write buffered output in pieces."""
     data = f"{line}\n".encode()
     try:
         sys.stdout.flush()

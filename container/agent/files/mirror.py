@@ -97,7 +97,7 @@ def _mark(found: os.stat_result) -> Mark:
 
 
 def _marks(folder: Path) -> dict[Path, Mark]:
-    """Every file that lies there now, as it is now."""
+    """The present state of every file of the folder."""
     found: dict[Path, Mark] = {}
     for path in _files(folder):
         try:

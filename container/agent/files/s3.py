@@ -35,7 +35,7 @@ class NoObject(S3Error):
 
 
 class S3Refused(S3Error):
-    """S3 said no, and will say it again."""
+    """S3 refused, and a retry would be refused as well."""
 
     passing = False
 
@@ -60,7 +60,7 @@ def get(url: str, most: int) -> bytes:
 
 
 def put(url: str, data: bytes) -> None:
-    """Write an object, whole or not at all. Raises S3Error."""
+    """Write an object, completely or not at all. Raises S3Error."""
     bucket, key = split(url)
     _call(url, lambda s3: s3.put_object(Bucket=bucket, Key=key, Body=data))
 

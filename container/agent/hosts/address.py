@@ -10,7 +10,7 @@ SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 def resolve(name: str) -> str:
-    """An address of the name, IPv4 before IPv6; "" where there is none now."""
+    """An address of the name, IPv4 before IPv6; "" if there is none now."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:

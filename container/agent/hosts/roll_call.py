@@ -31,7 +31,7 @@ JOIN, ROLL = "join/", "roll"
 
 
 class NotOnTheRoll(Exception):
-    """The attempt began without this life of this host. The message says so."""
+    """The attempt began without this start of this host. The message says so."""
 
 
 @dataclass(frozen=True)
@@ -44,32 +44,32 @@ class Life:
 
 @dataclass(frozen=True)
 class Roll:
-    """Who is there. `alone` says why this host could not answer the roll call, "" where it did."""
+    """The hosts of the attempt. `alone` says why this host could not answer the roll call, "" if it did."""
 
     members: Mapping[str, Life]
     alone: str = ""
 
     @property
     def token(self) -> str:
-        """The attempt's name."""
+        """The attempt's token."""
         return digest(dump_plain(dict(self.members)))[:TOKEN_CHARACTERS]
 
 
 class Desk(Responder):
-    """The agent's own responder. On the first host it keeps the roll; a closed roll takes nobody any more."""
+    """The agent's own responder. On the first host it keeps the roll; nobody can join a closed roll."""
 
     def put(self, key: str, value: str) -> Put:
-        """Leave a note; on a closed roll nobody is put any more."""
+        """Leave a note; nobody can join a closed roll."""
         if key.startswith(JOIN) and ROLL in self.notes:
             return Put.CLOSED
         return super().put(key, value)
 
     def replaceable(self, key: str) -> bool:
-        """A host that starts again before the roll is closed takes its own place."""
+        """Whether a note may be replaced: a host that starts again before the roll is closed replaces its own."""
         return key.startswith(JOIN)
 
     def close_roll(self, names: tuple[str, ...]) -> Roll:
-        """Those that came, in the order of `names`, for everybody to read."""
+        """Close the roll with the hosts that came, in the order of `names`, for everybody to read."""
         with self.changed:
             lives = {name: read_life(self.notes.get(JOIN + name, "")) for name in names}
             roll = Roll({name: life for name, life in lives.items() if life is not None})
@@ -125,12 +125,12 @@ def read_roll(text: str) -> Roll:
 
 
 def dump_life(life: Life) -> str:
-    """As one line."""
+    """The host's start as one line of text."""
     return dump_plain(life).decode()
 
 
 def read_life(text: str) -> Life | None:
-    """The life in a note, None for what is none."""
+    """The host's start that a note describes, None if it describes none."""
     try:
         return decode(Life, json.loads(text))
     except (ValueError, DecodeError):

@@ -36,12 +36,12 @@ class Hosts:
 
     @property
     def first(self) -> str:
-        """Who keeps the roll."""
+        """The first host, which keeps the roll."""
         return self.names[0]
 
     @property
     def is_first(self) -> bool:
-        """Whether this host does."""
+        """Whether this host is the first one."""
         return self.node == self.first
 
 

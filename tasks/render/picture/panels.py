@@ -249,7 +249,7 @@ def _colours(pairs: HeatMap) -> list[list[str]]:
 
 
 def _title(sheet: Sheet, area: Area, text: str) -> float:
-    """Draws it; where what follows begins."""
+    """Draw the title; returns where the next part begins."""
     sheet.text(
         area.x,
         area.y + 20,

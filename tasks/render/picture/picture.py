@@ -43,7 +43,7 @@ def picture(
 
 
 def _banner(sheet: Sheet, verdict: Verdict, name: str) -> float:
-    """Answer and culprit; where it ends."""
+    """Draw answer and culprit; returns where that ends."""
     tone, word = _TONES[verdict.answer], answer_word(verdict)
     fill, ink = light()[f"{tone}-fill"], light()[f"{tone}-ink"]
     room = WIDTH - 2 * EDGE
@@ -66,7 +66,7 @@ def _banner(sheet: Sheet, verdict: Verdict, name: str) -> float:
 
 
 def _coverage(sheet: Sheet, verdict: Verdict, y: float) -> float:
-    """What was observed of what had to be; what is incomplete is said in words."""
+    """Draw how many required observations were made; what is incomplete is written in words."""
     c = verdict.coverage
     counts = [("nodes", c.nodes), ("GPUs", c.gpus), ("ranks", c.ranks), ("observations", c.checks)]
     shown = [(what, count) for what, count in counts if count.required]

@@ -53,7 +53,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Row:
-    """One size of one collective beside its expectation, None where nothing is known of it."""
+    """One size of one collective beside the expected value, None if none is known."""
 
     check: str
     sample: Sample
@@ -85,7 +85,7 @@ def bandwidth_rows(measured: Sequence[Sweep], expectations: Expectations) -> tup
 
 
 def largest(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Of each collective its largest size: where a message shows bandwidth and no latency."""
+    """The largest size of each collective, where a message shows bandwidth instead of latency."""
     found: dict[str, Row] = {}
     for row in rows:
         held = found.get(row.check)
@@ -126,7 +126,7 @@ def _pairs(row: Observation) -> list[tuple[float, float]]:
 
 
 def _numbers(value: Value | None) -> list[float | None]:
-    """What can be drawn; None for everything else."""
+    """The values that can be drawn; None for any other."""
     items = value if isinstance(value, tuple) else ()
     return [float(item) if isinstance(item, (int, float)) and 0 <= item <= _SANE else None for item in items]
 
@@ -152,7 +152,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class FloorLine:
-    """A line of the policy, at its height; `y` is None where it would not be seen."""
+    """A threshold of the policy, at its height; `y` is None if it would not be visible."""
 
     floor: Floor
     y: float | None
@@ -179,7 +179,7 @@ class Panel:
 
 
 def panels(measured: Sequence[Sweep], expectations: Expectations) -> tuple[Panel, ...]:
-    """A panel for every collective that was measured at two sizes or more."""
+    """One panel for every collective that was measured at two sizes or more."""
     return tuple(_panel(sweep, expectations) for sweep in measured if len(sweep.samples) > 1)
 
 

@@ -40,7 +40,7 @@ def cost_line(made: Cost) -> str:
 
 
 def cost_notes(made: Cost) -> tuple[str, ...]:
-    """What the numbers rest on, and what was not known."""
+    """What the numbers are based on, and what was not known."""
     worth = made.worth_waiting_hours
     notes = [f"A wait of {_span(worth, 'h')} costs no more than launching."]
     notes.append(

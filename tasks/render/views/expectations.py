@@ -61,7 +61,7 @@ class Expectations:
         return next((curve for curve in self.curves if curve.check == check), None)
 
     def at(self, check: str, size_bytes: float) -> ExpectedAt | None:
-        """What is expected of the check at this size; None where nothing is known."""
+        """The expected value of the check at this size; None if none is known."""
         curve = self.curve(check)
         return next((p for p in curve.points if p.size_bytes == size_bytes), None) if curve else None
 
@@ -90,7 +90,7 @@ def expectations(report: Report, policy: Policy, facts: Facts | None) -> Expecta
 
 
 def floors_said(found: Expectations) -> tuple[str, ...]:
-    """Each line of the policy once, with all checks that are held to it."""
+    """Each threshold of the policy once, with all checks that it applies to."""
     checks: dict[tuple[str, float, bool, str], list[str]] = {}
     for floor in found.floors:
         checks.setdefault((floor.word, floor.gbps, floor.of_peak, floor.source), []).append(floor.check)

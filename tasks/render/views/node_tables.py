@@ -35,7 +35,7 @@ class NodeFinding:
 
 @dataclass(frozen=True)
 class NodeFindings:
-    """One node, or "cluster"; `hidden` more are said of it."""
+    """One node, or "cluster"; it has `hidden` more findings."""
 
     name: str
     state: State

@@ -144,7 +144,7 @@ def views(shown: Sequence[DecodedMatrix]) -> Views:
 
 
 def first_map(shown: Sequence[DecodedMatrix]) -> HeatMap | None:
-    """The one to draw where there is room for one."""
+    """The map to draw if there is room for one."""
     return next(iter(views(shown).maps), None)
 
 

@@ -54,7 +54,7 @@ class MatrixRow:
 
 
 def of_readings(readings: Sequence[Reading]) -> tuple[DecodedMatrix, ...]:
-    """Those of a report's tournaments."""
+    """The matrices of a report's pair tests."""
     return tuple(
         DecodedMatrix(one.check, f"{one.matrix.what} {one.matrix.span.value}", one.matrix, one.decoded)
         for one in readings
@@ -62,12 +62,12 @@ def of_readings(readings: Sequence[Reading]) -> tuple[DecodedMatrix, ...]:
 
 
 def of_told(told: Sequence[DecodedTable]) -> tuple[DecodedMatrix, ...]:
-    """Those of another tool's text."""
+    """The matrices of another tool's text."""
     return tuple(DecodedMatrix("matrix", one.table.name, one.table.matrix, one.decoded) for one in told)
 
 
 def suspect_rows(shown: Sequence[DecodedMatrix]) -> tuple[SuspectRow, ...]:
-    """The likeliest first, each once a matrix that names it."""
+    """The suspects, the likeliest first, once per matrix that names them."""
     found = [
         (one, suspect)
         for one in shown
@@ -79,7 +79,7 @@ def suspect_rows(shown: Sequence[DecodedMatrix]) -> tuple[SuspectRow, ...]:
 
 
 def matrix_rows(shown: Sequence[DecodedMatrix]) -> tuple[MatrixRow, ...]:
-    """One row a matrix, those with an answer that is no "nobody" first."""
+    """One row per matrix; those that name a suspect come first."""
     quiet = (Answer.NOBODY, Answer.TOO_FEW)
     return tuple(_matrix(one) for one in sorted(shown, key=lambda one: one.decoded.answer in quiet))
 
