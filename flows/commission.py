@@ -23,7 +23,7 @@ def run_name() -> str:
 
 
 def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Cancelled or crashed: no job of any of its gates is left."""
+    """Hook for a run that was cancelled or crashed: end the jobs of all its gates."""
     end_children(flow_run, state)
 
 

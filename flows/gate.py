@@ -55,7 +55,7 @@ def run_name() -> str:
 
 
 def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Cancelled or crashed: no job of the run is left. It knows the run's id and parameters, nothing else."""
+    """Hook for a run that was cancelled or crashed: end its jobs. It knows only the run's id and parameters."""
     end_run(GateRequest.model_validate(flow_run.parameters["request"]), str(flow_run.id))
 
 
@@ -121,7 +121,7 @@ async def _run(session: Session, request: GateRequest) -> Outcome:
 
 
 async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchResult | None:
-    """The training, once it has machines; None where those that passed are gone, and the checks begin again."""
+    """Run the training once it has machines; None if the machines that passed are gone, and the checks begin again."""
     while await wait_for_pool(session, judged):
         try:
             job = await launch_training(session, judged)

@@ -108,7 +108,7 @@ class PoolProof:
         elif hold.keeping in (Keeping.TAKEN, Keeping.GONE, Keeping.NOTHING):
             self._settle(f"not the pool's machines ({_lost(hold)}): the nodes check again in place")
         elif late:
-            # The training runs without it, so it is paid for in vain: the end of the gate releases it.
+            # The training runs without the pool, which is billed for nothing: the end of the gate releases it.
             said = "the machines were still kept while the training ran"
             self.session.proof.append(f"not the pool's machines ({said}): the nodes check again in place")
             self.settled = True

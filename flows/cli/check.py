@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _keep(out: Path | None, data: bytes) -> None:
-    """The report, before anything is judged. A disk that filled up meanwhile costs the file, not the answer."""
+    """Write the report before anything is judged. If the disk filled up meanwhile the file is missing, not the verdict."""
     try:
         if out is not None:
             write_file(out, data.decode())

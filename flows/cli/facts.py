@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is known, or the types; 2 for a type that nothing is known of."""
+    """Print the facts of a type, or all types; exit code 2 for an unknown type."""
     if arguments.type is None:
         return _list(arguments.format)
     try:

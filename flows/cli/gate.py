@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
-    """Keep and send how a gate ended whose question is over."""
+    """Keep the end of a gate whose question is over, and notify people of it."""
     from tasks.expire import (  # Prefect's client takes a second to import, and few gates need it
         ENDED,
         close_expired_gate,
@@ -163,7 +163,7 @@ def _show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> int:
 
 
 def _server(setting: GateContext, stack: ExitStack) -> EmbeddedServer | None:
-    """The embedded server, started, where nobody configured another one. Raises ServerError."""
+    """Start the embedded server if nobody configured another one. Raises ServerError."""
     os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
     if configured_api_url(os.environ, Path.cwd()):
         os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
@@ -193,7 +193,7 @@ async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live
 
 
 def _request(arguments: argparse.Namespace, setting: GateContext, embedded: bool) -> GateRequest:
-    """What the flow gets: absolute paths, so that a hook in another process finds the same lock."""
+    """The flow's request, with absolute paths, so that a hook in another process finds the same lock."""
     default: Wait = "finished" if setting.gate.cluster.launcher == "local" else "started"
     wait: Wait = arguments.wait or default
     advanced = Advanced(
@@ -216,7 +216,7 @@ def _advanced(arguments: argparse.Namespace) -> Advanced:
 
 
 def _ask_minutes(embedded: bool) -> int:
-    """The embedded server ends with this process and has no UI: nobody could answer."""
+    """How long to wait for an answer: not at all with the embedded server, which has no UI and ends with this process."""
     return 0 if embedded else ASK_MINUTES
 
 
@@ -225,7 +225,7 @@ def _baseline(arguments: argparse.Namespace) -> str:
 
 
 def _is_service(error: BaseException | None) -> bool:
-    """Whether the Prefect server failed us, and not we ourselves: some cause of it is an HTTP error."""
+    """Whether the Prefect server failed and not our code: one cause of the error is an HTTP error."""
     httpx = sys.modules.get("httpx")
     while error is not None and httpx is not None:
         if isinstance(error, httpx.HTTPError):

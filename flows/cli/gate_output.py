@@ -32,7 +32,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
 
 
 def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext) -> int:
-    """A signal, or a cancelled run (number 0); what was started has been ended, what was judged is shown."""
+    """Print the end by a signal or a cancelled run (number 0): what was started has been ended, what was judged is shown."""
     word = signal.Signals(number).name if number else "a person in Prefect"
     reason = f"interrupted by {word}; the jobs that it had started were ended"
     kept = kept_verdict(setting, gate_id)
@@ -47,7 +47,7 @@ def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, settin
 
 
 def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:
-    """A service failed before anything was judged."""
+    """Print that a service failed before anything was judged."""
     if arguments.format != "json":
         write_stdout(f"NOT JUDGED {name}: {one_line(reason)}\n")
     _empty(arguments, name, gate_id, reason)

@@ -129,7 +129,7 @@ def _page(result: JudgedFile, form: str) -> str:
 
 
 def _document(result: JudgedFile) -> dict[str, object]:
-    """The verdict; of another tool's report with that tool's own word beside it."""
+    """The verdict; for another tool's report with that tool's own verdict beside it."""
     own = opinion_document(result.opinion) if result.opinion else {}
     return {**verdict_json(result.verdict), **own, "cost": cost_json(result.context.cost)}
 

@@ -21,7 +21,7 @@ from tasks.reports.command_line import OutputError, write_file
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
     from tasks.render.context import VerdictContext
 
-# What stands in a page until there is a verdict: whoever is killed leaves it behind.
+# The content of a page until there is a verdict. A process that is killed leaves it behind.
 UNENDED = "the gate has not finished, or was killed"
 FORMATS = ("text", "json", "markdown", "junit")
 
@@ -95,7 +95,7 @@ def write_files(
 
 
 def write_unjudged(arguments: argparse.Namespace, name: str, reason: str) -> None:
-    """The files that were asked for, where nothing was judged: what an earlier run left there must not pass for this one."""
+    """Write the files that were asked for if nothing was judged, so that those of an earlier run are not taken for this one's."""
     if any((arguments.junit, arguments.summary, arguments.html)):
         from tasks.reports.read import unjudged_verdict
 
@@ -109,7 +109,7 @@ _SAID: list[int] = []
 
 
 def begin_output() -> None:
-    """Nothing was said yet."""
+    """Record that nothing was written to stdout yet."""
     _SAID.clear()
 
 
@@ -119,7 +119,7 @@ def stdout_has_something() -> bool:
 
 
 def write_stdout(text: str) -> None:
-    """Results. A reader that went away is no error of ours."""
+    """Write results. It is no error of ours if the reader went away."""
     _SAID.append(len(text))
     try:
         data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
@@ -131,7 +131,7 @@ def write_stdout(text: str) -> None:
 
 
 def write_stderr(text: str) -> None:
-    """One line for people."""
+    """Write one line for people."""
     try:
         encoding = sys.stderr.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)

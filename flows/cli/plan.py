@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
-    """What names a gate."""
+    """Add the arguments that name a gate."""
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
-    """Of every job. Raises GateFileError: what a launcher refuses here, the file says."""
+    """The plans of every job. Raises GateFileError, because what a launcher refuses here comes from the file."""
     jobs = planned_jobs(setting, answer_wait_s(setting, ask_minutes))
     try:
         return tuple(setting.launcher.plan(job) for job in jobs)
@@ -127,14 +127,14 @@ def _text(request: Request | ApiCall) -> str:
 
 
 def _uploads(plan: Plan) -> str:
-    """What is written before the job is started, a line each."""
+    """What is written before the job is started, one line each."""
     return "".join(
         f"# before {plan.job.name}: {place} ({len(data)} bytes)\n" for place, data in plan.uploads.items()
     )
 
 
 def _told(setting: GateContext) -> str:
-    """Who would hear of it, a line each side."""
+    """Who would be notified, one line for on-call and one for the owner."""
     words = {Audience.ONCALL: "Hardware problems:", Audience.OWNER: "Gate problems:"}
     lines = []
     for side, word in words.items():

@@ -9,7 +9,7 @@ from tasks.reports.read import InputError
 
 
 def report_rejection(form: str, error: InputError | OutputError) -> int:
-    """Say it; returns 2."""
+    """Report the rejection; returns exit code 2."""
     path, near = (error.path, error.nearest) if isinstance(error, InputError) else (None, None)
     if form == "json":
         write_stdout(json_text(rejection(error.file, path, error.message, near)))

@@ -34,7 +34,7 @@ def has_server() -> bool:
 
 
 def refuse(arguments: argparse.Namespace, message: str) -> int:
-    """Nothing was started or looked at."""
+    """Report that nothing was started or followed."""
     if arguments.format == "json":
         write_stdout(json_text(rejection(None, None, message)))
     write_unjudged(arguments, "gate", message)
@@ -43,7 +43,7 @@ def refuse(arguments: argparse.Namespace, message: str) -> int:
 
 
 def no_verdict(arguments: argparse.Namespace, reason: str, code: Exit = Exit.CANNOT_TELL) -> int:
-    """Nobody can say how it ended, or nothing was judged."""
+    """Report that nobody can say how the run ended, or that nothing was judged."""
     if arguments.format == "json":
         write_stdout(json_text(ending_json(None, None, None, None, None, "", reason)))
     else:
@@ -105,7 +105,7 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
 def _write_files(
     arguments: argparse.Namespace, said: RunStatus, report: Report | None, context: object
 ) -> None:
-    """The gate's own pages where its store can be read; else what can be made of the verdict alone."""
+    """Write the gate's own pages if its store can be read, else pages made from the verdict alone."""
     from flows.cli.output import write_files
     from tasks.orchestration.follow import kept_text
     from tasks.render.context import NO_CONTEXT, VerdictContext

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def failed(form: str, error: StoreError) -> int:
-    """The store failed: 2 where there is no such bucket, else a service's error."""
+    """The exit code if the store failed: 2 if there is no such bucket, else that of a service's error."""
     code = report_rejection(form, InputError("store", str(error)))
     return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
 

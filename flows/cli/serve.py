@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until it is ended; returns 130 or 143 then, and 2 where it could not begin."""
+    """Serve until a signal ends it; returns 130 or 143 then, and 2 if it could not begin."""
     if arguments.gates is not None:
         os.environ[VARIABLE] = str(arguments.gates.expanduser().absolute())
     if said := _wrong(arguments):
@@ -131,7 +131,7 @@ async def _deployments(runner: Runner) -> dict[str, str]:
 
 
 async def _end(runner: Runner, serving: asyncio.Task[None]) -> None:
-    """Every run is cancelled with its jobs; one that was just being started as well."""
+    """Cancel every run with its jobs, also one that is just being started."""
     if runner.started:
         await runner.astop()
     else:
@@ -140,12 +140,12 @@ async def _end(runner: Runner, serving: asyncio.Task[None]) -> None:
 
 
 def _is_locked(error: Exception) -> bool:
-    """Whether the server takes nobody without its password."""
+    """Whether the server requires a password that we do not have."""
     return getattr(getattr(error, "response", None), "status_code", 0) in (401, 403)
 
 
 def _is_servers(error: BaseException | None) -> bool:
-    """Whether the server failed, and not we: some cause of it is an HTTP error."""
+    """Whether the server failed and not our code: one cause of the error is an HTTP error."""
     httpx = sys.modules.get("httpx")
     while error is not None and httpx is not None:
         if isinstance(error, httpx.HTTPError):

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it; 1 where something gets worse, 3 where nobody can tell."""
+    """Print the trend; exit code 1 if something gets worse, 3 if nobody can tell."""
     try:
         if arguments.html is not None:
             write_file(arguments.html, None)

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start it, follow it; its exit code is the gate's."""
+    """Start the run and follow it; the exit code is the gate's."""
     if arguments.deployment.count("/") != 1:
         return refuse(
             arguments,

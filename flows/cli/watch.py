@@ -36,7 +36,7 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Follow the run; it goes on when this is interrupted."""
+    """Follow the run, which continues if this command is interrupted."""
     found = run_id(arguments.flow_run)
     if found is None:
         return refuse(
@@ -78,7 +78,7 @@ def run_id(text: str) -> UUID | None:
 
 
 def limit_of(arguments: argparse.Namespace) -> float:
-    """In seconds. Raises ValueError."""
+    """The timeout in seconds. Raises ValueError."""
     minutes = arguments.timeout_minutes
     if minutes is None:
         return FOREVER_S

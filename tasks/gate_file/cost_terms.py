@@ -28,7 +28,7 @@ SECONDS_PER_HOUR = 3600.0
 
 
 class TermsError(Exception):
-    """It was said, and cannot be used. `key` is the dotted key or the option."""
+    """A value was given that cannot be used. `key` is the dotted key or the option."""
 
     def __init__(self, file: str, key: str, message: str, nearest: str | None = None) -> None:
         super().__init__(f"{file}: {f'{key}: ' if key else ''}{message}")

@@ -18,7 +18,7 @@ SHIPPED = Path(__file__).parents[2] / "deployments" / "gates"
 
 
 def folder_of(environ: Mapping[str, str]) -> Path | None:
-    """The folder; None where there is to be none."""
+    """The folder; None if there should be none."""
     named = environ.get(VARIABLE)
     if named is None:
         return SHIPPED
@@ -36,7 +36,7 @@ def names_in(folder: Path | None) -> tuple[str, ...]:
 
 
 def gate_file_names() -> tuple[str, ...]:
-    """What a form offers now."""
+    """The names that a form offers now."""
     return names_in(folder_of(os.environ))
 
 
@@ -64,5 +64,5 @@ def missing_name(named: str) -> tuple[str, str | None] | None:
 
 
 def is_name(named: str) -> bool:
-    """Whether it is a name, and no path."""
+    """Whether the text is a name and no path."""
     return "/" not in named and not named.endswith(SUFFIX) and not named.startswith(("~", "."))

@@ -92,11 +92,11 @@ class _Pair:
         self.after = after
 
     def counted(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those that the driver has: that either look shows."""
+        """The counters that the driver has, which are those that one of the two measurements shows."""
         return tuple(name for name in names if name in self.after or name in self.before)
 
     def grown(self, names: Sequence[str]) -> int | None:
-        """How much they grew together; None where one cannot be compared."""
+        """How much the counters grew together; None if one of them cannot be compared."""
         total = 0
         for name in names:
             then, now = self.before.get(name), self.after.get(name)

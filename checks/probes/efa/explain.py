@@ -26,7 +26,7 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, asked: ReadOptions) -> Reading:
-    """Either of the two. Raises NotRecognised, Broken."""
+    """Read output of either tool. Raises NotRecognised, Broken."""
     return read_pingpong(text, asked) if _is_pingpong(text) else read_info(text)
 
 
@@ -109,7 +109,7 @@ def read_pingpong(text: str, asked: ReadOptions) -> Reading:
 
 
 def _doubts(text: str, tables: Iterable[Table], asked: ReadOptions) -> Iterable[str]:
-    """Why the table may speak of something else than the device."""
+    """Why the table may be about something else than the device."""
     if _LOCALHOST.search(text) and "FI_EFA_ENABLE_SHM_TRANSFER=0" not in text:
         yield "a run on one host may go through shared memory instead of the device. Set FI_EFA_ENABLE_SHM_TRANSFER=0"
     instance = builtin().instances.get(asked.declared.instance_type) if asked.declared else None

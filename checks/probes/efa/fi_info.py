@@ -116,7 +116,7 @@ def failure(text: str) -> int | None:
 
 
 def meaning(number: int, provider: str) -> str:
-    """What it means, for people."""
+    """What an error number of fi_getinfo means, for people."""
     if number == NO_DATA:
         return (
             f"fi_getinfo -61 (No data available): libfabric finds no {provider} device. No {provider} interface is "

@@ -76,7 +76,7 @@ class Server:
         self._thread, self._mark = threading.Thread(target=lambda: None), uuid.uuid4().hex
 
     def open(self) -> None:
-        """Start it and wait until it listens, on another port if somebody took the first.
+        """Start the server and wait until it listens, on another port if somebody took the first.
 
         Raises ToolMissing, CheckError.
         """
@@ -98,7 +98,7 @@ class Server:
         )
 
     def close(self) -> str:
-        """End it, and what it said: one that lost its client in the middle of a message would wait for ever."""
+        """End the server and return its output: a server that lost its client in the middle of a message would wait for ever."""
         if self._thread.is_alive():
             end_marked(MARK, self._mark, 0.0)
         if self._thread.ident is not None:
@@ -106,7 +106,7 @@ class Server:
         return self._error or self._said
 
     def waiting(self) -> bool:
-        """Whether it still runs."""
+        """Whether the server still runs."""
         return self._thread.is_alive()
 
     def wait(self, timeout_s: float) -> None:

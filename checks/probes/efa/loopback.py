@@ -67,7 +67,7 @@ class Run:
 
 
 def judged_apart(name: str, names: Sequence[str], runs: Sequence[Run]) -> Measurement:
-    """The measurement: a fault of some devices is theirs, one of all is the node's. Raises CheckError (pure)."""
+    """The measurement. A fault of some devices is blamed on them, a fault of all on the node. Raises CheckError (pure)."""
     faults = [run.ended.failure for run in runs]
     broken = [run.ended.failure for run in runs if run.ended.readable and run.ended.failure != "ok"]
     unread = [run.ended for run in runs if not run.ended.readable]

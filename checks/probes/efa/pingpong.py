@@ -107,7 +107,7 @@ def measurement(name: str, pairs: Sequence[str], runs: Sequence[ClientResult]) -
 
 
 def _serve(name: str, names: Sequence[str], ends: float) -> list[Server]:
-    """A server a device that listens. Raises CheckError with none left running."""
+    """Start one listening server per device. Raises CheckError with none left running."""
     servers: list[Server] = []
     try:
         for domain in names:
@@ -176,7 +176,7 @@ def _wait_for_predecessor(context: Context, ends: float, servers: Sequence[Serve
 
 
 def _say(context: Context, what: str, value: str) -> None:
-    """A note on this node's own responder; a peer that cannot read it says so itself."""
+    """Leave a note on this node's own responder; a peer that cannot read it reports that itself."""
     _put(context.roster.members[context.node_rank], context, _key(context.node, what), value)
 
 

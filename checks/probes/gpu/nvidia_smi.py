@@ -22,7 +22,7 @@ Convert = Callable[[str], Number | str | None]
 
 
 class SmiError(Exception):
-    """It cannot be trusted to be whole. The message says where it breaks."""
+    """The document may be incomplete. The message says where it breaks off."""
 
 
 @dataclass

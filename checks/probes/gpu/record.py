@@ -72,13 +72,13 @@ def columns(gpus: Sequence[Gpu], names: Iterable[str]) -> dict[str, Value]:
 
 
 def texts(gpus: Sequence[Gpu], name: str) -> Value:
-    """One text a GPU; None for each if one of them could not be read, since a column is of one kind."""
+    """One text per GPU; None for all if one of them could not be read, because a column has one type."""
     found = tuple(gpu.text(name) for gpu in gpus)
     return found if found and all(found) else (None,) * max(1, len(found))
 
 
 def account(gpus: Sequence[Gpu], names: Iterable[str]) -> str:
-    """The values in words, a line a GPU, and why what is missing was not read."""
+    """The values as text, one line per GPU, and why missing values were not read."""
     return "\n".join(_account(gpu, tuple(names)) for gpu in gpus)
 
 

@@ -51,7 +51,7 @@ def start_and_end(context: Context) -> Measurement | Skipped:
 def compared(
     earlier: Sequence[Mapping[str, object]], later: Sequence[Mapping[str, object]], declared: int
 ) -> Measurement:
-    """Both looks, GPU by GPU (pure)."""
+    """Both measurements compared, GPU by GPU (pure)."""
     counts = [sum(row.get("alive") is True for row in rows) for rows in (earlier, later)]
     uuids = [{row["uuid"] for row in rows if row.get("uuid")} for rows in (earlier, later)]
     size = max(len(earlier), len(later), declared)

@@ -63,7 +63,7 @@ PCIE = ("pcie_generation", "pcie_width", "replays", "gpus")
 
 
 class LoadError(CheckError):
-    """There is no evidence from under load."""
+    """The GPU was not measured under load."""
 
 
 class Load(Protocol):
@@ -209,13 +209,13 @@ class _Worker:
         self.start = self._thread.start
 
     def wait(self, seconds: float) -> None:
-        """Let it work. Raises LoadError if it does not any more."""
+        """Let the load run for this time. Raises LoadError if it has stopped."""
         self._thread.join(seconds)
         if not self._thread.is_alive():
             raise LoadError(f"the load ended early: {self._failed or 'no reason known'}")
 
     def stop(self) -> None:
-        """End it. Raises LoadError if it hangs in the GPU, or failed at the last."""
+        """End the load. Raises LoadError if it hangs in the GPU, or if it failed at the end."""
         self._stop.set()
         self._thread.join(JOIN_S)
         if self._thread.is_alive():

@@ -113,7 +113,7 @@ def kernel_version(release: str) -> tuple[int, int]:
 def measured(
     faults: tuple[Fault, ...], files: tuple[str, ...], world: LintContext, variables: Mapping[str, str]
 ) -> Measurement:
-    """One number a harmful setting; `variables` are those to be listed."""
+    """One column per kind of harm, with 1 for each setting that does it; `variables` are those to be listed."""
     named = tuple(fault.setting for fault in faults) or (NONE,)
     columns = {harm.value: tuple(int(fault.harm is harm) for fault in faults) or (0,) for harm in Harm}
     said = [f"{fault.setting} ({fault.harm.value}): {fault.why}" for fault in faults]

@@ -121,7 +121,7 @@ def parse(text: str) -> int:
 
 
 def compared(before: Mapping[str, object], after: Counters) -> Measurement:
-    """Both looks (pure). Raises CheckError for a first look that is none."""
+    """Both measurements compared (pure). Raises CheckError if the first is not one."""
     if not all(isinstance(values, dict) for values in before.values()):
         raise CheckError(f"the record from the start of the run is not a table of counters: {before!r:.200}")
     gone = sorted(set(before) - set(after))

@@ -335,7 +335,7 @@ def _now() -> Now:
 
 
 def _size(size: int) -> str:
-    """In a unit that suits it: "812 bytes", "1.0 GB" (10^9 bytes)."""
+    """The size in a suitable unit: "812 bytes", "1.0 GB" (10^9 bytes)."""
     for unit, bytes_of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= bytes_of:
             return f"{size / bytes_of:.1f} {unit}"

@@ -127,7 +127,7 @@ def collectives(context: Context) -> Measurement | Skipped:
 
 
 def run(operation: str, ranks: int, deadline_s: float) -> ToolResult:
-    """What nccom-test said. Raises ToolMissing."""
+    """Run nccom-test and return its output. Raises ToolMissing."""
     sizes = ("--minbytes", SIZES[0], "--maxbytes", SIZES[-1], "--stepfactor", "4")
     return tool.run(
         ("nccom-test", "-r", str(ranks), *sizes, "--datatype", "fp32", "--check", operation), deadline_s
@@ -148,7 +148,7 @@ def understood(said: ToolResult) -> Run:
 
 
 def metrics_of(operations: tuple[str, ...], runs: list[Run]) -> dict[str, Value]:
-    """The metrics of the runs, an element an operation."""
+    """The metrics of the runs, one element per operation."""
     at_greatest = [
         next((row.busbw_gbps for row in run.rows if row.size_bytes >= GREATEST_BYTES), None) for run in runs
     ]

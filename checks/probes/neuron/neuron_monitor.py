@@ -27,7 +27,7 @@ class MonitorError(Exception):
 
 @dataclass(frozen=True)
 class Samples:
-    """The greatest value of each counter over all samples, an element a device."""
+    """The greatest value of each counter over all samples, one element per device."""
 
     count: int
     devices: tuple[int, ...]

@@ -75,7 +75,7 @@ def _count(core: Path, name: str) -> int | None:
 
 
 def compared(before: Looks, after: Looks, declared: int) -> Measurement:
-    """Both looks, device by device (pure)."""
+    """Both measurements compared, device by device (pure)."""
     names = [f"device {number}" for number in range(max(declared, len(after)))]
     metrics: dict[str, Value] = {
         metric: tuple(_grown(before.get(name), after.get(name), metric) for name in names)

@@ -62,7 +62,7 @@ class LaunchPermit:
 
 
 def gate(station: Station, attempt: str, out: Path, terms: GateOptions) -> LaunchPermit | Refusal:
-    """Hold this host until every host holds the pass, or refuse."""
+    """Hold this host until every host has the pass, or refuse."""
     become_subreaper()
     responder = open_responder(station)
     try:
@@ -115,7 +115,7 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
 
 
 def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -> None:
-    """The reason, in a file that outlives the job. A disk that refuses it is said on stderr."""
+    """The reason, in a file that outlives the job. If the disk refuses it, that is written to stderr."""
     path, said = out / attempt / "failure" / station.node, refusal.reason.encode("utf-8", "replace")
     try:
         limited(WRITE_S, lambda: write_whole(path, said + b"\n"))
@@ -124,7 +124,7 @@ def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -
 
 
 def _confirmed(station: Station, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
-    """The pass, if every host is the machine that was proven; None means: check again, here."""
+    """The pass, if every host is the machine that passed; None means that the checks have to run again here."""
     gpus, board = station.bundle.declared.gpus_per_node, Board(station, responder)
     if pooled:
         name, differences = claim(confirm, gpus)
@@ -221,7 +221,7 @@ def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path
 
 
 def _leave_together(station: Station, responder: Responder, pass_path: Path) -> LaunchPermit | Refusal:
-    """Exchange pass tokens: equal ones of every host, then a word that they were seen, or nobody starts."""
+    """Exchange pass tokens: every host must publish an equal one and then confirm that it saw all, or no host starts."""
     board = Board(station, responder)
     token = digest(pass_path.read_bytes())
     deadline = _by(station, station.bundle.network_s, LEAVE_S)

@@ -46,7 +46,7 @@ SEPARATION = "/run/sshd"  # where Debian's and Ubuntu's sshd goes to be unprivil
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code of mpirun, on every host; 2 where nothing was started."""
+    """Run the launch; returns the exit code of mpirun on every host, and 2 if nothing was started."""
     arguments = _parser().parse_args(argv)
     words = tuple(arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words)
     stop = Stop()
@@ -146,7 +146,7 @@ def environment(place: Place) -> dict[str, str]:
 
 
 def _linger(place: Place, board: Responder) -> None:
-    """Who goes first takes the exit code away from the others."""
+    """Stay until the workers have read the exit code, which is gone once this host ends."""
     until = time.monotonic() + LINGER_S
     for worker in place.workers:
         while (

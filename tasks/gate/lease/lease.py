@@ -188,7 +188,7 @@ def _contend(
             "Run that gate file again, unchanged and with the version of Prelaunch that started it: that gate adopts the job. "
             "Or wait until the job has ended, or end the job."
         )
-    # Own it before its jobs are ended, replace it after: whoever dies in between leaves their names behind.
+    # Own it before its jobs are ended, replace it after: a process that dies in between leaves their names behind.
     owned = _swap(store, current, ours)
     if owned is None:
         return None

@@ -23,7 +23,7 @@ from tasks.notifiers.slack.messages import (
 from tasks.notifiers.slack.thread import SlackRun, State, digest_of
 
 SEND_S, SHOW_S = 18.0, 4.0
-# tasks.notifiers.deliver: a page about machines that may still be paid for stands beside the run's own.
+# tasks.notifiers.deliver: a notification about machines that may still be billing is separate from the run's own.
 BESIDE = "-machines"
 # One process writes a run's messages one after the other: progress never overtakes an end. Runs share the locks.
 _TURNS = tuple(threading.Lock() for _ in range(64))

@@ -22,7 +22,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SANE = 1e18
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480.0, 260.0, 52.0, 16.0, 16.0, 48.0
 TICKS = 5
-# A floor that would lie upon the axis is said in words alone.
+# A threshold that would lie on the axis is not drawn, only written.
 LEAST_SHARE = 0.02
 
 

@@ -92,7 +92,7 @@ def _lines(nodes: list[Line]) -> int:
 def _merged(places: list[int], lines: list[Line]) -> frozenset[int]:
     if len(places) <= COLUMNS:
         return frozenset()
-    # A node that never reported lacks every check: that is said in its line, and is no check's own.
+    # A node that never reported lacks every check: its line says so, and no single check does.
     lines = [line for line in lines if line.rank is not None or _is_cluster(line)]
     unwell = {place for line in lines for place, cell in enumerate(line.cells) if cell > State.PASS}
     return frozenset(place for place in places if place not in unwell)
