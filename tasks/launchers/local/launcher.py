@@ -41,7 +41,7 @@ POLL_S = 0.01
 
 
 def launcher(options: LocalOptions, root: Path) -> LocalLauncher:
-    """What the registry calls."""
+    """Make the launcher, for the registry."""
     return LocalLauncher(root, options)
 
 

@@ -82,13 +82,13 @@ def in_channel(job: JobSpec, options: SageMakerOptions) -> bool:
 
 
 def environment_of(job: JobSpec, options: SageMakerOptions) -> dict[str, str]:
-    """The training's own environment, and what the agent is told by it."""
+    """The training's own environment variables, and those with the agent's settings."""
     made = dict(job.environment)
     return {**made, PYTHON: options.python} if options.python else made
 
 
 def found_first(body: Mapping[str, object]) -> dict[str, object]:
-    """The request in which a PYTHONPATH, whoever said it, does not hide the agent that the image has."""
+    """The request, changed so that no PYTHONPATH hides the agent that the image has."""
     environment, path = body.get("Environment"), at(body, "Environment.PYTHONPATH")
     from_image = at(body, "AlgorithmSpecification.ContainerEntrypoint") == list(FROM_IMAGE)
     if not from_image or not isinstance(environment, Mapping) or path is None:
@@ -97,7 +97,7 @@ def found_first(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def _told(job: JobSpec, options: SageMakerOptions, where: Places) -> tuple[str, ...]:
-    """Verb and options. With network isolation no container reaches S3: nothing is copied there, nothing awaited."""
+    """Verb and options of the agent. With network isolation no container reaches S3, so nothing is copied there or awaited."""
     isolated = options.network_isolation
     upload = () if isolated else ("--upload", where.reports)
     bundle = ("--bundle", locations.BUNDLE, *upload)
@@ -115,7 +115,7 @@ def _told(job: JobSpec, options: SageMakerOptions, where: Places) -> tuple[str, 
 
 
 def _filled(job: JobSpec) -> tuple[str, ...]:
-    """The training's words with the container's folders; a ModelTrainer's own stand as they are."""
+    """The training's command with the container's folders filled in; a ModelTrainer's own command stays unchanged."""
     fill = {} if job.trainer else {"{job}": locations.FOLDER, "{out}": locations.OUT}
     return tuple(
         re.sub(r"\{(job|out)\}", lambda found: fill.get(found[0], found[0]), word) for word in job.behind
@@ -145,7 +145,7 @@ def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
 
 
 def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
-    """Raise LaunchRejected for what contradicts itself, before anything is looked at or paid for."""
+    """Raise LaunchRejected for a request that contradicts itself, before anything is examined or billed."""
     for wrong, said in _contradictions(job, options):
         if wrong:
             raise LaunchRejected(f"{job.name}: {said}")

@@ -78,12 +78,12 @@ def state_of(described: Mapping[str, Any]) -> JobState:
 
 
 def pair(described: Mapping[str, Any]) -> tuple[str, str]:
-    """Status and secondary status in SageMaker's words."""
+    """The status and the secondary status, in SageMaker's words."""
     return str(described.get("TrainingJobStatus", "")), str(described.get("SecondaryStatus", ""))
 
 
 def detail_of(described: Mapping[str, Any]) -> str:
-    """What SageMaker says of it now, for people."""
+    """What SageMaker reports about the job now, for people."""
     status, secondary = pair(described)
     said = [status if status == secondary else f"{status}/{secondary}"]
     said += [WORDS[secondary]] if secondary in WORDS else []
@@ -98,7 +98,7 @@ def detail_of(described: Mapping[str, Any]) -> str:
 
 
 def history_of(described: Mapping[str, Any]) -> tuple[str, ...]:
-    """Every step that it took: when, what, and SageMaker's own message."""
+    """Every state of the job: when, which, and SageMaker's own message."""
     lines = []
     for step in described.get("SecondaryStatusTransitions") or ():
         message = one_line(str(step.get("StatusMessage") or ""))
@@ -110,13 +110,13 @@ def history_of(described: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def trained(described: Mapping[str, Any]) -> bool:
-    """Whether its containers ever ran."""
+    """Whether the job's containers ever ran."""
     steps = described.get("SecondaryStatusTransitions") or ()
     return bool(described.get("TrainingStartTime")) or any(step.get("Status") == "Training" for step in steps)
 
 
 def starts(described: Mapping[str, Any]) -> int:
-    """How often its containers started: once more after each restart or interruption that led to training again."""
+    """How often the job's containers started: once more after each restart or interruption that led to training again."""
     count, fresh = 0, True
     for step in described.get("SecondaryStatusTransitions") or ():
         if step.get("Status") in ("Restarting", "Interrupted"):

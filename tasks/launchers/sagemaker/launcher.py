@@ -40,7 +40,7 @@ SILENCE_S = 300.0
 
 
 def launcher(options: SageMakerOptions, root: Path) -> SageMakerLauncher:
-    """What the registry calls. Nothing of a job is kept on this machine."""
+    """Make the launcher, for the registry. Nothing of a job is kept on this machine."""
     return SageMakerLauncher(options)
 
 
@@ -173,6 +173,6 @@ class SageMakerLauncher:
 
 
 def _with_ends(status: JobStatus) -> JobStatus:
-    """The same, naming the nodes that did not end well."""
+    """The status with the names of the nodes that failed."""
     ends = [f"{node} ended with {code}" for node, code in status.exit_codes.items() if code][:8]
     return dataclasses.replace(status, detail="; ".join((status.detail, *ends)))

@@ -74,13 +74,13 @@ class SageMakerOptions:
     python: str = ""
 
     def __post_init__(self) -> None:
-        """Raise LaunchRejected for words that are none of the choices, and for what contradicts itself."""
+        """Raise LaunchRejected for values that are none of the choices, and for contradictions."""
         _one_of("placement", self.placement, tuple(kind.value for kind in Placed))
         _one_of("code", self.code, tuple(kind.value for kind in Code))
 
     @property
     def strength(self) -> Placement:
-        """The same word as every launcher's."""
+        """The placement in the terms of all launchers."""
         return Placement(self.placement.value if isinstance(self.placement, Placed) else self.placement)
 
     @property

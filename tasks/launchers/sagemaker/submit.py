@@ -57,7 +57,7 @@ def submit(clients: Clients, plan: Plan) -> JobHandle:
 
 
 def adopted(found: Described, call: ApiCall) -> JobHandle:
-    """The job that bears the name. Raises LaunchRejected where it is another one."""
+    """The job that has the name already. Raises LaunchRejected if it is a different job."""
     rows = [(".".join(path), _at(call.body, path), _at(found, path)) for path in SAME]
     rows += [(f"channel {CHANNEL}", _channel(call.body), _channel(found))]
     wrong = [row for row in rows if row[1] and row[1] != row[2]]
@@ -120,7 +120,7 @@ def _leave_key(clients: Clients, call: ApiCall) -> None:
 
 
 def remove_key(clients: Clients, inputs: str) -> None:
-    """After the job's end. It opens nothing then, so that whoever may not delete it leaves it there."""
+    """Delete the key after the job's end. It is useless by then, so a missing permission to delete it is no error."""
     url = key_in(inputs)
     with suppress(Refused, LaunchError):
         clients.tried(
@@ -129,7 +129,7 @@ def remove_key(clients: Clients, inputs: str) -> None:
 
 
 def _put(clients: Clients, url: str, data: bytes, **condition: str) -> bool:
-    """Whether the condition held. Raises Refused, EngineUnavailable."""
+    """Write the object; returns whether the condition held. Raises Refused, EngineUnavailable."""
     try:
         clients.tried(
             "s3:PutObject",
@@ -156,7 +156,7 @@ def _channel(body: Mapping[str, Any]) -> list[object]:
 
 
 def _orders(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What the agent is told beside its arguments, as an order to start whatever was seen."""
+    """The agent's environment variables, such as the order to start whatever the checks found."""
     places = (body.get("Environment") or {}, body.get("HyperParameters") or {})
     return {key: value for place in places for key, value in place.items() if key.upper().startswith(AGENT)}
 
@@ -169,7 +169,7 @@ def _at(body: Mapping[str, Any], path: tuple[str, ...]) -> object:
 
 
 def cancel(clients: Clients, name: str, poll_s: float, within_s: float = STOP_S) -> None:
-    """Stop it, wait for its end, let its machines go. Unknown and ended jobs are fine.
+    """Stop the job, wait for its end and release its machines. Unknown and ended jobs are no error.
 
     Raises LaunchError, with what to type where something may be left.
     """

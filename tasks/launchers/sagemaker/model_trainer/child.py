@@ -28,7 +28,7 @@ OFFLINE = (
 
 
 def main(folder: str) -> int:
-    """Leave the request, or why there is none. Never raises: what goes wrong is the answer."""
+    """Leave the request, or the reason why there is none. Never raises: an error becomes the answer."""
     work = Path(folder)
     asked = json.loads((work / "asked.json").read_text())
     signal.alarm(asked["seconds"])
@@ -44,7 +44,7 @@ def main(folder: str) -> int:
 
 
 def _offline(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse to reach anybody. Sockets of this machine's own, whose address is a path, stay."""
+    """Refuse every connection except sockets of this machine whose address is a path."""
     if event in REACHING:
         where = arguments[1] if event.startswith(("socket.connect", "socket.send")) else arguments[0]
         if not (event == "socket.connect" and isinstance(where, (str, bytes))):
@@ -52,7 +52,7 @@ def _offline(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _because(error: BaseException, reference: str) -> str:
-    """A foreign error as a sentence; one of ours that was wrapped on its way says its own."""
+    """An error of other code as a sentence; an error of ours that was wrapped keeps its own message."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, Refused):
@@ -107,7 +107,7 @@ def _what(found: object) -> str:
 
 
 def _fits(trainer: Any, sdk: Sdk, region: str) -> None:
-    """Raise Refused where the trainer is for something else than a training job in the gate's region."""
+    """Raise Refused if the trainer is for something other than a training job in the gate's region."""
     if trainer.training_mode is not sdk.mode.SAGEMAKER_TRAINING_JOB:
         raise Refused("its training_mode is LOCAL_CONTAINER. Leave training_mode out.")
     session = trainer.sagemaker_session
@@ -121,7 +121,7 @@ def _fits(trainer: Any, sdk: Sdk, region: str) -> None:
 
 
 def _plain(value: Any, path: str = "") -> Any:
-    """JSON's own types alone; what is only known while a pipeline runs is refused."""
+    """The value in JSON's own types; a value that is only known while a pipeline runs is refused."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -59,7 +59,7 @@ class Kept:
         callback: object = None,
         extra_args: object = None,
     ) -> str:
-        """Session.upload_data, with an address of ours: it bears the digest of what is there."""
+        """Session.upload_data with an address of ours, which contains the digest of the data."""
         root = Path(path)
         found = [(name, self._keep(file)) for name, file in _files(root)]
         if not found:
@@ -86,7 +86,7 @@ class Kept:
 
 
 def answered(asked: Mapping[str, Any], kept: Kept) -> Sdk:
-    """Import the SDK, and give its questions our answers."""
+    """Import the SDK, and replace its calls to AWS by our answers."""
     model_trainer = importlib.import_module("sagemaker.train.model_trainer")
     defaults = importlib.import_module("sagemaker.train.defaults")
     session = importlib.import_module("sagemaker.core.helper.session_helper").Session
@@ -110,14 +110,14 @@ def answered(asked: Mapping[str, Any], kept: Kept) -> Sdk:
 
 
 def swap(owner: Any, name: str, mine: object) -> None:
-    """Put `mine` in the place of the SDK's own, which must be there."""
+    """Replace the SDK's own object, which must exist, by `mine`."""
     if not hasattr(owner, name):
         raise Refused(f"this SageMaker Python SDK has no {owner.__name__}.{name}. {_remedy()}")
     setattr(owner, name, mine)
 
 
 def role_of(wanted: str | None, gates: str) -> str:
-    """The trainer's role, the gate's where it names none. A name alone is in the gate's account, at no path but the gate's own."""
+    """The trainer's role, or the gate's if it names none. A bare name is the gate's role or a role of its account without a path."""
     if not wanted or gates.endswith(f"/{wanted}"):
         return gates
     return wanted if wanted.startswith("arn:") else f"{gates.rpartition(':')[0]}:role/{wanted}"
@@ -149,7 +149,7 @@ def _train(*_: object, **__: object) -> NoReturn:
 
 
 def _by_default(asks: Any, place: str, whole: bool = False) -> Any:
-    """The SDK's default address: below the bucket that the trainer's session names, else at a place of ours."""
+    """The SDK's default address: below the bucket that the trainer's session names, else below an address of ours."""
 
     def uri(session: Any, additional_path: str = "") -> str:
         if session._default_bucket_name_override:

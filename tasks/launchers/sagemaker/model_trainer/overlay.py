@@ -68,7 +68,7 @@ def overlay(theirs: Body, ours: Body) -> dict[str, object]:
 
 
 def differences(theirs: Body, ours: Body) -> list[str]:
-    """What the trainer says of the machines, and the gate does not; what it leaves open is the gate's to say."""
+    """Where the trainer's machines differ from the gate's. What the trainer leaves open the gate decides."""
     found = []
     for path, where in MACHINES.items():
         said, checked = _plain(at(theirs, path)), _plain(at(ours, path))
@@ -96,7 +96,7 @@ def _output(theirs: Body, ours: Body) -> dict[str, object]:
 
 
 def _joined(theirs: Body, ours: Body, key: str, name: str) -> list[object]:
-    """Their rows, then ours; a row of theirs that bears the name of ours cannot be."""
+    """The trainer's rows, then ours; a row of the trainer's with the name of one of ours is refused."""
     said, own = _rows(theirs, key), _rows(ours, key)
     names = {row.get(name) for row in own}
     for row in said:

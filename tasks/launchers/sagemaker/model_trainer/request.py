@@ -96,7 +96,7 @@ def _supported(reference: str) -> None:
 
 
 def _asked(reference: str, places: Places, options: SageMakerOptions) -> dict[str, object]:
-    """What the child is told."""
+    """The request for the child process."""
     return {
         "reference": reference,
         "job": places.job,
@@ -109,7 +109,7 @@ def _asked(reference: str, places: Places, options: SageMakerOptions) -> dict[st
 
 
 def _environment(work: Path, region: str) -> dict[str, str]:
-    """The child's: ours without credentials, a temporary folder that ends with us, and the SDK's role validation off."""
+    """The child's environment: ours without credentials, with a temporary folder of this call and the SDK's role validation off."""
     kept = {key: value for key, value in os.environ.items() if not WITHHELD.fullmatch(key)}
     return {
         **kept,
@@ -150,7 +150,7 @@ def _run(reference: str, work: Path, region: str) -> str:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Nothing that the module started outlives the request."""
+    """End everything that the trainer's module started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

@@ -45,12 +45,12 @@ class Attempt:
 
 
 def safe(path: str) -> bool:
-    """Whether it is a file as an attempt has it: no other folder, no "..", nothing that is still being written."""
+    """Whether the path is a file of an attempt: no other folder, no "..", nothing that is still being written."""
     return KEPT.fullmatch(path) is not None and plain(path)
 
 
 def plain(path: str) -> bool:
-    """Whether it names a file below a folder, in plain words: no "..", no link to elsewhere, nothing half written."""
+    """Whether the path is a plain file below a folder: no "..", no link to elsewhere, nothing half written."""
     parts = path.split("/")
     return (
         0 < len(parts) <= DEPTH

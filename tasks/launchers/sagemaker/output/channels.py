@@ -37,7 +37,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class Broken(Exception):
-    """The archive ends early or is none; what was read until then is good."""
+    """The archive is truncated or is no archive; what was read until then is good."""
 
 
 def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
@@ -70,7 +70,7 @@ def _plain(path: str) -> bool:
 
 @dataclass
 class ChannelFiles:
-    """What one channel brought: each file with its time, and what could not be had.
+    """What one channel brought: each file with its time, and what could not be fetched.
 
     `dated` says whether the times tell one start from another: an archive has its hosts' clocks, and uncompressed output is
     written as a whole at the job's end.
@@ -128,7 +128,7 @@ def others(
 
 
 def _data(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
-    """CompressionType NONE leaves objects."""
+    """Fetch the objects that SageMaker leaves with CompressionType NONE."""
     found = [
         item for item in s3_objects.listed(clients, prefix) if safe(item.path) and item.size <= FILE_BYTES
     ]
@@ -155,7 +155,7 @@ def _archive(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
 
 
 def _download(clients: Clients, url: str, etag: str, file: IO[bytes]) -> None:
-    """All of that version of the object, from the file's beginning."""
+    """Download that version of the object completely to the beginning of the file."""
     file.seek(0)
     file.truncate()
     answer = clients.s3.get_object(Bucket=bucket_of(url), Key=key_of(url), IfMatch=etag)

@@ -39,7 +39,7 @@ class SeenOutput:
 
 
 class Output:
-    """One job's files. What was read is remembered by its ETag, so that an object is read once a version.
+    """One job's files. ETags of what was read are remembered, so that each version of an object is read once.
 
     `last` is what the last look saw. Safe between threads.
     """
@@ -54,7 +54,7 @@ class Output:
         self._lock = threading.RLock()
 
     def look(self, described: Described) -> SeenOutput:
-        """Which attempts there are, and for a job that has ended how its hosts did. Raises LaunchError.
+        """Which attempts there are and, for a job that has ended, how its hosts ended. Raises LaunchError.
 
         A start of which nothing came is not stood in for by the one before it.
         """
@@ -87,7 +87,7 @@ class Output:
             raise LaunchError(problems[0])
 
     def said(self) -> tuple[str, ...]:
-        """What came by which channel, and which failed: evidence for people."""
+        """Which channel brought which files, and which channel failed: evidence for people."""
         with self._lock:
             return tuple(self._came.values())
 
@@ -125,7 +125,7 @@ class Output:
         return zip(listing, (data for _, data in found), strict=True)
 
     def _exit_codes(self, listing: Listing, brought: Iterable[ChannelFiles], attempt: str) -> dict[str, int]:
-        """As the agents of this attempt said before they ended; one that said nothing is not there."""
+        """The exit codes that the agents of this attempt recorded; an agent that recorded none is absent."""
         top = f"{attempt}/agent/"
         records = {path: item for path, item in listing.items() if path.startswith(top)}
         wanted = {p: item for p, item in records.items() if self._records.get(p, ("",))[0] != item.etag}
@@ -158,7 +158,7 @@ class Output:
         return tuple(found)
 
     def _silent(self, listing: Listing, brought: Iterable[ChannelFiles], described: Described) -> bool:
-        """Whether fewer starts left something than SageMaker made."""
+        """Whether fewer starts left files than SageMaker made."""
         return len(_starts(listing, brought)) < job_states.starts(described)
 
     def _lacks(self, into: Path, listing: Listing, brought: Iterable[ChannelFiles], ended: Described) -> bool:
@@ -197,7 +197,7 @@ def _complete(files: Mapping[str, bytes], tokens: tuple[str, ...], ended: Descri
 
 
 def _keep(into: Path, brought: ChannelFiles) -> None:
-    """Take what is not there yet, and what was not finished when a stronger channel brought it."""
+    """Take files that are missing, and files that were not finished when a better channel brought them."""
     for path, (_, data) in brought.files.items():
         target = into / path
         there = target.read_bytes() if target.is_file() else None

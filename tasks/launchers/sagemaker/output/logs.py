@@ -89,7 +89,7 @@ def _joined(pieces: dict[int, str], parts: int) -> bytes | None:
 
 @dataclass(frozen=True)
 class Stream:
-    """One life of one host's container: the stream's name, and when it began."""
+    """The log of one start of one host's container: the stream's name, and when it began."""
 
     name: str
     began: datetime
@@ -163,5 +163,5 @@ def _tail(clients: Clients, stream: str, last_bytes: int, without: str) -> str:
 
 
 def _time(epoch: int) -> datetime:
-    """The number at a stream's end is seconds; some are written in milliseconds."""
+    """The time at the end of a stream's name, which is in seconds or, for some, in milliseconds."""
     return datetime.fromtimestamp(epoch / 1000 if epoch > 1 << 34 else epoch, UTC)

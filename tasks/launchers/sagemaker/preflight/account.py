@@ -163,7 +163,7 @@ def types(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 
 def plan(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """Active or about to be, large enough, of these machines, in a zone of the subnets, and not about to end."""
+    """Whether the training plan is active or soon will be, is large enough, has these machines in a zone of the subnets, and lasts."""
     name = asked.plan.rpartition("/")[2]
     try:
         found = ask(clients.sagemaker, "describe_training_plan", TrainingPlanName=name)

@@ -51,7 +51,7 @@ def _many(value: Any) -> list[Any]:
 
 
 def trust(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """A line for each role: it is there, and its trust policy names SageMaker."""
+    """One line for each role: whether it exists, and whether its trust policy names SageMaker."""
     return tuple(_trust(role, clients) for role in asked.roles)
 
 
@@ -257,7 +257,7 @@ def _arn(service: str, region: str, account: str) -> str:
 
 
 def _partition(region: str) -> str:
-    """AWS, "Amazon Resource Names": the partition is the first part of every ARN."""
+    """The partition in the ARNs of a region (AWS, "Amazon Resource Names")."""
     if region.startswith("cn-"):
         return "aws-cn"
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"

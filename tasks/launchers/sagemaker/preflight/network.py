@@ -115,7 +115,7 @@ def _tables(vpc: str, clients: Clients) -> list[Mapping[str, Any]]:
 
 
 def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Its own, or else the VPC's main one (Amazon VPC, "Subnet route tables")."""
+    """The subnet's own route table, or else the VPC's main one (Amazon VPC, "Subnet route tables")."""
     pairs = [(link, table) for table in tables for link in table.get("Associations", ())]
     own = (table for link, table in pairs if link.get("SubnetId") == subnet)
     return next(own, next((table for link, table in pairs if link.get("Main")), None))

@@ -90,7 +90,7 @@ class Requirements:
 
 
 def requirements_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Requirements:
-    """What the plans ask, together."""
+    """The requirements of all plans together."""
     bodies: tuple[Mapping[str, Any], ...] = tuple(call.body for plan in plans for call in plan.calls)
     resources = [body.get("ResourceConfig", {}) for body in bodies]
     sizes = [size for one in resources for size in _sizes(one)]
@@ -166,5 +166,5 @@ def _keys(body: Mapping[str, Any]) -> list[str]:
 
 
 def _each(values: Iterable[T]) -> tuple[T, ...]:
-    """Each once, in their order."""
+    """Each value once, in the order of first appearance."""
     return tuple(dict.fromkeys(values))

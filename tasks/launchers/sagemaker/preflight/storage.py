@@ -25,7 +25,7 @@ KMS_KEY = "KMS key"
 
 
 def prefix(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """A small object is written below the prefix, read back, listed and removed."""
+    """Write a small object below the prefix, read it back, list it and remove it."""
     key = f"{asked.prefix}/.prelaunch-probe-{secrets.token_hex(8)}".lstrip("/")
     data = secrets.token_bytes(16)
     try:

@@ -17,7 +17,7 @@ PAGE = 100
 
 
 def pools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """No pool of anybody else has our key; one that this gate left behind will be taken, which is as well."""
+    """Whether no foreign pool has our key. A pool that this gate left behind will be used, which is fine."""
     keys = [pool_key(body) for body in asked.bodies]
     same = [name for name in _available(clients) if _key_of(name, clients) in keys]
     strange = [name for name in same if gate_of(name) != gate_of(asked.jobs[0])]

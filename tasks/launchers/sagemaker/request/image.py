@@ -83,7 +83,7 @@ def together(found: Iterable[Checked]) -> tuple[Checked, ...]:
 
 
 def unlabelled(checked: Checked, why: str) -> PreflightCheck:
-    """Nobody looked inside, with what the policy asks for and what comes of it."""
+    """The line for an image without a label: what the policy requires, and what follows from not knowing."""
     return _unknown(checked, f"{checked.image}: {why}", checked.required, checked.optional)
 
 

@@ -104,7 +104,7 @@ def _merge(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Body:
 
 
 def _joined(theirs: object, ours: object, require: Callable[[Mapping[str, object]], None]) -> object:
-    """The operator's list before the gate's; what is no list is left for the shapes to refuse."""
+    """The operator's list before the gate's; a value that is no list is left for the validation of shapes to refuse."""
     if not isinstance(theirs, list | tuple):
         return theirs
     for row in theirs:

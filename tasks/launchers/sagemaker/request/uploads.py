@@ -42,7 +42,7 @@ def start_script() -> bytes:
 
 
 def packed(root: Path, beside: Mapping[str, bytes]) -> bytes:
-    """The same below any folder, with the files of `beside`: sorted, without times or owners."""
+    """The archive of any folder, with the files of `beside`: sorted, without times or owners."""
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in sources(root)}
     data = io.BytesIO()
     with (
