@@ -283,7 +283,7 @@ def keep_logs(session: Session, job: str, nodes: Iterable[str]) -> None:
 async def collect_report(session: Session, watched: JobEnd) -> Report:
     """The report of the job's current attempt.
 
-    Raises LaunchRejected, NoCapacity, EngineUnavailable where no node reported and the engine says why.
+    Raises LaunchRejected, NoCapacity, EngineUnavailable if no node reported and the engine says why.
     """
     return await run_to_end(merge_reports, session, watched)
 

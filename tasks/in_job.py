@@ -96,7 +96,7 @@ class JobStarts:
 async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedReport:
     """The verdict on the next start, once its reports are complete or it is over, or on the job's end without one.
 
-    Raises LaunchRejected, NoCapacity, EngineUnavailable where nobody reported and the engine says why.
+    Raises LaunchRejected, NoCapacity, EngineUnavailable if nobody reported and the engine says why.
     """
     session.proof.clear()
     meter = ProgressArtifact(session.setting.gate.cluster.name)
@@ -121,7 +121,7 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
 async def follow_start(
     session: Session, judged: JudgedReport, starts: JobStarts, wait: str
 ) -> LaunchResult | None:
-    """Follow a start that may train as far as was asked; None where the engine began another one."""
+    """Follow a start that may train as far as was asked; None if the engine began another one."""
     job = session.checking
     if wait == "verdict":
         session.let_go(job)

@@ -63,7 +63,7 @@ class PoolLost(LaunchError):
 async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
     """Whether the training may be submitted; False: the machines are gone, and the checks begin again.
 
-    Raises PoolLost where that happened before.
+    Raises PoolLost if that happened before.
     """
     if session.setting.launcher.placement is not Placement.POOLED or judged.reused:
         return True
@@ -236,7 +236,7 @@ def _again(session: Session) -> None:
 class LaunchResult:
     """The training job, and the verdict of the nodes themselves where they had to check again in place.
 
-    `ran` is False where the engine ended the job before anything ran.
+    `ran` is False if the engine ended the job before anything ran.
     """
 
     training: Training
@@ -259,7 +259,7 @@ async def launch_training(session: Session, verdict: JudgedReport) -> str:
 async def follow_training(session: Session, verdict: JudgedReport, job: str, wait: str) -> LaunchResult:
     """Wait as requested: "verdict" not at all, "started" until the training runs, "finished" until it ended.
 
-    Raises NoCapacity and QuotaExceeded where it got no machines: nothing of it is left then.
+    Raises NoCapacity and QuotaExceeded if it got no machines: nothing of it is left then.
     """
     if wait == "verdict":
         hand_over_pool(session, job)

@@ -59,7 +59,7 @@ def parse_resources(text: str) -> Resources:
 
 
 def hyperparameters(root: Path) -> dict[str, str]:
-    """The job's hyperparameters; none where there is no such file, or none that can be read."""
+    """The job's hyperparameters; none if there is no such file, or none that can be read."""
     try:
         value = json.loads(_read(root / "input" / "config" / "hyperparameters.json"))
     except (OSError, ValueError):

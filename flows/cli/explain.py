@@ -196,7 +196,7 @@ def _write_files(arguments: argparse.Namespace, result: Explanation) -> None:
 
 
 def _context(result: Explanation) -> VerdictContext | None:
-    """The matrices, for pages; None where there is none."""
+    """The matrices, for pages; None if there is none."""
     from tasks.render.context import VerdictContext
     from tasks.render.views.suspects import of_told
 

@@ -19,7 +19,7 @@ SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True)
 class StageForecast:
-    """One stage, in seconds. `about_s` is None where it is not known; with `is_least` it takes at least that.
+    """One stage, in seconds. `about_s` is None if it is not known; with `is_least` it takes at least that.
 
     `at_most_s` is the limit at which the gate or the engine ends it.
     """

@@ -85,7 +85,7 @@ def train_job(
 ) -> JobSpec:
     """The training: every node confirms that it is the machine that passed, then becomes the command.
 
-    `predecessor` is the check job whose machines it is to get, "" where that job is not this gate's own.
+    `predecessor` is the check job whose machines it is to get, "" if that job is not this gate's own.
     """
     files = {"bundle.json": bundles.dump(setting.bundle(gate_id)), "pass.json": bundles.dump(proven)}
     minutes = setting.gate.training.max_runtime_minutes

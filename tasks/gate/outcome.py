@@ -83,7 +83,7 @@ class PlacementProof:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a gate. `decision` and `judged` are None where nothing was judged; `answer` is a person's, where one was asked."""
+    """The end of a gate. `decision` and `judged` are None if nothing was judged; `answer` is a person's, where one was asked."""
 
     gate_id: str
     ending: Ending

@@ -166,7 +166,7 @@ def keep_question(store: Store, question: Question) -> None:
 
 
 def read_question(store: Store, gate_id: str, key: str) -> Question | None:
-    """The question; None where there is none. Raises StoreError, DecodeError."""
+    """The question; None if there is none. Raises StoreError, DecodeError."""
     data = store.get(question_key(gate_id, key))
     return None if data is None else decode(Question, parse_json(data, FILE_BYTES))
 
@@ -177,7 +177,7 @@ def keep_answer(store: Store, answer: ApprovalAnswer) -> bool:
 
 
 def read_answer(store: Store, gate_id: str, key: str) -> ApprovalAnswer | None:
-    """The answer that was proven; None where there is none. Raises StoreError, DecodeError."""
+    """The answer that was proven; None if there is none. Raises StoreError, DecodeError."""
     data = store.get(answer_key(gate_id, key))
     return None if data is None else decode(ApprovalAnswer, parse_json(data, FILE_BYTES))
 

@@ -326,7 +326,7 @@ def _come_back(
 def running_jobs(lease: Lease) -> tuple[str, ...]:
     """Which jobs of a lock still run, asked of the launcher that it names.
 
-    Raises EngineUnavailable where it does not answer: a job that is not seen may run.
+    Raises EngineUnavailable if it does not answer: a job that is not seen may run.
     """
     launcher = launcher_of(lease.engine)
     going = (JobState.PENDING, JobState.RUNNING)

@@ -112,7 +112,7 @@ def read_prices(path: Path) -> tuple[Price, ...]:
 
 
 def price_for(instance_type: str, terms: CostTerms) -> Price | None:
-    """What a node costs under the terms; None where nobody said, and no table has it."""
+    """What a node costs under the terms; None if nobody said, and no table has it."""
     if terms.usd_per_node_hour is not None:
         said = Provenance("declared for this job", "as declared", "undated", Kind.DOCUMENTED)
         return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, said)
@@ -121,7 +121,7 @@ def price_for(instance_type: str, terms: CostTerms) -> Price | None:
 
 
 def _check_hours(report: Report) -> float | None:
-    """How long the slowest node's checks took; None where nothing was timed."""
+    """How long the slowest node's checks took; None if nothing was timed."""
     ends = [
         started + took
         for rows in by_check(report.observations).values()
@@ -132,7 +132,7 @@ def _check_hours(report: Report) -> float | None:
 
 
 def cost_json(made: Cost | None) -> Mapping[str, object] | None:
-    """The cost as a document; None where nothing was judged."""
+    """The cost as a document; None if nothing was judged."""
     if made is None:
         return None
     usd = made.usd_per_unit_hour

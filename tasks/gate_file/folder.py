@@ -26,7 +26,7 @@ def folder_of(environ: Mapping[str, str]) -> Path | None:
 
 
 def names_in(folder: Path | None) -> tuple[str, ...]:
-    """The names of its gate files, by the alphabet; none where it cannot be read."""
+    """The names of its gate files, by the alphabet; none if it cannot be read."""
     if folder is None:
         return ()
     try:
@@ -54,7 +54,7 @@ def typed_path(word: str) -> str:
 
 
 def missing_name(named: str) -> tuple[str, str | None] | None:
-    """Why a bare name leads nowhere, and the nearest that does; None where it leads somewhere, or is a path."""
+    """Why a bare name leads nowhere, and the nearest that does; None if it leads somewhere, or is a path."""
     folder = folder_of(os.environ)
     if folder is None or not is_name(named) or path_of(named).exists():
         return None

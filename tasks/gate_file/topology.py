@@ -15,7 +15,7 @@ MOST_TOPOLOGY_BYTES = 512 << 10
 
 
 def topology_of(cluster: Cluster, file: str, here: Path) -> Topology | None:
-    """The described switches; None where the gate file describes none. Raises GateFileError."""
+    """The described switches; None if the gate file describes none. Raises GateFileError."""
     if not cluster.topology and not cluster.topology_names:
         return None
     if cluster.topology_names and (why := why_no_expression(cluster.topology_names)):

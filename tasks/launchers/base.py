@@ -288,7 +288,7 @@ class Launcher(Protocol):
         ...
 
     def state(self, name: str) -> JobStatus:
-        """The job's state; UNKNOWN where the engine does not know it (`absent`) or does not answer."""
+        """The job's state; UNKNOWN if the engine does not know it (`absent`) or does not answer."""
         ...
 
     def fetch(self, name: str, into: Path) -> None:
@@ -296,7 +296,7 @@ class Launcher(Protocol):
         ...
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
-        """The end of a node's log, "" where there is none."""
+        """The end of a node's log, "" if there is none."""
         ...
 
     def cancel(self, name: str) -> None:
@@ -315,9 +315,9 @@ class Launcher(Protocol):
         ...
 
     def release(self, name: str) -> str:
-        """Let the machines of an ended job go; returns what was done, "" where none were kept.
+        """Let the machines of an ended job go; returns what was done, "" if none were kept.
 
-        Unknown names are fine. Raises LaunchError where they may still be kept, and paid for.
+        Unknown names are fine. Raises LaunchError if they may still be kept, and paid for.
         """
         ...
 

@@ -114,11 +114,11 @@ class Notification:
     """A message to people. `title` is one line, `text` is the whole message in plain words; nothing here is a secret.
 
     `gate` is the gate file's name, `url` the report ("" for none). `culprits` are the nodes (or "cluster") that are to
-    blame, () where nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
-    b"" where none could be drawn, and then `no_picture` says why ("" where none was wanted). `said` is what became of
-    earlier attempts to tell somebody. `answered` says who decided what, and why (None where nobody was asked).
+    blame, () if nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
+    b"" if none could be drawn, and then `no_picture` says why ("" if none was wanted). `said` is what became of
+    earlier attempts to tell somebody. `answered` says who decided what, and why (None if nobody was asked).
     `measured_s` is when its report was measured, in Unix seconds (0 without a report).
-    `lead` is the one finding that the title names, for notifiers that put it for people (None where it names none, or several).
+    `lead` is the one finding that the title names, for notifiers that put it for people (None if it names none, or several).
     """
 
     gate_id: str

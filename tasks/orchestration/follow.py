@@ -70,7 +70,7 @@ class Unreachable(FollowError):
 class FollowedRun:
     """A run that ended, or was not waited for any longer (`final` is False). `state` is its name in Prefect.
 
-    `announced` is what it said of itself last, None where it said nothing that can be read; `why` says what is missing.
+    `announced` is what it said of itself last, None if it said nothing that can be read; `why` says what is missing.
     """
 
     run: str
@@ -103,7 +103,7 @@ async def cancel(run: UUID) -> str:
 
 
 def page_of(run: UUID) -> str:
-    """The run's page in Prefect's UI, without a password; "" where there is none."""
+    """The run's page in Prefect's UI, without a password; "" if there is none."""
     return redact(run_url(str(run)), os.environ)
 
 

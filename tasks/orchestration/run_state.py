@@ -12,7 +12,7 @@ LOG = logging.getLogger("prelaunch")
 
 
 def run_is_final(flow_run_id: str) -> bool:
-    """Whether Prefect says that the run has ended, or is to. False where no server is configured, or it does not know: then it may
+    """Whether Prefect says that the run has ended, or is to. False if no server is configured, or it does not know: then it may
     come back, and its lock is believed until its time is up.
     """
     if not flow_run_id or not configured_api_url(os.environ, Path.cwd()):

@@ -52,7 +52,7 @@ class GateRun:
 
 
 async def find_run(client: PrefectClient, flow_run_id: str) -> FlowRun | None:
-    """The flow run; None where the server knows none by that id."""
+    """The flow run; None if the server knows none by that id."""
     try:
         return await client.read_flow_run(UUID(flow_run_id))
     except (ObjectNotFound, ValueError):

@@ -264,7 +264,7 @@ def _answer_hidden(answer: AnswerLine) -> AnswerLine:
 
 
 def _judged(page: Notification, judged: JudgedReport, before: str | None) -> Notification:
-    """`before` stands before the headline in the title; None where the title is another one."""
+    """`before` stands before the headline in the title; None if the title is another one."""
     verdict = judged.verdict
     groups = gathered(verdict.findings)
     items = items_of(verdict, judged.context)
@@ -283,7 +283,7 @@ def _judged(page: Notification, judged: JudgedReport, before: str | None) -> Not
 
 
 def lead_of(verdict: Verdict, name: str, before: str, items: tuple[Item, ...]) -> TitleFinding | None:
-    """What a headline names, as one of the page's findings; None where it names none of them alone."""
+    """What a headline names, as one of the page's findings; None if it names none of them alone."""
     found = named(verdict)
     if found is None:
         return None

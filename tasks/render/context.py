@@ -75,8 +75,8 @@ COMMAND = 1000
 class VerdictContext:
     """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
 
-    `training` says that the training was not started; "" where it was, where none was to be, and while nobody knows.
-    `past` is None where nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
+    `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
+    `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
 
     place: Place = NOWHERE

@@ -27,7 +27,7 @@ def opening(verdict: Verdict, name: str) -> str:
 
 
 def named(verdict: Verdict) -> tuple[Group, int] | None:
-    """The finding about one subject that the headline names, and how many more there are; None where it names no such one."""
+    """The finding about one subject that the headline names, and how many more there are; None if it names no such one."""
     groups = _groups(verdict)
     if not groups or verdict.answer is Answer.GO or verdict.suspect_policy:
         return None

@@ -51,9 +51,9 @@ _BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", An
 
 @dataclass(frozen=True)
 class Explanation:
-    """One input and its verdict. `kind` is None where nobody knows what it is; `report` is set for a report.
+    """One input and its verdict. `kind` is None if nobody knows what it is; `report` is set for a report.
 
-    `policy` names the policy that was chosen for it, "" where one was given.
+    `policy` names the policy that was chosen for it, "" if one was given.
     """
 
     file: str
@@ -111,7 +111,7 @@ def _anothers(file: str, name: str, data: bytes, policy: Policy | None, asked: R
 def explain_text(
     file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: ReadOptions
 ) -> Explanation:
-    """The same for a tool's output that was read already. Raises InputError where no policy can be had."""
+    """The same for a tool's output that was read already. Raises InputError if no policy can be had."""
     text, found, parts, told = _text(data), kind, tuple[Part, ...](), tuple[DecodedTable, ...]()
     try:
         _require_text(data, text, kind)

@@ -50,7 +50,7 @@ REMEDY = "Correct the problem and run the gate again. This does not mean that an
 
 @dataclass(frozen=True)
 class StatedDeclaration:
-    """What the command line says of a report that does not declare itself; None where it says nothing."""
+    """What the command line says of a report that does not declare itself; None if it says nothing."""
 
     instance_type: str | None = None
     nodes: int | None = None
@@ -121,7 +121,7 @@ class InputError(Exception):
 class JudgedFile:
     """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines.
 
-    `policy` names the policy that was chosen for it and its file, "" where one was given. `opinion` is set for the
+    `policy` names the policy that was chosen for it and its file, "" if one was given. `opinion` is set for the
     report of another tool.
     """
 

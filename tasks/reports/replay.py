@@ -44,7 +44,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One finding; `before` and `after` are its levels, None where it was not or is no more."""
+    """One finding; `before` and `after` are its levels, None if it was not or is no more."""
 
     how: ChangeKind
     before: Level | None
@@ -125,7 +125,7 @@ class VerdictSummary:
 
 @dataclass(frozen=True)
 class ReplayedGate:
-    """One gate. `before` and `after` are None where there is none; `notes` say what else is not as it was then."""
+    """One gate. `before` and `after` are None if there is none; `notes` say what else is not as it was then."""
 
     gate_id: str
     fate: ReplayResult
@@ -144,7 +144,7 @@ def replay(
 ) -> Iterator[ReplayedGate]:
     """Each gate that kept a report, a verdict or a record, by time. Without a policy: the shipped one of each report's type.
 
-    Raises StoreError where the store cannot be listed or does not answer; a gate that cannot be read is in the result.
+    Raises StoreError if the store cannot be listed or does not answer; a gate that cannot be read is in the result.
     """
     recorded = set(records.recorded(store))
     for gate_id, keys in kept_gates(store, recorded).items():

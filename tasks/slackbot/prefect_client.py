@@ -41,9 +41,9 @@ class NotStarted(PrefectError):
 
 @dataclass(frozen=True)
 class Run:
-    """A flow run as far as it matters here. `gate_file` is resolved on this machine, None where it names none.
+    """A flow run as far as it matters here. `gate_file` is resolved on this machine, None if it names none.
 
-    `form` is where the form lies that it waits for (tasks.gate.approval.answers.keyset_of), "" where it waits for none.
+    `form` is where the form lies that it waits for (tasks.gate.approval.answers.keyset_of), "" if it waits for none.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def url(self) -> str:
-        """Its page in Prefect's UI; "" where none is configured."""
+        """Its page in Prefect's UI; "" if none is configured."""
         return run_url(self.id)
 
 
@@ -87,7 +87,7 @@ class Runs:
         self._stack.close()
 
     def run(self, flow_run_id: str) -> Run | None:
-        """The run; None where the server knows none of this id."""
+        """The run; None if the server knows none of this id."""
         from prefect.exceptions import ObjectNotFound
 
         try:
@@ -101,7 +101,7 @@ class Runs:
                 return None
 
     def resume(self, flow_run_id: str, run_input: Mapping[str, object]) -> str:
-        """Resume a paused run with the answers of its form; "" where it was, else why the server refused."""
+        """Resume a paused run with the answers of its form; "" if it was, else why the server refused."""
         with _asking():
             done = self._client.resume_flow_run(UUID(flow_run_id), dict(run_input))
         if done.status.value == "ACCEPT":
@@ -174,7 +174,7 @@ class Runs:
 
 
 def gate_file_of(parameters: Mapping[str, Any]) -> Path | None:
-    """The gate file that a run's parameters name, as a worker in this folder would find it; None where they name none."""
+    """The gate file that a run's parameters name, as a worker in this folder would find it; None if they name none."""
     request = parameters.get("request")
     named = request.get("gate_file") if isinstance(request, Mapping) else getattr(request, "gate_file", None)
     return path_of(named).resolve() if isinstance(named, str) and named else None

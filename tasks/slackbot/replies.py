@@ -55,7 +55,7 @@ def told(text: str) -> Reply:
 
 
 def status(states: Sequence[State], prefect: str) -> Reply:
-    """A block a gate; `prefect` says why no runs are shown, "" where they are."""
+    """A block a gate; `prefect` says why no runs are shown, "" if they are."""
     blocks = [marked(f"Runs are not shown: {escape(prefect)}")] if prefect else []
     blocks += [_state(state, not prefect) for state in states]
     text = "; ".join(f"{state.name}: {_word(state)}" for state in states)

@@ -123,7 +123,7 @@ def given_key(gate_id: str, key: str) -> str:
 
 
 def gate_of(key: str) -> str:
-    """The id of the gate that a key below GATES belongs to; "" where it belongs to none."""
+    """The id of the gate that a key below GATES belongs to; "" if it belongs to none."""
     gate_id, inside, _ = key.removeprefix(f"{GATES}/").partition("/")
     return gate_id if inside else ""
 

@@ -21,7 +21,7 @@ KNOWN = (DROPS, *ERRORS, RETRANSMITTED)
 
 
 def first_look(context: Context) -> Mapping[str, object]:
-    """Every device's counters at the start. Raises CheckError where there is no device."""
+    """Every device's counters at the start. Raises CheckError if there is no device."""
     return {"devices": {name: dict(values) for name, values in _look().items()}}
 
 

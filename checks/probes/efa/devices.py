@@ -25,7 +25,7 @@ RETRY_S = 1.0
 
 @dataclass(frozen=True)
 class Device:
-    """One device; `port_states` are the kernel's numbers (4 is ACTIVE), None where it says nothing."""
+    """One device; `port_states` are the kernel's numbers (4 is ACTIVE), None if it says nothing."""
 
     name: str
     driver: str
@@ -40,7 +40,7 @@ class Device:
 
 
 def kernel_devices(root: Path) -> tuple[Device, ...]:
-    """Amazon's devices below `root`; none where there is no such folder."""
+    """Amazon's devices below `root`; none if there is no such folder."""
     names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
     return tuple(_device(root / name) for name in names if _read(root / name / "device/vendor") == AMAZON)
 

@@ -88,7 +88,7 @@ def _measure(
 
 
 def measurement(name: str, pairs: Sequence[str], runs: Sequence[ClientResult]) -> Measurement:
-    """The runs as metrics. Raises CheckError where what is wrong is only that no output can be read (pure)."""
+    """The runs as metrics. Raises CheckError if what is wrong is only that no output can be read (pure)."""
     unread = [run for run in runs if not run.readable]
     if unread and not any(run.readable and run.failure != "ok" for run in runs):
         raise CheckError(f"{unread[0].failure}\n{unread[0].account}")
@@ -121,7 +121,7 @@ def _serve(name: str, names: Sequence[str], ends: float) -> list[Server]:
 
 
 def _ports(peer: Member, context: Context, ends: float) -> tuple[int, ...]:
-    """Where the neighbour serves. Raises CheckError where it did not publish its ports in time, or that it cannot."""
+    """Where the neighbour serves. Raises CheckError if it did not publish its ports in time, or that it cannot."""
     why = "it did not publish its ports"
     patience = min(context.options.get("wait_s", 20.0), ends - time.monotonic())
     deadline = time.monotonic() + patience

@@ -38,7 +38,7 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Plugin:
-    """One plugin file and its version as a number that can be compared; None where the file does not say."""
+    """One plugin file and its version as a number that can be compared; None if the file does not say."""
 
     path: str
     number: int | None
@@ -88,7 +88,7 @@ def plugin(context: Context) -> Measurement | Skipped:
 
 
 def read_installer(path: Path) -> str:
-    """The EFA installer's version; "" where it left no file. Raises CheckError where the file does not say."""
+    """The EFA installer's version; "" if it left no file. Raises CheckError if the file does not say."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -133,7 +133,7 @@ def version_in(path: Path) -> str:
 
 
 def number_of(version: str) -> int | None:
-    """1016002 for "1.16.2", None where there is no version."""
+    """1016002 for "1.16.2", None if there is no version."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     if match is None:
         return None

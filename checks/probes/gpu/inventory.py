@@ -148,7 +148,7 @@ def unlike(sources: Sequence[GpuListing]) -> int:
 
 
 def which(nvml: GpuListing, model: str) -> dict[str, Value]:
-    """Model, VBIOS and label of each GPU that NVML lists, driver and CUDA version; None where it was not read."""
+    """Model, VBIOS and label of each GPU that NVML lists, driver and CUDA version; None if it was not read."""
     rows = nvml.gpus
     likeness = (
         None if not (model and row["model"]) else int(not is_model(row["model"], model)) for row in rows

@@ -35,9 +35,9 @@ CUDA_ERRORS = {
 
 @dataclass(frozen=True)
 class GpuListing:
-    """What one source lists. `count` is None where it could not look; `said` tells why, and what it found.
+    """What one source lists. `count` is None if it could not look; `said` tells why, and what it found.
 
-    `fault` is what is broken, where the source's own error says so. `gpus` has one row a GPU that answers.
+    `fault` is what is broken, where the source's own error says so. `gpus` has one row per GPU that answers.
     """
 
     source: str

@@ -96,7 +96,7 @@ def retired_pages(context: Context) -> Measurement | Skipped:
 
 
 def retired(gpus: Sequence[Gpu]) -> dict[str, Value]:
-    """`retired_pages`, the sum of both causes; None where one of them could not be read."""
+    """`retired_pages`, the sum of both causes; None if one of them could not be read."""
     pairs = ((gpu.number("retired_single_bit"), gpu.number("retired_double_bit")) for gpu in gpus)
     return {"retired_pages": tuple(None if None in pair else sum(filter(None, pair)) for pair in pairs)}
 

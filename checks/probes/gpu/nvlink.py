@@ -34,7 +34,7 @@ Counters = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Links:
-    """One GPU's links: which are up, and what each of these counted, by kind. `active` is None where it is not known."""
+    """One GPU's links: which are up, and what each of these counted, by kind. `active` is None if it is not known."""
 
     gpu: Gpu
     active: tuple[int, ...] | None = None
@@ -105,7 +105,7 @@ def compared(found: Sequence[Links], earlier: Mapping[str, Any], seconds: float)
 
 
 def look(module: Any) -> tuple[Links, ...]:
-    """Every GPU's links. Raises NvmlError where NVML lists no GPU."""
+    """Every GPU's links. Raises NvmlError if NVML lists no GPU."""
     return tuple(_links(module, gpu) for gpu in nvml.look(module, ("uuid",)))
 
 
@@ -160,7 +160,7 @@ def _count(module: Any, handle: Any, link: int, kind: str) -> int:
 
 
 def _difference(links: Links, earlier: object, kind: str) -> int | None:
-    """How much the links that are up counted since the first look; None where that cannot be told."""
+    """How much the links that are up counted since the first look; None if that cannot be told."""
     now = links.counters.get(kind)
     before = earlier.get(kind) if isinstance(earlier, dict) else None
     if links.active is None or now is None or not isinstance(before, dict):

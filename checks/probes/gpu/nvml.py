@@ -77,7 +77,7 @@ def look(
 ) -> tuple[Gpu, ...]:
     """A record of each GPU that NVML lists, with the fields asked for, each read by `own` or the shared readers.
 
-    Raises NvmlError where it lists none.
+    Raises NvmlError if it lists none.
     """
     wanted = tuple(names)
     count = nvml.nvmlDeviceGetCount()

@@ -35,12 +35,12 @@ class Gpu:
         return f"GPU {self.index} ({self.pci})" if self.pci else f"GPU {self.index}"
 
     def number(self, name: str) -> Number | None:
-        """The field's number; None where it was not read."""
+        """The field's number; None if it was not read."""
         value = self.values.get(name)
         return value if isinstance(value, (int, float)) else None
 
     def text(self, name: str) -> str:
-        """The field's text; "" where it was not read."""
+        """The field's text; "" if it was not read."""
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 

@@ -24,7 +24,7 @@ def power(context: Context) -> Measurement | Skipped:
 
 
 def limit_ratio(gpus: Sequence[Gpu]) -> dict[str, Value]:
-    """Enforced over default limit; None where one of them could not be read, or the default is nothing."""
+    """Enforced over default limit; None if one of them could not be read, or the default is nothing."""
     return {
         "limit_ratio": tuple(_ratio(gpu.number("limit_w"), gpu.number("default_limit_w")) for gpu in gpus)
     }

@@ -126,7 +126,7 @@ class LoadSamples:
         return known if len(known) == len(found) else None
 
     def account(self) -> str:
-        """The samples, a line each, and the counters."""
+        """The samples, one line each, and the counters."""
         lines = []
         for sample in self.samples:
             said = [f"{name} {sample.values[name]}" for name in FIELDS if name in sample.values]

@@ -25,7 +25,7 @@ NOT_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.ERO
 
 @dataclass(frozen=True)
 class DirectionResult:
-    """One direction of a job; bandwidth in bytes/s, latency in seconds, None where nothing was read or written."""
+    """One direction of a job; bandwidth in bytes/s, latency in seconds, None if nothing was read or written."""
 
     bytes_done: int
     bandwidth: float
@@ -70,7 +70,7 @@ def disk_io(context: Context) -> Measurement | Skipped:
 
 
 def size_to_write(folder: Path, wanted: float) -> int:
-    """Bytes, whole MiB. Raises CheckError where too little is free."""
+    """Bytes, whole MiB. Raises CheckError if too little is free."""
     try:
         space = os.statvfs(folder)
     except OSError as error:
@@ -123,7 +123,7 @@ def whole_file(job: Job, size: int) -> None:
 
 
 def together(job: Job, there: Job, size: int, direct: bool, account: str) -> Measurement:
-    """The metrics of both jobs. Raises CheckError where nothing was read in random order."""
+    """The metrics of both jobs. Raises CheckError if nothing was read in random order."""
     if there.error:
         return _broken(there.error, account)
     if there.read.bytes_done <= 0 or there.read.p99_s is None:

@@ -96,7 +96,7 @@ def may_lock(status: Path, uid_map: Path) -> bool:
 
 
 def has_efa(instance: Instance | None) -> bool | None:
-    """Whether the type has EFA; None where the table does not say."""
+    """Whether the type has EFA; None if the table does not say."""
     if instance is None or instance.efa_devices is None:
         return None
     return instance.efa_devices > 0

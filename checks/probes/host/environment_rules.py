@@ -25,7 +25,7 @@ class Harm(str, Enum):
 
 @dataclass(frozen=True)
 class LintContext:
-    """What a setting is judged by. `efa` is None where nobody knows whether the type has it; sizes are in bytes."""
+    """What a setting is judged by. `efa` is None if nobody knows whether the type has it; sizes are in bytes."""
 
     gpus: int
     nodes: int

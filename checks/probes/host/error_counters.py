@@ -42,7 +42,7 @@ Counters = Mapping[str, Mapping[str, int | None]]
 
 
 def first_look(context: Context) -> Mapping[str, object]:
-    """Every counter at the start. Raises CheckError where sysfs cannot be read."""
+    """Every counter at the start. Raises CheckError if sysfs cannot be read."""
     return {"parts": {name: dict(values) for name, values in look(ROOT).items()}}
 
 
@@ -71,7 +71,7 @@ def error_counters(context: Context) -> Measurement:
 
 
 def look(root: Path) -> Counters:
-    """Part -> file -> count, None where it cannot be read. Raises CheckError where there is no sysfs."""
+    """Part -> file -> count, None if it cannot be read. Raises CheckError if there is no sysfs."""
     if not (root / SYSFS).is_dir() or not any((root / SYSFS).iterdir()):
         raise CheckError(
             f"/{SYSFS} is not mounted, so it is unknown whether this machine counts PCIe and memory errors"

@@ -58,7 +58,7 @@ def cpu_model(root: Path) -> str:
 
 
 def driver_version(root: Path) -> str:
-    """The loaded NVIDIA kernel module's version; "" where none is loaded."""
+    """The loaded NVIDIA kernel module's version; "" if none is loaded."""
     text = _text(root / NVIDIA / "version")
     found = re.search(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", f"{text}\n")
     return found[1] if found else ""

@@ -80,7 +80,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class MountResponse:
-    """What a mount answered; `error` is an errno, None where it did not answer in time."""
+    """What a mount answered; `error` is an errno, None if it did not answer in time."""
 
     error: int | None
     read_only: bool
@@ -109,7 +109,7 @@ def responsive(context: Context) -> Measurement:
 
 
 def parse(text: str) -> tuple[Mount, ...]:
-    """The text of /proc/self/mountinfo (proc(5)). Raises CheckError where it is cut or of another form."""
+    """The text of /proc/self/mountinfo (proc(5)). Raises CheckError if it is cut or of another form."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         left, dash, right = line.partition(" - ")
@@ -142,7 +142,7 @@ def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
 
 
 def ask(point: str, deadline_s: float) -> MountResponse:
-    """What the mount answers to a process of its own. Raises CheckError where that process fails."""
+    """What the mount answers to a process of its own. Raises CheckError if that process fails."""
     said = tool.run((*ASKER, point), deadline_s)
     if said.code is None:
         return MountResponse(None, False, said.seconds)

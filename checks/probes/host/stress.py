@@ -58,7 +58,7 @@ class StressRun:
 
 
 def parse(text: str, stressor: str, exit_code: int) -> StressRun:
-    """What stress-ng printed. Raises CheckError where that is not a whole run."""
+    """What stress-ng printed. Raises CheckError if that is not a whole run."""
     failures = tuple(_FAIL.findall(text))
     rows = [found for found in _METRICS.finditer(text) if found[1] == stressor]
     if failures and exit_code:
@@ -138,7 +138,7 @@ def run_a_round(asked: Sequence[str], seconds: float, timeout_s: float) -> tuple
 
 
 def size_to_test(root: Path, share: float, most: float) -> int:
-    """Bytes, whole pages. Raises CheckError where too little is free, or it cannot be read how much is."""
+    """Bytes, whole pages. Raises CheckError if too little is free, or it cannot be read how much is."""
     try:
         limits = read_limits(root)
         text = (root / "proc/meminfo").read_text(encoding="utf-8")
@@ -154,7 +154,7 @@ def size_to_test(root: Path, share: float, most: float) -> int:
 
 
 def memory_measurement(ran: StressRun, size: int, account: str) -> Measurement:
-    """The metrics of a run. Raises CheckError where nothing was written."""
+    """The metrics of a run. Raises CheckError if nothing was written."""
     if not ran.failures and ran.operations <= 0:
         raise CheckError("stress-ng completed no pass over the memory")
     return Measurement(
@@ -205,7 +205,7 @@ def usable_cpus(root: Path) -> int:
 
 
 def cpu_measurement(ran: StressRun, workers: int, account: str) -> Measurement:
-    """The metrics of a run. Raises CheckError where the workers did nothing."""
+    """The metrics of a run. Raises CheckError if the workers did nothing."""
     if not ran.failures and (ran.operations <= 0 or ran.wall_s <= 0):
         raise CheckError(f"stress-ng did {ran.operations} operations in {ran.wall_s:g} s")
     return Measurement(

@@ -115,7 +115,7 @@ def _allowances(name: str) -> dict[str, int]:
 
 
 def _growth(before: object, after: Mapping[str, int], keys: tuple[str, ...]) -> int | None:
-    """How much they grew together; None where one cannot be compared."""
+    """How much they grew together; None if one cannot be compared."""
     if not isinstance(before, Mapping) or not after:
         return None
     total = 0

@@ -54,7 +54,7 @@ def default_interfaces() -> tuple[str, ...]:
 
 
 def driver_counters(name: str) -> dict[str, int]:
-    """The driver's own counters, as `ethtool -S` prints them; none where the driver has none. Raises OSError."""
+    """The driver's own counters, as `ethtool -S` prints them; none if the driver has none. Raises OSError."""
     try:
         info = _ethtool(name, struct.pack("I", ETHTOOL_GDRVINFO).ljust(DRVINFO_BYTES, b"\0"))
     except OSError as error:

@@ -64,7 +64,7 @@ def mtu(context: Context) -> Measurement:
 
 @dataclass(frozen=True)
 class Row:
-    """What one peer's probe gave; `path_mtu` is None where the full-size segment was lost."""
+    """What one peer's probe gave; `path_mtu` is None if the full-size segment was lost."""
 
     failure: str
     interface_mtu: int | None = None

@@ -119,7 +119,7 @@ def ask_mapped(member: Member) -> Answer:
 def look_up(
     members: Sequence[Member], resolve: Callable[[Member], Answer], lookup_s: float
 ) -> list[Answer | None]:
-    """An answer a member, None where there was none within `lookup_s` of its turn.
+    """An answer a member, None if there was none within `lookup_s` of its turn.
 
     The threads are daemons: a resolver that hangs in the C library cannot be interrupted, and is not waited for.
     """
@@ -146,7 +146,7 @@ def look_up(
 
 
 def _forward(name: str) -> tuple[str, ...]:
-    """The name's addresses; none where there is no such name. Raises OSError where nobody can tell."""
+    """The name's addresses; none if there is no such name. Raises OSError if nobody can tell."""
     try:
         rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
@@ -159,7 +159,7 @@ def _forward(name: str) -> tuple[str, ...]:
 
 
 def _reverse(address: str) -> str:
-    """The address's name, "" where it has none."""
+    """The address's name, "" if it has none."""
     try:
         return socket.getnameinfo((address, 0), socket.NI_NAMEREQD)[0]
     except socket.gaierror as error:

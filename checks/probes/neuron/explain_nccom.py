@@ -64,7 +64,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
 
 
 def _least(command: str) -> int:
-    """The smallest size that was asked for, in bytes; 0 where the command does not say."""
+    """The smallest size that was asked for, in bytes; 0 if the command does not say."""
     found = re.search(r"--minbytes[ =](\d{1,12})([KMG]?)B?\b", command)
     return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0
 

@@ -19,7 +19,7 @@ Looks = Mapping[str, Mapping[str, object]]
 
 
 def first_look(context: Context) -> Mapping[str, object]:
-    """Every device's counters at the start. Raises CheckError where there is no device."""
+    """Every device's counters at the start. Raises CheckError if there is no device."""
     return {"devices": look(ROOT / SYSFS)}
 
 
@@ -48,7 +48,7 @@ def runtime(context: Context) -> Measurement:
 
 
 def look(folder: Path) -> dict[str, dict[str, int | None]]:
-    """Device -> counter -> its sum over the cores; None where it cannot be read. Raises CheckError."""
+    """Device -> counter -> its sum over the cores; None if it cannot be read. Raises CheckError."""
     return {
         f"device {number}": {
             metric: _total(folder / f"neuron{number}", name) for metric, name in COUNTERS.items()

@@ -32,7 +32,7 @@ def own(name: str, interface: str) -> str:
 
 
 def of_interface(interface: str) -> str:
-    """The IPv4 address of an interface, "" where it has none."""
+    """The IPv4 address of an interface, "" if it has none."""
     if not interface:
         return ""
     request = struct.pack("256s", interface.encode()[:15])

@@ -19,14 +19,14 @@ FORM = r"[0-9a-f]{32}"
 
 
 def folder(root: Path, environment: Mapping[str, str]) -> Path | None:
-    """The pool's folder on this machine; None where there is none."""
+    """The pool's folder on this machine; None if there is none."""
     named = environment.get(VARIABLE)
     usual = root / "sagemaker" / "warmpoolcache"
     return Path(named) if named else usual if usual.is_dir() else None
 
 
 def leave(cache: Path | None, gate_id: str) -> str:
-    """A fresh token, in place of an earlier one; "" where it cannot be kept, which proves nothing later."""
+    """A fresh token, in place of an earlier one; "" if it cannot be kept, which proves nothing later."""
     if cache is None:
         say(
             "this machine has no folder that a warm pool keeps: the next job cannot prove that it got this machine"
@@ -42,7 +42,7 @@ def leave(cache: Path | None, gate_id: str) -> str:
 
 
 def find(cache: Path | None, gate_id: str) -> str:
-    """The token that the check of this gate left here, "" where there is none."""
+    """The token that the check of this gate left here, "" if there is none."""
     if cache is None:
         return ""
     try:

@@ -33,7 +33,7 @@ class NodeCommand:
 class Submission:
     """job.json. `network` is the name of the nodes' namespaces, "" on loopback.
 
-    `deadline_s` is how long a health check's nodes may run, 0 where nothing but `max_runtime_s` bounds them. `withheld`
+    `deadline_s` is how long a health check's nodes may run, 0 if nothing but `max_runtime_s` bounds them. `withheld`
     names the variables whose values look secret: they reach the shepherd in its environment and
     never a file.
     """

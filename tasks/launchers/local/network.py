@@ -70,7 +70,7 @@ def create(name: str, nodes: int, subnet: str) -> Network:
 
 
 def find(name: str, nodes: int) -> Network:
-    """A network that is there already. Raises NetworkError where it is not, or has fewer nodes."""
+    """A network that is there already. Raises NetworkError if it is not, or has fewer nodes."""
     addresses = tuple(_address(f"{name}-{index}") for index in range(nodes))
     return Network(name, addresses[0].rpartition(".")[0], addresses)
 

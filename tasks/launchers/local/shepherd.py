@@ -99,7 +99,7 @@ class Shepherd:
         self.wake = self._catch_signals()
 
     def run(self) -> None:
-        """From the first file to the last state. Raises OSError where nothing can be written."""
+        """From the first file to the last state. Raises OSError if nothing can be written."""
         die_with_parent(self.guard, signal.SIGTERM)
         become_subreaper()
         self.folder.write_keepers(self.guard, os.getpid(), self.attempt)

@@ -71,7 +71,7 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
 def start(plan: Plan, folder: JobFolder, *, remove: bool) -> None:
     """Start the shepherd and wait until it says that it lives.
 
-    Raises LaunchError where it does not; then nothing runs, and with `remove` the folder is gone as well.
+    Raises LaunchError if it does not; then nothing runs, and with `remove` the folder is gone as well.
     """
     child = _spawn(folder, {name: plan.job.environment[name] for name in _secrets(plan)})
     try:

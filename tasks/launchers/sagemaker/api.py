@@ -215,7 +215,7 @@ def _quietly(done: Callable[[], T | None]) -> T | None:
 
 
 def describe(clients: Clients, name: str, within_s: float | None = None) -> Described | None:
-    """What SageMaker says of a job; None where it knows none of that name. Raises LaunchError."""
+    """What SageMaker says of a job; None if it knows none of that name. Raises LaunchError."""
     if not JOB_NAME.fullmatch(name):
         return None
     try:

@@ -67,7 +67,7 @@ REASONS: Mapping[str, Trouble] = {
 
 
 def state_of(described: Mapping[str, Any]) -> JobState:
-    """The state; UNKNOWN where the main status itself is not known. It is final exactly where the main status is."""
+    """The state; UNKNOWN if the main status itself is not known. It is final exactly where the main status is."""
     status, secondary = pair(described)
     if status == "InProgress":
         has_machines = JobState.RUNNING if trained(described) else JobState.PENDING

@@ -122,7 +122,7 @@ class SlackWeb:
     def call(self, method: str, channel: str = "", form: bool = False, **given: Any) -> dict[str, Any]:
         """Call a method and return Slack's answer. Some methods take a form instead of JSON.
 
-        Raises SlackRefused where Slack says no, NotifyError where it does not answer in time.
+        Raises SlackRefused if Slack says no, NotifyError where it does not answer in time.
         """
         if channel:
             given["channel"] = channel

@@ -235,7 +235,7 @@ def _child_environment(files: _Files, auth: str) -> dict[str, str]:
 
 
 def _read_line(descriptor: int, timeout_s: float) -> str | None:
-    """What the process said: "" where it ended without a message, None where it said nothing in time."""
+    """What the process said: "" if it ended without a message, None if it said nothing in time."""
     deadline = time.monotonic() + timeout_s
     said = b""
     while not said.endswith(b"\n"):

@@ -137,7 +137,7 @@ def _profiles_path(
 
 
 def _profile(environ: Mapping[str, str], path: Path) -> dict[str, str]:
-    """The active profile's settings; {} where there is none: Prefect's default profile names no server."""
+    """The active profile's settings; {} if there is none: Prefect's default profile names no server."""
     profiles = _read_toml(path)
     active = environ.get("PREFECT_PROFILE") or profiles.get("active")
     every = profiles.get("profiles")
@@ -153,7 +153,7 @@ def _text(table: Mapping[str, object], *keys: str) -> str | None:
 
 
 def _read_toml(path: Path) -> dict[str, object]:
-    """The file's tables; {} where it is absent or broken (Prefect itself reports a broken one at import)."""
+    """The file's tables; {} if it is absent or broken (Prefect itself reports a broken one at import)."""
     try:
         return dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):

@@ -47,7 +47,7 @@ class _Replay:
 
 
 async def _refused(app: ASGIApp, scope: Scope, receive: Receive, send: Send, deadline: float) -> bool:
-    """Run the request once; True where it answered 503 in time, and then nothing of the answer was sent."""
+    """Run the request once; True if it answered 503 in time, and then nothing of the answer was sent."""
     withheld = False
 
     async def pass_on(message: Message) -> None:

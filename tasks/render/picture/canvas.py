@@ -177,7 +177,7 @@ class Sheet:
 
 
 def load() -> None:
-    """Import matplotlib, once. Raises PictureUnavailable where it is not installed."""
+    """Import matplotlib, once. Raises PictureUnavailable if it is not installed."""
     with _LOCK:
         if "matplotlib.font_manager" in sys.modules:
             return

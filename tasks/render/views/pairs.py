@@ -113,13 +113,13 @@ def _said(
 
 
 def pair_map(report: Report, verdict: Verdict) -> HeatMap | None:
-    """The heat map of network.pairs; None where it was not measured."""
+    """The heat map of network.pairs; None if it was not measured."""
     matrix = pair_matrix(report, verdict)
     return None if matrix is None else heat_map(matrix)
 
 
 def pair_matrix(report: Report, verdict: Verdict) -> Matrix | None:
-    """10^9 bytes/s over TCP from host to host; None where nothing was measured. Those that findings name are never cut."""
+    """10^9 bytes/s over TCP from host to host; None if nothing was measured. Those that findings name are never cut."""
     measured = {
         row.subject: row
         for row in by_check(report.observations).get(PAIRS, ())

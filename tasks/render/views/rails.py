@@ -37,7 +37,7 @@ class Strip:
 
 
 def rail_strip(between: DecodedMatrix | None, inside: DecodedMatrix | None) -> Strip | None:
-    """Of what was measured on rails, and inside of nodes; None where that is one rail, or nothing."""
+    """Of what was measured on rails, and inside of nodes; None if that is one rail, or nothing."""
     shares: dict[str, dict[str, float]] = {}
     columns: list[str] = []
     for one in (between, inside):

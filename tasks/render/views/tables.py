@@ -21,7 +21,7 @@ NO_FINDING = "nothing: every planned check was observed on every subject and is 
 
 
 def finding_rows(verdict: Verdict) -> Table:
-    """One row a group of findings; one that says so where there is none, so that no older table looks like the newest.
+    """One row per group of findings; one that says so where there is none, so that no older table looks like the newest.
 
     Evidence that is missing is no PASS, even where no finding says what is missing.
     """
@@ -46,7 +46,7 @@ def finding_rows(verdict: Verdict) -> Table:
 
 
 def bandwidth_table(report: Report | None, context: VerdictContext) -> Table:
-    """One row a collective and size, each collective's largest size first; empty where none was measured."""
+    """One row per collective and size, each collective's largest size first; empty where none was measured."""
     if report is None:
         return []
     rows = bandwidth_rows(sweeps(report), context.expected)
@@ -54,7 +54,7 @@ def bandwidth_table(report: Report | None, context: VerdictContext) -> Table:
 
 
 def pair_rows(report: Report | None, verdict: Verdict) -> Table:
-    """One row a direction between two hosts, slowest first, those without a measurement before them; empty without any."""
+    """One row per direction between two hosts, slowest first, those without a measurement before them; empty without any."""
     matrix = None if report is None else pair_matrix(report, verdict)
     if matrix is None:
         return []
@@ -64,7 +64,7 @@ def pair_rows(report: Report | None, verdict: Verdict) -> Table:
 
 
 def suspect_table(context: VerdictContext) -> Table:
-    """One row a suspect, the likeliest first; of a matrix that names nobody one that says so. Empty without a matrix."""
+    """One row per suspect, the likeliest first; of a matrix that names nobody one that says so. Empty without a matrix."""
     rows: Table = [
         {
             "suspect": f"{s.kind} {s.subject}",

@@ -45,7 +45,7 @@ def schedule_text(report: Report) -> str:
 
 
 def timeline(report: Report) -> Timeline | None:
-    """The chart of the slowest node; None where nothing was timed."""
+    """The chart of the slowest node; None if nothing was timed."""
     slowest = _slowest(report)
     if slowest is None:
         return None

@@ -117,7 +117,7 @@ def _has_quote(value: object) -> bool:
 
 
 def _file(uploads: Mapping[str, bytes], name: str) -> bytes:
-    """A file that the SDK made for the container, b"" where it made none."""
+    """A file that the SDK made for the container, b"" if it made none."""
     for url, data in uploads.items():
         if f"/{DRIVERS}" in url and url.endswith(f"/{name}"):
             return data

@@ -79,7 +79,7 @@ def words_of(body: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _supported(reference: str) -> None:
-    """Raise LaunchRejected where the SDK is not there, or is none whose private builder was read. Imports nothing of it."""
+    """Raise LaunchRejected if the SDK is not there, or is none whose private builder was read. Imports nothing of it."""
     try:
         version = importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:

@@ -101,7 +101,7 @@ def others(
 ) -> Iterator[ChannelFiles]:
     """The weaker channels of a job that has ended, one after the other; what fails is in `problems`.
 
-    `silent` says that S3 does not answer, "" where it does: only the log is asked then.
+    `silent` says that S3 does not answer, "" if it does: only the log is asked then.
     """
     output = str((described.get("OutputDataConfig") or {}).get("S3OutputPath") or places.output).rstrip("/")
     prefix = f"{output}/{places.job}/output"

@@ -31,7 +31,7 @@ Listing = Mapping[str, Listed]
 
 @dataclass(frozen=True)
 class SeenOutput:
-    """The current attempt, "" where the current start left nothing yet; those before it; and how its hosts ended."""
+    """The current attempt, "" if the current start left nothing yet; those before it; and how its hosts ended."""
 
     attempt: str = ""
     earlier: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Output:
     def fetch(self, into: Path, ended: Described | None) -> None:
         """Write what is new to the folder; of a job that has ended, by every channel until each host has told all.
 
-        Raises LaunchError where something is missing and the strongest channel failed, OSError for the folder.
+        Raises LaunchError if something is missing and the strongest channel failed, OSError for the folder.
         """
         into.mkdir(parents=True, exist_ok=True)
         with self._lock:

@@ -96,13 +96,13 @@ class Stream:
 
 
 def tail(clients: Clients, job: str, host: str, last_bytes: int) -> str:
-    """The last bytes of what the host printed for people; "" where there is nothing. Raises LaunchError."""
+    """The last bytes of what the host printed for people; "" if there is nothing. Raises LaunchError."""
     found = newest(clients, job, host)
     return text_of(clients, found, last_bytes, without=MARK) if found else ""
 
 
 def newest(clients: Clients, job: str, host: str) -> Stream | None:
-    """The stream of the host's last start; None where it never printed anything. Raises LaunchError."""
+    """The stream of the host's last start; None if it never printed anything. Raises LaunchError."""
     try:
         return _newest_stream(clients, job, host)
     except Refused as refusal:

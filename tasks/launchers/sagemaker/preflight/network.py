@@ -186,7 +186,7 @@ def _groups(network: Network, asked: Requirements, clients: Clients) -> Prefligh
 
 
 def _strange(network: Network, found: list[Mapping[str, Any]], clients: Clients) -> str:
-    """Groups and subnets of different VPCs; "" where they are of one, or where the subnets' own line says what is wrong."""
+    """Groups and subnets of different VPCs; "" if they are of one, or where the subnets' own line says what is wrong."""
     try:
         vpcs = {one["VpcId"] for one in described(network, clients)}
     except NotVisible:

@@ -48,7 +48,7 @@ class Clients(Protocol):
 
 
 class NotVisible(Exception):
-    """AWS gave no answer to one question. `code` is AWS's own, "" where nothing came back."""
+    """AWS gave no answer to one question. `code` is AWS's own, "" if nothing came back."""
 
     def __init__(self, action: str, code: str, said: str) -> None:
         super().__init__(said)

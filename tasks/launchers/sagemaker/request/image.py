@@ -38,7 +38,7 @@ class Checked:
 
 
 def image_of(body: Mapping[str, object]) -> str:
-    """The image of a request, "" where it names none."""
+    """The image of a request, "" if it names none."""
     specification = body.get("AlgorithmSpecification")
     image = specification.get("TrainingImage") if isinstance(specification, Mapping) else ""
     return image if isinstance(image, str) else ""

@@ -89,7 +89,7 @@ def times(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
 
 
 def ultraservers(job: JobSpec, options: SageMakerOptions) -> list[dict[str, object]]:
-    """The placement on UltraServers ("id" or "id=instances"). Raises LaunchRejected where the instances do not add up."""
+    """The placement on UltraServers ("id" or "id=instances"). Raises LaunchRejected if the instances do not add up."""
     named = [text.partition("=") for text in options.ultraservers]
     silent = [name for name, equals, _ in named if not equals]
     said = [_count(name, count) for name, equals, count in named if equals]
@@ -113,7 +113,7 @@ def _count(name: str, text: str) -> int:
 
 
 def pool_key(body: Mapping[str, object]) -> dict[str, object]:
-    """Path -> value, None where it is absent; lists have no order, and false is what absent means."""
+    """Path -> value, None if it is absent; lists have no order, and false is what absent means."""
     return {path: _plain(at(body, path)) for path in PATHS}
 
 

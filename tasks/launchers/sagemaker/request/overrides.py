@@ -63,7 +63,7 @@ def laid_over(body: Mapping[str, object], request: Mapping[str, object], work: W
 
 
 def require_agents_own(body: Mapping[str, object], ours: Mapping[str, str]) -> None:
-    """Raise LaunchRejected where environment or hyperparameters would tell the agent what to do.
+    """Raise LaunchRejected if environment or hyperparameters would tell the agent what to do.
 
     The agent takes hyperparameters of these names as well, in any case (container.agent.settings).
     """
@@ -79,7 +79,7 @@ def require_agents_own(body: Mapping[str, object], ours: Mapping[str, str]) -> N
 
 
 def require_own_folders(body: Mapping[str, object]) -> None:
-    """Raise LaunchRejected where SageMaker would bring files of another job to where the agent's lie.
+    """Raise LaunchRejected if SageMaker would bring files of another job to where the agent's lie.
 
     What CheckpointConfig.S3Uri holds is restored below LocalPath on every host before the container starts.
     """

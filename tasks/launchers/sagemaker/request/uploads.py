@@ -64,7 +64,7 @@ def sources(root: Path) -> Iterator[Path]:
 
 
 def vendored() -> dict[str, bytes]:
-    """The installed nvidia-ml-py by its name in the archive. Raises LaunchError where it is not whole."""
+    """The installed nvidia-ml-py by its name in the archive. Raises LaunchError if it is not whole."""
     from importlib import metadata
 
     try:

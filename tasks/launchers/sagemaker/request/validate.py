@@ -50,7 +50,7 @@ def beyond(body: Body) -> list[str]:
 
 
 def at(body: Body, path: str) -> object:
-    """The value at a dotted path, None where there is none."""
+    """The value at a dotted path, None if there is none."""
     value: object = body
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
