@@ -95,7 +95,7 @@ async def gate(request: GateRequest) -> State[Any]:
         except RunCancelled as error:
             emit_cancelled(session, str(error))
             return end_cancelled_gate(error)
-        except Exception as error:  # noqa: BLE001 - whatever broke, somebody hears of it as of any other end
+        except Exception as error:  # noqa: BLE001 - whatever broke, people are notified as of any other end
             outcome = defect_outcome(session, error)
         return await finish_gate(session, outcome)
 

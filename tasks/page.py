@@ -83,8 +83,8 @@ def needs_notification(outcome: Outcome) -> bool:
 def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
     """Send the notification through the gate's notifiers, in their order.
 
-    One about an override goes to both sides, as does a refusal that leaves machines to be paid for. After a go only those
-    are left to be told of; the go is noted first, so that it resolves nothing of this page.
+    One about an override goes to on-call and owner, as does a refusal that leaves machines billing. After a GO
+    only such machines are left to notify about; the GO is recorded first, so that it does not resolve this notification.
     """
     made = _made(session, outcome)
     if made.kind is Kind.GO and session.unreleased:

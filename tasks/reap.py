@@ -232,13 +232,13 @@ async def end_jobs(run: GateRun, setting: GateContext) -> str:
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
 async def notify_crash(run: GateRun, setting: GateContext, why: str, done: str) -> str:
-    """Its gate's owner hears, once per run. Who was told, in words."""
+    """Notify the gate's owner, once per run. Returns who was notified, for people."""
     return await _page(run, setting, Kind.CRASHED, f"its run {why}; {done}")
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
 async def notify_late(run: GateRun, setting: GateContext) -> str:
-    """Its gate's owner hears, once per run. Who was told, in words."""
+    """Notify the gate's owner, once per run. Returns who was notified, for people."""
     said = (
         f"no worker has started run {run.name}: nothing was checked, and nothing was launched. "
         "See that a worker of its pool runs: prefect worker start --pool prelaunch"

@@ -46,11 +46,11 @@ class ExpiryHandler(Protocol):
 class Session:
     """Use it in a `with`: whatever ends the block, its jobs are ended, and its pools and its lock are released.
 
-    A job that was handed over (`let_go`) runs on. `judged` is what the verdict was, once there is one; `proof` is what
-    was seen of the placement; `unreleased` says which machines may still be paid for. Without `launches` nothing follows
+    A job that was handed over (`let_go`) runs on. `judged` is the verdict, once there is one; `proof` is what
+    was seen of the placement; `unreleased` says which machines may still be billing. Without `launches` nothing follows
     a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines, None once it had
     some. `trained` says that the training was seen to run. `answer` is
-    a person's; `asked` the question that the run comes back with, None for a run that begins. One that is `parked` leaves
+    a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked` leaves
     everything as it is, for the process in which the run comes back.
     """
 

@@ -317,7 +317,7 @@ class Launcher(Protocol):
     def release(self, name: str) -> str:
         """Let the machines of an ended job go; returns what was done, "" if none were kept.
 
-        Unknown names are fine. Raises LaunchError if they may still be kept, and paid for.
+        Unknown names are fine. Raises LaunchError if they may still be kept and billed.
         """
         ...
 

@@ -18,57 +18,57 @@ REPORT_FILE, VERDICT_FILE = "health_check_metrics.json", "verdict.json"
 
 
 def report_key(gate_id: str) -> str:
-    """Where a gate's report lies."""
+    """The key of a gate's report."""
     return f"{GATES}/{gate_id}/{REPORT_FILE}"
 
 
 def verdict_key(gate_id: str) -> str:
-    """Where a gate's verdict lies."""
+    """The key of a gate's verdict."""
     return f"{GATES}/{gate_id}/{VERDICT_FILE}"
 
 
 def html_key(gate_id: str) -> str:
-    """Where a gate's report lies as an HTML page."""
+    """The key of a gate's report as an HTML page."""
     return f"{GATES}/{gate_id}/report.html"
 
 
 def summary_key(gate_id: str) -> str:
-    """Where a gate's summary lies, as Markdown."""
+    """The key of a gate's summary, as Markdown."""
     return f"{GATES}/{gate_id}/summary.md"
 
 
 def picture_key(gate_id: str) -> str:
-    """Where the picture of a gate's report lies."""
+    """The key of the picture of a gate's report."""
     return f"{GATES}/{gate_id}/picture.png"
 
 
 def outcome_key(gate_id: str) -> str:
-    """Where the end of a gate lies."""
+    """The key of the end of a gate."""
     return f"{GATES}/{gate_id}/outcome.json"
 
 
 def request_key(gate_id: str) -> str:
-    """Where the request of a gate lies."""
+    """The key of the request of a gate."""
     return f"{GATES}/{gate_id}/request.json"
 
 
 def preflight_key(gate_id: str) -> str:
-    """Where the results of a gate's preflight lie."""
+    """The key of the results of a gate's preflight."""
     return f"{GATES}/{gate_id}/preflight.json"
 
 
 def slack_key(gate_id: str) -> str:
-    """Where the identity of a gate's Slack message lies."""
+    """The key of the identity of a gate's Slack message."""
     return f"{GATES}/{gate_id}/slack.json"
 
 
 def job_key(gate_id: str, job: str) -> str:
-    """Where the history of one of a gate's jobs lies."""
+    """The key of the history of one of a gate's jobs."""
     return f"{GATES}/{gate_id}/jobs/{job}.json"
 
 
 def evidence_key(gate_id: str, file: str) -> str:
-    """Where a file of evidence lies."""
+    """The key of a file of evidence."""
     return f"{GATES}/{gate_id}/evidence/{file}"
 
 
@@ -78,47 +78,47 @@ def logs_folder(gate_id: str, job: str = "") -> str:
 
 
 def log_key(gate_id: str, job: str, node: str) -> str:
-    """Where the log of a node in a job lies."""
+    """The key of the log of a node in a job."""
     return f"{logs_folder(gate_id, job)}/{node}.log"
 
 
 def attempt_report_key(gate_id: str, attempt: str) -> str:
-    """Where the report of one attempt of a job lies."""
+    """The key of the report of one attempt of a job."""
     return f"{_attempt(gate_id, attempt)}/{REPORT_FILE}"
 
 
 def attempt_verdict_key(gate_id: str, attempt: str) -> str:
-    """Where the verdict of one attempt of a job lies."""
+    """The key of the verdict of one attempt of a job."""
     return f"{_attempt(gate_id, attempt)}/{VERDICT_FILE}"
 
 
 def disagreement_key(gate_id: str, attempt: str) -> str:
-    """Where it is recorded that the nodes' verdicts differ from the gate's."""
+    """The key that records that the nodes' verdicts differ from the gate's."""
     return f"{_attempt(gate_id, attempt)}/disagreement.json"
 
 
 def notification_key(gate_id: str, kind: str) -> str:
-    """Where it is recorded how a notification of that kind was delivered."""
+    """The key that records how a notification of that kind was delivered."""
     return f"{GATES}/{gate_id}/told/{_file(kind)}.json"
 
 
 def notifiers_key(gate_id: str) -> str:
-    """Where it is recorded which notifiers a gate has, and which of their secrets are missing."""
+    """The key that records which notifiers a gate has, and which of their secrets are missing."""
     return f"{GATES}/{gate_id}/told/ways.json"
 
 
 def question_key(gate_id: str, key: str) -> str:
-    """Where a question lies."""
+    """The key of a question."""
     return f"{GATES}/{gate_id}/questions/{key}.json"
 
 
 def answer_key(gate_id: str, key: str) -> str:
-    """Where the answer to a question lies."""
+    """The key of the answer to a question."""
     return f"{GATES}/{gate_id}/answers/{key}.json"
 
 
 def given_key(gate_id: str, key: str) -> str:
-    """Where the answer lies that the gate used."""
+    """The key of the answer that the gate used."""
     return f"{GATES}/{gate_id}/given/{key}.json"
 
 
@@ -129,47 +129,47 @@ def gate_of(key: str) -> str:
 
 
 def record_key(gate_id: str) -> str:
-    """Where a gate's record lies."""
+    """The key of a gate's record."""
     return f"{RECORDS}/{gate_id}.json"
 
 
 def page_key(gate_id: str) -> str:
-    """Where the text of a gate's notification lies."""
+    """The key of the text of a gate's notification."""
     return f"{PAGES}/{gate_id}.txt"
 
 
 def lease_key(cluster: str) -> str:
-    """Where a cluster's lock lies."""
+    """The key of a cluster's lock."""
     return f"{LEASES}/{cluster}.json"
 
 
 def lease_of_run_key(flow_run_id: str) -> str:
-    """Where it is recorded which cluster's lock a flow run holds."""
+    """The key that records which cluster's lock a flow run holds."""
     return f"{LEASES_BY_RUN}/{flow_run_id}.json"
 
 
 def pass_key(cluster: str) -> str:
-    """Where the PASS lies that a cluster's next gate may use again."""
+    """The key of the PASS that a cluster's next gate may use again."""
     return f"{PASSES}/{cluster}.json"
 
 
 def baseline_key(cluster: str) -> str:
-    """Where a cluster's baseline lies."""
+    """The key of a cluster's baseline."""
     return f"{BASELINES}/{cluster}.json"
 
 
 def incidents_key(cluster: str) -> str:
-    """Where a cluster's open incidents lie."""
+    """The key of a cluster's open incidents."""
     return f"{INCIDENTS}/{cluster}.json"
 
 
 def run_notification_key(flow_run_id: str, kind: str) -> str:
-    """Where it is recorded that a flow run's notification was sent, for a run that may have no gate."""
+    """The key that records that a flow run's notification was sent, for a run that may have no gate."""
     return f"{RUNS}/{flow_run_id}/{_file(kind)}.json"
 
 
 def handing_over_key(gate_id: str, key: str) -> str:
-    """Where an answer waits that its run has not got yet."""
+    """The key that records an answer which has not reached its run yet."""
     return f"{HANDING_OVER}/{gate_id}/{key}.json"
 
 

@@ -1,4 +1,4 @@
-"""Inputs that public tools answer wrongly, written by this project in the tools' formats: see test_public_defects.py."""
+"""Inputs that public tools answer wrongly, written by this project in the tools' formats: see test_defects.py."""
 
 from __future__ import annotations
 

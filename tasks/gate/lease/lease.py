@@ -112,11 +112,11 @@ class Lease:
 
 
 Running = Callable[[Lease], tuple[str, ...]]
-"""Which jobs of a lease still run."""
+"""Which jobs of a lock still run."""
 Cancel = Callable[[Lease], None]
-"""Ends all jobs of a lease; returns when nothing of them is left."""
+"""Ends all jobs of a lock; returns when nothing of them is left."""
 Over = Callable[[str], bool]
-"""Whether a flow run has certainly ended, though nobody gave its lease back."""
+"""Whether a flow run has certainly ended although nobody released its lock."""
 
 
 @dataclass(frozen=True)
