@@ -273,7 +273,7 @@ def table_row(one: ClusterResult) -> dict[str, object]:
 def end_children(flow_run: FlowRun, state: State[Any]) -> None:
     """End the jobs of every gate of the run and close their flow runs. A hook calls this in another process.
 
-    Each is tried; what failed is said.
+    Each is tried; failures are logged.
     """
     from prefect.client.orchestration import get_client
     from prefect.states import Cancelled, Crashed

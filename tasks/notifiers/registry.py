@@ -89,7 +89,7 @@ def send_first(
 ) -> tuple[str, str, dict[str, str]]:
     """Try one after the other. Returns which notifier delivered and where ("", "" for none), and why others failed.
 
-    Whoever comes later is told what failed before. Nothing is raised.
+    A later notifier gets the failures of the earlier ones. Nothing is raised.
     """
     failures: dict[str, str] = {}
     for way in ways:

@@ -225,7 +225,7 @@ def explanation_text(
     width: int = 120,
     decoded: Sequence[str] = (),
 ) -> str:
-    """The answer and what the input is on the first line, whole; then why; then what was held to which rules.
+    """The complete answer and what the input is on the first line; then why; then which rules were applied to what.
 
     Lines of the input are never folded, so that they can be searched for.
     """
@@ -248,7 +248,7 @@ def explanation_text(
 
 
 def not_judged(left_out: Sequence[str]) -> list[str]:
-    """What was left out for one reason, said once: "gpu.inventory models, vbios: it compares nodes ..."."""
+    """What was not judged, one line per reason: "gpu.inventory models, vbios: it compares nodes ..."."""
     found: dict[str, dict[str, list[str]]] = {}
     for line in left_out:
         name, _, why = line.partition(": ")

@@ -82,7 +82,7 @@ class CheckProgress:
         self._line(state, check, rows, worst.message if worst else "")
 
     def _of(self, row: Observation) -> list[Finding]:
-        """What is said of the row by itself; what compares ranks or nodes waits for the verdict."""
+        """The findings about the row by itself; comparisons of ranks or nodes wait for the verdict."""
         line = self._policy.checks.get(row.check, CheckPolicy())
         kind = self._declared.instance_type
         if row.outcome is Outcome.MEASURED:

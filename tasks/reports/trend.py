@@ -37,7 +37,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class TrendContext:
-    """The gate that the page is of, with what its report's numbers are compared by."""
+    """The gate that a page is about, with what its report's numbers are compared with."""
 
     gate_id: str
     cluster: str

@@ -109,7 +109,7 @@ class Place:
 
 
 def modal(question: Question, action: ApprovalAction, place: Place) -> dict[str, Any]:
-    """The view: what is said of the machines, what the answer means, and a field for the reason."""
+    """The view: the findings about the machines, what the answer means, and a field for the reason."""
     override = question.override
     text = f"*{escape(question.said, 1500)}*\nGate {inline(question.gate_id)}, open until {when(question.deadline)}."
     meaning = (

@@ -32,7 +32,7 @@ HELP = "\n".join(
 
 @dataclass(frozen=True)
 class Reply:
-    """What one person is told: `text` is for notifications, and all of it where there are no blocks."""
+    """A reply to one person: `text` is for notifications, and is the whole reply if there are no blocks."""
 
     text: str
     blocks: tuple[Block, ...] = ()

@@ -18,7 +18,7 @@ S3 = "s3://"
 def clean(text: str) -> str:
     """Every character that a terminal, browser or XML parser might act upon, written out as \\x1b or \\u202e.
 
-    Line feeds stay and tabs become spaces; what is left can be encoded as UTF-8 and stands in XML 1.0.
+    Line feeds stay and tabs become spaces; the result can be encoded as UTF-8 and is valid in XML 1.0.
     """
     if _PLAIN.fullmatch(text):
         return text

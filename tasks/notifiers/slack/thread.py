@@ -140,14 +140,14 @@ class SlackRun:
         return posted is not None and name in posted.done
 
     def ask(self, channel: str, key: str, message: Message) -> None:
-        """Remember the message that asks, so that whoever hears the answer can take its buttons away."""
+        """Remember the message with the question, so that the process that gets the answer can remove its buttons."""
         blocks = json.dumps(without_question(message.blocks))
         self.keep(
             replace(self.record, state=State.ASKING, key=key, asked=channel, text=message.text, blocks=blocks)
         )
 
     def answer(self, answer: AnswerLine) -> None:
-        """The question is over: its buttons go, and who decided and why stand in the thread. Raises NotifyError.
+        """Remove the buttons of a question that is over, and post who decided and why to the thread. Raises NotifyError.
 
         The run and the process that serves the buttons may both hear of it: whoever notes it first says it.
         """
@@ -169,7 +169,7 @@ class SlackRun:
             self.keep(over)
 
     def keep(self, record: Record) -> None:
-        """Remember it here and in the store. A store that fails now costs a message twice, not the page."""
+        """Remember it here and in the store. If the store fails now, a message may be posted twice, but none is lost."""
         self.record = record
         try:
             self._data = keep_record(self._means, self._gate_id, record)
@@ -194,7 +194,7 @@ class SlackRun:
         self.keep(self.record.with_message(channel, replace(posted, done=(*posted.done, name))))
 
     def _say(self, method: str, message: Message, **where: Any) -> dict[str, Any]:
-        """With blocks; where Slack refuses their form, as plain text, so that the page gets out all the same."""
+        """Post with blocks, or as plain text if Slack refuses their form, so that the notification is sent in any case."""
         inert = POSTED if method == "chat.postMessage" else INERT
         try:
             return self._web.call(method, text=message.text, blocks=message.blocks, **inert, **where)

@@ -1,4 +1,4 @@
-"""Prefect's server for one gate, where nobody configured another: loopback only, no telemetry, gone after it.
+"""Prefect's server for one gate if nobody configured another: loopback only, no telemetry, and it ends with the gate.
 
 ServerError                 no embedded server; carries the remedy
 |- StateUnusable            its folder cannot be written

@@ -46,7 +46,7 @@ class State(IntEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """One node (or "cluster") with a state a planned check, and the worst of all that is said of it.
+    """One node (or "cluster") with one state per planned check, and the worst state of all its findings.
 
     `rank` is None for a node that never reported.
     """

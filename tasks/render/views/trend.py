@@ -36,7 +36,7 @@ def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
 
 
 def too_few(reports: int) -> str:
-    """What is said of a history that is too short for a trend; "" of one that is not."""
+    """The sentence about a history that is too short for a trend; "" if it is long enough."""
     if reports >= LEAST_REPORTS:
         return ""
     several = "report" if reports == 1 else "reports"

@@ -145,7 +145,7 @@ def groups(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 
 def shut(groups_found: Iterable[Mapping[str, Any]], efa: bool) -> list[str]:
-    """The ways ("ingress", "egress") by which machines that bear all these groups cannot reach each other. Pure.
+    """The directions ("ingress", "egress") in which machines with all these groups cannot reach each other. Pure.
 
     EFA's traffic bears no addresses that a CIDR rule could match, so the rule has to name the group (EC2, "Get started with
     EFA", step 1); it has to allow all protocols.

@@ -36,7 +36,7 @@ def resources(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
     """ResourceConfig. The check job of a warm pool asks that its machines are kept for the training.
 
     So does the training, for as short as makes sense: the pool's cache folder, with the token that proves the machine, is
-    there for jobs that keep one. When the training ends while the gate waits, its machines are let go at once.
+    there for jobs that keep one. When the training ends while the gate waits, its machines are released at once.
     """
     made: dict[str, object] = {
         "InstanceType": f"{TYPE_PREFIX}{job.instance_type}",
