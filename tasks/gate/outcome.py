@@ -51,6 +51,24 @@ class Ending(Enum):
     REJECTED = "rejected"
 
 
+# What `prelaunch gate` exits with; a gate without a decision could not tell.
+ENDING_EXITS = {
+    Ending.REJECTED: Exit.REJECTED,
+    Ending.JOB_FAILED: Exit.JOB_FAILED,
+    Ending.NO_CAPACITY: Exit.NO_CAPACITY,
+}
+DECISION_EXITS = {
+    Decision.LAUNCHED: Exit.GO,
+    Decision.PASSED: Exit.GO,
+    Decision.OVERRIDDEN: Exit.GO,
+    Decision.OBSERVED: Exit.GO,
+    Decision.REFUSED: Exit.NO_GO,
+    Decision.AWAITING: Exit.NO_GO,
+    Decision.NOT_LAUNCHED: Exit.NO_GO,
+    Decision.CANNOT_TELL: Exit.CANNOT_TELL,
+}
+
+
 @dataclass(frozen=True)
 class JudgedReport:
     """A report, its verdict and what is shown beside it. `reused` is the gate that made them, "" for this one."""
@@ -98,17 +116,10 @@ class Outcome:
 
     @property
     def code(self) -> Exit:
-        """The exit code."""
-        if self.ending is Ending.REJECTED:
-            return Exit.REJECTED
-        if self.ending is Ending.JOB_FAILED:
-            return Exit.JOB_FAILED
-        if self.ending is Ending.NO_CAPACITY:
-            return Exit.NO_CAPACITY
-        if self.decision in (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED):
-            return Exit.GO
-        unknown = self.decision is Decision.CANNOT_TELL or self.decision is None
-        return Exit.CANNOT_TELL if unknown else Exit.NO_GO
+        """The exit code: of the ending where that says it already, else of the decision."""
+        if self.ending in ENDING_EXITS:
+            return ENDING_EXITS[self.ending]
+        return DECISION_EXITS[self.decision] if self.decision is not None else Exit.CANNOT_TELL
 
 
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)

@@ -28,13 +28,13 @@ def plan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_plan_of_the_shipped_gate_is_as_recorded(tmp_path: Path) -> None:
-    """Every request of both jobs. PRELAUNCH_UPDATE_GOLDEN=1 writes the file anew."""
+    """Every request of both jobs. UPDATE_GOLDEN=1 writes the file anew."""
 
     done = plan(tmp_path, str(LOCAL), "--format", "json")
     text = done.stdout
     for value, name in ((str(tmp_path), "{cwd}"), (sys.executable, "{python}"), (str(ROOT), "{root}")):
         text = text.replace(value, name)
-    if os.environ.get("PRELAUNCH_UPDATE_GOLDEN"):
+    if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text)
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -57,3 +57,15 @@ def test_every_page_says_it(training: str) -> None:
     pages = [render(REPORT, JUDGED.verdict, "local", context=shown) for render in (html, markdown, terminal)]
 
     assert [1 if training else 0] * 3 == [page.count(NOT_STARTED) for page in pages]
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+@pytest.mark.parametrize("decision", [*Decision, None])
+def test_every_end_of_a_gate_has_an_exit_code(ending: Ending, decision: Decision | None) -> None:
+    """What an ending says already counts first; only what launched, passed or observed is a 0, and nothing known is a 3."""
+    code = Outcome("g-1", ending, decision, None, None, "why it ended").code
+    endings = {Ending.REJECTED: 2, Ending.JOB_FAILED: 4, Ending.NO_CAPACITY: 5}
+    good = (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED)
+    decided = 0 if decision in good else 3 if decision in (Decision.CANNOT_TELL, None) else 1
+
+    assert code == endings.get(ending, decided)
