@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.model import Report
+from checks.model import Answer, Report
+from tasks.gate.outcome import NOT_STARTED
+from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
@@ -21,11 +23,13 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 def _pages(report: Report) -> dict[str, str]:
     verdict = verdict_of(report)
+    refused = verdict.answer in (Answer.NO_GO, Answer.CANNOT_TELL)
+    context = VerdictContext(training=NOT_STARTED) if refused else NO_CONTEXT
     return {
-        "80.txt": terminal(report, verdict, "local", 80),
-        "140.txt": terminal(report, verdict, "local", 140),
-        "md": markdown(report, verdict, "local"),
-        "xml": junit(report, verdict, "local"),
+        "80.txt": terminal(report, verdict, "sample-gate", 80, context=context),
+        "140.txt": terminal(report, verdict, "sample-gate", 140, context=context),
+        "md": markdown(report, verdict, "sample-gate", context),
+        "xml": junit(report, verdict, "sample-gate"),
     }
 
 
