@@ -54,3 +54,20 @@ def test_only_what_ran_can_pass(tmp_path: Path, first: str, later: str, by_hand:
 
     assert status == done.returncode, done.stdout
     assert ("needed a second try" in done.stderr) == (status == 0)
+
+
+def test_what_an_earlier_run_left_failed_does_not_count(tmp_path: Path) -> None:
+    """The cache remembers failures of tests that this run did not choose."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_1_first.py").write_text(FLAKY)
+    (tmp_path / "test_2_later.py").write_text(SIX)
+    environment = {**os.environ, "PYTEST": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    python = (sys.executable, "-m", "pytest", "test_2_later.py")
+    before = subprocess.run(
+        python, cwd=tmp_path, env=environment, capture_output=True, timeout=110, check=False
+    )
+    argv = (str(TESTS), sys.executable, "test_1_first.py")
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110)
+
+    assert (1, 0) == (before.returncode, done.returncode), done.stdout
+    assert "1 needed a second try" in done.stderr
