@@ -14,6 +14,7 @@ import argparse
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -176,6 +177,7 @@ def once(kind: str, workers: int) -> Ended:
 
 def main(argv: Sequence[str]) -> int:
     """Print a line a run as it ends, then the table."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends as at any other end
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--runs", type=int, default=10)
     asked.add_argument("--only", choices=tuple(KINDS), action="append")
