@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -39,6 +40,14 @@ PACKAGES = {
     "tmux": "tmux",
     "unshare": "util-linux",
 }
+# A busy machine makes an example slow, and fails no test for it. CI tries the same examples each time (GitHub sets CI).
+hypothesis.settings.register_profile(
+    "prelaunch",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("prelaunch")
 SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from checks.facts import withheld_kernel_log
@@ -25,9 +25,7 @@ from tests.properties.spoils import (
     without_subjects,
 )
 
-FAST = settings(
-    derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
-)
+FAST = settings(max_examples=40)
 
 
 def _copied(document: Document) -> Document:

@@ -26,7 +26,7 @@ from tasks.gate_file.references import default_policy
 from tests.benchmarks import fleet
 from tests.sample_reports import healthy
 
-FAST = settings(derandomize=True, deadline=None, max_examples=150)
+FAST = settings(max_examples=150)
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([10**400, 0, -0.0, 1.0, True])
 SCALARS = st.none() | NUMBERS | st.text(max_size=3) | st.sampled_from(["MEASURED", "OK", "node-0", "<b>"])
 ANY = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=2), SCALARS, max_size=2)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from checks.documents.report import dump, load
@@ -45,9 +45,7 @@ from tests.properties.spoils import (
     without_subjects,
 )
 
-FAST = settings(
-    derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow]
-)
+FAST = settings(max_examples=150)
 WHEN = "2026-11-22T08:00:00+00:00"
 ONE, MANY, TEXT, LABELS = "one_gbps", "many_gbps", "text", "labels"
 METRICS = (ONE, MANY, TEXT, LABELS)

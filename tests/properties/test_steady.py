@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from checks.documents.report import load
@@ -17,9 +17,7 @@ from checks.policy import Over
 from tests.properties.shipped import Case, faulty
 from tests.properties.spoils import Document, bad, mixed
 
-FAST = settings(
-    derandomize=True, deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
-)
+FAST = settings(max_examples=25)
 
 
 @FAST

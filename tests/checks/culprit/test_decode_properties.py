@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.culprit.decode import decode
@@ -25,7 +25,7 @@ from checks.culprit.matrix import (
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, nodes, ranks
 
 HALF = Tolerance(0.5)
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=30)
 
 
 @st.composite

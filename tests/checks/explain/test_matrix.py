@@ -337,7 +337,7 @@ def test_bandwidth_and_latency_beside_each_other_are_two_matrices() -> None:
     assert [Better.HIGHER, Better.LOWER] == [table.matrix.better for table in reading.tables]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet='ab,;\t\n#-1.5eN/"[]{}: ', max_size=200), st.integers(0, len(SQUARE)))
 def test_no_text_makes_a_reader_stumble(text: str, at: int) -> None:
     """Whatever stands in the middle of a good one: a reading, or a refusal that says why."""

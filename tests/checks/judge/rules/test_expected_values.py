@@ -47,7 +47,7 @@ def curves(draw: st.DrawFn) -> list[tuple[float, float]]:
 
 
 @given(curves(), st.floats(0.3, 30.0), st.floats(1.0, 8.0))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_larger_message_is_never_expected_to_be_slower(
     points: list[tuple[float, float]], at: float, more: float
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_larger_message_is_never_expected_to_be_slower(
 
 
 @given(curves())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_known_point_is_met_exactly(points: list[tuple[float, float]]) -> None:
     """With no room to either side."""
     for size, gbps in points:
@@ -68,7 +68,7 @@ def test_a_known_point_is_met_exactly(points: list[tuple[float, float]]) -> None
 
 
 @given(curves(), st.floats(0.26, 100.0), st.floats(0.1, 1e9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_roofline_bounds_all_that_is_expected(
     points: list[tuple[float, float]], at: float, most: float
 ) -> None:
@@ -86,7 +86,7 @@ def test_the_roofline_bounds_all_that_is_expected(
 @given(
     curves(), st.floats(0.26, 100.0), st.sampled_from([2.0**-30, 2.0**20]), st.sampled_from([2.0**-9, 8.0])
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_units_change_nothing(
     points: list[tuple[float, float]], at: float, bytes_: float, rate: float
 ) -> None:

@@ -270,7 +270,7 @@ def test_equal_values_have_no_trend() -> None:
     assert (0, 1.0) == mann_kendall([3.0] * 9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(-100, 100), st.lists(st.integers(0, 1000), min_size=5, max_size=20, unique=True))
 def test_the_slope_of_a_line_is_its_own(slope: float, times: list[int]) -> None:
     """Also with one point of five that is wild."""
