@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The product with a few of its checks: `few_checks.py -m checks run ...` on a node, `few_checks.py gate ...` for the command.
+"""The product with a few of its checks: `few_checks.py -m checks run|gate ...` on a node, `few_checks.py gate ...` for the command.
 
 The catalogue is a part of the real one, so that a gate of several hosts costs seconds. What stands in for something else: of
 the ranks there is one a node, started without torchrun, in whose place of torch there is nothing; its one check adds numbers.
@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 from checks.check import Context, Measurement, check
 from checks.model import Scope
+from checks.policy import CheckPolicy, Policy, Rule
 
 NAMES = (
     "system.identity",
@@ -31,6 +37,30 @@ ADDS = "tests.survival.few_checks:adds"
 def adds(context: Context) -> Measurement:
     """Adds numbers."""
     return Measurement({"total": sum(range(100))})
+
+
+def policy(rules: Policy) -> Policy:
+    """The policy's lines for the few checks."""
+    lines = {name: rules.checks[name] for name in NAMES}
+    total = Rule("total", "a test", equals=4950)
+    return replace(rules, checks={**lines, adds.name: CheckPolicy(rules=(total,))})
+
+
+def interpreter(path: Path) -> Path:
+    """A program at `path` that is Python, but with the few checks."""
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).resolve()} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@contextmanager
+def chosen() -> Iterator[None]:
+    """Meanwhile this process makes bundles of the few checks, and reads their reports."""
+    from checks import catalog
+
+    few = tuple(check for check in catalog.CATALOG if check.name in NAMES)
+    with mock.patch.object(catalog, "CATALOG", few):
+        yield
 
 
 def choose() -> None:
@@ -55,8 +85,8 @@ def rank(node_rank: str, ranks: str, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """A node's `-m checks run`, the gate's command, or the real interpreter for everything else."""
-    if sys.argv[1:4] == ["-m", "checks", "run"]:
+    """A node's `-m checks run` or `-m checks gate`, the gate's command, or the real interpreter for everything else."""
+    if sys.argv[1:3] == ["-m", "checks"]:
         choose()
         from checks.cli import main as node
 

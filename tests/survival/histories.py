@@ -169,9 +169,7 @@ class Stage:
                 "rules": [{"metric": "value", "equals": 1.0, "source": "a test"}]
             }
         (self.folder / "policy.json").write_text(json.dumps(policy))
-        python = self.folder / "python"
-        python.write_text(f'#!/bin/sh\nexec {sys.executable} {few_checks.__file__} "$@"\n')
-        python.chmod(0o755)
+        python = few_checks.interpreter(self.folder / "python")
         hangs = [SABOTAGE] if stubborn else []
         path = self.folder / "gate.toml"
         path.write_text(

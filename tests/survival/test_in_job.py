@@ -82,7 +82,7 @@ def passed(**changed: str) -> bytes:
 
 def test_every_host_starts_after_a_go(tmp_path: Path) -> None:
     """Checks, verdict, then the command, in the same job."""
-    ended = run(World(2, 1), tmp_path, command=(*GATE, "--", *TRAIN))
+    ended = run(World(2, 1, few=True), tmp_path, command=(*GATE, "--", *TRAIN))
 
     assert (set(NAMES), {"node-0": 0, "node-1": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
 
@@ -90,7 +90,7 @@ def test_every_host_starts_after_a_go(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_no_host_starts_when_nobody_can_tell(tmp_path: Path) -> None:
     """A check that raised on the nodes: exit 3 everywhere, with the reason in a file."""
-    ended = run(World(2, 1, ("raises",)), tmp_path, command=(*GATE, "--", *TRAIN))
+    ended = run(World(2, 1, ("raises",), few=True), tmp_path, command=(*GATE, "--", *TRAIN))
 
     assert (set(), {"node-0": 3, "node-1": 3}) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)
@@ -106,7 +106,7 @@ def test_no_host_starts_on_wrong_sums(tmp_path: Path) -> None:
 def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> None:
     """Equal identities on every host are enough."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(World(2, 1), tmp_path, command=command, files={"pass.json": passed()})
+    ended = run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed()})
 
     assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
 
@@ -114,7 +114,7 @@ def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> Non
 def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
     """A host that was rebooted since is not the host that passed."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(World(2, 1), tmp_path, command=command, files={"pass.json": passed(boot_id="another")})
+    ended = run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed(boot_id="another")})
 
     assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))
 
@@ -123,7 +123,7 @@ def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
 def test_other_machines_that_fail_the_second_check_do_not_start(tmp_path: Path) -> None:
     """The pass of other machines is worth nothing."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    world = World(1, 1, ("raises",))
+    world = World(1, 1, ("raises",), few=True)
     ended = run(world, tmp_path, command=command, files={"pass.json": passed(boot_id="another")})
 
     assert (set(), {"node-0": 3}) == (trained(tmp_path), dict(ended.status.exit_codes))
@@ -133,7 +133,7 @@ def test_other_machines_that_fail_the_second_check_do_not_start(tmp_path: Path) 
 def test_a_pass_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     """Half a pass is no pass."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(World(1, 1), tmp_path, command=command, files={"pass.json": passed()[:100]})
+    ended = run(World(1, 1, few=True), tmp_path, command=command, files={"pass.json": passed()[:100]})
 
     assert 1 == len(ended.report.nodes)
 
@@ -141,7 +141,7 @@ def test_a_pass_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
     """It records the refusal and starts all the same."""
-    ended = run(World(1, 1, ("raises",)), tmp_path, command=(*GATE, "--observe", "--", *TRAIN))
+    ended = run(World(1, 1, ("raises",), few=True), tmp_path, command=(*GATE, "--observe", "--", *TRAIN))
 
     assert ({"node-0"}, {"node-0": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)
@@ -160,7 +160,7 @@ def test_hosts_hold_until_a_person_answered(
 ) -> None:
     """All go on, and their pass says on whose word; or none, and the reason says who and why."""
     command = (*GATE, "--ask-s", "60", "--", *TRAIN)
-    ended = run(Unsure(2, 1), tmp_path, answering(word), command=command)
+    ended = run(Unsure(2, 1, few=True), tmp_path, answering(word), command=command)
     passes = {bundles.load_pass(path.read_bytes()).on_word for path in ended.fetched.rglob("passes/*")}
 
     assert (started, dict.fromkeys(NAMES, code)) == (trained(tmp_path), dict(ended.status.exit_codes))
@@ -171,7 +171,7 @@ def test_hosts_hold_until_a_person_answered(
 @pytest.mark.long
 def test_without_an_answer_no_host_starts(tmp_path: Path) -> None:
     """Silence is no leave; who was asked what is in the reason."""
-    ended = run(Unsure(1, 1), tmp_path, command=(*GATE, "--ask-s", "1", "--", *TRAIN))
+    ended = run(Unsure(1, 1, few=True), tmp_path, command=(*GATE, "--ask-s", "1", "--", *TRAIN))
 
     assert (set(), {"node-0": 1}) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert all(
@@ -190,7 +190,7 @@ def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
         launcher.cancel(name)
         assert 10 > time.monotonic() - begun
 
-    ended = run(Unsure(1, 1), tmp_path, end, command=(*GATE, "--ask-s", "600", "--", *TRAIN))
+    ended = run(Unsure(1, 1, few=True), tmp_path, end, command=(*GATE, "--ask-s", "600", "--", *TRAIN))
 
     assert (set(), JobState.CANCELLED) == (trained(tmp_path), ended.status.state)
     assert all("SIGTERM" in said for said in failures(ended)) and failures(ended)
@@ -206,7 +206,7 @@ def pooled(tmp_path: Path, tokens: dict[str, str], changed: dict[str, str]) -> E
     shown = " ".join(f"{node}) export {POOL_TOKEN}={token};;" for node, token in tokens.items())
     wrapper = ("sh", "-c", f'case $PRELAUNCH_NODE in {shown} esac; exec "$@"', "sh")
     command = (*wrapper, *GATE, "--confirm", "{job}/pass.json", "--pooled", "--", *TRAIN)
-    return run(World(2, 1), tmp_path, command=command, files={"pass.json": proven})
+    return run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": proven})
 
 
 @pytest.mark.long

@@ -23,6 +23,12 @@ def on(name: str) -> dict[str, object]:
     return {"network": "namespaces", "prepared": name}
 
 
+# Without ranks a job costs seconds; with them, whatever else they measure over a slow network costs a minute.
+RANKS = pytest.mark.parametrize(
+    "few", [pytest.param(True, id="nodes"), pytest.param(False, id="nodes and ranks", marks=pytest.mark.long)]
+)
+
+
 @needs_root
 @pytest.mark.root
 @pytest.mark.long  # make test has it with a whole gate: tests/flows/cli/test_gate_culprit.py
@@ -39,11 +45,12 @@ def test_of_four_hosts_the_slow_one_is_named(tmp_path: Path) -> None:
 
 @needs_root
 @pytest.mark.root
-def test_of_two_hosts_the_slow_link_is_named(tmp_path: Path) -> None:
+@RANKS
+def test_of_two_hosts_the_slow_link_is_named(tmp_path: Path, few: bool) -> None:
     """Nobody can say which end is slow, so neither host is condemned."""
     with network(2) as name:
         shape(name, 1)
-        ended = run(World(2, 1, options=on(name)), tmp_path)
+        ended = run(World(2, 1, options=on(name), few=few), tmp_path)
 
     assert ({"node-0<->node-1"}, ()) == (ended.slow(), ended.verdict.condemned)
     assert ended.exit_code == 1 or (ended.busy and ended.exit_code == 3)
@@ -51,15 +58,16 @@ def test_of_two_hosts_the_slow_link_is_named(tmp_path: Path) -> None:
 
 @needs_root
 @pytest.mark.root
-def test_of_four_hosts_the_one_cut_off_is_named(tmp_path: Path) -> None:
+@RANKS
+def test_of_three_hosts_the_one_cut_off_is_named(tmp_path: Path, few: bool) -> None:
     """It runs and says so; nobody reaches it and it reaches nobody, while the others reach each other."""
-    with network(4) as name:
-        cut(name, 3)
-        ended = run(World(4, 1, options=on(name)), tmp_path)
+    with network(3) as name:
+        cut(name, 2)
+        ended = run(World(3, 1, network_s=2.0 if few else 6.0, options=on(name), few=few), tmp_path)
     first = ended.verdict.findings[0]
 
-    assert (1, "node-3", ("node-3",)) == (ended.exit_code, first.subject, ended.verdict.condemned)
-    assert ended.seconds < 60  # 35 alone on two cores; a hang would be minutes
+    assert (1, "node-2", ("node-2",)) == (ended.exit_code, first.subject, ended.verdict.condemned)
+    assert ended.seconds < 60  # 15 to 35 alone on two cores; a hang would be minutes
 
 
 @needs_root
@@ -76,7 +84,7 @@ def test_the_first_host_can_be_the_one_cut_off(tmp_path: Path) -> None:
 
 def test_a_node_that_never_starts_is_named_within_seconds(tmp_path: Path) -> None:
     """No collective waits for it; nobody calls it broken."""
-    ended = run(World(3, 1, network_s=5), tmp_path, command=ABSENT)
+    ended = run(World(3, 1, network_s=2, few=True), tmp_path, command=ABSENT)
     first = ended.verdict.findings[0]
 
     assert (3, "node-1", ()) == (ended.exit_code, first.subject, ended.verdict.condemned)

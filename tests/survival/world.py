@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from checks.policy import CheckPolicy, Policy
 from tasks.gate_file.references import read_policy
 from tasks.launchers.base import JobSpec, JobStatus, Launcher, Work
 from tasks.launchers.registry import launcher_for
+from tests.survival import few_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = read_policy(ROOT / "deployments" / "policies" / "local.toml")
@@ -26,7 +29,10 @@ EXIT_CODES = {Answer.GO: 0, Answer.NO_GO: 1, Answer.ASK: 1, Answer.CANNOT_TELL: 
 
 @dataclass(frozen=True)
 class World:
-    """What is declared, what is sabotaged, and how patient everybody is."""
+    """What is declared, what is sabotaged, and how patient everybody is.
+
+    `few`: the nodes run the checks of `few_checks`, with one rank each, which need neither torch nor torchrun.
+    """
 
     nodes: int = 1
     ranks_per_node: int = 1
@@ -38,18 +44,22 @@ class World:
     deadline_s: float | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    few: bool = False
 
     @property
     def policy(self) -> Policy:
         """The local policy with a line for every sabotage, which by itself asks for nothing."""
         lines = {f"sabotage.{name}": CheckPolicy() for name in self.sabotage}
-        return replace(LOCAL, checks={**LOCAL.checks, **lines})
+        rules = few_checks.policy(LOCAL) if self.few else LOCAL
+        return replace(rules, checks={**rules.checks, **lines})
 
     def bundle(self, gate_id: str) -> bundles.Bundle:
         """The bundle of this world."""
         names = tuple(f"node-{index}" for index in range(self.nodes))
         declared = Declared("cpu", self.nodes, 0, self.ranks_per_node, names)
         extra = tuple(f"prelaunch_sabotage:{name}" for name in self.sabotage)
+        if self.few:
+            extra = (few_checks.ADDS, *extra)
         return bundles.make(
             gate_id,
             declared,
@@ -110,6 +120,28 @@ def run(
     fetched: Path | None = None,
 ) -> Ended:
     """Run a job of the world to its end and judge its reports. `meanwhile` may break things while it runs."""
+    with ExitStack() as stack:
+        if world.few:
+            stack.enter_context(few_checks.chosen())
+            python = str(few_checks.interpreter(folder / "python"))
+            path = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "sabotage")))
+            world = replace(
+                world,
+                options={"python": python, **world.options},
+                environment={"PYTHONPATH": path, **world.environment},
+            )
+        return _run(world, folder, meanwhile, launcher, command, files or {}, fetched or folder / "fetched")
+
+
+def _run(
+    world: World,
+    folder: Path,
+    meanwhile: Callable[[Launcher, str], None] | None,
+    launcher: Launcher | None,
+    command: tuple[str, ...],
+    files: Mapping[str, bytes],
+    into: Path,
+) -> Ended:
     made = world.bundle(f"test-{uuid.uuid4().hex[:12]}")
     runs_on = launcher or launcher_for("local", dict(world.options), folder / "work")
     name, begun = f"{made.gate_id}-check-1", time.monotonic()
@@ -119,7 +151,7 @@ def run(
         nodes=world.nodes,
         ranks_per_node=world.ranks_per_node,
         max_runtime_s=world.max_runtime_s,
-        files={"bundle.json": bundles.dump(made), **(files or {})},
+        files={"bundle.json": bundles.dump(made), **files},
         environment={"PYTHONPATH": str(ROOT / "tests" / "sabotage"), **world.environment},
         work=Work.CHECK if command is RUN else Work.GATE,
     )
@@ -128,13 +160,12 @@ def run(
         if meanwhile is not None:
             meanwhile(runs_on, name)
         status = wait(runs_on, name, world.max_runtime_s + 20)
-        into = fetched or folder / "fetched"
         into.mkdir(exist_ok=True)
         runs_on.fetch(name, into)
     finally:
         runs_on.cancel(name)
-    files = {path.stem: path.read_bytes() for path in (into / status.attempt / "nodes").glob("*.json")}
-    report = merge(made, status.attempt, files, "2026-01-01T00:00:00Z")
+    reports = {path.stem: path.read_bytes() for path in (into / status.attempt / "nodes").glob("*.json")}
+    report = merge(made, status.attempt, reports, "2026-01-01T00:00:00Z")
     verdict = decide(report, world.policy, builtin())
     for node in (f"node-{index}" for index in range(world.nodes)):
         print(f"--- {node}\n{runs_on.logs(name, node)[-3000:]}")
