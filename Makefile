@@ -5,15 +5,17 @@
 #   make check      the same without setting up
 #   make lint       format, lint, types, import contracts
 #   make test-long  the tests marked long
+#   make mutants    change single lines of the code that decides; the fast tests have to notice 90 % of the changes
 #   make format     put the code in shape
 #   make setup      .venv with all extras, and the system packages that tests want
 #   make freeze     write constraints.txt anew from .venv, after a dependency was changed
 #   make clean      remove .venv and every cache
 #
-# PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, GATE=... another gate file.
+# PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, MUTANTS=... for the mutants, GATE=... another gate file.
 
 GATE ?= deployments/gates/local.toml
 PYTEST ?=
+MUTANTS ?=
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -28,7 +30,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check lint test-long format setup freeze clean
+.PHONY: gate test check lint test-long mutants format setup freeze clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -52,6 +54,9 @@ lint: .venv/all
 
 test-long: setup
 	$(BIN)/python -m pytest -m long --durations=20 $(PYTEST)
+
+mutants: .venv/all
+	nice $(BIN)/python -m tests.mutants $(MUTANTS)
 
 format: .venv/all
 	$(BIN)/ruff format .
