@@ -1,0 +1,335 @@
+"""The training gets the machines that passed, or somebody reads why not. An engine that answers what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import launch
+from tasks.gate.jobs import JobEnd
+from tasks.gate_file.cost_terms import CostTerms
+from tasks.launch import (
+    PoolLost,
+    PoolProof,
+    TrainingStart,
+    hand_over_pool,
+    has_started,
+    last_log_line,
+    pool_cost_now,
+    pool_cost_so_far,
+    pool_waits,
+    record_confirmations,
+    training_result,
+    wait_for_pool,
+)
+from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement
+from tasks.store.layout import log_key
+from tests.sample_reports import healthy
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
+
+PASSED = judged(healthy(2, 1))
+READY, COMING, GONE = Hold(Keeping.READY), Hold(Keeping.COMING, "Terminating"), Hold(Keeping.GONE, "Expired")
+OURS, THEIRS = Hold(Keeping.TAKEN, by=TRAIN_JOB), Hold(Keeping.TAKEN, by="their-job")
+RUNNING = JobStatus(JobState.RUNNING, "", "abcdef12", {})
+ENDED = JobStatus(JobState.SUCCEEDED, "", "abcdef12", {"node-0": 0, "node-1": 0})
+
+
+@pytest.mark.parametrize(
+    ("holds", "placement", "reused", "expected"),
+    [
+        ([READY], Placement.POOLED, "", True),
+        ([COMING, READY], Placement.POOLED, "", True),
+        ([EngineUnavailable("down"), READY], Placement.POOLED, "", True),
+        ([OURS], Placement.POOLED, "", True),
+        ([THEIRS], Placement.POOLED, "", False),
+        ([COMING, GONE], Placement.POOLED, "", False),
+        ([GONE], Placement.NONE, "", True),
+        ([GONE], Placement.POOLED, "g-0", True),
+    ],
+)
+def test_the_training_follows_a_pool_that_is_ours(
+    tmp_path: Path, holds: list[Any], placement: Placement, reused: str, expected: bool
+) -> None:
+    """If somebody else has the machines, the checks begin again under new names, and nothing of the first round is left."""
+    one = session(tmp_path, FakeEngine(placement, holds=holds))
+    one.ended(CHECK_JOB)
+
+    assert expected is asyncio.run(wait_for_pool(one, replace(PASSED, reused=reused)))
+    assert (1, 1) if expected else (2, 2) == (one.rounds, one.keeper.lease.attempt)
+    assert ("cancel", CHECK_JOB) in one.setting.launcher.calls or expected  # type: ignore[attr-defined]
+
+
+def test_a_pool_that_is_lost_twice_ends_the_gate(tmp_path: Path) -> None:
+    """The message names who has the machines."""
+    one = session(tmp_path, FakeEngine(holds=[THEIRS]))
+    one.rounds = launch.ROUNDS
+
+    with pytest.raises(
+        PoolLost, match=f"the machines of {CHECK_JOB} were taken by their-job, after 2 rounds"
+    ):
+        asyncio.run(wait_for_pool(one, PASSED))
+
+
+def test_a_pool_that_never_comes_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait has an end."""
+    monkeypatch.setattr(launch, "COMING_S", 0.0)
+    one = session(tmp_path, FakeEngine(holds=[COMING]))
+    one.rounds = launch.ROUNDS
+
+    with pytest.raises(PoolLost, match="were not ready within 0 s"):
+        asyncio.run(wait_for_pool(one, PASSED))
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+def test_a_training_that_was_submitted_before_is_not_begun_twice(tmp_path: Path, submitted: bool) -> None:
+    """Whatever became of the pool since its gate died."""
+    engine = FakeEngine(holds=[GONE], states={TRAIN_JOB: RUNNING} if submitted else {})
+
+    assert submitted is asyncio.run(wait_for_pool(session(tmp_path, engine, adopted=True), PASSED))
+
+
+@pytest.mark.parametrize(
+    ("holds", "looks", "settled", "proof"),
+    [
+        ([OURS], [RUNNING], True, f"pool of {CHECK_JOB} reused by {TRAIN_JOB}"),
+        ([OURS], [replace(RUNNING, state=JobState.PENDING)], False, ""),
+        ([THEIRS], [RUNNING], True, "not the pool's machines (were taken by their-job)"),
+        ([GONE], [RUNNING], True, "not the pool's machines (are no longer kept (Expired))"),
+        ([READY], [RUNNING], False, ""),
+        ([READY, OURS], [RUNNING, RUNNING], True, f"pool of {CHECK_JOB} reused by {TRAIN_JOB}"),
+        (
+            [READY],
+            [ENDED],
+            True,
+            "not the pool's machines (the machines were still kept while the training ran)",
+        ),
+    ],
+)
+def test_the_engine_says_whether_the_training_has_the_pool(
+    tmp_path: Path, holds: list[Any], looks: list[JobStatus], settled: bool, proof: str
+) -> None:
+    """Only a pool that this training took is a proof; a pool that it left over is released."""
+    engine = FakeEngine(holds=holds, released="released")
+    one = session(tmp_path, engine)
+    one.judged = PASSED
+    one.ended(CHECK_JOB)
+    asked = PoolProof(one, TRAIN_JOB)
+    for status in looks:
+        asyncio.run(asked.look(status))
+
+    assert (settled, bool(proof)) == (asked.settled, bool(one.proof))
+    assert "".join(one.proof).startswith(proof)
+    assert [("release", CHECK_JOB)] * (holds == [READY] and settled) == engine.calls
+    assert (one.kept_s(CHECK_JOB) is None) is settled
+
+
+def test_a_pool_that_is_left_over_is_released_while_the_training_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine had its time to say whose it is."""
+    monkeypatch.setattr(launch, "PROOF_S", -1.0)
+    engine = FakeEngine(holds=[COMING])
+    one = session(tmp_path, engine)
+    one.judged = PASSED
+    one.ended(CHECK_JOB)
+    asyncio.run(PoolProof(one, TRAIN_JOB).look(RUNNING))
+
+    assert [("release", CHECK_JOB)] == engine.calls
+
+
+@pytest.mark.parametrize(
+    ("placement", "found", "settled"),
+    [
+        (Placement.NONE, PASSED, True),
+        (Placement.POOLED, None, True),
+        (Placement.POOLED, replace(PASSED, reused="g-0"), True),
+        (Placement.POOLED, PASSED, False),
+    ],
+)
+def test_nothing_is_asked_where_no_pool_is_held(
+    tmp_path: Path, placement: Placement, found: Any, settled: bool
+) -> None:
+    """Without a pool, a verdict of this gate, or both."""
+    one = session(tmp_path, FakeEngine(placement))
+    one.judged = found
+
+    assert settled is PoolProof(one, TRAIN_JOB).settled
+
+
+@pytest.mark.parametrize(
+    ("hold", "keeps_s", "waits", "released"),
+    [
+        (READY, 3600.0, True, False),
+        (COMING, None, True, False),
+        (GONE, 3600.0, False, False),
+        (THEIRS, 3600.0, False, False),
+        (READY, -1.0, False, True),
+    ],
+)
+def test_machines_are_kept_for_a_training_no_longer_than_the_gate_file_says(
+    tmp_path: Path, hold: Hold, keeps_s: float | None, waits: bool, released: bool
+) -> None:
+    """Then they are released, because they are paid for."""
+    engine = FakeEngine(holds=[hold], keeps_s=keeps_s)
+    one = session(tmp_path, engine)
+
+    assert (False, "", "") == (pool_waits(one), pool_cost_now(one), pool_cost_so_far(one))
+    one.ended(CHECK_JOB)
+    assert (waits, released) == (pool_waits(one), engine.calls == [("release", CHECK_JOB)])
+
+
+def test_what_the_waiting_machines_cost(tmp_path: Path) -> None:
+    """An hour's price for all nodes, and for how long; a price that nobody knows is not invented."""
+    two, one = (
+        session(tmp_path / "a", FakeEngine(keeps_s=600.0)),
+        session(tmp_path / "b", FakeEngine(keeps_s=None), nodes=1),
+    )
+    for waiting in (two, one):
+        waiting.ended(CHECK_JOB)
+    one.setting.terms = CostTerms()  # type: ignore[misc]
+
+    assert (
+        "2 nodes are kept meanwhile, and cost 60 USD an hour, for 10 more minutes at most."
+        == pool_cost_now(two)
+    )
+    assert "1 node are kept meanwhile, and cost the price of cpu is not known an hour." == pool_cost_now(one)
+    two._kept[CHECK_JOB] -= 1800.0
+    assert "2 nodes were kept for it for 30.0 minutes (30 USD)." == pool_cost_so_far(two)
+
+
+@pytest.mark.parametrize(
+    ("placement", "reused", "said"),
+    [(Placement.POOLED, "", True), (Placement.POOLED, "g-0", False), (Placement.NONE, "", False)],
+)
+def test_a_gate_that_does_not_wait_claims_no_proof(
+    tmp_path: Path, placement: Placement, reused: str, said: bool
+) -> None:
+    """The pool and the training outlive it."""
+    one = session(tmp_path, FakeEngine(placement))
+    one.judged = replace(PASSED, reused=reused)
+    one.remember(TRAIN_JOB)
+    one.ended(CHECK_JOB)
+    hand_over_pool(one, TRAIN_JOB)
+    with one:
+        pass
+
+    assert said is ("did not wait for proof" in "".join(one.proof))
+    assert [] == one.setting.launcher.calls  # type: ignore[attr-defined]
+
+
+def known(found: Any, **identity: str) -> Any:
+    """The same report, whose nodes have this identity."""
+    nodes = tuple(replace(node, identity=identity) for node in found.report.nodes)
+    return replace(found, report=replace(found.report, nodes=nodes))
+
+
+@pytest.mark.parametrize(
+    ("files", "placement", "found", "proof"),
+    [
+        (["started/node-0", "started/node-1"], Placement.POOLED, known(PASSED, boot_id="b"), ["all 2 hosts confirmed: boot id"]),
+        (["started/node-0", "started/node-1"], Placement.POOLED, known(PASSED), ["all 2 hosts confirmed: host"]),
+        (["started/node-0"], Placement.POOLED, PASSED, []),
+        (["started/node-0", "started/node-1", "nodes/node-1.json"], Placement.POOLED, PASSED, ["so they checked again"]),
+        (["started/node-0", "started/node-1", "verdicts/node-1.json"], Placement.POOLED, PASSED, ["so they checked again"]),
+        (["started/node-0", "started/node-1", "nodes/node-1.json"], Placement.IN_JOB, PASSED, ["in one start of one job"]),
+        (["started/node-0"], Placement.IN_JOB, PASSED, []),
+    ],
+)  # fmt: skip
+def test_what_the_trainings_nodes_confirmed(
+    tmp_path: Path, files: list[str], placement: Placement, found: Any, proof: list[str]
+) -> None:
+    """Nothing is claimed unless every node started; machines that checked again were not the ones that passed."""
+    one, folder = session(tmp_path, FakeEngine(placement)), tmp_path / "attempt"
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    record_confirmations(one, found, folder)
+
+    assert len(proof) == len(one.proof)
+    assert all(line.endswith(end) for line, end in zip(one.proof, proof, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("status", "nodes", "expected"),
+    [
+        (RUNNING, 2, True),
+        (RUNNING, 3, False),
+        (replace(RUNNING, attempt=""), 2, False),
+        (replace(RUNNING, state=JobState.PENDING), 2, False),
+        (ENDED, 2, False),
+    ],
+)
+def test_a_training_has_started_when_every_node_became_the_command(
+    tmp_path: Path, status: JobStatus, nodes: int, expected: bool
+) -> None:
+    """A job that only runs has not."""
+    files = {f"abcdef12/started/node-{index}": b"" for index in (0, 1)}
+    one = session(tmp_path, FakeEngine(files=files), nodes=nodes)
+    start = TrainingStart(one, TRAIN_JOB)
+
+    assert expected is has_started(one, TRAIN_JOB, status)
+    assert (expected, "") == (start.seen(status), start.said)
+
+
+def test_a_training_whose_nodes_cannot_say_so_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No longer than checks may take; then it is said what is missing."""
+    monkeypatch.setattr(launch, "checks_limit_s", lambda session: 0.0)
+    start = TrainingStart(session(tmp_path), TRAIN_JOB)
+
+    assert start.seen(RUNNING) and "not every node has reported" in start.said
+
+
+def result(folder: Path, engine: FakeEngine, status: JobStatus, late: str = "") -> Any:
+    """What the gate says of a training that ended so."""
+    one = session(folder, engine)
+    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
+    found = training_result(one, PASSED, JobEnd(TRAIN_JOB, status, late))
+    return found, one
+
+
+FAILED = JobStatus(JobState.FAILED, "", "abcdef12", {"node-0": 0, "node-1": 7})
+
+
+@pytest.mark.parametrize(
+    ("status", "late", "files", "state", "detail"),
+    [
+        (ENDED, "", {}, JobState.SUCCEEDED, "node-0: the last line"),
+        (FAILED, "", {}, JobState.FAILED, "node-1: the last line"),
+        (ENDED, "it ran too long", {}, JobState.FAILED, "it ran too long"),
+        (FAILED, "", {"abcdef12/failure/node-1": b"no memory\n"}, JobState.FAILED, "node-1: no memory"),
+    ],
+)
+def test_how_a_training_ended(
+    tmp_path: Path, status: JobStatus, late: str, files: Any, state: JobState, detail: str
+) -> None:
+    """The failed node's own words come before the log; one that ran too long failed. Its logs are kept."""
+    found, one = result(tmp_path, FakeEngine(files=files, log="first\nthe last line\n"), status, late)
+
+    assert (state, detail, True, None) == (
+        found.training.state,
+        found.training.detail,
+        found.ran,
+        found.rechecked,
+    )
+    assert one.setting.store.get(log_key("g-1", TRAIN_JOB, "node-1")) is not None
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ("", ""),
+        ("one\ntwo\n\n", "two"),
+        ("one\n=====\n", "one"),
+        ("mine\nE torch/distributed/elastic failed\nexitcode  : 7\nexitcode  : 9\n", "mine exitcode  : 7"),
+        ("E torch/distributed/elastic failed\nthe end\n", "the end"),
+    ],
+)
+def test_the_line_of_a_log_that_says_why(log: str, expected: str) -> None:
+    """The command's own last line, not what torchrun prints after it."""
+    assert expected == last_log_line(log)
