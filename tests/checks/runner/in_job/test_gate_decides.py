@@ -1,0 +1,348 @@
+"""No host starts the command unless every host has the same pass. Notes are exchanged in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from checks import bundle as bundles
+from checks.bundle import Pass, PassedNode
+from checks.documents.answer import AnswerWord, GateAnswer
+from checks.documents.report import digest
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from checks.judge.verdict import unreadable
+from checks.model import Answer, Declared, Finding, Report, Verdict
+from checks.probes.host import system
+from checks.roster import Member, Roster
+from checks.runner.deadline import NEVER
+from checks.runner.in_job import gate
+from checks.runner.in_job.gate import GateOptions, LaunchPermit
+from checks.runner.in_job.hold import Refusal
+from checks.runner.journal import JournalError
+from checks.runner.station import Station
+from tests.sample_reports import POLICY, healthy
+
+HERE = {"host": "h", "boot_id": "b", "gpu_uuids": "", "driver": "", "pool_token": "t0"}
+THERE = {**HERE, "host": "h1", "boot_id": "b1", "pool_token": "t1"}
+FINDING = unreadable("cut off", POLICY, builtin(), b"").findings[0]
+
+
+@dataclass
+class FakeBoard:
+    """The notes of a gate. `others` are those of the other nodes, where the own pass token is OWN; `refused` are those that the first
+    node does not take (key -> why), `objections` what others say at a barrier.
+    """
+
+    others: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    objections: Mapping[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def put(self, key: str, value: str, deadline: float) -> str:
+        """Take a note."""
+        self.said.append(key)
+        self.notes[key] = value
+        return self.refused.get(key, "")
+
+    def get(self, key: str, deadline: float) -> str | None:
+        """A note, without waiting."""
+        self.asked.append(key)
+        found = self.notes.get(key) or self.others.get(key)
+        return next(text for name, text in self.notes.items() if "pass/" in name) if found == OWN else found
+
+    def agree(self, barrier: str, objection: str, *times: float) -> str:
+        """What the nodes conclude."""
+        return objection or self.objections.get(barrier, "")
+
+    def linger(self, seconds: float) -> None:
+        """Wait for nobody."""
+        self.said.append("linger")
+
+
+OWN = "the same"
+AGREED = {"pass/node-1": OWN, "seen/node-1": "ok", "pass/node-0": OWN, "seen/node-0": "ok"}
+
+
+class Place:
+    """A node of two, and what its gate did."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
+        self.folder, self.out, self.board, self.events = (
+            folder,
+            folder / "out",
+            FakeBoard(AGREED),
+            list[str](),
+        )
+        self.verdict: Verdict | None = None
+        self.report: Report | None = None
+        self.broken: Exception | None = None
+        bundle = replace(
+            bundles.make(
+                "g", Declared("cpu", 2, 0, 1, ("node-0", "node-1")), healthy().profile, POLICY, builtin()
+            )
+        )
+        members = (Member("node-0", "127.0.0.1", 1), Member("node-1", "127.0.0.1", 2))
+        self.station = cast(
+            Station,
+            SimpleNamespace(
+                bundle=bundle, roster=Roster(members, 3, "lo"), node=f"node-{rank}", node_rank=rank, deadline=NEVER,
+                key_path=folder / "exchange.key", mpi_key=b"a key",
+            ),
+        )  # fmt: skip
+        responder = SimpleNamespace(close=lambda: self.events.append("closed"))
+        monkeypatch.setattr(gate, "Board", lambda *ignored: self.board)
+        monkeypatch.setattr(gate, "open_responder", lambda station: responder)
+        monkeypatch.setattr(gate, "run_beside", self._run)
+        monkeypatch.setattr(gate, "decide", self._decide)
+        monkeypatch.setattr(gate, "end_left", lambda station: self.events.append("ended"))
+        monkeypatch.setattr(gate, "become_subreaper", lambda adopt=True: self.events.append(f"adopt {adopt}"))
+        monkeypatch.setattr(system, "identity_of_node", lambda: HERE)
+
+    def _run(self, *ignored: object) -> Any:
+        if self.broken is not None:
+            raise self.broken
+        self.events.append("checked")
+        return SimpleNamespace(data=b"{}")
+
+    def _decide(self, report: Report, *ignored: object) -> Verdict:
+        self.report = report
+        return cast(Verdict, self.verdict)
+
+    def passed(self, *identities: Mapping[str, str]) -> Path:
+        """A pass for machines of these identities."""
+        nodes = tuple(
+            PassedNode(f"node-{at}", at, found) for at, found in enumerate(identities or (HERE, THERE))
+        )
+        path = self.folder / "pass.json"
+        path.write_bytes(bundles.dump(Pass(1, "g", "d" * 64, "2026-11-21T08:00:00Z", nodes, "")))
+        return path
+
+    def run(
+        self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0
+    ) -> LaunchPermit | Refusal:
+        """The gate of this node."""
+        return gate.gate(self.station, "attempt", self.out, GateOptions(confirm, pooled, ask_s))
+
+
+def verdict(answer: Answer, *findings: Finding) -> Verdict:
+    """A verdict with this answer."""
+    return replace(unreadable("", POLICY, builtin(), b""), answer=answer, findings=findings)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """The first node."""
+    return Place(tmp_path, monkeypatch)
+
+
+def test_the_machines_that_passed_start_without_a_check(place: Place) -> None:
+    """Once every host published an equal pass token and confirmed that it saw all; the node is left as it was found."""
+    path = place.passed()
+
+    assert LaunchPermit(path) == place.run(path)
+    assert (digest(path.read_bytes()), "ok") == (
+        place.board.notes["pass/node-0"],
+        place.board.notes["seen/node-0"],
+    )
+    assert ["adopt True", "closed", "ended", "adopt False"] == place.events
+    assert "seen/node-1" in place.board.asked
+
+
+@pytest.mark.parametrize(
+    ("others", "refused", "reason"),
+    [
+        ({**AGREED, "pass/node-1": "another"}, {}, "node-1: its pass token differs from this node's"),
+        ({"seen/node-1": "ok"}, {}, "node-1: it published no pass token in time"),
+        ({"pass/node-1": OWN}, {}, "node-1: it did not confirm every pass token in time"),
+        (AGREED, {"pass/node-0": "no room"}, "no room"),
+        (AGREED, {"seen/node-0": "no room"}, "no room"),
+    ],
+)
+def test_no_host_starts_alone(
+    place: Place, others: Mapping[str, str], refused: Mapping[str, str], reason: str
+) -> None:
+    """Another pass token, none, or one that was not seen by all: nobody can tell, and it is said of whom."""
+    place.board = FakeBoard(others, refused)
+    found = place.run(place.passed())
+
+    assert isinstance(found, Refusal)
+    assert (Exit.CANNOT_TELL, True) == (found.code, found.reason.endswith(reason))
+    assert found.reason.startswith("cannot_tell: ")
+
+
+def test_another_host_does_not_wait_for_the_last_confirmations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first keeps the notes, and leaves last."""
+    place = Place(tmp_path, monkeypatch, rank=1)
+    place.board = FakeBoard({"pass/node-0": OWN})
+
+    path = place.passed(THERE, HERE)
+
+    assert LaunchPermit(path) == place.run(path)
+
+
+@pytest.mark.parametrize(
+    ("identities", "objections", "pooled", "others"),
+    [
+        (({**HERE, "boot_id": "another"}, THERE), {}, False, {}),
+        ((HERE, THERE), {"confirmed": "node-1: boot_id was b1"}, False, {}),
+        ((THERE, THERE), {}, True, {}),
+        ((HERE, THERE), {}, True, {"claim/node-1": "node-0"}),
+        ((HERE, THERE), {}, True, {}),
+        ((HERE, THERE), {"each its own": "node-1 and node-0 both"}, True, {"claim/node-1": "node-1"}),
+    ],
+    ids=["this one differs", "another differs", "not of the pool", "claimed twice", "claimed by nobody", "another saw it"],
+)  # fmt: skip
+def test_other_machines_are_checked_again(
+    place: Place, identities: Any, objections: Mapping[str, str], pooled: bool, others: Mapping[str, str]
+) -> None:
+    """One that differs is enough: then all of them check."""
+    place.board = FakeBoard({**AGREED, **others}, objections=objections)
+    place.verdict = verdict(Answer.GO)
+
+    assert isinstance(place.run(place.passed(*identities), pooled), LaunchPermit)
+    assert "checked" in place.events
+
+
+def test_a_pool_under_other_names_starts_without_a_check(place: Place) -> None:
+    """Each host is another machine of the pass."""
+    place.board = FakeBoard({**AGREED, "claim/node-1": "node-0"})
+    path = place.passed(THERE, HERE)
+
+    assert LaunchPermit(path) == place.run(path, pooled=True)
+    assert "checked" not in place.events and place.board.notes["claim/node-0"] == "node-1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (Answer.NO_GO, Exit.NO_GO),
+        (Answer.ASK, Exit.NO_GO),
+        (Answer.CANNOT_TELL, Exit.CANNOT_TELL),
+    ],
+)
+def test_anything_but_a_go_starts_nothing(place: Place, answer: Answer, code: Exit) -> None:
+    """The first finding is the reason; peers may still be testing this host, so it lingers; no pass is left."""
+    place.verdict = verdict(answer, FINDING)
+    found = place.run()
+
+    said = f"{answer.value}: {FINDING.subject}: {FINDING.check}: {FINDING.message}"
+    assert Refusal(code, said) == found
+    assert "linger" in place.board.said and not (place.out / "attempt/passes").exists()
+    assert (place.out / "attempt/verdicts/node-0.json").exists()
+
+
+def test_a_go_leaves_a_pass_and_starts(place: Place) -> None:
+    """The reports of all hosts were judged; a host without one is missing from the report."""
+    place.verdict = verdict(Answer.GO)
+    place.board = FakeBoard({**AGREED, "report/node-1": "not a report"})
+
+    assert LaunchPermit(place.out / "attempt/passes/node-0.json") == place.run()
+    assert place.report is not None and "linger" not in place.board.said
+    assert ["node-0", "node-1"] == [line.partition(":")[0] for line in place.report.collection]
+    assert "{}" == place.board.notes["report/node-0"]
+
+
+def test_without_a_report_of_another_host_the_others_are_judged(place: Place) -> None:
+    """What is missing is for the judge to say."""
+    place.verdict = verdict(Answer.CANNOT_TELL)
+    found = place.run()
+
+    assert Refusal(Exit.CANNOT_TELL, "cannot_tell") == found
+    assert place.report is not None and ["node-0"] == [
+        line.partition(":")[0] for line in place.report.collection
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (
+            GateAnswer(1, "g", "attempt", AnswerWord.LAUNCH, "ada", "the clock", "now"),
+            "ada at now: the clock",
+        ),
+        (Refusal(Exit.NO_GO, "refused by ada"), None),
+    ],
+)
+def test_where_a_person_is_asked_all_hosts_hold(
+    place: Place, monkeypatch: pytest.MonkeyPatch, word: Any, expected: str | None
+) -> None:
+    """The pass bears the approval; a refusal starts nothing."""
+    monkeypatch.setattr(gate, "hold", lambda *ignored: word)
+    place.verdict = verdict(Answer.ASK, FINDING)
+    found = place.run(ask_s=5.0)
+
+    if expected is None:
+        assert word == found
+    else:
+        assert isinstance(found, LaunchPermit) and found.pass_path is not None
+        assert expected.encode() in found.pass_path.read_bytes()
+
+
+@pytest.mark.parametrize("error", [JournalError("the disk is full"), OSError("no such device")])
+def test_checks_that_cannot_run_start_nothing(place: Place, error: Exception) -> None:
+    """Nobody can tell."""
+    place.broken = error
+
+    assert Refusal(Exit.CANNOT_TELL, str(error)) == place.run()
+
+
+def test_a_verdict_that_cannot_be_written_starts_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is not writable, or a disk that hangs: nobody can tell."""
+    place.verdict = verdict(Answer.GO)
+    place.out.write_text("a file where a folder should be")
+    refused = place.run()
+
+    def hang(*ignored: object) -> None:
+        raise TimeoutError("it took longer than 1 s")
+
+    monkeypatch.setattr(gate, "limited", hang)
+    hung = place.run()
+
+    assert isinstance(refused, Refusal) and isinstance(hung, Refusal)
+    assert (Exit.CANNOT_TELL, Exit.CANNOT_TELL) == (refused.code, hung.code)
+    assert hung.reason.startswith("cannot_tell: the verdict (go) cannot be written")
+
+
+def test_why_a_host_refused_outlives_the_job(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a file; a disk that refuses it leaves the log."""
+    gate.write_failure(place.station, "attempt", place.out, Refusal(1, "no"))
+    said = (place.out / "attempt/failure/node-0").read_text()
+    gate.write_failure(place.station, "attempt", place.out / "attempt/failure/node-0", Refusal(1, "no"))
+
+    assert "no\n" == said
+    assert "the failure file cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_only_a_command_of_ours_gets_a_key(place: Place, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+    """Through a descriptor; the training gets its own environment, the placeholders filled in, and no key of the gate."""
+    seen: list[Any] = []
+    monkeypatch.setattr(os, "execvpe", lambda *words: seen.append(words))
+    monkeypatch.setenv("PRELAUNCH_EXCHANGE_KEY", "secret")
+    place.station.key_path.write_bytes(b"secret")
+    command = ("run", "{node_rank}/{nodes}", *(("{key_fd}",) if ours else ()))
+    gate.start(place.station, "attempt", place.out, command, LaunchPermit(place.folder / "pass.json"))
+    ((program, argv, environment),) = seen
+
+    assert ("run", "0/2", str(place.folder / "pass.json")) == (
+        program,
+        argv[1],
+        environment["PRELAUNCH_PASS"],
+    )
+    assert "lo" == environment["PRELAUNCH_INTERFACE"] and not place.station.key_path.exists()
+    if ours:
+        assert b"a key" == os.read(int(argv[2]), 100)
+        os.close(int(argv[2]))
