@@ -9,6 +9,7 @@
 #   make format     put the code in shape
 #   make setup      .venv with all extras, and the system packages that tests want
 #   make freeze     write constraints.txt anew from .venv, after a dependency was changed
+#   make wheel      build the wheel into dist/
 #   make clean      remove .venv and every cache
 #
 # PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, MUTANTS=... for the mutants, GATE=... another gate file.
@@ -30,7 +31,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check lint test-long mutants format setup freeze clean
+.PHONY: gate test check lint test-long mutants format setup freeze wheel clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -68,6 +69,13 @@ freeze: .venv/all
 	   $(PIP) freeze --all --exclude pip --exclude-editable | sed -E 's/^torch==([0-9.]+).*/torch==\1/' | LC_ALL=C sort -f; \
 	   grep '; python' constraints.txt; } >constraints.new
 	@mv constraints.new constraints.txt
+
+# Without what an earlier build left: setuptools would put it into the wheel as well.
+wheel: .venv/core
+	@rm -rf build
+	@$(PIP) wheel --quiet --no-deps --wheel-dir dist .
+	@rm -rf build
+	@ls dist/*.whl
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 ASKED_S = 28 * 86400.0  # an approval is never waited for longer than a training job may run
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], prog: str = "python -m checks") -> int:
     """Runs one command and returns the exit code. What a user can cause never ends in a traceback."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser(prog).parse_args(argv)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     try:
@@ -65,8 +65,8 @@ def _interrupted(number: int, frame: object) -> None:
     raise Interrupted(number)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m checks", description="Health checks of this node.")
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Health checks of this node.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     listing = verbs.add_parser("list", help="list the checks: name, scope, cost, summary [needs]")
     listing.add_argument("--format", choices=("text", "json"), default="text")

@@ -23,6 +23,7 @@ from checks.documents.report import NodeReport
 from checks.exchange.exchange import ExchangeError, Responder
 from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.probes.host import system
+from checks.process import own_packages
 from checks.process.cpu_usage import marked
 from checks.process.isolate import isolated
 from checks.process.observe import errored
@@ -186,7 +187,7 @@ def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
         path = before_path(station.scratch, check.name)
         timeout_s = station.timeout_s(check)
         files = (*_files(station), str(path), f"{timeout_s:.3f}")
-        argv = ("-m", "checks.runner.isolated_child", "--before", check.name, check.path, *files)
+        argv = own_packages.module("checks.runner.isolated_child", "--before", check.name, check.path, *files)
         return isolated(check.name, station.node, argv, path.with_suffix(".row"), timeout_s)
 
     failed: dict[str, str] = {}
@@ -213,8 +214,7 @@ def _isolated(station: Station, opened: float, check: Check, closing: bool = Fal
     if timeout_s < LEAST_S:
         return errored(check.name, station.node, station.deadline.reason(CheckProgress.NEVER_STARTED), 0.0)
     late = station.deadline.reason(CheckProgress.RUNNING) if timeout_s < station.own_timeout_s(check) else ""
-    argv = (
-        "-m",
+    argv = own_packages.module(
         "checks.runner.isolated_child",
         check.name,
         check.path,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from checks.documents.decode import decode
 from checks.model import Observation, Scope, rank_subject
+from checks.process import own_packages
 from checks.process.isolate import Output, piped
 from checks.process.observe import errored
 from checks.process.tree import KILL_S, end_tree, leashed, start_ticks
@@ -87,7 +88,7 @@ def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
     """The argv that starts this node's ranks; `command` is a module or script with its arguments."""
     roster, declared = station.roster, station.bundle.declared
     return (
-        sys.executable, "-m", "torch.distributed.run",
+        sys.executable, *own_packages.module("torch.distributed.run"),
         "--nnodes", str(declared.nodes),
         "--node-rank", str(station.node_rank),
         "--nproc-per-node", str(declared.ranks_per_node),
@@ -109,7 +110,7 @@ def run_stage(station: Station, keep: JournalWriter, why_not: str) -> str:
     folder = station.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
-    argv = leashed(torchrun(station, ("-m", "checks.runner.rank_process", *_arguments(station))))
+    argv = leashed(torchrun(station, own_packages.module("checks.runner.rank_process", *_arguments(station))))
     environment = {**os.environ, **rank_environment(station.roster.interface)}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from checks.check import Check
+from checks.process import own_packages
 from checks.process.isolate import Output, piped
 from checks.process.tree import end_tree
 from checks.runner.deadline import LEAST_S
@@ -47,8 +48,8 @@ class Watchers:
                 continue
             path = watch_path(self._station.scratch, check.name)
             path.unlink(missing_ok=True)
-            argv = (
-                *("-m", "checks.runner.isolated_child", "--watch", check.name, check.path),
+            argv = own_packages.module(
+                *("checks.runner.isolated_child", "--watch", check.name, check.path),
                 *(str(self._station.bundle_path), str(self._station.roster_path)),
                 *(
                     self._station.node,

@@ -51,6 +51,10 @@ VERBS = {
         "read the raw output of a tool: findings, and the lines that prove them",
     ),
     "check": ("flows.cli.check", "check this node now"),
+    "node": (
+        "flows.cli.node",
+        "list the checks of a node, run or judge them there, or put a gate in front of a command",
+    ),
     "render": ("flows.cli.render", "write a report as HTML, Markdown or JUnit"),
     "facts": ("flows.cli.facts", "print the facts about an instance type, and the thresholds of its policy"),
 }

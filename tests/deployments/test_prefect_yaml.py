@@ -66,7 +66,7 @@ def test_one_gate_a_cluster_and_the_next_waits(
 ) -> None:
     """A limit of one, for whatever checks a cluster."""
     for item in written:
-        if item["entrypoint"] != "flows.reap.reap":
+        if item["entrypoint"] != "prelaunch.reap":
             found = held[name_of(item)]
             assert 1 == found["global_concurrency_limit"]["limit"], item["name"]
             assert "ENQUEUE" == found["concurrency_options"]["collision_strategy"]

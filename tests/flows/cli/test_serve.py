@@ -59,7 +59,7 @@ def test_the_deployments_are_told_with_their_pages(world: World, tmp_path: Path)
         assert 143 == process.wait(30)
     assert ["gate/here", "commission/here", "reap/here"] == [line.split()[0] for line in pages]
     fields = held["parameter_openapi_schema"]["definitions"]["GateRequest"]["properties"]
-    assert (["laptop"], "flows.gate.gate") == (fields["gate_file"]["enum"], held["entrypoint"])
+    assert (["laptop"], "prelaunch.gate") == (fields["gate_file"]["enum"], held["entrypoint"])
     assert "prelaunch" in held["tags"]
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.documents.decode import parse_json
+from checks.process import own_packages
 from checks.value_types import DecodeError
 from tasks.launchers.base import LaunchRejected
 from tasks.launchers.sagemaker.model_trainer.driver_notes import broken_exports
@@ -127,7 +128,7 @@ def _environment(work: Path, region: str) -> dict[str, str]:
 
 def _run(reference: str, work: Path, region: str) -> str:
     """Run the child to its end; returns the end of what it said, for an error message."""
-    command = (sys.executable, "-P", "-m", CHILD, str(work))
+    command = (sys.executable, "-P", *own_packages.module(CHILD, str(work)))
     output = work / "said.txt"
     with open(output, "wb") as said:
         child = subprocess.Popen(

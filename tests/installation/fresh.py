@@ -1,0 +1,57 @@
+"""The wheel, and a fresh environment in which it is installed: without this tree, and without a network."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+SOURCES = (
+    "checks",
+    "container",
+    "deployments",
+    "flows",
+    "tasks",
+    "prelaunch.py",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel from a copy of the sources, so that nothing that an earlier build left gets into it."""
+    for name in SOURCES:
+        source, copy = ROOT / name, folder / "sources" / name
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+    words = ("wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", str(folder))
+    _run((*PIP, *words, str(folder / "sources")), folder)
+    (wheel,) = folder.glob("prelaunch-*.whl")
+    return wheel
+
+
+def install_wheel(wheel: Path, folder: Path) -> Path:
+    """A new environment with the wheel; returns the folder of its programs.
+
+    Its dependencies are those of the environment of the tests. A folder that a .pth file names is searched after the
+    environment's own, and the .pth files in it are not read, so that an editable installation there has no effect here.
+    """
+    _run((sys.executable, "-m", "venv", "--without-pip", str(folder)), folder.parent)
+    python = folder / "bin" / "python"
+    _run((*PIP, "--python", str(python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)), folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return python.parent
+
+
+def _run(argv: tuple[str, ...], folder: Path) -> None:
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,115 @@
+"""A folder with flows/, tasks/, checks/ and tests/ of its own: Prelaunch runs its own code there, from the wheel and from source."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.installation.fresh import ROOT, build_wheel, install_wheel
+from tests.installation.hostile import environment, hostile_folder, imported
+
+SOURCE = Path(sys.executable).parent
+GATE = """
+name = "here"
+[cluster]
+name = "here"
+launcher = "local"
+[cluster.declared]
+instance_type = "cpu"
+nodes = 1
+ranks_per_node = 1
+[checks]
+profile = "quick"
+stage_s = 120.0
+max_runtime_minutes = 3
+[policy]
+file = {policy}
+[training]
+command = ["{{python}}", "-c", "print('trained')"]
+distributed = "none"
+max_runtime_minutes = 2
+[store]
+path = "store"
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a fresh environment in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    return install_wheel(build_wheel(folder), folder / "environment")
+
+
+def run(programs: Path, folder: Path, path: str | None, *words: str) -> subprocess.CompletedProcess[str]:
+    """`prelaunch WORDS` in the folder, as a person types it."""
+    return subprocess.run(
+        (str(programs / "prelaunch"), *words), cwd=folder, env=environment(path, HOME=str(folder)),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [None, "."], ids=["no path", "the folder on the path"])
+@pytest.mark.parametrize("kind", ["source", "wheel"])
+def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str, path: str | None) -> None:
+    """Help, plan, facts and the checks' own commands."""
+    programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
+    for words in (("--help",), ("plan", "local", "--offline"), ("facts", "cpu"), ("node", "list")):
+        done = run(programs, folder, path, *words)
+
+        assert (0, []) == (done.returncode, imported(folder)), (words, done.stderr)
+
+
+@pytest.mark.timeout(200)
+def test_a_gate_of_the_wheel_runs_prelaunchs_code(tmp_path: Path, installed: Path) -> None:
+    """With the folder on PYTHONPATH: the flow, its server, the node and its checks, the ranks; then the report is judged again."""
+    folder = hostile_folder(tmp_path / "project")
+    (packages,) = installed.parent.glob("lib/python*/site-packages")
+    policy = packages / "deployments" / "policies" / "local.toml"
+    gate = GATE.format(policy=json.dumps(str(policy)))
+    (folder / "gate.toml").write_text(gate)
+    done = run(installed, folder, ".", "gate", "gate.toml", "--format", "json")
+    said = json.loads(done.stdout)
+
+    assert [] == imported(folder), done.stderr
+    assert "launched" == said["decision"], done.stderr
+    judged = run(installed, folder, ".", "judge", said["report"], "--policy", str(policy))
+    assert (0, []) == (judged.returncode, imported(folder)), judged.stderr
+
+
+@pytest.mark.timeout(200)
+def test_this_nodes_checks_are_prelaunchs(tmp_path: Path) -> None:
+    """`prelaunch node run` where the checks' processes start in the folder itself: from source, with the folder on PYTHONPATH."""
+    folder = hostile_folder(tmp_path / "project")
+    words = ("node", "run", "--instance-type", "cpu", "--out", "report.json")
+    done = run(SOURCE, folder, ".", *words)
+
+    assert [] == imported(folder), done.stderr
+    assert re.search(r"(\d+) of \1 observations", done.stdout), done.stdout + done.stderr
+
+
+LOAD = """
+import sys
+from prefect.flows import load_flow_from_entrypoint
+for entrypoint in sys.argv[1:]:
+    print(load_flow_from_entrypoint(entrypoint, use_placeholder_flow=False).fn.__code__.co_filename)
+"""
+
+
+@pytest.mark.parametrize("kind", ["source", "wheel"])
+def test_deployments_load_prelaunchs_flows(tmp_path: Path, installed: Path, kind: str) -> None:
+    """By the entry points of prefect.yaml, as `prefect deploy` and the processes of a worker load them."""
+    programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
+    entrypoints = set(re.findall(r"entrypoint: (\S+)", (ROOT / "deployments" / "prefect.yaml").read_text()))
+    done = subprocess.run(
+        (str(programs / "python"), "-c", LOAD, *sorted(entrypoints)), cwd=folder, env=environment(".", HOME=str(folder)),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    root = ROOT if kind == "source" else next(installed.parent.glob("lib/python*/site-packages"))
+
+    assert [] == imported(folder), done.stderr
+    assert [str(root / "flows" / f"{name}.py") for name in ("commission", "gate", "reap")] == done.stdout.split(), done.stderr
