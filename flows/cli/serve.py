@@ -123,7 +123,9 @@ async def _deployments(runner: Runner) -> dict[str, str]:
         made = await flow.ato_deployment(
             NAME, tags=["prelaunch", "served"], entrypoint_type=EntrypointType.MODULE_PATH
         )
-        made.entrypoint = f"prelaunch.{flow.fn.__name__}"  # where a run begins, another package may be called flows
+        made.entrypoint = (
+            f"prelaunch.{flow.fn.__name__}"  # where a run begins, another package may be called flows
+        )
         made.work_pool_name = made.work_queue_name = None  # said, so that an earlier pool is forgotten
         # Not runner.add_flow: that hands the flow's process a pickle of the function, without the types of its parameters.
         known = await runner.aadd_deployment(made)

@@ -46,7 +46,10 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     """
     _run((sys.executable, "-m", "venv", "--without-pip", str(folder)), folder.parent)
     python = folder / "bin" / "python"
-    _run((*PIP, "--python", str(python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)), folder)
+    _run(
+        (*PIP, "--python", str(python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)),
+        folder,
+    )
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return python.parent

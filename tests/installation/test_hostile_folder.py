@@ -112,4 +112,6 @@ def test_deployments_load_prelaunchs_flows(tmp_path: Path, installed: Path, kind
     root = ROOT if kind == "source" else next(installed.parent.glob("lib/python*/site-packages"))
 
     assert [] == imported(folder), done.stderr
-    assert [str(root / "flows" / f"{name}.py") for name in ("commission", "gate", "reap")] == done.stdout.split(), done.stderr
+    assert [
+        str(root / "flows" / f"{name}.py") for name in ("commission", "gate", "reap")
+    ] == done.stdout.split(), done.stderr
