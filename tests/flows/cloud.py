@@ -21,6 +21,7 @@ from tests.fakes.sagemaker.images import OURS
 from tests.flows import answering
 from tests.flows.driving import request_of, run
 from tests.flows.gates import FAKE, TRAINED, write_gate
+from tests.survival import few_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL_POLICY = ROOT / "deployments" / "policies" / "local.toml"
@@ -75,10 +76,16 @@ def cloud_gate(
     placement: str = "pooled",
     *,
     real: bool = False,
+    few: bool = False,
     options: str = "",
     **more: Any,
 ) -> Path:
-    """A gate file: two ml.m5.large, and a training that is a line of Python. `real` holds them to the local policy."""
+    """A gate file: two ml.m5.large, and a training that is a line of Python. `real` holds them to the local policy,
+
+    or with `few` to its part for the few checks of tests/survival, which are then run.
+    """
+    if few:
+        options += f'python = "{few_checks.interpreter(folder / "few-python")}"\n'
     said = f"""
 region = "{REGION}"
 image = "{IMAGE}"
@@ -98,7 +105,12 @@ infra_check = false
     policy = path.with_name("policy.toml")
     policy.write_text(policy.read_text().replace('["cpu"]', '["m5.large"]'))
     if real:
-        text = text.replace('"policy.toml"', json.dumps(str(LOCAL_POLICY)))
+        rules = LOCAL_POLICY
+        if few:
+            rules = folder / "few.json"
+            rules.write_text(json.dumps(few_checks.policy_document()))
+            text = text.replace("[checks]\n", f'[checks]\nextra = ["{few_checks.ADDS}"]\n')
+        text = text.replace('"policy.toml"', json.dumps(str(rules)))
         text = text.replace(
             "network_s = 5.0", "network_s = 20.0"
         )  # starting torch on two cores takes its time

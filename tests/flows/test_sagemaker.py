@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tasks.gate.outcome import Decision
 from tests.flows.cloud import Account, account, answered, cloud_gate, gate_there, kept, names, page, pools
 from tests.flows.driving import play
 from tests.prefect_backend import prefect_backend, template_dir
+from tests.survival import few_checks
 from tests.survival.faulty_network import needs_root
 
 __all__ = ["account", "play", "prefect_backend", "template_dir"]
@@ -20,12 +22,21 @@ pytestmark = [
     pytest.mark.usefixtures("prefect_backend", "play"),
 ]
 
+# The node's own code either way; all checks need torch, and the machine to themselves.
+FEW = pytest.mark.parametrize(
+    "few",
+    [
+        pytest.param(True, id="few checks"),
+        pytest.param(False, id="all checks", marks=(pytest.mark.alone, pytest.mark.long)),
+    ],
+)
 
-@pytest.mark.alone
-def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Account) -> None:
+
+@FEW
+def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Account, few: bool) -> None:
     """Real checks; the training's machines are those that were checked, by what SageMaker says and by their GPUs' UUIDs."""
-    with account() as cloud:
-        path = cloud_gate(tmp_path, cloud, real=True)
+    with account() as cloud, few_checks.chosen() if few else nullcontext():
+        path = cloud_gate(tmp_path, cloud, real=True, few=few)
         _, outcome = gate_there(path)
         check, train = names(outcome)
         jobs = cloud.jobs()
@@ -55,11 +66,11 @@ def test_a_fail_releases_the_pool_and_pages(tmp_path: Path, account: Account) ->
         assert "algo-2" in page(path, outcome)
 
 
-@pytest.mark.alone
-def test_in_one_job_it_checks_and_trains(tmp_path: Path, account: Account) -> None:
+@FEW
+def test_in_one_job_it_checks_and_trains(tmp_path: Path, account: Account, few: bool) -> None:
     """Real checks; one job, whose hosts decide and then become the training."""
-    with account() as cloud:
-        path = cloud_gate(tmp_path, cloud, "in_job", real=True)
+    with account() as cloud, few_checks.chosen() if few else nullcontext():
+        path = cloud_gate(tmp_path, cloud, "in_job", real=True, few=few)
         _, outcome = gate_there(path)
         _, train = names(outcome)
 

@@ -169,6 +169,7 @@ def test_the_culprit_is_named_and_nobody_else(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.root
 @pytest.mark.alone
+@pytest.mark.long  # the ranks are in tests/checks/probes/pairs/test_pairs.py, the rows in tests/checks/judge/culprits/test_findings.py
 @pytest.mark.parametrize("how", ["cut off", "frozen", "killed"])
 def test_who_falls_silent_in_the_middle_is_named_and_the_others_are_measured(
     tmp_path: Path, how: str

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from checks import catalog
 from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
-from checks.model import Answer, Cause, Level, Outcome, Skip
+from checks.model import Answer, Cause, Declared, Level, Outcome, Profile, Skip
 from tasks.gate_file.references import default_policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,9 +26,10 @@ def _run(instance_type: str, profile: str, out: Path) -> subprocess.CompletedPro
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
-def test_a_machine_without_gpus_is_no_p5(tmp_path: Path) -> None:
+@pytest.mark.parametrize("profile", ["quick", pytest.param("standard", marks=pytest.mark.long)])
+def test_a_machine_without_gpus_is_no_p5(profile: str, tmp_path: Path) -> None:
     """8 GPUs declared and none in /proc or /dev: no-go with the cause HARDWARE, and what could not be seen is named."""
-    ended = _run("p5.48xlarge", "standard", tmp_path / "report.json")
+    ended = _run("p5.48xlarge", profile, tmp_path / "report.json")
     report = load((tmp_path / "report.json").read_bytes())
     verdict = decide(report, default_policy("p5.48xlarge")[1], builtin())
     first = verdict.findings[0]
@@ -44,6 +46,7 @@ def test_a_machine_without_gpus_is_no_p5(tmp_path: Path) -> None:
     assert all(name in ended.stdout for name in ("gpu.inventory", "dcgm.diag", "efa.devices"))
 
 
+@pytest.mark.long  # the same way as a p5's; its checks without a device are in tests/corpus/neuron_cases.py
 @pytest.mark.parametrize("instance_type", ["trn1.32xlarge"])
 def test_a_machine_without_neuron_devices_is_no_trn1(instance_type: str, tmp_path: Path) -> None:
     """Nothing that only a Trainium node can show was seen, so nothing passes."""
@@ -53,18 +56,32 @@ def test_a_machine_without_neuron_devices_is_no_trn1(instance_type: str, tmp_pat
     assert "neuron.devices" in ended.stdout
 
 
+UNDECLARED = {
+    "no GPU declared",
+    "one node declared",
+    "one rank declared",
+    "not in this profile",
+    "this instance type has no EFA",
+    "this instance type has no Neuron device",
+    Skip.KERNEL_LOG_READABLE.value,
+}
+
+
+def test_of_a_plain_machine_what_was_not_declared_is_planned_as_skipped() -> None:
+    """Profile standard: each check is run, or has its declared reason."""
+    lines = catalog.plan(
+        catalog.CATALOG, Declared("cpu", 1, 0, 1), Profile.STANDARD, builtin().instances.get("cpu")
+    )
+
+    assert {line.skip.value for line in lines if line.skip} <= UNDECLARED
+    assert {"compute.gemm", "system.identity"} <= {line.check for line in lines if line.skip is None}
+
+
+@pytest.mark.long  # profile quick passes in tests/survival/test_under_torchrun.py
 def test_declared_as_what_it_is_it_passes(tmp_path: Path) -> None:
     """The same machine as `cpu`, profile standard: go, and every skip has its declared reason."""
     ended = _run("cpu", "standard", tmp_path / "report.json")
     report = load((tmp_path / "report.json").read_bytes())
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert {line.skip.value for line in report.plan if line.skip} <= {
-        "no GPU declared",
-        "one node declared",
-        "one rank declared",
-        "not in this profile",
-        "this instance type has no EFA",
-        "this instance type has no Neuron device",
-        Skip.KERNEL_LOG_READABLE.value,
-    }
+    assert {line.skip.value for line in report.plan if line.skip} <= UNDECLARED

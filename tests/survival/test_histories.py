@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -55,15 +56,27 @@ def wrong(found: Iterable[Played]) -> dict[str, list[str]]:
     return {str(one): [*faults, *one.lines[-12:]] for one in found if (faults := list(one.faults()))}
 
 
-def test_a_gate_to_which_nothing_happens_goes() -> None:
-    """Else no GO would ever be wrong. Its deadline is one that a busy machine can keep."""
+def test_a_gate_to_which_nothing_happens_goes_and_two_histories_end() -> None:
+    """Else no GO would ever be wrong. Its deadline is one that a busy machine can keep; of the kinds, each day has two others."""
     environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
-    one = play(History(-1, 2, (Fault(Kind.NOTHING, 0, 0.0),)), environment, deadline_s=60.0)
+    nothing = History(-1, 2, (Fault(Kind.NOTHING, 0, 0.0),))
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(play, nothing, environment, 60.0)
+        found = played(todays())
+    one = beside.result()
     print(one)
 
     assert (0, []) == (one.code, list(one.faults())), one.lines
+    assert {} == wrong(found)
 
 
+def todays() -> list[int]:
+    """Two seeds, whose first faults are of kinds that come again after half as many days as there are kinds."""
+    day = datetime.now(UTC).toordinal()
+    return [2 * day % len(Kind), (2 * day + 1) % len(Kind)]
+
+
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_ten_histories() -> None:
     """One of each of the first kinds of faults, over 2 to 4 hosts."""

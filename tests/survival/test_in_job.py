@@ -14,9 +14,10 @@ import pytest
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.documents.answer import ASKING, AnswerWord, dump_answer
-from checks.model import SCHEMA_VERSION
+from checks.model import SCHEMA_VERSION, Cause
 from checks.policy import OnWarn, Policy, Rule
 from checks.probes.host.system import POOL_TOKEN, identity_of_node
+from prelaunch_sabotage import FAULTY_RANK
 from tasks.launchers.base import JobState, Launcher
 from tests.survival.world import Ended, World, run
 
@@ -97,10 +98,13 @@ def test_no_host_starts_when_nobody_can_tell(tmp_path: Path) -> None:
 
 
 def test_no_host_starts_on_wrong_sums(tmp_path: Path) -> None:
-    """One rank lies: exit 1 on both hosts."""
+    """One rank lies: exit 1 on both hosts, and it is named as hardware, however fast it is."""
     ended = run(World(2, 1, ("wrong_sums",)), tmp_path, command=(*GATE, "--", *TRAIN))
 
+    blamed = {f.subject for f in ended.fails(Cause.HARDWARE) if f.check == "collective.all_reduce"}
+
     assert (set(), {"node-0": 1, "node-1": 1}) == (trained(tmp_path), dict(ended.status.exit_codes))
+    assert blamed == {f"node-1/rank-{FAULTY_RANK}"}
 
 
 def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> None:

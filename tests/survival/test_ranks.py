@@ -15,6 +15,7 @@ FAULTY = f"node-1/rank-{FAULTY_RANK}"
 QUICK = {"collective.all_reduce": 8.0, "collective.all_gather": 8.0, "training.ddp": 8.0}
 
 
+@pytest.mark.long  # tests/survival/test_in_job.py has the same rank, in a gate inside the job
 def test_wrong_sums_on_one_rank_are_a_fail_that_names_it(tmp_path: Path) -> None:
     """Corruption is hardware, however fast it is."""
     ended = run(World(2, 1, ("wrong_sums",), QUICK), tmp_path)
@@ -23,6 +24,7 @@ def test_wrong_sums_on_one_rank_are_a_fail_that_names_it(tmp_path: Path) -> None
     assert (1, {FAULTY}) == (ended.exit_code, blamed)
 
 
+@pytest.mark.long  # the one that is frozen stays; tests/checks/judge/culprits/test_silent_ranks.py has both reports, made up
 def test_a_rank_killed_in_a_collective_is_named_first(tmp_path: Path) -> None:
     """Its peers report what they saw; the one that says nothing is the suspect."""
     ended = run(World(2, 1, ("killed",), QUICK), tmp_path)
@@ -36,7 +38,7 @@ def test_a_rank_killed_in_a_collective_is_named_first(tmp_path: Path) -> None:
 
 def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     """SIGSTOP makes no sound: the deadline does."""
-    ended = run(World(2, 1, ("frozen",), QUICK), tmp_path)
+    ended = run(World(2, 1, ("frozen",), dict.fromkeys(QUICK, 4.0)), tmp_path)
     first = ended.verdict.findings[0]
 
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))

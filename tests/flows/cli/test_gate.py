@@ -48,9 +48,12 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     }
 
 
-def start(path: Path, *words: str, **more: str) -> subprocess.Popen[str]:
+COMMAND = (sys.executable, "-m", "flows.cli.main")
+
+
+def start(path: Path, *words: str, command: tuple[str, ...] = COMMAND, **more: str) -> subprocess.Popen[str]:
     """Start the command with --format json."""
-    argv = (sys.executable, "-m", "flows.cli.main", "gate", str(path), "--format", "json", *words)
+    argv = (*command, "gate", str(path), "--format", "json", *words)
     folder = path.parent
     return subprocess.Popen(
         argv, cwd=folder, env=environment(folder, **more), text=True,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.pagerduty import pagerduty_server
 from tests.flows.cli.test_gate import ROOT, start
+from tests.survival import few_checks
 from tests.survival.faulty_network import needs_root, network, shape
 
 NODES, SLOW = 4, 2
@@ -26,8 +28,10 @@ ranks_per_node = 1
 [cluster.options]
 network = "namespaces"
 prepared = "{network}"
+{python}
 [checks]
 profile = "quick"
+extra = {extra}
 [policy]
 file = "{policy}"
 [training]
@@ -55,19 +59,35 @@ def first_of_the_heat_map(html: str) -> str:
 @pytest.mark.root
 @pytest.mark.alone
 @pytest.mark.timeout(300)
-def test_a_shaped_host_is_named_by_verdict_page_and_heat_map(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "few", [pytest.param(True, id="nodes"), pytest.param(False, id="nodes and ranks", marks=pytest.mark.long)]
+)
+def test_a_shaped_host_is_named_by_verdict_page_and_heat_map(tmp_path: Path, few: bool) -> None:
     """100 Mbit/s on one of four hosts, under the shipped policy: refused, and everybody is told which."""
     path, name = tmp_path / "gate.toml", f"node-{SLOW}"
     with network(NODES) as made, pagerduty_server() as pagerduty:
         shape(made, SLOW)
         key = pagerduty.service()
         policy = ROOT / "deployments" / "policies" / "local.toml"
+        python, extra = "", "[]"
+        if few:
+            policy = tmp_path / "policy.json"
+            policy.write_text(json.dumps(few_checks.policy_document()))
+            python = f'python = "{few_checks.interpreter(tmp_path / "python")}"'
+            extra = json.dumps([few_checks.ADDS])
         path.write_text(
             GATE.format(
-                nodes=NODES, network=made, policy=policy, pagerduty=pagerduty.url, store=tmp_path / "store"
+                nodes=NODES,
+                network=made,
+                policy=policy,
+                pagerduty=pagerduty.url,
+                store=tmp_path / "store",
+                python=python,
+                extra=extra,
             )
         )
-        ran = start(path, CULPRIT_ROUTING_KEY=key)
+        command = (sys.executable, few_checks.__file__) if few else (sys.executable, "-m", "flows.cli.main")
+        ran = start(path, command=command, CULPRIT_ROUTING_KEY=key)
         printed, errors = ran.communicate(timeout=280)
         paged = pagerduty.open(key)
 
@@ -77,15 +97,17 @@ def test_a_shaped_host_is_named_by_verdict_page_and_heat_map(tmp_path: Path) -> 
     hardware = {
         f["subject"] for f in told["verdict"]["findings"] if (f["level"], f["cause"]) == ("FAIL", "HARDWARE")
     }
-    by_ranks = [f for f in told["verdict"]["findings"] if f["check"] == "collective.pairs"]
+    by = "network.pairs" if few else "collective.pairs"
+    by_pairs = [f for f in told["verdict"]["findings"] if f["check"] == by]
     html = Path(told["html"]).read_text()
 
     assert (1, "refused") == (ran.returncode, told["decision"]), errors[-2000:]
     assert {name} == hardware, [
         (f["subject"], f["check"], f["message"], f["evidence"]) for f in told["verdict"]["findings"]
     ]
-    assert [name] == [f["subject"] for f in by_ranks], by_ranks
-    assert "to and from it" in by_ranks[0]["message"]
+    assert [name] == [f["subject"] for f in by_pairs], by_pairs
+    said = "slow to and from every peer" if few else "to and from it"
+    assert said in by_pairs[0]["message"]
     assert [name] == re.findall(r"node-\d", str(paged[0].payload["summary"]))[:1]
     assert "nobody may start this" not in errors
     assert first_of_the_heat_map(html) == name

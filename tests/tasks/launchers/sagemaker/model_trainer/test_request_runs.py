@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobState
 from tests.fakes.sagemaker.bench import BUCKET, REGION, stand_in
 from tests.fakes.sagemaker.images import OURS
+from tests.survival import few_checks
 from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, ROLE, ROOT
 
 # A training image of the team's own: Python, pip and torch, and nothing of ours.
@@ -32,11 +35,13 @@ role_arn = "{ROLE}"
 prefix = "s3://{BUCKET}/gates"
 placement = "in_job"
 infra_check = false
+{{python}}
 [checks]
 profile = "quick"
+extra = {{extra}}
 max_runtime_minutes = 5
 [policy]
-file = "{ROOT / "deployments" / "policies" / "local.toml"}"
+file = "{{policy}}"
 [training]
 model_trainer = "model_trainer:trainer"
 max_runtime_minutes = 5
@@ -48,10 +53,21 @@ path = "store"
 @pytest.mark.alone
 @pytest.mark.timeout(180)
 @pytest.mark.root
-def test_an_unmodified_model_trainer_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "few", [pytest.param(True, id="few checks"), pytest.param(False, id="all checks", marks=pytest.mark.long)]
+)
+def test_an_unmodified_model_trainer_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
     """Behind the checks, on every host, to its end; its channels arrive, and its hyperparameters."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    (tmp_path / "gate.toml").write_text(GATE)
+    python, extra, policy = "", "[]", ROOT / "deployments" / "policies" / "local.toml"
+    if few:
+        policy = tmp_path / "policy.json"
+        policy.write_text(json.dumps(few_checks.policy_document()))
+        python = f'python = "{few_checks.interpreter(tmp_path / "python")}"'
+        extra = json.dumps([few_checks.ADDS])
+    (tmp_path / "gate.toml").write_text(GATE.format(python=python, extra=extra, policy=policy))
     with stand_in(
         tmp_path,
         machines={"ml.m5.large": 2},
@@ -60,8 +76,9 @@ def test_an_unmodified_model_trainer_trains(tmp_path: Path, monkeypatch: pytest.
     ) as cloud:
         for key, value in cloud.environment.items():
             monkeypatch.setenv(key, value)
-        setting = open_gate_context(GateRequest(gate_file=str(tmp_path / "gate.toml")))
-        job = gated_job(setting, "tiny-1", "tiny-1-train-1", 0.0)
+        with few_checks.chosen() if few else nullcontext():
+            setting = open_gate_context(GateRequest(gate_file=str(tmp_path / "gate.toml")))
+            job = gated_job(setting, "tiny-1", "tiny-1-train-1", 0.0)
         launcher = setting.launcher
         launcher.submit(launcher.plan(job))
         cloud.wait(job.name, 110)
