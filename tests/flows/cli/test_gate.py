@@ -51,8 +51,13 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 COMMAND = (sys.executable, "-m", "flows.cli.main")
 
 
-def start(path: Path, *words: str, command: tuple[str, ...] = COMMAND, **more: str) -> subprocess.Popen[str]:
+def start(path: Path, *words: str, **more: str) -> subprocess.Popen[str]:
     """Start the command with --format json."""
+    return started_by(COMMAND, path, *words, **more)
+
+
+def started_by(command: tuple[str, ...], path: Path, *words: str, **more: str) -> subprocess.Popen[str]:
+    """The same by another program."""
     argv = (*command, "gate", str(path), "--format", "json", *words)
     folder = path.parent
     return subprocess.Popen(

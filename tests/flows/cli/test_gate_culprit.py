@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.pagerduty import pagerduty_server
-from tests.flows.cli.test_gate import ROOT, start
+from tests.flows.cli.test_gate import COMMAND, ROOT, started_by
 from tests.survival import few_checks
 from tests.survival.faulty_network import needs_root, network, shape
 
@@ -86,8 +86,8 @@ def test_a_shaped_host_is_named_by_verdict_page_and_heat_map(tmp_path: Path, few
                 extra=extra,
             )
         )
-        command = (sys.executable, few_checks.__file__) if few else (sys.executable, "-m", "flows.cli.main")
-        ran = start(path, command=command, CULPRIT_ROUTING_KEY=key)
+        command = (sys.executable, few_checks.__file__) if few else COMMAND
+        ran = started_by(command, path, CULPRIT_ROUTING_KEY=key)
         printed, errors = ran.communicate(timeout=280)
         paged = pagerduty.open(key)
 
