@@ -4,7 +4,7 @@
 #   make test       set up everything, then what CI runs: format, lint, types, import contracts, tests
 #   make check      the same without setting up
 #   make lint       format, lint, types, import contracts
-#   make test-long  the tests marked long
+#   make test-long  the tests marked long; at its end it prints what each proves beyond `make test`
 #   make mutants    change single lines of the code that decides; the fast tests have to notice 90 % of the changes
 #   make format     put the code in shape
 #   make setup      .venv with all extras, and the system packages that tests want

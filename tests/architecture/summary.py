@@ -27,6 +27,15 @@ def seconds_by_folder(reports: Iterable[pytest.TestReport]) -> tuple[str, ...]:
     return tuple(f"{seconds[folder]:8.1f} s {len(tests[folder]):6d} tests  {folder}" for folder in rows)
 
 
+def what_long_tests_prove(items: Iterable[pytest.Item]) -> tuple[str, ...]:
+    """What `make test` leaves to `make test-long`: each long test with the first line of its docstring."""
+    said: dict[str, str] = {}
+    for item in items:
+        if item.get_closest_marker("long") and isinstance(item, pytest.Function):
+            said[item.nodeid.partition("[")[0]] = (item.function.__doc__ or "").partition("\n")[0]
+    return tuple(f"{name}: {line}" for name, line in said.items())
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print it."""
     all_reports = [
@@ -38,6 +47,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ran = [report for report in all_reports if report.when == "call" and not report.skipped]
     for line in (counted(ran), *table.printed(ran)):
         if line:
+            terminalreporter.write_line(line)
+    session = getattr(terminalreporter, "_session", None)
+    if terminalreporter.config.getoption("markexpr") == "long" and session is not None:
+        terminalreporter.section("what make test does not cover")
+        for line in what_long_tests_prove(session.items):
             terminalreporter.write_line(line)
     if len(ran) > 1:
         terminalreporter.section("seconds by folder")
