@@ -1,0 +1,371 @@
+"""Whatever ends a gate, its jobs are ended, its machines are released, and its lock is given back; nobody else's are touched."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.gate import session as sessions
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import LauncherAddress, Lease, LeaseLost, OpenQuestion
+from tasks.gate.lease.owner import this_process
+from tasks.gate.session import RunOver, Session, cancel_jobs, end_run, open_session, running_jobs, take_lease
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
+from tasks.store.base import StoreError
+from tasks.store.layout import lease_key
+from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, session
+
+ASKING = OpenQuestion("k", "d", NOW + 60, NOW + 120)
+RUNS = JobStatus(JobState.RUNNING, "", "", {})
+NEVER: RunOver = lambda run: False  # noqa: E731
+
+
+def locked(one: Session) -> bool:
+    """Whether the cluster's lock is there."""
+    return one.setting.store.get(lease_key("c")) is not None
+
+
+@pytest.fixture
+def notified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What people were told of machines that may still be billing."""
+    said: list[str] = []
+    monkeypatch.setattr(sessions, "notify_unreleased", lambda setting, gate_id, lines: said.extend(lines))
+    return said
+
+
+def test_what_runs_ends_with_the_gate(tmp_path: Path, notified: list[str]) -> None:
+    """Also when it ends with an error; what was handed over or ended by itself is left alone."""
+    engine = FakeEngine(Placement.NONE)
+    one = session(tmp_path, engine)
+    one.folder.mkdir(parents=True)
+    with pytest.raises(ZeroDivisionError), one:
+        for job in ("runs", "ended", "handed over"):
+            one.remember(job)
+        one.ended("ended")
+        one.let_go("handed over")
+        raise ZeroDivisionError
+
+    assert [("cancel", "runs")] == engine.calls
+    assert (False, False, []) == (locked(one), one.folder.exists(), notified)
+
+
+def test_kept_machines_are_released_with_the_gate(tmp_path: Path, notified: list[str]) -> None:
+    """And what the engine says of it is kept."""
+    engine = FakeEngine(released="released after 3 min")
+    with session(tmp_path, engine) as one:
+        one.ended(CHECK_JOB)
+
+    assert ([("release", CHECK_JOB)], ["released after 3 min"]) == (engine.calls, one.proof)
+
+
+def test_machines_that_cannot_be_released_are_told_to_people(tmp_path: Path, notified: list[str]) -> None:
+    """Each is tried, and the lock is given back all the same; what people know already is not told again."""
+    engine = FakeEngine(broken={"first", "kept"})
+    with session(tmp_path, engine) as one:
+        for job in ("first", "second"):
+            one.remember(job)
+        one.ended("kept")
+        one.release_machines()
+
+    assert [("cancel", "first"), ("cancel", "second")] == [
+        call for call in engine.calls if call[0] == "cancel"
+    ]
+    assert 1 == len(notified) and "job first could not be ended" in notified[0]
+    assert 2 == len(one.unreleased) and not locked(one)
+
+
+def test_a_gate_that_lost_its_lock_touches_no_job(tmp_path: Path, notified: list[str]) -> None:
+    """They are the other gate's now, and so is the lock."""
+    engine = FakeEngine()
+    with session(tmp_path, engine) as one:
+        one.remember(TRAIN_JOB)
+        data = one.setting.store.get(lease_key("c"))
+        assert data is not None
+        one.setting.store.put(lease_key("c"), data.replace(b'"g-1"', b'"g-2"'))
+
+    assert ([], True, True) == (engine.calls, locked(one), one.keeper.lost.is_set())
+
+
+def test_a_store_that_does_not_answer_keeps_no_job_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str]
+) -> None:
+    """Whose the lock is is not known: machines that run for nobody are the greater harm."""
+
+    def fail(*ignored: object) -> None:
+        raise StoreError("no answer")
+
+    engine = FakeEngine()
+    with session(tmp_path, engine) as one:
+        one.remember(TRAIN_JOB)
+        monkeypatch.setattr(leases, "renew", fail)
+        monkeypatch.setattr(leases, "release", fail)
+
+    assert [("cancel", TRAIN_JOB)] == engine.calls
+
+
+def test_a_run_that_waits_for_a_person_leaves_everything(tmp_path: Path) -> None:
+    """Its jobs, its machines and its lock are there for the process in which it comes back."""
+    engine = FakeEngine()
+    with session(tmp_path, engine) as one:
+        one.remember(TRAIN_JOB)
+        one.parked = True
+
+    assert ([], True) == (engine.calls, locked(one))
+
+
+@pytest.mark.parametrize(
+    ("adopted", "asking", "ended", "kept"),
+    [(True, None, [CHECK_JOB, TRAIN_JOB], False), (False, None, [], False), (True, ASKING, [], True)],
+)
+def test_what_a_dead_process_left_ends_with_the_gate(
+    tmp_path: Path, adopted: bool, asking: OpenQuestion | None, ended: list[str], kept: bool
+) -> None:
+    """A run that comes back for an answer has no job, and the machines of its checks."""
+    engine = FakeEngine()
+    with session(tmp_path, engine, adopted=adopted, asking=asking) as one:
+        pass
+
+    assert ended == [job for verb, job in engine.calls if verb == "cancel"]
+    assert kept is (("release", CHECK_JOB) in engine.calls)
+    assert (adopted, asking) == (one.looked, one.asked)
+
+
+@pytest.mark.parametrize(
+    ("placement", "launches", "in_job", "checking"),
+    [
+        (Placement.IN_JOB, True, True, TRAIN_JOB),
+        (Placement.IN_JOB, False, False, CHECK_JOB),
+        (Placement.NONE, True, False, CHECK_JOB),
+    ],
+)
+def test_which_job_checks(
+    tmp_path: Path, placement: Placement, launches: bool, in_job: bool, checking: str
+) -> None:
+    """Checks and training are one job only where a training follows."""
+    one = session(tmp_path, FakeEngine(placement), launches=launches)
+
+    assert (in_job, checking) == (one.in_job, one.checking)
+
+
+def test_checks_that_begin_again_leave_nothing_of_the_first(tmp_path: Path) -> None:
+    """New names, no verdict, no proof, and time again."""
+    engine = FakeEngine()
+    one = session(tmp_path, engine)
+    one.proof.append("old")
+    one.answer_by = time.monotonic()
+    lease = one.begin_again()
+
+    assert (["g-1-check-2", "g-1-train-2"], [], None) == ([*lease.jobs], one.proof, one.judged)
+    assert [("cancel", CHECK_JOB), ("cancel", TRAIN_JOB)] == engine.calls
+    assert one.left_s() > 1e9
+
+
+def test_a_training_that_begins_again_leaves_the_checks_machines(tmp_path: Path) -> None:
+    """Only the training gets a new name."""
+    engine = FakeEngine()
+    one = session(tmp_path, engine)
+    one.ended(CHECK_JOB)
+    lease = one.train_again()
+
+    assert (CHECK_JOB, "g-1-train-1-2") == lease.jobs
+    assert ([("cancel", TRAIN_JOB)], True) == (engine.calls, one.kept_s(CHECK_JOB) is not None)
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_job_that_cannot_be_ended_now_is_ended_with_the_gate(
+    tmp_path: Path, notified: list[str], broken: bool
+) -> None:
+    """One that was ended is not ended twice."""
+    engine = FakeEngine(broken={TRAIN_JOB} if broken else set())
+    with session(tmp_path, engine) as one:
+        one.remember(TRAIN_JOB)
+        one.end_soon(TRAIN_JOB)
+        one.ends()
+
+    assert [("cancel", TRAIN_JOB)] * (2 if broken else 1) == engine.calls
+
+
+def test_the_time_that_is_left_is_never_nothing(tmp_path: Path) -> None:
+    """Something may always be tried for a moment."""
+    one = session(tmp_path)
+    one.answer_by = time.monotonic() - 10
+
+    assert (0.5, 2.0) == (one.left_s(), one.left_s(2.0))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (RUNS, (TRAIN_JOB,)),
+        (replace(RUNS, state=JobState.PENDING), (TRAIN_JOB,)),
+        (replace(RUNS, state=JobState.SUCCEEDED), ()),
+        (replace(RUNS, state=JobState.UNKNOWN, absent=True), ()),
+        (replace(RUNS, state=JobState.UNKNOWN), None),
+    ],
+)
+def test_which_jobs_of_a_dead_gate_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: JobStatus, expected: tuple[str, ...] | None
+) -> None:
+    """An engine that does not answer is no proof that nothing runs."""
+    monkeypatch.setattr(sessions, "launcher_of", lambda engine: FakeEngine(states={TRAIN_JOB: status}))
+    lease = session(tmp_path).keeper.lease
+
+    if expected is None:
+        with pytest.raises(EngineUnavailable, match="Nothing was started"):
+            running_jobs(lease)
+    else:
+        assert expected == running_jobs(lease)
+
+
+def test_every_job_of_a_lock_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names all that could not be ended."""
+    engine = FakeEngine(broken={CHECK_JOB})
+    monkeypatch.setattr(sessions, "launcher_of", lambda address: engine)
+
+    with pytest.raises(LaunchError, match=CHECK_JOB):
+        cancel_jobs(session(tmp_path).keeper.lease)
+    assert [("cancel", CHECK_JOB), ("cancel", TRAIN_JOB)] == engine.calls
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_run_that_died_is_ended_by_the_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str], broken: bool
+) -> None:
+    """The lock stays where a job may still run, and people are told."""
+    one = session(tmp_path)
+    leases.bind_run(
+        one.setting.store,
+        leases.HeldLease(one.keeper.lease, one.setting.store.get(lease_key("c")) or b""),
+        "run",
+    )
+    engine = FakeEngine(broken={TRAIN_JOB} if broken else set())
+    monkeypatch.setattr(sessions, "launcher_of", lambda address: engine)
+    monkeypatch.setattr(sessions, "open_gate_context", lambda request: one.setting)
+    end_run(SimpleNamespace(), "another-run")  # type: ignore[arg-type]
+    untouched = not engine.calls
+    end_run(SimpleNamespace(), "run")  # type: ignore[arg-type]
+
+    assert (True, broken, broken) == (untouched, locked(one), bool(notified))
+
+
+def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resumed: bool = False) -> Any:
+    """What the flow gets that opens a session on the store of this one; and the gates whose question ended."""
+    expired: list[str] = []
+    setting: Any = one.setting
+    setting.digest, setting.engine = "d", LauncherAddress("local", "{}", "/nonexistent")
+    setting.gate.name = "local"
+    setting.store.probe = lambda: None
+    request = SimpleNamespace(gate_file="g.toml", advanced=None, launch=True)
+    monkeypatch.setattr(sessions, "take_gate_context", lambda request: setting)
+    monkeypatch.setattr(sessions, "open_gate_context", lambda request: setting)
+    monkeypatch.setattr(sessions, "launcher_of", lambda address: setting.launcher)
+    for name in ("require_names", "require_own_places", "keep_request"):
+        monkeypatch.setattr(sessions, name, lambda *ignored: None)
+
+    def expire(setting: object, lease: Lease, why: str = "") -> None:
+        expired.append(lease.gate_id)
+
+    return lambda: open_session(request, run, resumed, on_expired=expire, run_over=NEVER), expired  # type: ignore[arg-type]
+
+
+def parked(folder: Path, digest: str = "d") -> Session:
+    """A session whose run "run" waits for an answer."""
+    one = session(folder)
+    store = one.setting.store
+    held = leases.bind_run(store, leases.HeldLease(one.keeper.lease, store.get(lease_key("c")) or b""), "run")
+    held = leases.set_question(store, held, OpenQuestion("k", "v", time.time() + 60, time.time() + 120))
+    store.put(lease_key("c"), held.data.replace(b'"digest":"d"', f'"digest":"{digest}"'.encode()))
+    return one
+
+
+def test_a_run_comes_back_to_its_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own gate id, and the question that was asked."""
+    back, expired = opened(parked(tmp_path), monkeypatch, resumed=True)
+    one = back()
+
+    assert ("g-1", "k", []) == (one.gate_id, one.asked.key, expired)
+
+
+def test_an_answer_to_another_gate_file_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str]
+) -> None:
+    """The question is closed, the jobs are ended, the lock is given back, and nothing is launched."""
+    waits = parked(tmp_path, "another")
+    back, expired = opened(waits, monkeypatch, resumed=True)
+
+    with pytest.raises(LeaseLost, match="Nothing was launched"):
+        back()
+    assert (["g-1"], False) == (expired, locked(waits))
+
+
+def test_a_run_whose_question_is_closed_begins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have released its lock."""
+    one = session(tmp_path)
+    one.keeper.release()
+    back, _ = opened(one, monkeypatch, resumed=True)
+
+    with pytest.raises(LeaseLost, match="its question is closed"):
+        back()
+    assert not locked(one)
+
+
+def test_a_new_run_takes_the_lock_and_is_found_by_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its request cannot be kept the lock is given back, because no hook could end the run."""
+    one = session(tmp_path)
+    one.keeper.release()
+    back, _ = opened(one, monkeypatch)
+    new = back()
+    found = leases.lease_of_run(one.setting.store, "run")
+    new.keeper.release()
+
+    def full(*ignored: object) -> None:
+        raise StoreError("full")
+
+    monkeypatch.setattr(sessions, "keep_request", full)
+    with pytest.raises(StoreError):
+        back()
+
+    assert (found.lease.gate_id if found else "", False, False) == (
+        new.gate_id,
+        locked(one),
+        new.keeper.lease.adopted,
+    )
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_question_that_nobody_answered_is_closed_before_the_next_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str], broken: bool
+) -> None:
+    """What it left is ended first; if that fails people are told, and the next gate does not begin."""
+    waits = parked(tmp_path)
+    store, expired = waits.setting.store, list[str]()
+    opened(waits, monkeypatch)
+    held = leases.lease_of_run(store, "run")
+    assert held is not None
+    dead = replace(
+        held.lease,
+        owner=replace(this_process("run"), pid=2_000_000_000),
+        asking=replace(ASKING, until=1.0),
+        expires_at=1.0,
+    )
+    assert leases._swap(store, held.data, dead)
+    waits.setting.launcher.broken |= {TRAIN_JOB} if broken else set()  # type: ignore[attr-defined]
+
+    def expire(setting: object, lease: Lease, why: str = "") -> None:
+        expired.append(lease.gate_id)
+
+    if broken:
+        with pytest.raises(LaunchError):
+            take_lease(waits.setting, on_expired=expire, run_over=NEVER)
+    else:
+        assert "g-1" != take_lease(waits.setting, on_expired=expire, run_over=NEVER).lease.gate_id
+    assert (["g-1"] * (not broken), broken) == (expired, bool(notified))
