@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from checks.exit_codes import Exit
 from checks.model import Answer
+from tasks import finish
 from tasks.finish import (
     ClusterBusy,
     NotLaunched,
@@ -28,6 +31,7 @@ from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import Decision, Ending, Outcome, Training
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.question import AnswerChannel, ApprovalAction
+from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
 from tasks.launch import LaunchResult, PoolLost
@@ -40,8 +44,9 @@ from tasks.launchers.base import (
 )
 from tasks.publish import PublishedReport
 from tasks.store.base import StoreError
+from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, answer, judged, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, session
 
 GO = judged(healthy(2, 1))
 NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
@@ -292,3 +297,27 @@ def test_what_the_waiting_machines_cost_is_said_where_the_training_got_none(tmp_
         "2 nodes were kept for it for 0.0 minutes (0 USD)"
         in failed_outcome(one, NoCapacity("none"), PUBLISHED).reason
     )
+
+
+@pytest.mark.parametrize(("decision", "voided"), [(Decision.LAUNCHED, False), (Decision.REFUSED, True)])
+def test_a_gate_that_ends_badly_voids_an_older_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: Decision, voided: bool
+) -> None:
+    """It proves less than it did. Kept machines are released first, and the outcome that is stored says so."""
+    voids: list[Session] = []
+
+    async def later(*ignored: object) -> str:
+        return ""
+
+    for name in ("publish_refusal", "notify_outcome", "note_good_end", "publish_end"):
+        monkeypatch.setattr(finish, name, later)
+    monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
+    monkeypatch.setattr(finish.judge, "void_pass", voids.append)
+    one = session(tmp_path, FakeEngine(released="released after 3 min"))
+    one.ended(CHECK_JOB)
+    made = Outcome("g-1", Ending.VERDICT, decision, GO, None, "why", placement=one.placed)
+    state = asyncio.run(finish.finish_gate(one, made))
+    kept = json.loads(one.setting.store.get(outcome_key("g-1")) or b"")
+
+    assert (voided, not voided) == (voids == [one], state.is_completed())
+    assert (decision.value, ["released after 3 min"]) == (kept["decision"], kept["placement"]["proof"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from tasks.launch import (
     training_result,
     wait_for_pool,
 )
-from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement
+from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement, Trouble
 from tasks.store.layout import log_key
 from tests.sample_reports import healthy
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
@@ -333,3 +334,58 @@ def test_how_a_training_ended(
 def test_the_line_of_a_log_that_says_why(log: str, expected: str) -> None:
     """The command's own last line, not what torchrun prints after it."""
     assert expected == last_log_line(log)
+
+
+@pytest.mark.parametrize(
+    ("wait", "statuses", "state", "ran", "left"),
+    [
+        ("verdict", [], JobState.PENDING, True, False),
+        (
+            "started",
+            [replace(RUNNING, state=JobState.PENDING), RUNNING, ENDED],
+            JobState.RUNNING,
+            True,
+            False,
+        ),
+        ("finished", [RUNNING, ENDED], JobState.SUCCEEDED, True, True),
+        (
+            "finished",
+            [replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)],
+            JobState.FAILED,
+            False,
+            True,
+        ),
+    ],
+)
+def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wait: str,
+    statuses: list[JobStatus],
+    state: JobState,
+    ran: bool,
+    left: bool,
+) -> None:
+    """One that goes on is left running; one that ended before it ran did not run."""
+    engine = FakeEngine(holds=[OURS], files={f"abcdef12/started/node-{index}": b"" for index in (0, 1)})
+    one = session(tmp_path, engine)
+    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
+    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[assignment]
+    one.judged = PASSED
+    one.remember(TRAIN_JOB)
+
+    async def follow(one: Any, job: str, limit: float, look: Any, enough: Any) -> JobEnd:
+        for status in statuses:
+            await look(status)
+            if enough(status):
+                return JobEnd(job, status, ran=one.trained)
+        return JobEnd(job, statuses[-1], ran=one.trained)
+
+    monkeypatch.setattr(launch, "follow_job", follow)
+    found = asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
+
+    assert (state, ran) == (found.training.state, found.ran)
+    assert one.trained is any(status.state is JobState.RUNNING for status in statuses)
+    with one:
+        pass
+    assert left is (("cancel", TRAIN_JOB) in engine.calls)

@@ -281,3 +281,38 @@ def test_transfers_leave_room_for_a_shared_uplink() -> None:
 
     assert host is not None and host.low < host.value / 2
     assert expected_transfer(FACTS, "L4", "h2d") is None
+
+
+def test_an_estimate_names_the_sizes_between_which_it_lies() -> None:
+    """Below the smallest of two sizes it lies above the bandwidth of a message that takes as long as that one."""
+    points = [(100.0, 10.0), (200.0, 15.0)]
+    between, below = estimate(points, 150.0), estimate(points, 50.0)
+
+    assert between is not None and (100.0, 200.0) == between.points and 10.0 < between.value < 15.0
+    assert below is not None and (5.0, 6.0, 10.0) == (below.low, pytest.approx(below.value), below.high)
+
+
+@pytest.mark.parametrize("transport", [NVLINK, PCIE, EFA, TCP, ""])
+def test_a_machine_without_a_known_gpu_has_no_bound(transport: str) -> None:
+    """Nothing is made up for it."""
+    assert most_busbw(FACTS, "cpu", 1, 2, "all_reduce", transport) is None
+    assert floor_busbw(FACTS, "cpu", 1, 2, "all_reduce", 1 << 30, transport) is None
+
+
+def test_half_of_the_lanes_carry_half() -> None:
+    """A GPU with 8 lanes is not held to what 16 carry."""
+    kind, whole = next(
+        (name, one)
+        for name, one in FACTS.instances.items()
+        if FACTS.expected.parts.find(one.gpu) and one.gpus > 1
+    )
+    wide, narrow = (
+        floor_busbw(
+            replace(FACTS, instances={**FACTS.instances, kind: replace(whole, pcie_width=lanes)}),
+            kind, 1, 2, "all_reduce", 1 << 30, PCIE,
+        )
+        for lanes in (16, 8)
+    )  # fmt: skip
+
+    assert wide is not None and narrow is not None
+    assert wide.value / 2 == pytest.approx(narrow.value)

@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.launchers.sagemaker.output.attempts import Written, plain, safe, starts_of
+from tasks.launchers.sagemaker.output.attempts import (
+    Written,
+    exit_code_of,
+    finished,
+    plain,
+    safe,
+    starts_of,
+    told_all,
+)
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
@@ -88,3 +96,39 @@ def test_a_commands_own_files_are_plain(path: str) -> None:
 def test_a_key_that_is_no_plain_path_is_not(path: str) -> None:
     """A key in S3 may be anything."""
     assert not plain(path)
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        (b'{"exit_code": 0}', 0),
+        (b'{"exit_code": 7}', 7),
+        (b'{"exit_code": null}', None),
+        (b'{"exit_code": true}', None),
+        (b'{"exit_code": "0"}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b'{"exit_code": 0', None),
+    ],
+)
+def test_an_agents_record_says_how_it_ended(record: bytes, code: int | None) -> None:
+    """One that is garbled or has no end yet says nothing, and its host may still write."""
+    assert code == exit_code_of(record)
+    assert (code is not None) is finished(f"{A}/agent/algo-1.json", record)
+    assert (code is not None) is told_all(
+        {f"{A}/agent/algo-1.json": record, f"{A}/started/algo-1": b""}, A, "algo-1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [(f"{A}/nodes/algo-1.json", False), (f"{A}/evidence/x.gz", True), ("x", True)]
+)
+def test_a_report_that_cannot_be_read_is_not_finished(path: str, expected: bool) -> None:
+    """Files of other kinds stay as they are."""
+    assert expected is finished(path, b"{")
+
+
+def test_a_host_without_report_and_command_has_not_told_all() -> None:
+    """Its agent has ended, and something is still on its way."""
+    assert not told_all({f"{A}/agent/algo-1.json": b'{"exit_code": 0}'}, A, "algo-1")
+    assert not told_all({f"{A}/started/algo-1": b""}, A, "algo-1")
