@@ -12,7 +12,7 @@ import pytest
 
 from checks.exit_codes import Exit
 from checks.model import Answer
-from tasks import finish
+from tasks import finish, judge
 from tasks.finish import (
     ClusterBusy,
     NotLaunched,
@@ -312,7 +312,7 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
     for name in ("publish_refusal", "notify_outcome", "note_good_end", "publish_end"):
         monkeypatch.setattr(finish, name, later)
     monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
-    monkeypatch.setattr(finish.judge, "void_pass", voids.append)
+    monkeypatch.setattr(judge, "void_pass", voids.append)
     one = session(tmp_path, FakeEngine(released="released after 3 min"))
     one.ended(CHECK_JOB)
     made = Outcome("g-1", Ending.VERDICT, decision, GO, None, "why", placement=one.placed)

@@ -370,7 +370,7 @@ def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
     engine = FakeEngine(holds=[OURS], files={f"abcdef12/started/node-{index}": b"" for index in (0, 1)})
     one = session(tmp_path, engine)
     one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
-    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[assignment]
+    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
     one.judged = PASSED
     one.remember(TRAIN_JOB)
 
