@@ -303,6 +303,8 @@ FAILED = JobStatus(JobState.FAILED, "", "abcdef12", {"node-0": 0, "node-1": 7})
         (ENDED, "", {}, JobState.SUCCEEDED, "node-0: the last line"),
         (FAILED, "", {}, JobState.FAILED, "node-1: the last line"),
         (ENDED, "it ran too long", {}, JobState.FAILED, "it ran too long"),
+        (replace(FAILED, state=JobState.SUCCEEDED), "", {}, JobState.SUCCEEDED, "node-0: the last line"),
+        (replace(FAILED, exit_codes={"node-1": 0}), "", {}, JobState.FAILED, "node-1: the last line"),
         (FAILED, "", {"abcdef12/failure/node-1": b"no memory\n"}, JobState.FAILED, "node-1: no memory"),
     ],
 )
