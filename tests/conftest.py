@@ -80,6 +80,7 @@ WHOLE_FILES = (
     "tests/tasks/gate/lease/test_lease_s3.py",
     "tests/tasks/store/test_s3.py",
     "tests/documents/test_readme.py",
+    "tests/mutants/test_mutations.py",
 )
 
 
