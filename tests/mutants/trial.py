@@ -15,7 +15,11 @@ from enum import Enum
 from pathlib import Path
 
 # Marked tests need time, a machine of their own, or commands. conftest.py prepares servers, which no fast test wants.
-ARGUMENTS = ("-x", "-q", "--noconftest", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist")
+# Of hypothesis the same examples each time, and no deadline: a busy machine kills no mutant.
+ARGUMENTS = (
+    "-x", "-q", "--noconftest", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist",
+    "--hypothesis-profile=ci",
+)  # fmt: skip
 UNMARKED = "not long and not alone and not root and not needs and not browser"
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 
