@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from tasks.launchers.local.fetch import copy_whole_files
 from tasks.launchers.local.job_folder import LOG, JobFolder, Progress, try_lock
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names
+from tasks.launchers.local.preflight import look
 
 __all__ = ["LocalLauncher", "LocalNetwork", "LocalOptions", "Options", "launcher"]
 
@@ -146,7 +148,7 @@ class LocalLauncher:
             raise LaunchError(f"{name}: {left}. End them by hand.")
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        return ()
+        return look(plans, self.options.python or sys.executable)
 
     def hold(self, name: str) -> Hold:
         return Hold(Keeping.NOTHING)

@@ -1,0 +1,117 @@
+"""A machine without PyTorch is noticed before anything starts, and only where a check needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from checks import bundle as bundles
+from checks.catalog import CATALOG
+from checks.facts.builtin import builtin
+from checks.model import Declared, Profile, Scope
+from flows.cli.main import main
+from tasks.launchers.base import JobSpec, PreflightResult, Work
+from tasks.launchers.local import preflight
+from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+from tests.checks.local_policy import local_policy
+
+RANK_CHECKS = tuple(check.name for check in CATALOG if check.scope is Scope.RANK)
+LOCAL = Path(__file__).parents[4] / "deployments" / "gates" / "local.toml"
+
+
+def interpreter(folder: Path, lines: str) -> str:
+    """A program that stands in for the interpreter of the nodes."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def without_packages(folder: Path) -> str:
+    """An interpreter that has the standard library alone."""
+    return interpreter(folder, f'exec {sys.executable} -I -S "$@"')
+
+
+def look(
+    folder: Path, python: str, skip: tuple[str, ...] = (), work: Work = Work.CHECK
+) -> tuple[tuple[str, str], ...]:
+    """The result and the text of each line of the preflight."""
+    made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin(), skip=skip)
+    files = {"bundle.json": bundles.dump(made)}
+    job = JobSpec("g-1-check-1", ("{python}", "-m", "checks"), 1, 2, 60.0, files, {}, work)
+    launcher = LocalLauncher(folder / "jobs", LocalOptions(python=python))
+    return tuple((line.look.value, line.text) for line in launcher.preflight((launcher.plan(job),)))
+
+
+@pytest.mark.parametrize("work", [Work.CHECK, Work.GATE])
+def test_a_missing_torch_is_wrong_before_anything_starts(tmp_path: Path, work: Work) -> None:
+    """The line names the interpreter and the command; nothing was written."""
+    python = without_packages(tmp_path)
+    ((result, text),) = look(tmp_path, python, work=work)
+
+    assert PreflightResult.WRONG.value == result
+    assert (
+        f"{python}, which runs the nodes, has no module torch. Install it: {python} -m pip install torch"
+        in text
+    )
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_the_command_for_this_very_interpreter_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Prelaunch and the nodes share an interpreter its extra brings the version that was tested."""
+    python = without_packages(tmp_path)
+    monkeypatch.setattr(sys, "executable", python)
+    ((_, text),) = look(tmp_path, "")
+
+    assert text.endswith("Install it: pip install 'prelaunch[torch]'")
+
+
+def test_without_rank_checks_torch_is_not_needed(tmp_path: Path) -> None:
+    """Nor for a job that checks nothing."""
+    python = without_packages(tmp_path)
+
+    assert () == look(tmp_path, python, skip=RANK_CHECKS)
+    assert () == look(tmp_path, python, work=Work.CONFIRM)
+
+
+def test_an_interpreter_with_torch_says_nothing(tmp_path: Path) -> None:
+    """It is looked for and not imported."""
+    assert () == look(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("echo broken >&2; exit 3", "ended with exit code 3: broken"),
+        ("exec sleep 60", "did not answer within 0.2 s"),
+        (None, "could not be started: No such file or directory"),
+    ],
+)
+def test_an_interpreter_that_cannot_say_is_unknown_and_not_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str | None, says: str
+) -> None:
+    """The gate goes on: its nodes show what is wrong."""
+    monkeypatch.setattr(preflight, "LOOK_S", 0.2 if lines and "sleep" in lines else 20.0)
+    python = interpreter(tmp_path, lines) if lines else str(tmp_path / "none")
+    ((result, text),) = look(tmp_path, python)
+
+    assert PreflightResult.UNSEEN.value == result
+    assert says in text
+
+
+def test_plan_rejects_and_offline_does_not_look(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`prelaunch plan` ends with 2 and prints the line."""
+    gate = LOCAL.read_text().replace(
+        "[cluster.options]", f"[cluster.options]\npython = {json.dumps(without_packages(tmp_path))}"
+    )
+    gate = gate.replace("../", f"{LOCAL.parents[1]}/")
+    (tmp_path / "gate.toml").write_text(gate)
+
+    assert 2 == main(["plan", str(tmp_path / "gate.toml")])
+    assert "# wrong  PyTorch for the rank checks: " in capfd.readouterr().out
+    assert 0 == main(["plan", str(tmp_path / "gate.toml"), "--offline"])
