@@ -21,7 +21,7 @@ def fast_tests(module: str, imports: Graph, root: Path) -> tuple[str, ...]:
     """The paths of the test files, relative to the root, in the order in which they are run."""
     steps = _distances(module, imports)
     folder, _, stem = module.rpartition(".")
-    own = f"tests.{folder}.test_{stem}"
+    own = (f"tests.{folder}.test_{stem}", f"tests.{folder.partition('.')[0]}.test_{stem}")
     fast = [
         name
         for name, step in steps.items()
