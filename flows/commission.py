@@ -35,7 +35,7 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
     persist_result=False,
 )
 async def commission(request: CommissionRequest) -> State[Any]:
-    """Checks whole clusters, side by side, and launches nothing. What passed teaches the cluster's baseline.
+    """Checks whole clusters at the same time, and launches nothing. A cluster's baseline is learned again after a GO.
 
     Args:
         request: Choose the clusters; the rest may stay as it is.

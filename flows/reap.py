@@ -35,7 +35,7 @@ def run_name() -> str:
 
 @flow(name="reap", flow_run_name=run_name, persist_result=False)
 async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
-    """Ends what a dead run left behind: its jobs, its machines, its lease. A run that lives is left alone.
+    """Ends what a dead run left behind: its jobs and machines, and gives its lock back. A run that lives is left alone.
 
     Args:
         flow_run_id: The id of the flow run of a gate or a commissioning.

@@ -167,7 +167,8 @@ def _limited(session: Session, answer: ApprovalAnswer) -> ApprovalAnswer:
     """Somebody may have the checks run again only so often."""
     if answer.action is not ApprovalAction.RECHECK or session.keeper.lease.rechecks < RECHECKS:
         return answer
-    return replace(answer, note=f"the checks were already repeated {RECHECKS} times on request")
+    again = "once" if RECHECKS == 1 else f"{RECHECKS} times"
+    return replace(answer, note=f"the checks were already repeated {again} on request")
 
 
 def _settle(session: Session, answer: ApprovalAnswer) -> None:

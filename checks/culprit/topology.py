@@ -60,14 +60,14 @@ def switches_of(report: Report) -> Mapping[str, tuple[str, ...]]:
 
 
 def judge(report: Report) -> tuple[Finding, ...]:
-    """A WARN if switches are described and some nodes are connected to none: then a bad switch cannot be told from bad nodes."""
+    """A WARN if switches are described and some nodes are connected to none: then a bad switch looks like bad nodes."""
     asked = [node for node in report.nodes if SWITCHES in node.identity]
     lost = [node.name for node in asked if not split(node.identity[SWITCHES])]
     if not lost:
         return ()
     some = f"{', '.join(lost[:4])}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
     said = (
-        f"the topology names none of the {len(asked)} nodes: a bad switch cannot be told from bad nodes"
+        f"the topology names none of the {len(asked)} nodes: a bad switch cannot be distinguished from bad nodes"
         if len(lost) == len(report.nodes)
         else f"the topology leaves out {len(lost)} of {len(report.nodes)} nodes ({some})"
     )

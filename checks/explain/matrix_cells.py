@@ -173,7 +173,7 @@ _RATE = re.compile(
 _TIME = re.compile(r"(?<![a-zµμ])(?:us|usec|µs|μs|ms|msec|ns|nsec)(?![a-z])", re.IGNORECASE)
 _MORE = re.compile(r"(?<![a-z])(?:bandwidth|bw|busbw|algbw|throughput)(?![a-z])", re.IGNORECASE)
 _LESS = re.compile(r"(?<![a-z])(?:latency|latencies|lat|rtt)(?![a-z])", re.IGNORECASE)
-SAY = "Say which values are good: --better higher (bandwidth) or --better lower (latency)."
+SAY = "Name the better values: --better higher (bandwidth) or --better lower (latency)."
 
 
 class UnclearDirection(Exception):

@@ -68,7 +68,7 @@ def _object(value: Mapping[str, object], asked: Better | None) -> FoundMatrices:
     if "tests" in value:
         tests = value["tests"]
         if not isinstance(tests, list) or "values" in value:
-            raise Broken("tests must be a list, and stand alone: without names and values")
+            raise Broken("tests must be a list, without names and values beside it")
         return FoundMatrices("a list of tests", _listed(tests, words, asked, _ends(value, ())), (), ())
     names = _texts(value.get("names"), "names")
     ends, better = _ends(value, names), better_of(words, asked)
@@ -187,7 +187,7 @@ def _nvbandwidth(value: Mapping[str, object]) -> FoundMatrices:
         elif "GPU(row)" not in said and not name.startswith("device_to_device"):
             left_out.append(f"nvbandwidth {name}: it is not between two GPUs")
         elif status != "Passed":
-            unread.append(f"{name}: its status is {status or 'not said'}")
+            unread.append(f"{name}: its status is {status or 'missing'}")
         else:
             written.append(_of_case(name, said, case.get("bandwidth_matrix")))
     return FoundMatrices("nvbandwidth as JSON", tuple(written), tuple(unread), tuple(left_out), tuple(parts))

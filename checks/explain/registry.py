@@ -74,8 +74,8 @@ def claimed_by(text: str) -> str:
         return claims[0]
     kinds = ", ".join(kind.value for name in claims or MODULES for kind in MODULES[name])
     if claims:
-        raise Ambiguous(f"it could be any of {kinds}. Say which with --kind.")
-    raise Unrecognised(f"it is none of {kinds}, or its beginning was lost. Say what it is with --kind.")
+        raise Ambiguous(f"it could be any of {kinds}. Name the kind with --kind.")
+    raise Unrecognised(f"it is none of {kinds}, or its beginning was lost. Name the kind with --kind.")
 
 
 def claims(kind: Kind, text: str) -> bool:

@@ -54,8 +54,8 @@ class CommissionRequest(BaseModel):
     learn: bool = Field(
         default=True,
         title="Learn baselines",
-        description="After a go the cluster's baseline is learned anew from its kept reports. "
-        "The file that a gate is held to is never changed.",
+        description="After a go the cluster's baseline is learned anew from its stored reports. "
+        "The file that a gate compares with is never changed.",
         json_schema_extra={"position": 3},
     )
     reports: int = Field(

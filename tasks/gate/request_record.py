@@ -32,7 +32,7 @@ def require_names(gate_files: Iterable[str]) -> None:
 
 
 def require_own_places(asked: Advanced) -> None:
-    """A deployment's store and baseline are the gate file's: whoever chooses the store also chooses answers, passes and locks.
+    """A deployment's store and baseline are the gate file's: a person who chooses the store also chooses answers, passes and locks.
 
     Raises GateFileError, as `require_names` does.
     """

@@ -79,8 +79,8 @@ class Cluster(Table):
     """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`.
 
     That is for the checks, and after a go for the training, each time from when machines were first lacking. Machines that
-    are kept for the training (POOLED) are kept meanwhile for as long as the launcher's options say, and no longer; they are
-    paid for. When they are gone, the checks begin again, once.
+    wait for the training (POOLED) wait for as long as the launcher's options say, and no longer; they are billed meanwhile.
+    When they are gone, the checks begin again, once.
 
     `topology` is a file that says which switches each node hangs under: what `aws ec2 describe-instance-topology` or
     `scontrol show topology` prints, topology.conf, or CSV (node,switch[,switch...], nearest first). Nodes are found by
@@ -98,8 +98,10 @@ class Cluster(Table):
 
 
 class Checks(Table):
-    """How deep to look, and for how long. `extra` names a site's own checks ("package.module:attribute"), `skip` checks that are
-    left out: each of them is a warning in every verdict, and a check that the policy requires is refused.
+    """How thorough the checks are, and their time limits.
+
+    `extra` names a site's own checks ("package.module:attribute"), `skip` checks that are left out: each of them is a
+    warning in every verdict, and a check that the policy requires is refused.
 
     `deadline_s` bounds all checks of a node, from the moment at which its runner begins: 5 s later there is a verdict, and
     what was given up by then is in it. Without one the profile's own holds (checks.facts.profile_options.DEADLINE_S), or as much as
@@ -146,10 +148,10 @@ class Mode(StrEnum):
 
 
 class PolicyTable(Table):
-    """What is accepted. `reuse_pass_minutes` lets a fresh PASS stand where the machines can be confirmed.
+    """What is accepted. `reuse_pass_minutes`: a PASS that is younger is used again if the machines are proven to be the same.
 
-    `baseline` is a file that `prelaunch baseline learn` made ("" for none): what is worse than it is a WARN. It is for
-    the gate's own verdict; nodes that confirm a PASS, or decide inside of a job, know the policy alone.
+    `baseline` is a file that `prelaunch baseline learn` made ("" for none): a value that is worse is a WARN. Only the gate
+    itself compares with it; nodes that confirm a PASS, or decide inside of a job, know the policy only.
     """
 
     file: Text
@@ -164,12 +166,12 @@ class Training(Table):
     `command` runs on every node: behind torchrun, by itself, or as the ranks of one mpirun. `{here}` is the gate file's
     folder, `{python}` the interpreter, `{out}` the job's output folder (it is copied: keep it small). `{nodes}`,
     `{node_rank}`, `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node. `expected_hours`,
-    `checkpoint_minutes` (the interval) and `checkpoint_write_minutes` are for the cost that stands beside a verdict: they
+    `checkpoint_minutes` (the interval) and `checkpoint_write_minutes` are for the cost that is shown with a verdict: they
     end nothing.
 
     `image`, `request` and `model_trainer` are for launchers that start containers: the training's own image ("" is the
-    checks'), keys of the engine's own request, and "package.module:object", a sagemaker.train.ModelTrainer that stands
-    for command, image and request. Where checks and training are one job, the engine may start it again after a no-go
+    checks'), keys of the engine's own request, and "package.module:object", a sagemaker.train.ModelTrainer that replaces
+    command, image and request. Where checks and training are one job, the engine may start it again after a no-go
     (SageMaker repairs the cluster first): `max_attempts` times, then it is stopped.
     """
 
@@ -200,7 +202,7 @@ class Training(Table):
 
 
 class CostTable(Table):
-    """What an hour costs, for the cost that stands beside a verdict; without it the list prices are taken.
+    """What an hour costs, for the cost that is shown with a verdict; without it the list prices are taken.
 
     `prices` is a file of a site's own (deployments/examples/prices.toml). `replacement_hours` is how long the cluster
     waits for another node.
@@ -213,10 +215,10 @@ class CostTable(Table):
 
 
 class StoreTable(Table):
-    """Where reports, verdicts and leases are kept: a folder, or s3://bucket/prefix.
+    """Where reports, verdicts and locks are stored: a folder, or s3://bucket/prefix.
 
     `work` is the folder on this machine for what is no evidence: copies, the local launcher's jobs, the embedded Prefect
-    server. It is the store's own where that is a folder, else ".prelaunch". `index` is the URL of a PostgreSQL
+    server. It is the store's own folder if the store is one, else ".prelaunch". `index` is the URL of a PostgreSQL
     (postgresql+psycopg://user@host/database; the password may come from PGPASSWORD or ~/.pgpass) or SQLite database;
     without one it is the file index.sqlite in `work`. It is checked where it is opened, so that no error repeats it.
     """

@@ -59,17 +59,17 @@ class PagerDutyTable(NotifyTable):
 
 
 class AppriseTable(NotifyTable):
-    """Whatever Apprise speaks to (mail, Teams, SNS, webhooks): each reference holds one or more of its URLs."""
+    """Every service that Apprise supports (mail, Teams, SNS, webhooks): each reference holds one or more of its URLs."""
 
     urls: Annotated[tuple[Reference, ...], Field(min_length=1)] = ("env:PRELAUNCH_APPRISE_URLS",)
     owner_urls: tuple[Reference, ...] = ()
 
 
 class Notify(NotifyTable):
-    """Who is told, in this order; the next way is tried when one fails.
+    """Which notifiers are used, in this order; if one fails, the next one is tried.
 
-    `order` reaches whoever is on call for the hardware. `owner` reaches whoever owns the gate: it is told what no
-    machine is to blame for (the gate could not tell, a job failed, a run died). The log and the store are always the last way.
+    `order` reaches the on-call for the hardware. `owner` reaches the owner of the gate, who is notified of what no machine
+    is to blame for (the gate could not tell, a job failed, a run died). The log and the store are always the last notifier.
     """
 
     order: Annotated[tuple[Way, ...], Field(min_length=1)] = ("log",)
@@ -80,7 +80,7 @@ class Notify(NotifyTable):
 
     @model_validator(mode="after")
     def reachable(self) -> Notify:
-        """Every way that is named has its table, and the owner is somebody."""
+        """Every notifier that is named has its table, and there is an owner."""
         used = {*self.order, *self.owner}
         for way in ("slack", "pagerduty", "apprise"):
             if way in used and getattr(self, way) is None:
@@ -97,7 +97,7 @@ class Notify(NotifyTable):
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """Every way that is used for anything, each once."""
+        """Every notifier that is used for anything, each once."""
         return tuple(dict.fromkeys((*self.order, *self.owner)))
 
 
@@ -105,7 +105,7 @@ class Approval(NotifyTable):
     """Who may answer for a verdict: ids of Slack users. Empty: nobody through Slack.
 
     `approvers` answer a WARN that the policy leaves to a person, `overriders` a FAIL as well. With on_fail = "ask" a FAIL
-    is put to a person too; the default refuses. Prefect's own form knows no users, so its answers are kept as unverified;
+    is put to a person too; the default refuses. Prefect's own form knows no users, so its answers are recorded as unverified;
     it overrides a FAIL only where `form_may_override` says so.
     """
 

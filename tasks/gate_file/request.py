@@ -16,7 +16,7 @@ from tasks.gate_file.folder import gate_file_names
 Wait = Literal["verdict", "started", "finished"]
 AS_THE_FILE_SAYS = "as the gate file says"
 Depth = Literal["as the gate file says", "quick", "standard", "deep"]
-# What a line of the overrides looks like; its key and value are looked at by whoever reads the gate file.
+# What a line of the overrides looks like; its key and value are checked when the gate file is read.
 ASSIGNMENT = ".=."
 PLACES = ("baseline", "store")
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength")
@@ -34,9 +34,9 @@ def names_as_choices(position: int) -> Any:
 
 
 def bounded_schema(position: int) -> Any:
-    """A field's bounds once more, under allOf, so that an error stands beside it.
+    """A field's bounds once more, under allOf, so that an error is shown next to it.
 
-    Prefect's V1 form drops all other keys before it asks whether a value is valid; the server then tells of the bound when the
+    Prefect's V1 form drops all other keys before it asks whether a value is valid; the server then names the bound when the
     form is gone, in a corner of the page.
     """
 
@@ -48,7 +48,7 @@ def bounded_schema(position: int) -> Any:
 
 
 def hide_locations(schema: JsonDict) -> None:
-    """Where a form offers names, it offers no paths: whoever names the store brings its answers, passes and locks."""
+    """Where a form offers names, it offers no paths: a person who chooses the store also chooses its answers, passes and locks."""
     properties = schema.get("properties")
     if gate_file_names() and isinstance(properties, dict):
         for name in PLACES:
@@ -56,7 +56,7 @@ def hide_locations(schema: JsonDict) -> None:
 
 
 def place_last(schema: JsonDict) -> None:
-    """The group stands last; its default, which the form sends back, has no more fields than the form."""
+    """The group is the last one; its default, which the form sends back, has no more fields than the form."""
     schema["position"] = 9
     default = schema.get("default")
     if gate_file_names() and isinstance(default, dict):
@@ -76,7 +76,7 @@ class Advanced(BaseModel):
     overrides: list[str] = Field(
         default=[],
         title="Overrides",
-        description="Values to change in the gate file for this run, a line each: cluster.declared.nodes=4. "
+        description="Values to change in the gate file for this run, one per line: cluster.declared.nodes=4. "
         "Commands, paths, people and secrets cannot be changed.",
         json_schema_extra={"position": 0, "items": {"type": "string", "pattern": ASSIGNMENT}},
     )
@@ -91,13 +91,13 @@ class Advanced(BaseModel):
     baseline: str = Field(
         default="",
         title="Baseline",
-        description="A baseline's file on the worker: what is worse than it is a WARN. Empty: as the gate file says.",
+        description="A baseline's file on the worker: a value that is worse is a WARN. Empty: as the gate file says.",
         json_schema_extra={"position": 2},
     )
     store: str = Field(
         default="",
         title="Store",
-        description="Where reports and leases are kept: a folder on the worker, or s3://bucket/prefix. "
+        description="Where reports and locks are stored: a folder on the worker, or s3://bucket/prefix. "
         "Empty: as the gate file says. Gates of one cluster must share it.",
         json_schema_extra={"position": 3},
     )
@@ -131,7 +131,7 @@ class GateRequest(BaseModel):
     wait: Wait = Field(
         default="finished",
         title="Wait for the training",
-        description="verdict: hand it over and end. started: until it runs. finished: until it has ended.",
+        description="verdict: submit it and end. started: until it runs. finished: until it has ended.",
         json_schema_extra={"position": 3},
     )
     reason: str = Field(
@@ -145,6 +145,6 @@ class GateRequest(BaseModel):
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """All that is changed in the gate file, in the form of `--set`; a line of `overrides` has the last word."""
+        """All that is changed in the gate file, in the form of `--set`; a line of `overrides` wins."""
         chosen = () if self.profile == AS_THE_FILE_SAYS else (f'checks.profile="{self.profile}"',)
         return (*chosen, *self.advanced.overrides)

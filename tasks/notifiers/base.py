@@ -27,13 +27,13 @@ class Kind(StrEnum):
     TRAINING_FAILED = "training failed"
     NO_CAPACITY = "no capacity"
     REJECTED = "rejected"
-    MACHINES = "machines still paid for"
+    MACHINES = "machines still billed"
     CRASHED = "run crashed"
     LATE = "run late"
 
 
 class Audience(StrEnum):
-    """Who has to act: the on-call for the hardware, or whoever owns the gate."""
+    """Who has to act: the on-call for the hardware, or the owner of the gate."""
 
     ONCALL = "oncall"
     OWNER = "owner"
@@ -115,8 +115,8 @@ class Notification:
 
     `gate` is the gate file's name, `url` the report ("" for none). `culprits` are the nodes (or "cluster") that are to
     blame, () if nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
-    b"" if none could be drawn, and then `no_picture` says why ("" if none was wanted). `said` is what became of
-    earlier attempts to tell somebody. `answered` says who decided what, and why (None if nobody was asked).
+    b"" if none could be drawn, and then `no_picture` says why ("" if none was wanted). `said` lists the notifiers that
+    failed before. `answered` says who decided what, and why (None if nobody was asked).
     `measured_s` is when its report was measured, in Unix seconds (0 without a report).
     `lead` is the one finding that the title names, for notifiers that put it for people (None if it names none, or several).
     """

@@ -1,4 +1,4 @@
-"""Writes notifications as text to stderr and to the store. This notifier is always there and reaches whoever reads logs.
+"""Writes notifications as text to stderr and to the store. This notifier is always there and reaches everybody who reads logs.
 
 The same plain text is kept of every notification, and sent by notifiers without a layout of their own.
 """
@@ -56,4 +56,4 @@ class LogNotifier:
         return ""
 
     def show(self, status: Status) -> None:
-        """Nothing to do: whoever started the gate sees its progress."""
+        """Nothing to do: the person who started the gate sees its progress."""

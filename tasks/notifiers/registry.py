@@ -31,7 +31,7 @@ def guarded(function: Callable[[], R], limit_s: float) -> R:
     def call() -> None:
         try:
             done.append(function())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next way is tried and this is said
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next notifier is tried and this is logged
             failed.append(error)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(call,), name="notify", daemon=True)

@@ -41,7 +41,7 @@ class NotifierReach:
     needs: tuple[NeededSecret, ...]
 
     def __str__(self) -> str:
-        word = {True: "is set", False: "is NOT set", None: "is looked up when the gate runs"}
+        word = {True: "is set", False: "is NOT set", None: "is read when the gate runs"}
         said = "; ".join(f"{need.reference} {word[need.there]}" for need in self.needs)
         return f"{self.way}{f' {self.to}' if self.to else ''}{f' ({said})' if said else ''}"
 

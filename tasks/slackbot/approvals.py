@@ -60,7 +60,7 @@ class ApprovalHandler:
         who, view = str(payload["user"]["id"]), payload["view"]
         reason = reason_of(view)
         if len(reason) < LEAST_REASON:
-            return f"Say why, in at least {LEAST_REASON} characters: it is recorded."
+            return f"Give a reason of at least {LEAST_REASON} characters: it is recorded."
         try:
             self.give(named_in(str(view.get("private_metadata", ""))), who, ApprovalAction.LAUNCH, reason)
         except NotAnswerable as error:
@@ -127,7 +127,7 @@ def _record(found: Open, answer: ApprovalAnswer) -> None:
         if keep_answer(found.store, answer):
             return
     except StoreError as error:
-        LOG.error("gate %s: the answer cannot be kept: %s", answer.gate_id, error)
+        LOG.error("gate %s: the answer cannot be stored: %s", answer.gate_id, error)
         raise NotAnswerable(
             "The answer could not be recorded, so it does not count. Click again, or answer in Prefect."
         ) from error

@@ -50,7 +50,7 @@ def last_refusal(allowed: Allowed) -> Past:
     for record in _records(gate, store):
         if record.answer is not Answer.GO:
             return _past(allowed, gate, store, record)
-    raise HistoryError(f"No refusal of {allowed.name} is kept: every verdict that there is was a go.")
+    raise HistoryError(f"The store has no refusal of {allowed.name}: every verdict in it is a go.")
 
 
 def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
@@ -65,7 +65,7 @@ def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
             raise HistoryError(f"The record of {gate_id} cannot be read: {error}") from error
         if record is not None and record.gate == gate.name:
             return _past(allowed, gate, store, record)
-    raise HistoryError(f"No gate of this app has kept {gate_id}.")
+    raise HistoryError(f"No gate of this app has a verdict of {gate_id}.")
 
 
 def verdict_in(data: bytes) -> Verdict:

@@ -119,7 +119,7 @@ def _last(state: State) -> str:
     if state.problem:
         return escape(state.problem)
     if state.last is None:
-        return "none is kept"
+        return "none is stored"
     record = state.last
     found = f": {escape(record.finding)}" if record.finding and record.answer is not Answer.GO else ""
     return f"{ANSWER_WORDS[record.answer]} {escape(record.judged_at)}{found} ({inline(record.gate_id)})"

@@ -11,7 +11,7 @@ from tasks.text.inert import one_line
 
 DONE = {
     ApprovalAction.BLOCK: "refused the launch",
-    ApprovalAction.LAUNCH: "said launch anyway",
+    ApprovalAction.LAUNCH: "approved the launch",
     ApprovalAction.RECHECK: "asked to check again",
 }
 _DATE = re.compile(r"<!date\^[^|>]*\|([^>]*)>")

@@ -54,7 +54,7 @@ class PatientStore:
         self._limited(f"{key} was not removed", lambda: self.store.delete(key))
 
     def probe(self) -> None:
-        self._limited("nothing was kept", self.store.probe)
+        self._limited("nothing was stored", self.store.probe)
 
     def _limited(self, what: str, call: Callable[[], R]) -> R:
         seconds, ended = self._patience_s(), threading.Event()

@@ -296,7 +296,7 @@ def test_it_is_checked_again_only_so_often(
     outcome = answered(request_of(gate_file(tmp_path), ask_minutes=1), "check-again", "check-again")
 
     assert Decision.REFUSED is outcome.decision
-    assert "the checks were already repeated 1 times on request" in outcome.reason
+    assert "the checks were already repeated once on request" in outcome.reason
 
 
 def test_a_run_that_is_cancelled_while_it_waits_ends(tmp_path: Path, engine: Engine) -> None:

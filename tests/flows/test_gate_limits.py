@@ -41,7 +41,7 @@ def test_checks_that_cannot_be_ended_are_judged_and_paged(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine is Stopping for ever: nobody can tell, and somebody hears that the job may still be paid for."""
-    stopping = "it was told to stop and has not ended. By hand: stop it"
+    stopping = "it was asked to stop and has not ended. By hand: stop it"
 
     def cancel(name: str) -> None:
         raise LaunchError(stopping)

@@ -125,7 +125,7 @@ def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
     _, outcome = gate_it(told_gate(tmp_path, pagerduty))
     (incident,) = pagerduty.open(owner)
 
-    assert (0, f"prelaunch/test/machines-still-paid-for/{outcome.gate_id}") == (
+    assert (0, f"prelaunch/test/machines-still-billed/{outcome.gate_id}") == (
         outcome.code,
         incident.dedup_key,
     )

@@ -77,7 +77,7 @@ def identity_metrics(root: Path) -> dict[str, Value]:
     }
     for name in ("host", "boot_id", "kernel", "architecture", "os_release", "cpu_model"):
         if not metrics[name]:
-            raise CheckError(f"{name} cannot be read, and without it two nodes cannot be told apart")
+            raise CheckError(f"{name} cannot be read, and without it two nodes cannot be distinguished")
     return dict(metrics)
 
 

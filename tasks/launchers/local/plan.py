@@ -127,7 +127,7 @@ def _check(job: JobSpec) -> None:
             f"job name {job.name!r:.80} is not of the form {JOB_NAME}. Use lower case and dashes."
         )
     if not job.command:
-        raise LaunchRejected(f"{job.name} has no command. Say what every node runs.")
+        raise LaunchRejected(f"{job.name} has no command. Set the command that every node runs.")
     if not 1 <= job.nodes <= MAX_NODES:
         raise LaunchRejected(f"{job.name} asks for {job.nodes} nodes; this machine plays 1 to {MAX_NODES}.")
     if not 0 < job.max_runtime_s < float("inf"):

@@ -155,14 +155,14 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
     pooled = options.strength is Placement.POOLED
     in_job = options.strength is Placement.IN_JOB
     return (
-        (not job.instance_type, "no instance type is declared. Say [cluster.declared] instance_type."),
+        (not job.instance_type, "no instance type is declared. Set [cluster.declared] instance_type."),
         (
             job.work is Work.COMMAND and not job.command,
-            "it has no command. Say what every node runs.",
+            "it has no command. Set the command that every node runs.",
         ),
         (
             job.work.trains and not (job.behind or job.trainer),
-            "there is no training command. Say [training] command or model_trainer.",
+            "there is no training command. Set [training] command or model_trainer.",
         ),
         (
             not 0 < job.max_runtime_s < float("inf"),
@@ -174,12 +174,12 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
         ),
         (
             pooled and not options.keep_alive_s,
-            "placement pooled with keep_alive_s = 0 keeps no machines. Raise it, or say placement in_job.",
+            'placement pooled with keep_alive_s = 0 keeps no machines. Raise keep_alive_s, or set placement = "in_job".',
         ),
         # "Considerations" of "Train using SageMaker-managed warm pools".
         (
             pooled and options.spot,
-            "Spot machines are not kept in a warm pool. Leave spot out, or say placement in_job.",
+            'Spot machines are not kept in a warm pool. Leave spot out, or set placement = "in_job".',
         ),
         (
             options.strength is Placement.PINNED and not options.ultraservers,
@@ -187,11 +187,11 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
         ),
         (
             bool(options.ultraservers) and options.strength in (Placement.POOLED, Placement.NONE),
-            f"ultraservers are not for placement {options.strength.value}. Say placement pinned or in_job.",
+            f'ultraservers cannot be used with placement {options.strength.value}. Set placement = "pinned" or "in_job".',
         ),
         (
             bool(options.subnets) != bool(options.security_group_ids),
-            "subnets and security_group_ids come together. Say both, or neither.",
+            "subnets and security_group_ids are only useful together. Set both, or neither.",
         ),
         (
             bool(options.spot_wait_minutes) and not options.spot,
@@ -200,7 +200,7 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
         # EnableNetworkIsolation, CreateTrainingJob API reference: no calls but those between the job's own containers.
         (
             bool(job.ask_s) and options.network_isolation,
-            "with network_isolation no answer reaches nodes that ask. Say on_warn go or refuse, or leave isolation out.",
+            'with network_isolation no answer reaches the nodes. Set on_warn to "go" or "refuse", or leave network_isolation out.',
         ),
     )
 
@@ -267,5 +267,5 @@ def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[
     if said := objections(body):
         raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(said)}")
     checked = image.checked_in(job, image.image_of(body))
-    unverified = tuple(image.unlabelled(one, "nobody looked inside") for one in checked)
+    unverified = tuple(image.unlabelled(one, "the image was not inspected") for one in checked)
     return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unverified)

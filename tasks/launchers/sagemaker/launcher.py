@@ -141,7 +141,7 @@ class SageMakerLauncher:
                 if state.final and isinstance(error, EngineUnavailable):
                     raise  # whether there are reports is not known: ask again
                 seen = output.last  # a job that runs is not given up because S3 is silent
-                detail = f"{detail}: its reports cannot be looked at: {error}"
+                detail = f"{detail}: its reports cannot be read: {error}"
         trouble = trouble_of(
             *job_states.pair(described),
             str(described.get("FailureReason") or ""),

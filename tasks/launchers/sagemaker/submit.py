@@ -200,7 +200,7 @@ def _wait(clients: Clients, name: str, poll_s: float, within_s: float) -> Descri
     while (described := describe(clients, name)) and not state_of(described).final:
         if time.monotonic() >= end:
             raise LaunchError(
-                f"{name} was told to stop and has not ended after {within_s:g} s: {detail_of(described)}."
+                f"{name} was asked to stop and has not ended after {within_s:g} s: {detail_of(described)}."
             )
         time.sleep(pause)
         pause = min(poll_s, pause * 1.5)

@@ -68,7 +68,7 @@ class Expectations:
 
 NOTHING_EXPECTED = Expectations(
     unknown=(
-        "What these machines should reach was not looked up for this page: nothing is compared with it.",
+        "The expected rates of these machines were not read for this page, so nothing is compared with them.",
     )
 )
 

@@ -118,7 +118,7 @@ def test_a_text_that_several_readers_claim_is_not_guessed(run: Run, monkeypatch:
     monkeypatch.setitem(sys.modules, "tests.fakes.other", sys.modules["tests.fakes.reader"])
 
     assert 3 == (ended := run(texts=(GOOD,))).code
-    assert "it could be any of dcgmi, neuron-ls. Say which with --kind." in ended.out
+    assert "it could be any of dcgmi, neuron-ls. Name the kind with --kind." in ended.out
     assert 0 == run("--kind", "dcgmi", texts=(GOOD,)).code
 
 

@@ -45,7 +45,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         (CPU, "volume_gb", "volume_bg", "options.volume_bg: unknown key. Did you mean 'volume_gb'?"),
         (CPU, '"in_job"', '"pool"', "options.placement: 'pool' is none of .* Did you mean 'pooled'"),
         (P5, "keep_alive_s = 3600", "keep_alive_s = 7200", "keep_alive_s: 7200 is not between 0 and 3600"),
-        (P5, LINE, 'placement = "pooled"\nspot = true', "Leave spot out, or say placement in_job"),
+        (P5, LINE, 'placement = "pooled"\nspot = true', 'Leave spot out, or set placement = "in_job"'),
         (CPU, '"in_job"', '"pinned"', "Name them, or say in_job"),
         (CPU, '"us-east-1"', '"virginia"', "options.region: 'virginia' is not of the form"),
         (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* is not of the form s3://"),
@@ -84,7 +84,7 @@ def test_nodes_that_nobody_can_answer_are_refused_by_the_plan(
     """And not first by the gate, which holds the cluster by then."""
     path = gate(tmp_path, P5, LINE, 'placement = "in_job"\nnetwork_isolation = true', on_warn="ask")
 
-    assert "Say on_warn go or refuse, or leave isolation out." in refused(path, capsys)
+    assert 'Set on_warn to "go" or "refuse", or leave network_isolation out.' in refused(path, capsys)
 
 
 def test_a_plan_shows_how_long_nodes_wait_for_an_answer(

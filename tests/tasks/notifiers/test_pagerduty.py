@@ -141,7 +141,7 @@ def test_machines_that_are_paid_for_are_no_verdicts_to_resolve(bench: Bench) -> 
     for gate_id in ("g-1-machines", "g-2-machines"):
         bench.send(page(Kind.MACHINES, gate_id=gate_id, audience=Audience.OWNER))
 
-    expected = [f"prelaunch/p5/machines-still-paid-for/{gate}-machines" for gate in ("g-1", "g-2")]
+    expected = [f"prelaunch/p5/machines-still-billed/{gate}-machines" for gate in ("g-1", "g-2")]
     assert ("", expected) == (bench.settle(), bench.keys())
 
 

@@ -21,7 +21,7 @@ def test_each_side_is_shown_with_its_secrets() -> None:
     assert {
         Audience.ONCALL: [
             "slack #gates (env:BOT is set)",
-            "pagerduty (block:secret/pd is looked up when the gate runs)",
+            "pagerduty (block:secret/pd is read when the gate runs)",
             "log",
         ],
         Audience.OWNER: ["slack #owners (env:BOT is set)", "log"],

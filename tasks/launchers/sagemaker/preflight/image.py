@@ -77,11 +77,13 @@ def tools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 def _tools(checked: Checked, account: str, region: str, clients: Clients) -> PreflightCheck:
     image = parse(checked.image)
     if image is None or (image.account, image.region) != (account, region):
-        return unlabelled(checked, f"nobody looked inside, it is not in ECR of {account} in {region}")
+        return unlabelled(
+            checked, f"the image was not inspected, because it is not in ECR of {account} in {region}"
+        )
     try:
         label = _labels(image, clients).get(LABEL)
     except NotVisible as error:
-        return unlabelled(checked, f"nobody looked inside ({error.line(WHAT).said})")
+        return unlabelled(checked, f"the image was not inspected ({error.line(WHAT).said})")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return unlabelled(checked, f"its configuration could not be read ({type(error).__name__})")
     if not isinstance(label, str):
@@ -144,13 +146,16 @@ def _downloaded(url: str) -> bytes:
 def _image(uri: str, account: str, region: str, clients: Clients) -> PreflightCheck:
     image = parse(uri)
     if image is None:
-        return unseen(WHAT, f"{uri} is not in ECR, so nobody looked whether it is there")
+        return unseen(WHAT, f"{uri} is not in ECR, so it is unknown whether the image exists")
     if image.account != account:
         return unseen(
             WHAT, f"{uri} is of account {image.account}: whether it is there only that account can see"
         )
     if image.region != region:
-        return unseen(WHAT, f"{uri} is in {image.region}, the job in {region}: nobody looked there")
+        return unseen(
+            WHAT,
+            f"{uri} is in {image.region}, but the job is in {region}: it is unknown whether the image exists",
+        )
     try:
         return _seen(uri, image, clients)
     except NotVisible as error:

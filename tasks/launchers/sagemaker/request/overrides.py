@@ -130,5 +130,5 @@ def _require_once(theirs: object, ours: object) -> None:
     )
     if twice:
         raise LaunchRejected(
-            f"{SECTION}.Environment.{twice[0]} is said in [training] environment too. Leave one out."
+            f"{SECTION}.Environment.{twice[0]} is set in [training] environment too. Leave one out."
         )

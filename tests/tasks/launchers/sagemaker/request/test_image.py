@@ -123,7 +123,7 @@ def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> No
 
     assert (PreflightResult.UNSEEN, True) == (
         line.look,
-        line.said.startswith(f"{TRAINING}: nobody looked inside; "),
+        line.said.startswith(f"{TRAINING}: the image was not inspected; "),
     )
     assert "the verdict is CANNOT TELL: dcgmi (" in line.said and "dcgm.diag" in line.said
     assert "a WARN: all_reduce_perf (nccl.tests)" in line.said
@@ -229,7 +229,7 @@ def test_an_image_elsewhere_is_unseen(image: str) -> None:
 
     assert (PreflightResult.UNSEEN, True) == (
         line.look,
-        "nobody looked inside, it is not in ECR of" in line.said,
+        "the image was not inspected, because it is not in ECR of" in line.said,
     )
 
 
