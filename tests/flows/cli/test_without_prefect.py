@@ -1,0 +1,53 @@
+"""What reads files alone works where Prefect is broken, and does not import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checks.documents.report import dump, dump_plain
+from tests.installation.hostile import TRAP, environment
+from tests.sample_reports import POLICY, healthy, wrong_sums
+
+ROOT = Path(__file__).parents[3]
+RECORDINGS = ROOT / "tests" / "recordings"
+PAGES = ("--html", "page.html", "--junit", "page.xml", "--summary", "page.md")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("facts",), 0),
+        (("facts", "p5.48xlarge"), 0),
+        (("facts", "p99.48xlarge"), 2),
+        (("judge", "good.json", "--policy", "policy.json", *PAGES), 0),
+        (("judge", "bad.json", "good.json", "--policy", "policy.json"), 1),
+        (("judge", "none.json"), 2),
+        (("explain", str(RECORDINGS / "nccl" / "all_reduce_2.17.txt"), *PAGES), 0),
+        (("explain", str(RECORDINGS / "kernel" / "dmesg_off_bus.txt")), 1),
+    ],
+    ids=lambda value: " ".join(Path(word).name for word in value[:2]) if isinstance(value, tuple) else "",
+)
+def test_files_are_read_where_prefect_is_broken(
+    tmp_path: Path, words: tuple[str, ...], code: int, form: str
+) -> None:
+    """A package `prefect` that raises when it is imported is first on the path; it also writes that it was imported."""
+    imported = tmp_path / "imported"
+    broken = tmp_path / "packages" / "prefect"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text(TRAP.format(marker=str(imported)))
+    (tmp_path / "good.json").write_bytes(dump(healthy()))
+    (tmp_path / "bad.json").write_bytes(dump(wrong_sums(healthy())))
+    (tmp_path / "policy.json").write_bytes(dump_plain(POLICY))
+    done = subprocess.run(
+        (sys.executable, "-m", "flows.cli.main", *words, "--format", form), cwd=tmp_path,
+        env=environment(f"{broken.parent}:{ROOT}", PRELAUNCH_DEBUG="1"),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (code, False) == (done.returncode, imported.exists()), done.stderr
+    assert "Traceback" not in done.stderr
