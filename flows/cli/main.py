@@ -56,6 +56,10 @@ VERBS = {
         "list the checks of a node, run or judge them there, or put a gate in front of a command",
     ),
     "render": ("flows.cli.render", "write a report as HTML, Markdown or JUnit"),
+    "examples": (
+        "flows.cli.examples",
+        "copy the files that you edit (gate files, policies, prefect.yaml, systemd units) to a folder",
+    ),
     "facts": ("flows.cli.facts", "print the facts about an instance type, and the thresholds of its policy"),
 }
 EXIT_CODES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -56,12 +57,20 @@ def run(programs: Path, folder: Path, path: str | None, *words: str) -> subproce
 @pytest.mark.parametrize("path", [None, "."], ids=["no path", "the folder on the path"])
 @pytest.mark.parametrize("kind", ["source", "wheel"])
 def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str, path: str | None) -> None:
-    """Help, plan, facts and the checks' own commands."""
+    """Help, plan, facts, the checks' own commands, and the files to edit."""
     programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
-    for words in (("--help",), ("plan", "local", "--offline"), ("facts", "cpu"), ("node", "list")):
+    for words in (
+        ("--help",),
+        ("plan", "local", "--offline"),
+        ("facts", "cpu"),
+        ("node", "list"),
+        ("examples", "new"),
+    ):
         done = run(programs, folder, path, *words)
 
         assert (0, []) == (done.returncode, imported(folder)), (words, done.stderr)
+    assert os.access(folder / "new" / "ci" / "gate.sh", os.X_OK)
+    assert (folder / "new" / "server" / "prelaunch-worker.service").exists()
 
 
 @pytest.mark.timeout(200)

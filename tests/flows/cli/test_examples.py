@@ -1,0 +1,122 @@
+"""`prelaunch examples DIR`: the files that a person edits, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from flows.cli import examples
+from flows.cli.main import main
+
+DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
+NAMED = (
+    "gates/local.toml",
+    "policies/nvidia.toml",
+    "prefect.yaml",
+    "server/prelaunch-worker.service",
+    "server/runner.env",
+    "server/index-database.sql",
+    "examples/train_tiny.py",
+    "github/action.yml",
+    "gitlab/prelaunch.gitlab-ci.yml",
+    "ci/gate.sh",
+    "slack.toml",
+    "iam/orchestrator-jobs.json",
+)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Each file below the folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_the_files_are_those_of_the_installation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In folders that did not exist; stdout has the path of each, one a line."""
+    folder = tmp_path / "new" / "deployments"
+
+    assert 0 == main(["examples", str(folder)])
+    copied, said = files(folder), capfd.readouterr()
+    assert ([str(folder / name) for name in sorted(copied)], "") == (sorted(said.out.splitlines()), said.err)
+    assert [] == [name for name in NAMED if name not in copied]
+    assert [] == [name for name, data in copied.items() if data != (DEPLOYMENTS / name).read_bytes()]
+    assert os.access(folder / "ci" / "gate.sh", os.X_OK)
+    assert os.access(folder / "gates" / "local.toml", os.W_OK)
+
+
+def test_a_gate_file_works_where_it_was_copied_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its policy and its training are found beside it."""
+    main(["examples", str(tmp_path / "mine")])
+    capfd.readouterr()
+
+    assert 0 == main(["plan", str(tmp_path / "mine" / "gates" / "local.toml"), "--offline"])
+    assert str(tmp_path / "mine" / "gates" / ".." / "examples" / "train_tiny.py") in capfd.readouterr().out
+
+
+def test_what_is_there_is_never_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One file is enough: it is named, the exit code is 2, and nothing else was written."""
+    mine = tmp_path / "gates" / "local.toml"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    assert 2 == main(["examples", str(tmp_path)])
+    said = capfd.readouterr()
+    assert ("", {"gates/local.toml": b"mine"}) == (said.out, files(tmp_path))
+    assert f"prelaunch: {mine}: it exists already, and nothing was written." in said.err
+    assert 2 == main(["examples", str(tmp_path), "--format", "json"])
+    assert str(mine) == json.loads(capfd.readouterr().out)["error"]["file"]
+
+
+def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path: Path) -> None:
+    """It is a file of that name."""
+    (tmp_path / "slack.toml").symlink_to(tmp_path / "elsewhere")
+
+    assert 2 == main(["examples", str(tmp_path)])
+    assert ["slack.toml"] == os.listdir(tmp_path)
+
+
+def test_a_failure_on_the_way_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A file that appears meanwhile is left as it is; what was written before it is removed, with its folders."""
+    copy, last = examples._copy, examples.examples()[-1]
+    folder = tmp_path / "new"
+
+    def race(source: Path, target: Path, made: list[Path]) -> None:
+        if target == folder / last:
+            target.write_text("somebody's")
+        copy(source, target, made)
+
+    monkeypatch.setattr(examples, "_copy", race)
+
+    assert 2 == main(["examples", str(folder)])
+    assert {last.as_posix(): b"somebody's"} == files(folder)
+    assert str(folder / last) in capfd.readouterr().err
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With the reason."""
+    (tmp_path / "file").write_text("")
+
+    assert 2 == main(["examples", str(tmp_path / "file")])
+    assert "file: it cannot be written (File exists), and nothing was." in capfd.readouterr().err
+    assert "" == (tmp_path / "file").read_text()
+
+
+def test_passwords_of_a_server_in_a_checkout_are_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what builds the image, which needs the checkout."""
+    shipped = tmp_path / "shipped"
+    for name in (*examples.LEFT_OUT, "server/server.env", "examples/__pycache__/a.pyc"):
+        (shipped / name).parent.mkdir(parents=True, exist_ok=True)
+        (shipped / name).write_text("x")
+    monkeypatch.setattr(examples, "SHIPPED", shipped)
+
+    assert (Path("server/server.env"),) == examples.examples()
