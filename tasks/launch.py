@@ -109,7 +109,7 @@ class PoolProof:
             self._settle(f"not the pool's machines ({_lost(hold)}): the nodes check again in place")
         elif late:
             # The training runs without the pool, which is billed for nothing: the end of the gate releases it.
-            said = "the machines were still kept while the training ran"
+            said = "the machines were still idle while the training ran"
             self.session.proof.append(f"not the pool's machines ({said}): the nodes check again in place")
             self.settled = True
             self.session.release_machines()
@@ -138,7 +138,10 @@ def pool_cost_now(session: Session) -> str:
     if since_s is None:
         return ""
     most = "" if keeps_s is None else f", for {max(0.0, keeps_s - since_s) / 60:.0f} more minutes at most"
-    return f"{_nodes(session)} are kept meanwhile, and cost {_usd(session, 1.0)} an hour{most}."
+    price = _price(session, 1.0)
+    they, cost, are = ("They", "cost", "are") if session.setting.declared.nodes > 1 else ("It", "costs", "is")
+    billed = f"{cost} {price} per hour" if price else f"{are} billed; {_no_price(session)}"
+    return f"{_nodes(session)} {are} waiting for the training{most}. {they} {billed}."
 
 
 def pool_cost_so_far(session: Session) -> str:
@@ -146,8 +149,8 @@ def pool_cost_so_far(session: Session) -> str:
     since_s = session.kept_s(session.keeper.lease.job(CHECK))
     if since_s is None:
         return ""
-    said = _usd(session, since_s / 3600)
-    return f"{_nodes(session)} were kept for it for {since_s / 60:.1f} minutes ({said})."
+    said = _price(session, since_s / 3600) or _no_price(session)
+    return f"{_nodes(session)} waited for it for {since_s / 60:.1f} minutes ({said})."
 
 
 def _nodes(session: Session) -> str:
@@ -155,12 +158,15 @@ def _nodes(session: Session) -> str:
     return f"{nodes} node{'s' if nodes > 1 else ''}"
 
 
-def _usd(session: Session, hours: float) -> str:
+def _price(session: Session, hours: float) -> str:
+    """What all nodes cost in this time; "" if their price is not known."""
     declared = session.setting.declared
     price = price_for(declared.instance_type, session.setting.terms)
-    if price is None:
-        return f"the price of {declared.instance_type} is not known"
-    return f"{declared.nodes * hours * price.usd_per_node_hour:,.0f} USD"
+    return "" if price is None else f"{declared.nodes * hours * price.usd_per_node_hour:,.0f} USD"
+
+
+def _no_price(session: Session) -> str:
+    return f"the price of {session.setting.declared.instance_type} is not known"
 
 
 def hand_over_pool(session: Session, job: str) -> None:
@@ -222,7 +228,7 @@ def _lost(hold: Hold) -> str:
         return f"were taken by {hold.by or 'another job'}{said}"
     if hold.keeping is Keeping.COMING:
         return f"were not ready within {COMING_S:.0f} s{said}"
-    return f"are no longer kept{said}"
+    return f"are no longer available{said}"
 
 
 def _again(session: Session) -> None:

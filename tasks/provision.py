@@ -83,7 +83,7 @@ async def wait_for_training(session: Session, error: NoCapacity) -> None:
     if await _sleep(session, pause, lambda: not kept or pool_waits(session)):
         await run_to_end(session.train_again)
     elif session.rounds >= ROUNDS:
-        raise NoCapacity(f"{error} The machines that passed are no longer kept.") from error
+        raise NoCapacity(f"{error} The machines that passed are no longer available.") from error
 
 
 def _pause(session: Session, error: NoCapacity) -> float:

@@ -131,10 +131,10 @@ def test_what_kept_machines_cost_is_said() -> None:
     none: Any = Kept(NOTHING_SAID, since_s=None)
 
     assert (
-        "4 nodes are kept meanwhile, and cost 253 USD an hour, for 30 more minutes at most."
+        "4 nodes are waiting for the training, for 30 more minutes at most. They cost 253 USD per hour."
         == pool_cost_now(priced)
     )
-    assert "4 nodes were kept for it for 30.0 minutes (127 USD)." == pool_cost_so_far(priced)
+    assert "4 nodes waited for it for 30.0 minutes (127 USD)." == pool_cost_so_far(priced)
     assert "the price of somebodys.own is not known" in pool_cost_so_far(unpriced)
     assert ("", "") == (pool_cost_now(none), pool_cost_so_far(none))
 

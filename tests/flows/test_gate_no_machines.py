@@ -69,7 +69,7 @@ def test_capacity_that_never_comes_is_not_launched(
     assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
     assert ("NoCapacity", True) == (state.name, engine.idle)
     assert "the verdict was go, but the training got no machines: CapacityError" in outcome.reason
-    assert "2 nodes were kept for it for" in outcome.reason and "USD" in outcome.reason
+    assert "2 nodes waited for it for" in outcome.reason and "USD" in outcome.reason
     assert 2 < engine.count("submit") < 100
     assert ["check"] == [name.split("-")[-2] for name in engine.jobs]
     show(argparse.Namespace(format="text", junit=None, summary=None, html=None), "test", outcome)
@@ -194,7 +194,7 @@ def test_a_pool_that_expires_each_time_ends_in_no_capacity(tmp_path: Path, engin
     _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
 
     assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
-    assert "the training got no machines" in outcome.reason and "kept no" in outcome.reason
+    assert "the training got no machines" in outcome.reason and "no longer available" in outcome.reason
     assert engine.idle
 
 
@@ -235,7 +235,8 @@ def test_what_the_kept_machines_cost_is_said_while_it_waits(tmp_path: Path, engi
     asyncio.run(listen())
 
     said = next(line for line in heard if "unable to provision" in line)
-    assert "2 nodes are kept meanwhile, and cost 7,200 USD an hour, for 60 more minutes at most" in said
+    assert "2 nodes are waiting for the training, for 60 more minutes at most." in said
+    assert "They cost 7,200 USD per hour." in said
 
 
 @pytest.mark.parametrize(

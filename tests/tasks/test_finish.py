@@ -294,7 +294,7 @@ def test_what_the_waiting_machines_cost_is_said_where_the_training_got_none(tmp_
     one.ended(CHECK_JOB)
 
     assert (
-        "2 nodes were kept for it for 0.0 minutes (0 USD)"
+        "2 nodes waited for it for 0.0 minutes (0 USD)"
         in failed_outcome(one, NoCapacity("none"), PUBLISHED).reason
     )
 

@@ -99,14 +99,14 @@ def test_a_training_that_was_submitted_before_is_not_begun_twice(tmp_path: Path,
         ([OURS], [RUNNING], True, f"pool of {CHECK_JOB} reused by {TRAIN_JOB}"),
         ([OURS], [replace(RUNNING, state=JobState.PENDING)], False, ""),
         ([THEIRS], [RUNNING], True, "not the pool's machines (were taken by their-job)"),
-        ([GONE], [RUNNING], True, "not the pool's machines (are no longer kept (Expired))"),
+        ([GONE], [RUNNING], True, "not the pool's machines (are no longer available (Expired))"),
         ([READY], [RUNNING], False, ""),
         ([READY, OURS], [RUNNING, RUNNING], True, f"pool of {CHECK_JOB} reused by {TRAIN_JOB}"),
         (
             [READY],
             [ENDED],
             True,
-            "not the pool's machines (the machines were still kept while the training ran)",
+            "not the pool's machines (the machines were still idle while the training ran)",
         ),
     ],
 )
@@ -194,12 +194,17 @@ def test_what_the_waiting_machines_cost(tmp_path: Path) -> None:
     one.setting.terms = CostTerms()  # type: ignore[misc]
 
     assert (
-        "2 nodes are kept meanwhile, and cost 60 USD an hour, for 10 more minutes at most."
+        "2 nodes are waiting for the training, for 10 more minutes at most. They cost 60 USD per hour."
         == pool_cost_now(two)
     )
-    assert "1 node are kept meanwhile, and cost the price of cpu is not known an hour." == pool_cost_now(one)
+    billed = "1 node is waiting for the training. It is billed; the price of cpu is not known."
+    assert billed == pool_cost_now(one)
+    one.setting.terms = CostTerms(usd_per_node_hour=30.0)  # type: ignore[misc]
+    assert "1 node is waiting for the training. It costs 30 USD per hour." == pool_cost_now(one)
+    two.setting.terms = CostTerms()  # type: ignore[misc]
+    assert "They are billed; the price of cpu is not known." in pool_cost_now(two)
     two._kept[CHECK_JOB] -= 1800.0
-    assert "2 nodes were kept for it for 30.0 minutes (30 USD)." == pool_cost_so_far(two)
+    assert "2 nodes waited for it for 30.0 minutes (the price of cpu is not known)." == pool_cost_so_far(two)
 
 
 @pytest.mark.parametrize(
