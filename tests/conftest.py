@@ -105,8 +105,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
 
 
-# Whole clusters on two cores: beside other tests their deadlines would measure the load.
-ALONE = ("tests/survival/",)
+# Whole clusters on two cores, and a real measurement of how two ranks share them: beside other tests they would measure the load.
+ALONE = (
+    "tests/survival/",
+    "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
