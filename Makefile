@@ -10,6 +10,8 @@
 #   make setup      .venv with all extras, and the system packages that tests want
 #   make freeze     write constraints.txt anew from .venv, after a dependency was changed
 #   make wheel      build the wheel into dist/
+#   make licences   list the licence of everything that is installed; it needs no network
+#   make audit      list the known vulnerabilities of what is installed; it fails if it could not look them up
 #   make clean      remove .venv and every cache
 #
 # PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, MUTANTS=... for the mutants, GATE=... another gate file.
@@ -31,7 +33,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check lint test-long mutants format setup freeze wheel clean
+.PHONY: gate test check lint test-long mutants format setup freeze wheel licences audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -76,6 +78,12 @@ wheel: .venv/core
 	@$(PIP) wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf build
 	@ls dist/*.whl
+
+licences: .venv/all
+	@$(BIN)/python -m tests.architecture.installed licences
+
+audit: .venv/all
+	@$(BIN)/python -m tests.architecture.installed audit
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,112 @@
+"""The lists of licences and of known vulnerabilities: what could not be looked up is never a good result."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.architecture import installed
+
+ROOT = Path(__file__).parents[2]
+# What stands in for pip-audit: it checks how it is called, then says what the test gave it.
+FAKE = """
+import json, sys
+from pathlib import Path
+requirements = Path(sys.argv[sys.argv.index("--requirement") + 1]).read_text().split()
+assert "--disable-pip" in sys.argv and "--no-deps" in sys.argv
+assert not [line for line in requirements if "+" in line or line.startswith("prelaunch==")]
+{body}
+"""
+ALL = "rows = [dict(name=line.partition('==')[0], version='1', vulns=[]) for line in requirements]\n"
+SAY = "print(json.dumps(dict(dependencies=rows)))\n"
+
+
+def fields(**given: Any) -> Message:
+    """The metadata of a distribution."""
+    made = Message()
+    for name, values in given.items():
+        for value in values if isinstance(values, list) else [values]:
+            made[name.replace("_", "-")] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("given", "stated"),
+    [
+        ({"License_Expression": "MIT OR Apache-2.0", "License": "other"}, "MIT OR Apache-2.0"),
+        (
+            {"Classifier": ["Topic :: X", "License :: OSI Approved :: MIT License"], "License": "x"},
+            "MIT License",
+        ),
+        ({"Classifier": "License :: OSI Approved", "License": "BSD\nlong text"}, "BSD"),
+        ({"License": "  "}, "unknown"),
+        ({}, "unknown"),
+    ],
+)
+def test_the_licence_is_what_the_metadata_state(given: dict[str, Any], stated: str) -> None:
+    """In the order of how exact they are; a licence that nobody states is unknown."""
+    assert stated == installed.licence(fields(**given))
+
+
+def test_every_installed_package_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prelaunch's own among them."""
+    assert 0 == installed.main(["licences"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(installed.installed()) == len(lines) > 50
+    assert [] == [
+        name for name in ("prefect", "pydantic", "pytest") if not any(f"  {name} " in x for x in lines)
+    ]
+
+
+def test_without_pip_audit_it_says_that_it_could_not_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the command that installs it; the exit code is 3."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    assert 3 == installed.main(["audit"])
+    assert "were not looked up: pip-audit is not installed. Install it: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "says"),
+    [
+        (ALL + SAY, 0, "0 have known vulnerabilities"),
+        (
+            ALL + "rows[0]['vulns'] = [dict(id='PYSEC-1', fix_versions=['2'])]\n" + SAY + "sys.exit(1)",
+            1,
+            "1: PYSEC-1, fixed in 2",
+        ),
+        (
+            ALL + "rows[0] = dict(name='odd', skip_reason='not on the index')\n" + SAY,
+            3,
+            "odd: not looked up: not on the index",
+        ),
+        (ALL + "del rows[0]\n" + SAY, 3, "packages were looked up"),
+        (
+            "sys.exit('ConnectionError: no route to host')",
+            3,
+            "reached no database: ConnectionError: no route",
+        ),
+        ("print('[]')", 3, "reached no database"),
+        ("", 3, "reached no database: it said nothing"),
+    ],
+    ids=["none", "one", "skipped", "left out", "offline", "another answer", "silent"],
+)
+def test_the_audit_is_good_only_if_all_was_looked_up(tmp_path: Path, body: str, code: int, says: str) -> None:
+    """pip-audit without a network ends with 1, as it does for a vulnerability: its answer tells them apart."""
+    (tmp_path / "pip_audit.py").write_text(FAKE.format(body=body))
+    done = subprocess.run(
+        (sys.executable, "-m", "tests.architecture.installed", "audit"), cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert code == done.returncode, done.stderr
+    assert says in done.stdout + done.stderr
