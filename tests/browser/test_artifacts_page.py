@@ -114,7 +114,7 @@ def test_the_findings_are_a_table_that_begins_with_the_worst(served: World) -> N
     said = asyncio.run(_published("tabled"))
     with _chromium() as browser:
         page, _ = _open(browser, served, _page_of(served, "", "gate-findings-tabled"))
-        page.get_by_text("Check this host's NIC").first.wait_for(timeout=30_000)
+        page.get_by_text("Check its NIC").first.wait_for(timeout=30_000)
         _shot(page, "findings")
         text = page.locator("body").inner_text()
         page.goto(served.ui_url + _page_of(served, "", "gate-verdict-tabled"))

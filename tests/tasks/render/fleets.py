@@ -126,7 +126,8 @@ def _named(row: Observation, names: Mapping[str, str]) -> Observation:
     metrics = dict(row.metrics)
     peers = metrics.get("peers")
     if isinstance(peers, tuple):
-        metrics["peers"] = tuple(names.get(str(peer), str(peer)) for peer in peers)
+        # Where ranks are tested in pairs the peers are numbers.
+        metrics["peers"] = tuple(names.get(str(peer), peer) for peer in peers)  # type: ignore[assignment]
     return replace(row, subject=f"{names.get(node, node)}{slash}{rest}", metrics=metrics)
 
 
