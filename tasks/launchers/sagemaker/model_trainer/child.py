@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from checks.process import own_packages
 from tasks.launchers.sagemaker.model_trainer.offline_sdk import Kept, Refused, Sdk, answered
 
 REACHING = frozenset(
@@ -67,6 +68,7 @@ def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
     """The request, and which file is to lie at which address."""
     kept = Kept(f"{asked['root']}/{asked['job']}/code", work)
     sdk = answered(asked, kept)
+    _make_way()
     trainer = _trainer(asked["reference"], sdk.trainer)
     _fits(trainer, sdk, asked["region"])
     body = trainer._create_training_job_args(boto3=True)
@@ -76,6 +78,19 @@ def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
             " SourceCode(command=...), or say command and image in [training] instead."
         )
     return {"body": _plain(body), "files": kept.files}
+
+
+def _make_way() -> None:
+    """From here on a module is looked for as a person's own Python does it: on PYTHONPATH, in the current folder, then among what is
+    installed. A team may have packages called tasks or checks, so ours are no longer known by these names. What this module uses
+    of them it has imported above.
+    """
+    for name in [key for key in sys.modules if key.partition(".")[0] in own_packages.PACKAGES]:
+        del sys.modules[name]
+    ours, library = str(Path(__file__).parents[4]), os.path.dirname(os.__file__)
+    behind = sys.path.index(library) if library in sys.path else len(sys.path)
+    named = [path for path in sys.path[:behind] if path != ours]
+    sys.path[:] = [*named, os.getcwd(), *sys.path[behind:], ours]
 
 
 def _trainer(reference: str, kind: type) -> Any:

@@ -120,7 +120,7 @@ def _environment(work: Path, region: str) -> dict[str, str]:
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
         "SAGEMAKER_VALIDATE_ROLE": "false",
-        "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), os.getcwd()]),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TMPDIR": str(work),
     }

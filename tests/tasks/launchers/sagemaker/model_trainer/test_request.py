@@ -208,3 +208,56 @@ def watched(recorder: Recorder) -> dict[str, str]:
     path = os.pathsep.join((str(ROOT), str(EXAMPLES)))
     own = {"PYTHONPATH": path, "SAGEMAKER_VALIDATE_ROLE": "false"}
     return {**os.environ, **recorder.environment, **own}
+
+
+OWN = """
+from sagemaker.core.training.configs import SourceCode
+from sagemaker.train import ModelTrainer
+import checks, tasks, tasks.words
+
+def make():
+    import container, flows.later
+    assert "ours" == checks.WHOSE == container.WHOSE == flows.later.WHOSE
+    return ModelTrainer(
+        training_image="1.dkr.ecr.us-east-1.amazonaws.com/x:1",
+        source_code=SourceCode(command=tasks.words.COMMAND),
+    )
+"""
+
+
+@pytest.mark.parametrize("place", ["the current folder", "a folder on the path"])
+def test_a_trainer_gets_the_packages_of_its_own_team(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """It imports `tasks`, `checks`, `container` and `flows`, at its start or later, and finds those of its folder."""
+    for name in ("checks", "container", "flows", "tasks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("WHOSE = 'ours'\n")
+    (tmp_path / "flows" / "later.py").write_text("WHOSE = 'ours'\n")
+    (tmp_path / "tasks" / "words.py").write_text("COMMAND = 'python of-the-team.py'\n")
+    (tmp_path / "own.py").write_text(OWN)
+    if place == "the current folder":
+        monkeypatch.chdir(tmp_path)
+    else:
+        monkeypatch.syspath_prepend(tmp_path)
+    taken = asked("own:make")
+
+    assert any(b"python of-the-team.py" in data for data in taken.uploads.values()), taken.uploads.keys()
+
+
+def test_a_module_of_the_teams_folder_goes_before_an_installed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `python -c 'import own'` in that folder; the SDK itself is imported before."""
+    installed, folder = tmp_path / "installed", tmp_path / "team"
+    for place, command in ((installed, "installed"), (folder, "of-the-team")):
+        place.mkdir()
+        (place / "helpers_of_ours.py").write_text(f"COMMAND = 'python {command}.py'\n")
+    own = OWN.replace("import checks, tasks, tasks.words", "import helpers_of_ours").split("def make")[0]
+    make = "def make():\n    return ModelTrainer(training_image='1.dkr.ecr.us-east-1.amazonaws.com/x:1', "
+    (folder / "own.py").write_text(f"{own}{make}source_code=SourceCode(command=helpers_of_ours.COMMAND))\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(installed)])
+    monkeypatch.chdir(folder)
+    taken = asked("own:make")
+
+    assert any(b"python of-the-team.py" in data for data in taken.uploads.values())
