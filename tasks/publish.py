@@ -249,7 +249,7 @@ def _hand_out(session: Session, judged: JudgedReport) -> None:
 def add_picture(session: Session, outcome: Outcome, page: Notification) -> Notification:
     """The notification with its picture, if one of the notifiers can show one."""
     notify, judged = session.setting.gate.notify, outcome.judged
-    if judged is None or not {"slack", "apprise"} & set(notify.ways):
+    if judged is None or not {"slack", "apprise"} & set(notify.notifiers):
         return page
     try:
         drawn = picture(judged.report, judged.verdict, session.setting.gate.name, judged.context)

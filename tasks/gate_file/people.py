@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Way = Literal["slack", "pagerduty", "apprise", "log"]
+NotifierName = Literal["slack", "pagerduty", "apprise", "log"]
 Reference = Annotated[
     str, Field(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|block:secret/[a-z0-9][a-z0-9-]*)$", max_length=200)
 ]
@@ -72,8 +72,8 @@ class Notify(NotifyTable):
     is to blame for (the gate could not tell, a job failed, a run died). The log and the store are always the last notifier.
     """
 
-    order: Annotated[tuple[Way, ...], Field(min_length=1)] = ("log",)
-    owner: tuple[Way, ...] = ()
+    order: Annotated[tuple[NotifierName, ...], Field(min_length=1)] = ("log",)
+    owner: tuple[NotifierName, ...] = ()
     slack: SlackTable | None = None
     pagerduty: PagerDutyTable | None = None
     apprise: AppriseTable | None = None
@@ -82,9 +82,9 @@ class Notify(NotifyTable):
     def reachable(self) -> Notify:
         """Every notifier that is named has its table, and there is an owner."""
         used = {*self.order, *self.owner}
-        for way in ("slack", "pagerduty", "apprise"):
-            if way in used and getattr(self, way) is None:
-                raise ValueError(f"order names {way}, but there is no table [notify.{way}]")
+        for name in ("slack", "pagerduty", "apprise"):
+            if name in used and getattr(self, name) is None:
+                raise ValueError(f"order names {name}, but there is no table [notify.{name}]")
         if used != {"log"} and not self.owner:
             raise ValueError(
                 'name the owner of the gate: owner = ["slack"], for example. The hardware on-call is not notified of missing evidence'
@@ -96,7 +96,7 @@ class Notify(NotifyTable):
         return self
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def notifiers(self) -> tuple[NotifierName, ...]:
         """Every notifier that is used for anything, each once."""
         return tuple(dict.fromkeys((*self.order, *self.owner)))
 

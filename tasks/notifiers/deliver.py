@@ -147,14 +147,14 @@ def _is_named(notify: Notify, audiences: tuple[Audience, ...]) -> bool:
 def _settled(notify: Notify, means: NotifierAccess, page: Notification, done: set[str]) -> DeliveryResult:
     """What the notifiers did that did not deliver the notification itself."""
     said, failed = [], []
-    for way in (way for way in notify.ways if way not in done):
+    for name in (name for name in notify.notifiers if name not in done):
         try:
-            made = guarded(partial(notifier_for, way, notify, means), LIMIT_S)
+            made = guarded(partial(notifier_for, name, notify, means), LIMIT_S)
             what = guarded(partial(_settle, made, page), LIMIT_S)
         except NotifyError as error:
-            failed.append(f"{way}: the message could not be updated: {error}")
+            failed.append(f"{name}: the message could not be updated: {error}")
         else:
-            said += [f"{way}: {what}"] if what else []
+            said += [f"{name}: {what}"] if what else []
     return DeliveryResult("", tuple(said), tuple(failed))
 
 

@@ -32,9 +32,9 @@ class LiveMessages:
     """Use it in a `with`, in the flow's context: `report_progress` reaches it from then on. Without notifiers it does nothing."""
 
     def __init__(
-        self, ways: Sequence[Notifier], first: Status, every_s: float = EVERY_S, quiet_s: float = QUIET_S
+        self, notifiers: Sequence[Notifier], first: Status, every_s: float = EVERY_S, quiet_s: float = QUIET_S
     ) -> None:
-        self._ways, self._status = tuple(ways), first
+        self._notifiers, self._status = tuple(notifiers), first
         self._every_s, self._quiet_s = every_s, quiet_s
         self._begun = time.monotonic()
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class LiveMessages:
         self._said.set()
 
     def __enter__(self) -> LiveMessages:
-        if self._ways:
+        if self._notifiers:
             BOARD.set(self)
             self._thread.start()
         return self
@@ -64,7 +64,7 @@ class LiveMessages:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if not self._ways:
+        if not self._notifiers:
             return
         BOARD.set(None)
         self(Progress("stopped", STOPPED))
@@ -84,13 +84,13 @@ class LiveMessages:
         with self._lock:
             status = replace(self._status, elapsed_s=time.monotonic() - self._begun)
         failures = []
-        for way in self._ways:
+        for notifier in self._notifiers:
             try:
-                way.show(status)
+                notifier.show(status)
             except NotifyError as error:
-                failures.append(f"{way.name}: {error}")
+                failures.append(f"{notifier.name}: {error}")
             except Exception as error:  # noqa: BLE001 - whatever a notifier does, the gate goes on
-                failures.append(f"{way.name}: {type(error).__name__}")
+                failures.append(f"{notifier.name}: {type(error).__name__}")
         if failures and not self._failed:
             LOG.warning(
                 "the progress could not be shown, it will be tried again less often: %s", "; ".join(failures)
@@ -101,14 +101,14 @@ class LiveMessages:
 def live_messages(session: Session) -> LiveMessages:
     """The live messages of a gate: every notifier of its file except the log. One that cannot be made is logged and skipped."""
     setting = session.setting
-    gate, ways, means = setting.gate, [], means_of(setting.store)
-    for way in (way for way in gate.notify.ways if way != "log"):
+    gate, notifiers, means = setting.gate, [], means_of(setting.store)
+    for name in (name for name in gate.notify.notifiers if name != "log"):
         try:
-            ways.append(notifier_for(way, gate.notify, means))
+            notifiers.append(notifier_for(name, gate.notify, means))
         except NotifyError as error:
-            LOG.warning("%s cannot show the progress: %s", way, error)
+            LOG.warning("%s cannot show the progress: %s", name, error)
     first = Status(
         session.gate_id, gate.cluster.name, gate.name, "preflight", "", 0, 0, 0.0,
-        links=run_links(session) if ways else (),
+        links=run_links(session) if notifiers else (),
     )  # fmt: skip
-    return LiveMessages(ways, first)
+    return LiveMessages(notifiers, first)

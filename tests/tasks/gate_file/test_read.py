@@ -286,7 +286,7 @@ def test_the_tables_about_people_are_read(tmp_path: Path) -> None:
     """Who is told in which order, and who may answer."""
     gate = read_gate_file(with_tables(tmp_path))
 
-    assert ("slack", "pagerduty", "log", "apprise") == gate.notify.ways
+    assert ("slack", "pagerduty", "log", "apprise") == gate.notify.notifiers
     assert ("ask", ("U0123ABCD",)) == (gate.approval.on_fail, gate.approval.approvers)
 
 
@@ -393,5 +393,5 @@ def test_the_shipped_example_of_the_tables_about_people_is_valid(tmp_path: Path)
     path.write_text(path.read_text() + "\n".join(lines), encoding="utf-8")
     gate = read_gate_file(path)
 
-    assert ("slack", "pagerduty", "apprise") == gate.notify.ways
+    assert ("slack", "pagerduty", "apprise") == gate.notify.notifiers
     assert ("refuse", ("U0456EFGH",)) == (gate.approval.on_fail, gate.approval.overriders)

@@ -127,4 +127,4 @@ def _plain(value: object) -> object:
 
 
 def _text(value: object) -> str:
-    return "not said" if value is None else f"{value!r}"
+    return "not set" if value is None else f"{value!r}"

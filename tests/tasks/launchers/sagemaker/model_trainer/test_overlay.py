@@ -111,12 +111,12 @@ def test_what_a_warm_pool_is_found_by_is_always_the_gates() -> None:
         (
             "EnableNetworkIsolation",
             True,
-            "EnableNetworkIsolation is True there and not said here ([cluster.options] network_isolation)",
+            "EnableNetworkIsolation is True there and not set here ([cluster.options] network_isolation)",
         ),
         (
             "EnableManagedSpotTraining",
             True,
-            "EnableManagedSpotTraining is True there and not said here ([cluster.options] spot)",
+            "EnableManagedSpotTraining is True there and not set here ([cluster.options] spot)",
         ),
     ],
 )
