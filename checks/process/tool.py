@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from checks.check import CheckError
 from checks.process.isolate import Output, piped
-from checks.process.tree import end_tree, leashed
+from checks.process.tree import end_tree, with_pdeathsig
 
 # Folders into which vendors install programs, and which are not on every PATH.
 FOLDERS = (
@@ -74,7 +74,7 @@ def run(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = N
     begun = time.monotonic()
     try:
         child = subprocess.Popen(
-            leashed((path, *argv[1:])),
+            with_pdeathsig((path, *argv[1:])),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

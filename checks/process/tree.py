@@ -57,7 +57,7 @@ def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> 
         os.kill(os.getpid(), number)
 
 
-def leashed(argv: Sequence[str]) -> tuple[str, ...]:
+def with_pdeathsig(argv: Sequence[str]) -> tuple[str, ...]:
     """`argv` behind a small program that calls die_with_parent and becomes `argv`: needs no preexec_fn."""
     return (sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *argv)
 

@@ -19,7 +19,7 @@ from checks.model import Observation, Scope, rank_subject
 from checks.process import own_packages
 from checks.process.isolate import Output, piped
 from checks.process.observe import errored
-from checks.process.tree import KILL_S, end_tree, leashed, start_ticks
+from checks.process.tree import KILL_S, end_tree, start_ticks, with_pdeathsig
 from checks.runner.deadline import CheckProgress
 from checks.runner.journal import JournalWriter
 from checks.runner.station import Station
@@ -110,7 +110,9 @@ def run_stage(station: Station, keep: JournalWriter, why_not: str) -> str:
     folder = station.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
-    argv = leashed(torchrun(station, own_packages.module("checks.runner.rank_process", *_arguments(station))))
+    argv = with_pdeathsig(
+        torchrun(station, own_packages.module("checks.runner.rank_process", *_arguments(station)))
+    )
     environment = {**os.environ, **rank_environment(station.roster.interface)}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment

@@ -21,11 +21,11 @@ from container.agent import check_command, host_work
 from container.agent.check_command import Scene
 from container.agent.files import exit_record, inputs
 from container.agent.files.exit_record import Record, say
-from container.agent.files.log_lines import Teller
+from container.agent.files.log_lines import ReportLogWriter
 from container.agent.files.mirror import Mirror
 from container.agent.host_work import Ended
 from container.agent.hosts import roll_call, roster_source
-from container.agent.hosts.roll_call import Desk, Life, Roll
+from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
 from container.agent.merged_report import NAME, Attempt
 from container.agent.settings import Settings, Verb
 from container.agent.signals import Signals
@@ -38,7 +38,7 @@ class Outlets:
     """Where the report of one run of the agent goes: copies of its folder, and the log."""
 
     mirror: Mirror
-    teller: Teller
+    teller: ReportLogWriter
 
 
 def reject(root: Path, reason: str) -> None:
@@ -87,17 +87,19 @@ def _live(
     access = secret.access(Service.AGENT, record.gate_id, hosts.node)
     has_pass = bool(settings.confirm)
     scene = Scene(settings, signals, record.gate_id, bundle, hosts, scratch, has_pass, access, key_path)
-    own = Life(record.attempt, check_command.own_address(hosts))
+    own = ContainerStart(record.attempt, check_command.own_address(hosts))
     desk = _open_desk(scene, own.address)
     try:
         return _attempt(scene, record, own, desk)
-    except roll_call.NotOnTheRoll as error:
+    except roll_call.NotInAttempt as error:
         return record, None, Ended(Exit.CANNOT_TELL, f"cannot_tell: {error}")
     finally:
         desk.close()
 
 
-def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Record, Outlets | None, Ended]:
+def _attempt(
+    scene: Scene, record: Record, own: ContainerStart, desk: RollCallResponder
+) -> tuple[Record, Outlets | None, Ended]:
     settings, hosts, bundle = scene.settings, scene.hosts, scene.bundle
     called = _call_roll(scene, own, desk)
     absent = tuple(name for name in hosts.names if name not in called.members)
@@ -109,7 +111,9 @@ def _attempt(scene: Scene, record: Record, own: Life, desk: Desk) -> tuple[Recor
     _forget(folder, hosts.node, hosts.is_first)
     # A command without checks may write anywhere below; what it did not write is no part of this attempt.
     mirror = _mirror(settings, record, settings.out if bundle is None or _bare(settings) else folder)
-    outlets = Outlets(mirror, Teller(folder / "nodes" / f"{hosts.node}.json", scene.gate_id, record.attempt))
+    outlets = Outlets(
+        mirror, ReportLogWriter(folder / "nodes" / f"{hosts.node}.json", scene.gate_id, record.attempt)
+    )
     exit_record.write_record(folder, record)
     write_whole(scene.scratch / "roster.json", dump_plain(check_command.roster(scene, called)))
     if scene.signals.number:
@@ -168,10 +172,12 @@ def _only_the_log(settings: Settings) -> bool:
     return bool(settings.job) and not settings.upload
 
 
-def _call_roll(scene: Scene, own: Life, desk: Desk) -> Roll:
+def _call_roll(scene: Scene, own: ContainerStart, desk: RollCallResponder) -> AttemptMembers:
     settings, hosts = scene.settings, scene.hosts
     if settings.attempt:  # the launcher gave every host the same one
-        return Roll({name: Life("", check_command.listed_address(hosts, name)) for name in hosts.names})
+        return AttemptMembers(
+            {name: ContainerStart("", check_command.listed_address(hosts, name)) for name in hosts.names}
+        )
     if hosts.is_first:
         return roll_call.keep(desk, hosts.names, (hosts.node, own), settings.join_s, scene.signals)
 
@@ -182,9 +188,9 @@ def _call_roll(scene: Scene, own: Life, desk: Desk) -> Roll:
     return roll_call.answer(first, scene.access, (hosts.node, own), settings.join_s, scene.signals)
 
 
-def _open_desk(scene: Scene, own_address: str) -> Desk:
+def _open_desk(scene: Scene, own_address: str) -> RollCallResponder:
     hosts = scene.hosts
-    desk = Desk(scene.access, "")
+    desk = RollCallResponder(scene.access, "")
     if len(hosts.names) > 1:
         me = check_command.agent(scene, hosts.node, own_address)
         try:

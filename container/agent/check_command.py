@@ -15,7 +15,7 @@ from checks.exchange.secret_key import Access
 from checks.process.environment import for_checks, for_training
 from checks.roster import Member, Roster
 from container.agent.hosts import address
-from container.agent.hosts.roll_call import Roll
+from container.agent.hosts.roll_call import AttemptMembers
 from container.agent.hosts.roster_source import Hosts
 from container.agent.sagemaker import channel
 from container.agent.settings import Settings, Verb
@@ -63,7 +63,7 @@ def agent(scene: Scene, name: str, found: str) -> Member:
     return Member(name, found, scene.settings.port + shift)
 
 
-def roster(scene: Scene, roll: Roll) -> Roster:
+def roster(scene: Scene, roll: AttemptMembers) -> Roster:
     """The launcher's roster, or the addresses of the roll call; an absent host is resolved by its name."""
     hosts, port = scene.hosts, scene.settings.port
     if hosts.roster is not None:

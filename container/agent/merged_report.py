@@ -27,7 +27,7 @@ from checks.model import Verdict
 from checks.roster import Member
 from checks.runner.deadline import ANSWER_S
 from checks.runner.journal import now, write_whole
-from container.agent.hosts.roll_call import Desk, Roll
+from container.agent.hosts.roll_call import AttemptMembers, RollCallResponder
 
 NAME = "health_check_metrics.json"
 POLL_S = 0.2
@@ -53,9 +53,9 @@ class Attempt:
     node: str
     names: tuple[str, ...]
     members: tuple[Member, ...]
-    desk: Desk
+    desk: RollCallResponder
     access: Access
-    roll: Roll
+    roll: AttemptMembers
     out: Path
 
     @property

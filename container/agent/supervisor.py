@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from checks.process.tree import end_children, end_tree, leashed, reap
+from checks.process.tree import end_children, end_tree, reap, with_pdeathsig
 from container.agent.signals import Signals
 
 POLL_S = 0.1
@@ -28,7 +28,7 @@ def run(
     Nothing that it started runs on, nor the agent's host engine, the only other process that the agent starts: reaping
     all is safe.
     """
-    child = subprocess.Popen(leashed(argv), env=environment, stdin=subprocess.DEVNULL, cwd=cwd)
+    child = subprocess.Popen(with_pdeathsig(argv), env=environment, stdin=subprocess.DEVNULL, cwd=cwd)
     signals.watch(child.pid)
     code, over_since = None, 0.0
     while code is None:

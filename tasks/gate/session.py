@@ -60,7 +60,7 @@ class Session:
         self.judged: JudgedReport | None = None
         self.proof: list[str] = []
         self.unreleased: list[str] = []
-        self.looked = keeper.lease.adopted
+        self.preflight_done = keeper.lease.adopted
         self.rounds = 1
         self.waiting_since: float | None = None
         self._patient = setting.store if isinstance(setting.store, PatientStore) else None

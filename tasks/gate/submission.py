@@ -46,11 +46,11 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
 
 def run_preflight(session: Session) -> None:
     """Run the preflight once per gate, before its first job. Raises PreflightFailed, which names every line that is wrong."""
-    if session.looked:
+    if session.preflight_done:
         return
     launcher = session.setting.launcher
     lines = launcher.preflight(tuple(launcher.plan(job) for job in planned_jobs(session.setting)))
-    session.looked = True
+    session.preflight_done = True
     for line in lines:
         if line.look is PreflightResult.UNSEEN:
             LOG.warning("preflight could not check %s", line.text)

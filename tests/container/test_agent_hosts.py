@@ -12,7 +12,15 @@ import pytest
 from checks.exchange import secret_key
 from checks.exchange.exchange import Put
 from checks.roster import Member
-from container.agent.hosts.roll_call import Desk, Life, NotOnTheRoll, answer, dump_life, keep, read_roll
+from container.agent.hosts.roll_call import (
+    ContainerStart,
+    NotInAttempt,
+    RollCallResponder,
+    answer,
+    dump_life,
+    keep,
+    read_roll,
+)
 from container.agent.signals import Signals
 from tests.container.agents import GATE, Agent, Ended, fake_python, free_port, make_bundle, make_root
 from tests.exchanges import access
@@ -190,18 +198,18 @@ def listening(address: str, port: int) -> None:
     raise AssertionError(f"nobody listens on {address}:{port}")
 
 
-def lives(number: str) -> Life:
+def lives(number: str) -> ContainerStart:
     """A start of a container."""
-    return Life(number, "127.0.0.1")
+    return ContainerStart(number, "127.0.0.1")
 
 
 @pytest.fixture
-def desk() -> Desk:
+def desk() -> RollCallResponder:
     """The first host's."""
-    return Desk(access("a", GATE), "")
+    return RollCallResponder(access("a", GATE), "")
 
 
-def test_a_closed_roll_takes_nobody(desk: Desk) -> None:
+def test_a_closed_roll_takes_nobody(desk: RollCallResponder) -> None:
     """A container that starts again has no part in the attempt of its first life."""
     desk.put("join/b", dump_life(lives("1")))
     desk.close_roll(("a", "b"))
@@ -209,7 +217,7 @@ def test_a_closed_roll_takes_nobody(desk: Desk) -> None:
     assert Put.CLOSED is desk.put("join/b", dump_life(lives("2")))
 
 
-def test_an_open_roll_takes_the_last_life(desk: Desk) -> None:
+def test_an_open_roll_takes_the_last_life(desk: RollCallResponder) -> None:
     """A container that started again before the attempt began is the one that will run."""
     desk.put("join/b", dump_life(lives("1")))
     desk.put("join/b", dump_life(lives("2")))
@@ -217,7 +225,7 @@ def test_an_open_roll_takes_the_last_life(desk: Desk) -> None:
     assert {"b": lives("2")} == desk.close_roll(("a", "b")).members
 
 
-def test_each_start_has_another_token(desk: Desk) -> None:
+def test_each_start_has_another_token(desk: RollCallResponder) -> None:
     """Equal hosts, another life of one of them."""
     tokens = set()
     for number in ("1", "2"):
@@ -227,7 +235,7 @@ def test_each_start_has_another_token(desk: Desk) -> None:
     assert 2 == len(tokens)
 
 
-def test_strangers_and_garbage_do_not_get_on_the_roll(desk: Desk) -> None:
+def test_strangers_and_garbage_do_not_get_on_the_roll(desk: RollCallResponder) -> None:
     """Only the job's hosts, each with a life that can be read."""
     desk.put("join/stranger", dump_life(lives("1")))
     desk.put("join/a", "{")
@@ -236,7 +244,9 @@ def test_strangers_and_garbage_do_not_get_on_the_roll(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("number", "said"), [("2", "an earlier start"), (None, "without this host")])
-def test_a_host_that_is_not_on_the_roll_is_told_why(desk: Desk, number: str | None, said: str) -> None:
+def test_a_host_that_is_not_on_the_roll_is_told_why(
+    desk: RollCallResponder, number: str | None, said: str
+) -> None:
     """Another life of it, or none at all."""
     port = free_port()
     desk.listen("127.0.0.1", port)
@@ -244,7 +254,7 @@ def test_a_host_that_is_not_on_the_roll_is_told_why(desk: Desk, number: str | No
         desk.put("join/b", dump_life(lives(number)))
     desk.close_roll(("a", "b"))
     try:
-        with pytest.raises(NotOnTheRoll, match=said):
+        with pytest.raises(NotInAttempt, match=said):
             answer(
                 lambda: Member("a", "127.0.0.1", port), access("b", GATE), ("b", lives("1")), 5.0, Signals()
             )
@@ -255,11 +265,11 @@ def test_a_host_that_is_not_on_the_roll_is_told_why(desk: Desk, number: str | No
 @pytest.mark.parametrize("text", ["", "[]x", '{"a": {}}', '{"a": 1}'])
 def test_a_roll_that_cannot_be_read_is_none(text: str) -> None:
     """Half a roll would give a token of its own."""
-    with pytest.raises(NotOnTheRoll):
+    with pytest.raises(NotInAttempt):
         read_roll(text)
 
 
-def test_a_signal_ends_the_roll_call(desk: Desk) -> None:
+def test_a_signal_ends_the_roll_call(desk: RollCallResponder) -> None:
     """A job that is stopped while hosts are awaited."""
     signals = Signals()
     signals.note(15)

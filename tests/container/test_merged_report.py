@@ -18,7 +18,7 @@ from checks.exchange.exchange import ExchangeError
 from checks.exit_codes import Exit
 from checks.roster import Member
 from container.agent import merged_report
-from container.agent.hosts.roll_call import Desk, Life, Roll
+from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
 from container.agent.merged_report import NAME, Answer, Attempt, Settlement
 from tests.container.agents import make_bundle
 from tests.exchanges import access
@@ -72,8 +72,8 @@ def attempt(folder: Path, node: str = NAMES[0], alone: str = "", called: tuple[s
         bundle, declared=dataclasses.replace(bundle.declared, node_names=NAMES), network_s=0.5, stage_s=0.5
     )
     members = tuple(Member(name, "127.0.0.1", 1) for name in called)
-    desk = Desk(access(node), "catalogue")
-    roll = Roll({name: Life("1", "127.0.0.1") for name in called}, alone)
+    desk = RollCallResponder(access(node), "catalogue")
+    roll = AttemptMembers({name: ContainerStart("1", "127.0.0.1") for name in called}, alone)
     return Attempt(bundle, TOKEN, node, NAMES, members, desk, access(node), roll, folder)
 
 

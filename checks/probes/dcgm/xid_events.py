@@ -21,7 +21,7 @@ from checks.probes.dcgm import dcgmi
 from checks.probes.kernel import xid_codes
 from checks.process import tool
 from checks.process.tool import ToolResult
-from checks.process.tree import end_tree, leashed
+from checks.process.tree import end_tree, with_pdeathsig
 
 FIELD = "230"  # dcgm_fields.h, DCGM_FI_DEV_XID_ERRORS
 EVERY_MS = 1000
@@ -41,7 +41,7 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
     """Each GPU's last Xid, once every GPU has been printed, and then each change. Raises CheckError, ToolMissing."""
     argv = (tool.find("dcgmi"), "dmon", "-e", FIELD, "-d", str(EVERY_MS))
     child = subprocess.Popen(
-        leashed(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        with_pdeathsig(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
         yield from changes(_lines(child, argv), context.declared.gpus_per_node)

@@ -25,7 +25,7 @@ from checks.exchange.exchange import ExchangeError, Responder, ask
 from checks.exit_codes import Exit
 from checks.process.environment import for_training
 from checks.process.stderr import say
-from checks.process.tree import become_subreaper, end_children, leashed
+from checks.process.tree import become_subreaper, end_children, with_pdeathsig
 from checks.runner.mpi import ssh_keys
 from checks.runner.mpi.hosts import (
     FIRST_TOOLS,
@@ -75,7 +75,7 @@ def lead(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
             board.listen(place.me.address, place.me.probe_port)
         config = _meet(place, board, folder, stop)
         stop.child = subprocess.Popen(
-            leashed(mpirun(place, words, config)), stdin=subprocess.DEVNULL, env=environment(place)
+            with_pdeathsig(mpirun(place, words, config)), stdin=subprocess.DEVNULL, env=environment(place)
         )
         if stop.at:
             stop.child.terminate()
@@ -108,7 +108,7 @@ def serve(place: Place, folder: Path, stop: Stop) -> int:
     if os.getuid() == 0:
         Path(SEPARATION).mkdir(parents=True, exist_ok=True)
     argv = (tools["sshd"], "-D", "-e", "-f", str(config))  # sshd runs itself again, and wants its whole path
-    sshd = subprocess.Popen(leashed(argv), stdin=subprocess.DEVNULL)
+    sshd = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL)
     try:
         return _until_ended(place, sshd, stop)
     finally:

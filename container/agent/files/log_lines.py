@@ -27,7 +27,7 @@ def lines_of(gate_id: str, attempt: str, node: str, report: bytes) -> Iterator[s
         yield f"{WORD} {json.dumps({**head, 'data': data}, separators=(',', ':'))}"
 
 
-class Teller:
+class ReportLogWriter:
     """Writes this host's report to the log, once for each state of it."""
 
     def __init__(self, path: Path, gate_id: str, attempt: str) -> None:

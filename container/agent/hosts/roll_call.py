@@ -30,12 +30,12 @@ RETRY_S = 0.3
 JOIN, ROLL = "join/", "roll"
 
 
-class NotOnTheRoll(Exception):
+class NotInAttempt(Exception):
     """The attempt began without this start of this host. The message says so."""
 
 
 @dataclass(frozen=True)
-class Life:
+class ContainerStart:
     """One start of one host's container: its number and the address that its peers use."""
 
     number: str
@@ -43,10 +43,10 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Roll:
+class AttemptMembers:
     """The hosts of the attempt. `alone` says why this host could not answer the roll call, "" if it did."""
 
-    members: Mapping[str, Life]
+    members: Mapping[str, ContainerStart]
     alone: str = ""
 
     @property
@@ -55,7 +55,7 @@ class Roll:
         return digest(dump_plain(dict(self.members)))[:TOKEN_CHARACTERS]
 
 
-class Desk(Responder):
+class RollCallResponder(Responder):
     """The agent's own responder. On the first host it keeps the roll; nobody can join a closed roll."""
 
     def put(self, key: str, value: str) -> Put:
@@ -68,17 +68,23 @@ class Desk(Responder):
         """Whether a note may be replaced: a host that starts again before the roll is closed replaces its own."""
         return key.startswith(JOIN)
 
-    def close_roll(self, names: tuple[str, ...]) -> Roll:
+    def close_roll(self, names: tuple[str, ...]) -> AttemptMembers:
         """Close the roll with the hosts that came, in the order of `names`, for everybody to read."""
         with self.changed:
             lives = {name: read_life(self.notes.get(JOIN + name, "")) for name in names}
-            roll = Roll({name: life for name, life in lives.items() if life is not None})
+            roll = AttemptMembers({name: life for name, life in lives.items() if life is not None})
             self.notes[ROLL] = dump_plain(dict(roll.members)).decode()
             self.changed.notify_all()
         return roll
 
 
-def keep(desk: Desk, names: tuple[str, ...], own: tuple[str, Life], join_s: float, signals: Signals) -> Roll:
+def keep(
+    desk: RollCallResponder,
+    names: tuple[str, ...],
+    own: tuple[str, ContainerStart],
+    join_s: float,
+    signals: Signals,
+) -> AttemptMembers:
     """The first host: wait for everybody, then close the roll."""
     desk.put(JOIN + own[0], dump_life(own[1]))
     until = time.monotonic() + join_s
@@ -90,9 +96,13 @@ def keep(desk: Desk, names: tuple[str, ...], own: tuple[str, Life], join_s: floa
 
 
 def answer(
-    first: Callable[[], Member | None], access: Access, own: tuple[str, Life], join_s: float, signals: Signals
-) -> Roll:
-    """Any other host: join, and read the closed roll. Raises NotOnTheRoll.
+    first: Callable[[], Member | None],
+    access: Access,
+    own: tuple[str, ContainerStart],
+    join_s: float,
+    signals: Signals,
+) -> AttemptMembers:
+    """Any other host: join, and read the closed roll. Raises NotInAttempt.
 
     `first` is asked for the first host each time: its name may resolve only later.
     """
@@ -111,34 +121,34 @@ def answer(
                 if isinstance(text := said.get("value"), str):
                     return _on_it(read_roll(text), name, life)
         signals.pause(RETRY_S)
-    return Roll({name: life}, f"the first host did not answer the roll call: {why}")
+    return AttemptMembers({name: life}, f"the first host did not answer the roll call: {why}")
 
 
-def read_roll(text: str) -> Roll:
-    """The roll that the first host closed. Raises NotOnTheRoll for what is none."""
+def read_roll(text: str) -> AttemptMembers:
+    """The roll that the first host closed. Raises NotInAttempt for what is none."""
     try:
         value = parse_json(text, ROLL_BYTES)
         members = value if isinstance(value, dict) else {}
-        return Roll({str(name): decode(Life, life) for name, life in members.items()})
+        return AttemptMembers({str(name): decode(ContainerStart, life) for name, life in members.items()})
     except DecodeError as error:
-        raise NotOnTheRoll(f"the first host's roll cannot be read: {error}") from error
+        raise NotInAttempt(f"the first host's roll cannot be read: {error}") from error
 
 
-def dump_life(life: Life) -> str:
+def dump_life(life: ContainerStart) -> str:
     """The host's start as one line of text."""
     return dump_plain(life).decode()
 
 
-def read_life(text: str) -> Life | None:
+def read_life(text: str) -> ContainerStart | None:
     """The host's start that a note describes, None if it describes none."""
     try:
-        return decode(Life, json.loads(text))
+        return decode(ContainerStart, json.loads(text))
     except (ValueError, DecodeError):
         return None
 
 
-def _on_it(roll: Roll, name: str, life: Life) -> Roll:
+def _on_it(roll: AttemptMembers, name: str, life: ContainerStart) -> AttemptMembers:
     if roll.members.get(name) == life:
         return roll
     other = "began with an earlier start of this host" if name in roll.members else "began without this host"
-    raise NotOnTheRoll(f"attempt {roll.token} {other}. Start all hosts of the job again, together.")
+    raise NotInAttempt(f"attempt {roll.token} {other}. Start all hosts of the job again, together.")

@@ -10,7 +10,7 @@ import shutil
 import socket
 import time
 
-from checks.process.tree import alive, leashed, start_ticks
+from checks.process.tree import alive, start_ticks, with_pdeathsig
 
 PROGRAM = "nv-hostengine"
 PORT = 5555  # DCGM's default; it listens on loopback alone unless it is told otherwise
@@ -24,7 +24,7 @@ def ensure(gpus_per_node: int, port: int = PORT) -> str:
     path = shutil.which(PROGRAM)
     if path is None:
         return ""
-    argv = leashed((path, "-n"))
+    argv = with_pdeathsig((path, "-n"))
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     try:
         # No Popen: supervisor.run reaps whatever ended, and would leave it a status that is gone.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.process.tree import alive, end_marked, end_tree, leashed, start_ticks
+from checks.process.tree import alive, end_marked, end_tree, start_ticks, with_pdeathsig
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 10.0
@@ -273,7 +273,7 @@ def test_a_child_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path, w
         sleeper = f"from checks.process.tree import die_with_parent; die_with_parent(); {sleeper}"
         argv = f"[sys.executable, '-c', {sleeper!r}]"
     else:
-        argv = f"leashed([sys.executable, '-c', {sleeper!r}])"
+        argv = f"with_pdeathsig([sys.executable, '-c', {sleeper!r}])"
     parent = subprocess.Popen(
         (
             sys.executable,
@@ -292,7 +292,7 @@ def test_a_child_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path, w
 def test_the_wrapper_becomes_its_command(child: Child) -> None:
     """Same process, same output, same exit code, same environment."""
     done = subprocess.run(
-        leashed((sys.executable, "-c", "import os, sys; print(os.environ['X']); sys.exit(7)")),
+        with_pdeathsig((sys.executable, "-c", "import os, sys; print(os.environ['X']); sys.exit(7)")),
         env={**os.environ, "X": "y"},
         capture_output=True,
         text=True,

@@ -132,7 +132,7 @@ def test_what_a_dead_process_left_ends_with_the_gate(
 
     assert ended == [job for verb, job in engine.calls if verb == "cancel"]
     assert kept is (("release", CHECK_JOB) in engine.calls)
-    assert (adopted, asking) == (one.looked, one.asked)
+    assert (adopted, asking) == (one.preflight_done, one.asked)
 
 
 @pytest.mark.parametrize(
