@@ -17,7 +17,7 @@ from tasks.launchers.base import LaunchRejected, Placement
 KEEP_ALIVE_S = 3600
 
 
-class Placed(StrEnum):
+class PlacementOption(StrEnum):
     """How the training job gets the machines that were checked, strongest first."""
 
     IN_JOB = "in_job"
@@ -51,7 +51,7 @@ class SageMakerOptions:
     image: Annotated[str, Text(r"\S+", 255)]
     role_arn: Annotated[str, Text(r"arn:aws[a-z-]*:iam::\d{12}:role/\S+", 2048)]
     prefix: Annotated[str, Text(r"s3://[a-z0-9][a-z0-9.-]+(/\S*)?", 900)]
-    placement: Placed = Placed.POOLED
+    placement: PlacementOption = PlacementOption.POOLED
     code: Code = Code.AUTO
     volume_gb: Annotated[int, Range(1, 16384)] = 100
     keep_alive_s: Annotated[int, Range(0, KEEP_ALIVE_S)] = KEEP_ALIVE_S
@@ -75,13 +75,15 @@ class SageMakerOptions:
 
     def __post_init__(self) -> None:
         """Raise LaunchRejected for values that are none of the choices, and for contradictions."""
-        _one_of("placement", self.placement, tuple(kind.value for kind in Placed))
+        _one_of("placement", self.placement, tuple(kind.value for kind in PlacementOption))
         _one_of("code", self.code, tuple(kind.value for kind in Code))
 
     @property
     def strength(self) -> Placement:
         """The placement in the terms of all launchers."""
-        return Placement(self.placement.value if isinstance(self.placement, Placed) else self.placement)
+        return Placement(
+            self.placement.value if isinstance(self.placement, PlacementOption) else self.placement
+        )
 
     @property
     def offers(self) -> dict[Placement, float]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.process import own_packages
-from tasks.launchers.sagemaker.model_trainer.offline_sdk import Kept, Refused, Sdk, answered
+from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, Sdk, StagedUploads, answered
 
 REACHING = frozenset(
     ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
@@ -66,7 +66,7 @@ def _because(error: BaseException, reference: str) -> str:
 
 def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
     """The request, and which file is to lie at which address."""
-    kept = Kept(f"{asked['root']}/{asked['job']}/code", work)
+    kept = StagedUploads(f"{asked['root']}/{asked['job']}/code", work)
     sdk = answered(asked, kept)
     _make_way()
     trainer = _trainer(asked["reference"], sdk.trainer)

@@ -41,7 +41,7 @@ class Sdk:
 
 
 @dataclass
-class Kept:
+class StagedUploads:
     """Files that the SDK would have uploaded, copied into `work`: its own are gone a moment later."""
 
     below: str  # the address below which they will lie
@@ -85,7 +85,7 @@ class Kept:
         return kept.name, hashlib.sha256(kept.read_bytes()).hexdigest()
 
 
-def answered(asked: Mapping[str, Any], kept: Kept) -> Sdk:
+def answered(asked: Mapping[str, Any], kept: StagedUploads) -> Sdk:
     """Import the SDK, and replace its calls to AWS by our answers."""
     model_trainer = importlib.import_module("sagemaker.train.model_trainer")
     defaults = importlib.import_module("sagemaker.train.defaults")

@@ -45,14 +45,14 @@ WITHHELD = re.compile(
 
 
 @dataclass(frozen=True)
-class Taken:
+class TrainerRequest:
     """A trainer's own CreateTrainingJob request, and what has to lie in S3 for it: address -> bytes."""
 
     body: Mapping[str, object]
     uploads: Mapping[str, bytes]
 
 
-def request_of(reference: str, places: Places, options: SageMakerOptions) -> Taken:
+def request_of(reference: str, places: Places, options: SageMakerOptions) -> TrainerRequest:
     """What the ModelTrainer behind "package.module:object" asks for. Touches no network; raises LaunchRejected.
 
     The object is a ModelTrainer, or a function without arguments that returns one. A relative source_dir is relative to
@@ -157,7 +157,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _answer(reference: str, work: Path, said: str) -> Taken:
+def _answer(reference: str, work: Path, said: str) -> TrainerRequest:
     """What the child left; raises LaunchRejected with its reason, or with the end of what it said."""
     try:
         answer = parse_json((work / "answer.json").read_bytes(), ANSWER_BYTES)
@@ -170,4 +170,4 @@ def _answer(reference: str, work: Path, said: str) -> Taken:
         raise LaunchRejected(f"model_trainer {reference}: {refused}")
     files: Mapping[str, str] = answer["files"]
     uploads = {url: (work / name).read_bytes() for url, name in files.items()}
-    return Taken(answer["body"], uploads)
+    return TrainerRequest(answer["body"], uploads)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from checks.facts.builtin import builtin
 from tasks.launchers.base import Plan
-from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
+from tasks.launchers.sagemaker.options import PlacementOption, SageMakerOptions
 from tasks.launchers.sagemaker.request import image as images
 from tasks.launchers.sagemaker.request.image import Checked
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
@@ -95,7 +95,7 @@ def requirements_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Requi
     resources = [body.get("ResourceConfig", {}) for body in bodies]
     sizes = [size for one in resources for size in _sizes(one)]
     nodes = max((sum(count for _, count in _sizes(one)) for one in resources), default=0)
-    pooled = options.placement == Placed.POOLED
+    pooled = options.placement == PlacementOption.POOLED
     return Requirements(
         region=options.region,
         root=options.prefix.rstrip("/"),

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.launchers.sagemaker.api import Clients, Limits
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
-from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
+from tasks.launchers.sagemaker.options import PlacementOption, SageMakerOptions
 from tests.fakes.sagemaker.bench import IMAGE, ROLE, Cloud, stand_in
 from tests.survival.faulty_network import needs_root
 from tests.tasks.launchers.contract import CONTRACT, Bench, name_of
@@ -41,7 +41,9 @@ def clients(cloud: Cloud) -> Clients:
 def bench(cloud: Cloud, clients: Clients, tmp_path: Path) -> Iterator[Bench]:
     """Launchers over one account; afterwards nothing of their jobs runs."""
     prefix = f"s3://{cloud.bucket}/{uuid.uuid4().hex}"
-    options = SageMakerOptions(cloud.region, IMAGE, ROLE, prefix, Placed.NONE, volume_gb=10, poll_seconds=0.1)
+    options = SageMakerOptions(
+        cloud.region, IMAGE, ROLE, prefix, PlacementOption.NONE, volume_gb=10, poll_seconds=0.1
+    )
 
     def again() -> SageMakerLauncher:
         made = SageMakerLauncher(options)

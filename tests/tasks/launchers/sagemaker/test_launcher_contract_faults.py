@@ -23,7 +23,7 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.sagemaker.api import Clients, Limits
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
-from tasks.launchers.sagemaker.options import Placed, SageMakerOptions
+from tasks.launchers.sagemaker.options import PlacementOption, SageMakerOptions
 from tests.fakes.sagemaker.bench import IMAGE, ROLE, Cloud, stand_in
 from tests.fakes.sagemaker.dials import Dials
 from tests.survival.faulty_network import needs_root
@@ -85,7 +85,7 @@ class Scene:
     def checked(self) -> tuple[SageMakerLauncher, JobSpec]:
         """A health check that has ended, and whose machines are kept: a bundle that nobody can read ends it at once."""
         job = self.job(work=Work.CHECK)
-        made = self.submit(job, placement=Placed.POOLED)
+        made = self.submit(job, placement=PlacementOption.POOLED)
         until_final(made, job.name, SECONDS)
         self.cloud.wait(job.name)
         return made, job
@@ -112,7 +112,9 @@ def scene(cloud: Cloud, clients: Clients, tmp_path: Path) -> Iterator[Scene]:
     """A good day; afterwards nothing runs and nothing is kept."""
     cloud.dial("grace_s", GRACE_S)
     prefix = f"s3://{cloud.bucket}/{uuid.uuid4().hex}"
-    made = SageMakerOptions(cloud.region, IMAGE, ROLE, prefix, Placed.NONE, volume_gb=10, poll_seconds=0.1)
+    made = SageMakerOptions(
+        cloud.region, IMAGE, ROLE, prefix, PlacementOption.NONE, volume_gb=10, poll_seconds=0.1
+    )
     yield (given := Scene(cloud, tmp_path, made, clients))
     for name, value in vars(Dials()).items():
         if name in TURNED:

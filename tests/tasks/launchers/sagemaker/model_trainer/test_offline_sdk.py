@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from tasks.launchers.sagemaker.model_trainer import child, offline_sdk
-from tasks.launchers.sagemaker.model_trainer.offline_sdk import Kept, Refused, role_of
+from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, StagedUploads, role_of
 
 GATES = "arn:aws:iam::123456789012:role/service-role/train"
 
 
-def kept(work: Path) -> Kept:
+def kept(work: Path) -> StagedUploads:
     """Files below an address."""
-    return Kept("s3://b/job/code", work)
+    return StagedUploads("s3://b/job/code", work)
 
 
 @pytest.fixture

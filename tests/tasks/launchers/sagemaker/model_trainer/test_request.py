@@ -16,7 +16,7 @@ import pytest
 
 from tasks.launchers.base import LaunchRejected
 from tasks.launchers.sagemaker.job_request import make_plan
-from tasks.launchers.sagemaker.model_trainer.request import Taken, request_of, words_of
+from tasks.launchers.sagemaker.model_trainer.request import TrainerRequest, request_of, words_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.request.locations import places_of
 from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, GATED, IN_JOB, ROLE, ROOT
@@ -76,7 +76,7 @@ def trainer(**more):
 """
 
 
-def asked(reference: str, options: SageMakerOptions = IN_JOB) -> Taken:
+def asked(reference: str, options: SageMakerOptions = IN_JOB) -> TrainerRequest:
     """The request of a reference, for the job of the tests."""
     return request_of(reference, places_of(options, GATED.name), options)
 
