@@ -16,7 +16,7 @@ LOOK_S = 5.0
 LEAST_S = 0.5
 
 
-class Board:
+class NodeBarrier:
     """The notes that the nodes of a gate exchange. The first node stores them, and the others ask it."""
 
     def __init__(self, station: Station, responder: Responder) -> None:

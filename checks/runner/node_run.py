@@ -30,7 +30,7 @@ from checks.process.observe import errored
 from checks.process.stderr import log
 from checks.process.tree import KILL_S, become_subreaper, end_children
 from checks.runner import rank_stage, schedule
-from checks.runner.barrier import Board
+from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress
 from checks.runner.journal import Journal, JournalWriter, Tick, now
 from checks.runner.station import PEER_CHECKS, Station, before_path, uplink
@@ -49,7 +49,7 @@ def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> 
     responder = open_responder(station)
     try:
         journal = run_beside(station, attempt, out, responder, tick=tick)
-        Board(station, responder).linger(linger_s(station))
+        NodeBarrier(station, responder).linger(linger_s(station))
     finally:
         responder.close()
         end_left(station)
@@ -120,7 +120,7 @@ def _run_stages(
     failed = _look_before(station, closing)
     watches.ready()
     side_by_side([*reach, *quiet], run)
-    board, until = Board(station, responder), station.deadline.stage_ends_at
+    board, until = NodeBarrier(station, responder), station.deadline.stage_ends_at
     why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet), until)
     for check in serial:
         side_by_side([check], run)

@@ -31,7 +31,7 @@ from checks.merge import merge
 from checks.model import Declared, Profile
 from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process, rank_stage
-from checks.runner.barrier import Board
+from checks.runner.barrier import NodeBarrier
 from checks.runner.journal import JournalWriter, now, write_whole
 from checks.runner.single_node import declare, host_name, read_policy, require_writable, show
 from checks.runner.station import PlaceError, Station, open_station
@@ -148,7 +148,7 @@ def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path 
         journal = node_run.run_beside(station, attempt, folder / "out", responder, stage)
         store.set(f"prelaunch/report/{station.node_rank}", journal.path.read_bytes().decode())
         code = _merged(store, station, attempt, begun, out) if out is not None else 0
-        Board(station, responder).linger(node_run.LINGER_S)
+        NodeBarrier(station, responder).linger(node_run.LINGER_S)
     finally:
         responder.close()
         secret_key.remove(folder / secret_key.FILE)

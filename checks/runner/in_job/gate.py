@@ -27,7 +27,7 @@ from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
 from checks.process.environment import for_training
 from checks.process.stderr import say
 from checks.process.tree import become_subreaper
-from checks.runner.barrier import Board
+from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import LEAST_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
@@ -70,7 +70,7 @@ def gate(station: Station, attempt: str, out: Path, terms: GateOptions) -> Launc
         answer = known or _check(station, attempt, out, responder, terms.ask_s)
         if isinstance(answer, Refusal):
             # Who goes first takes the board away from the others.
-            Board(station, responder).linger(min(LINGER_S, station.deadline.answer_in_s()))
+            NodeBarrier(station, responder).linger(min(LINGER_S, station.deadline.answer_in_s()))
             return answer
         return _leave_together(station, responder, answer)
     finally:
@@ -125,7 +125,7 @@ def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -
 
 def _confirmed(station: Station, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
     """The pass, if every host is the machine that passed; None means that the checks have to run again here."""
-    gpus, board = station.bundle.declared.gpus_per_node, Board(station, responder)
+    gpus, board = station.bundle.declared.gpus_per_node, NodeBarrier(station, responder)
     if pooled:
         name, differences = claim(confirm, gpus)
     else:
@@ -141,7 +141,7 @@ def _confirmed(station: Station, responder: Responder, confirm: Path, pooled: bo
     return None
 
 
-def _each_its_own(station: Station, board: Board, name: str) -> str:
+def _each_its_own(station: Station, board: NodeBarrier, name: str) -> str:
     """Why two hosts, or one that nobody knows of, stand for one proven machine; "" where each has its own."""
     deadline = time.monotonic() + station.bundle.network_s
     board.put(f"claim/{station.node}", name, deadline)
@@ -156,7 +156,7 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_
     except (JournalError, OSError) as error:
         return Refusal(Exit.CANNOT_TELL, str(error))
     own = journal.data
-    board = Board(station, responder)
+    board = NodeBarrier(station, responder)
     board.put(f"report/{station.node}", own.decode(), _by(station, station.bundle.network_s, REPORTS_S))
     report = merge(station.bundle, attempt, {**_reports(station, board), station.node: own}, begun)
     verdict = decide(report, station.bundle.policy, builtin())
@@ -185,7 +185,7 @@ def _by(station: Station, seconds: float, after_s: float) -> float:
     return min(now + seconds, max(station.deadline.ends_at + after_s, now + LEAST_S))
 
 
-def _reports(station: Station, board: Board) -> dict[str, bytes]:
+def _reports(station: Station, board: NodeBarrier) -> dict[str, bytes]:
     deadline = _by(station, station.bundle.network_s + station.bundle.stage_s, REPORTS_S)
     found: dict[str, bytes] = {}
     for member in station.roster.members:
@@ -222,7 +222,7 @@ def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path
 
 def _leave_together(station: Station, responder: Responder, pass_path: Path) -> LaunchPermit | Refusal:
     """Exchange pass tokens: every host must publish an equal one and then confirm that it saw all, or no host starts."""
-    board = Board(station, responder)
+    board = NodeBarrier(station, responder)
     token = digest(pass_path.read_bytes())
     deadline = _by(station, station.bundle.network_s, LEAVE_S)
     said = board.put(f"pass/{station.node}", token, deadline)

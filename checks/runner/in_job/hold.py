@@ -13,7 +13,7 @@ from checks.exchange.exchange import ExchangeError, ask
 from checks.exit_codes import Exit
 from checks.process.stderr import say
 from checks.roster import Member
-from checks.runner.barrier import Board
+from checks.runner.barrier import NodeBarrier
 from checks.runner.journal import write_whole
 from checks.runner.station import Station
 from checks.value_types import DecodeError
@@ -35,7 +35,7 @@ GONE_AFTER = 3
 
 
 def hold(
-    station: Station, attempt: str, out: Path, board: Board, ask_s: float, question: str
+    station: Station, attempt: str, out: Path, board: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """A person's leave to launch, of which every host has seen an answer itself. Raises OSError."""
     why = board.agree("asking", "")
@@ -54,7 +54,7 @@ def hold(
 
 
 def _wait(
-    station: Station, attempt: str, out: Path, board: Board, ask_s: float, question: str
+    station: Station, attempt: str, out: Path, board: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """The answer that this host sees, or why it waits no more. out/<attempt>/asking/<node> is there meanwhile."""
     asking, peers = out / attempt / ASKING / station.node, _Peers(station, board)
@@ -72,7 +72,7 @@ def _wait(
 
 
 def _agreed(
-    station: Station, attempt: str, board: Board, own: GateAnswer, question: str
+    station: Station, attempt: str, board: NodeBarrier, own: GateAnswer, question: str
 ) -> GateAnswer | Refusal:
     """The first host's answer, once every host saw one. An answer that is given twice may differ in its time."""
     deadline = time.monotonic() + station.bundle.network_s
@@ -97,7 +97,7 @@ def _refused(answer: GateAnswer, question: str) -> Refusal:
 class _Peers:
     """Watches whether the hosts that are needed for a start still wait. `refusal` says why waiting is over."""
 
-    def __init__(self, station: Station, board: Board) -> None:
+    def __init__(self, station: Station, board: NodeBarrier) -> None:
         members = station.roster.members
         # The first host stores the notes, so it watches all others, one at a time; the others watch the first.
         self._members = members[1:] if station.node_rank == 0 else members[:1]

@@ -13,7 +13,7 @@ from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.roster import Member, Roster
-from checks.runner.barrier import Board
+from checks.runner.barrier import NodeBarrier
 from checks.runner.station import Station, open_station
 from tests.checks.exchange.test_exchange import free_port
 from tests.survival.world import World
@@ -33,20 +33,20 @@ def stations(folder: Path, network_s: float) -> list[Station]:
 
 
 @contextmanager
-def board(station: Station, delay_s: float = 0.0) -> Iterator[Board]:
+def board(station: Station, delay_s: float = 0.0) -> Iterator[NodeBarrier]:
     """A node's board; its responder starts after a delay."""
     responder = Responder(station.access, station.bundle.catalogue)
     member = station.roster.members[station.node_rank]
     starter = threading.Timer(delay_s, responder.listen, (member.address, member.probe_port))
     starter.start()
     try:
-        yield Board(station, responder)
+        yield NodeBarrier(station, responder)
     finally:
         starter.join()
         responder.close()
 
 
-def meet(boards: list[Board], objections: tuple[str, str] = ("", "")) -> list[str]:
+def meet(boards: list[NodeBarrier], objections: tuple[str, str] = ("", "")) -> list[str]:
     """What each node concludes at the barrier."""
     said = ["", ""]
 
@@ -103,7 +103,7 @@ def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> Non
     zero, one = stations(tmp_path, 0.6)
     said = ["", ""]
 
-    def arrive(index: int, made: Board, after_s: float) -> None:
+    def arrive(index: int, made: NodeBarrier, after_s: float) -> None:
         time.sleep(after_s)
         said[index] = made.agree("here", "", patience_s=20.0)
 
