@@ -99,7 +99,7 @@ class Place:
             ),
         )  # fmt: skip
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
-        monkeypatch.setattr(gate, "Board", lambda *ignored: self.board)
+        monkeypatch.setattr(gate, "NodeBarrier", lambda *ignored: self.board)
         monkeypatch.setattr(gate, "open_responder", lambda station: responder)
         monkeypatch.setattr(gate, "run_beside", self._run)
         monkeypatch.setattr(gate, "decide", self._decide)
