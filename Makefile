@@ -3,6 +3,7 @@
 #   make gate       set up what a gate needs, then run it on this machine
 #   make test       set up everything, then what CI runs: format, lint, types, import contracts, tests
 #   make check      the same without setting up
+#   make quick      after each edit: format, lint, types, and the tests that start no server: below a minute
 #   make lint       format, lint, types, import contracts
 #   make test-long  the tests marked long; at its end it prints what each proves beyond `make test`
 #   make mutants    change single lines of the code that decides; the fast tests have to notice 90 % of the changes
@@ -33,7 +34,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check lint test-long mutants format setup freeze wheel licences audit clean
+.PHONY: gate test check quick lint test-long mutants format setup freeze wheel licences audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -47,6 +48,16 @@ test: setup
 check: lint
 	.ci/tests $(BIN)/python -m "not long and not alone" -n 5 --durations=20 $(PYTEST)
 	.ci/tests $(BIN)/python -m "alone and not long" --durations=10 $(PYTEST)
+
+# Folders whose tests compute: no server, no torchrun, nothing that is waited for.
+PURE := $(addprefix tests/checks/,culprit documents explain facts judge seed_report test_merge.py test_policy.py) \
+        $(addprefix tests/tasks/,gate gate_file paging render/test_golden.py render/test_terminal.py)
+
+quick: .venv/all
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 2 -m "not long and not alone" $(PURE) $(PYTEST)
 
 lint: .venv/all
 	$(BIN)/ruff format --check .

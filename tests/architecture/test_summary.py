@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from tests.architecture.summary import seconds_by_folder
+from tests.architecture.tree import ROOT
 
 
 def report(nodeid: str, when: str, seconds: float) -> pytest.TestReport:
@@ -29,3 +33,22 @@ def test_a_folder_has_the_time_of_its_tests_with_their_set_up() -> None:
         ["3.2", "s", "2", "tests", "tasks/store"],
         ["0.5", "s", "1", "tests", "tasks"],
     ]
+
+
+def test_every_long_test_says_what_it_proves() -> None:
+    """`make test-long` prints the first line of each docstring, so a long test without one is a line that says nothing."""
+    long = [
+        (path.name, test.name, ast.get_docstring(test))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for test in _long_tests(path)
+    ]
+
+    assert len(long) > 50
+    assert [] == [(file, name) for file, name, docstring in long if not docstring]
+
+
+def _long_tests(path: Path) -> list[ast.FunctionDef]:
+    body = ast.parse(path.read_bytes()).body
+    whole = any(isinstance(line, ast.Assign) and "mark.long" in ast.unparse(line.value) for line in body)
+    tests = [node for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return [t for t in tests if whole or any("mark.long" in ast.unparse(mark) for mark in t.decorator_list)]
