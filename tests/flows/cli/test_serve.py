@@ -33,7 +33,7 @@ def serving(world: World, gates: Path, **more: str) -> Iterator[tuple[subprocess
             stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
-        until(lambda: b"Ctrl-C ends it" in log.read_bytes(), 60, log, "it serves", 0.1)
+        until(lambda: b"Ctrl-C stops it" in log.read_bytes(), 60, log, "it serves", 0.1)
         yield process, log
     finally:
         process.kill()
@@ -159,4 +159,4 @@ def test_a_server_that_wants_a_password_is_told_apart(tmp_path: Path) -> None:
             thread.join()
 
     assert 5 == done.returncode, done.stderr
-    assert "set PREFECT_API_AUTH_STRING" in done.stderr and "mozilla" not in done.stderr
+    assert "Set PREFECT_API_AUTH_STRING" in done.stderr and "mozilla" not in done.stderr
