@@ -21,9 +21,10 @@ from tasks.store.open import open_store
 from tasks.store.s3_client import Limits
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import write_gate
+from tests.prefect_backend import prefect_backend, template_dir
 from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
 
-__all__ = ["play"]
+__all__ = ["play", "prefect_backend", "template_dir"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

@@ -23,6 +23,9 @@ from pathlib import Path
 import pytest
 
 from tasks.orchestration.server.server import EmbeddedServer, ServerFailed, StateUnusable, embedded_server
+from tests.prefect_backend import prefect_backend, template_dir
+
+__all__ = ["prefect_backend", "template_dir"]
 
 ROOT = Path(__file__).resolve().parents[4]
 
