@@ -120,11 +120,11 @@ def _run_stages(
     failed = _look_before(station, closing)
     watches.ready()
     side_by_side([*reach, *quiet], run)
-    board, until = NodeBarrier(station, responder), station.deadline.stage_ends_at
-    why = board.agree("reached", _unreached(station, keep.rows), _longest(station, quiet), until)
+    barrier, until = NodeBarrier(station, responder), station.deadline.stage_ends_at
+    why = barrier.agree("reached", _unreached(station, keep.rows), _longest(station, quiet), until)
     for check in serial:
         side_by_side([check], run)
-    why = board.agree("probed", why or _without_gpu(station, keep.rows), _longest(station, serial), until)
+    why = barrier.agree("probed", why or _without_gpu(station, keep.rows), _longest(station, serial), until)
     responder.close(station.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in station.planned()):
         keep(_skip_ranks(station, why) if why else [])

@@ -88,20 +88,20 @@ def _live(
     has_pass = bool(settings.confirm)
     scene = Scene(settings, signals, record.gate_id, bundle, hosts, scratch, has_pass, access, key_path)
     own = ContainerStart(record.attempt, check_command.own_address(hosts))
-    desk = _open_desk(scene, own.address)
+    responder = _open_responder(scene, own.address)
     try:
-        return _attempt(scene, record, own, desk)
+        return _attempt(scene, record, own, responder)
     except roll_call.NotInAttempt as error:
         return record, None, Ended(Exit.CANNOT_TELL, f"cannot_tell: {error}")
     finally:
-        desk.close()
+        responder.close()
 
 
 def _attempt(
-    scene: Scene, record: Record, own: ContainerStart, desk: RollCallResponder
+    scene: Scene, record: Record, own: ContainerStart, responder: RollCallResponder
 ) -> tuple[Record, Outlets | None, Ended]:
     settings, hosts, bundle = scene.settings, scene.hosts, scene.bundle
-    called = _call_roll(scene, own, desk)
+    called = _call_roll(scene, own, responder)
     absent = tuple(name for name in hosts.names if name not in called.members)
     record = replace(record, attempt=settings.attempt or called.token, missing=absent, reason=called.alone)
     say(
@@ -126,7 +126,7 @@ def _attempt(
         if name not in absent
     )
     attempt = Attempt(
-        bundle, record.attempt, hosts.node, hosts.names, agents, desk, scene.access, called, settings.out
+        bundle, record.attempt, hosts.node, hosts.names, agents, responder, scene.access, called, settings.out
     )
     told = outlets.teller.tell if _only_the_log(settings) else lambda: None
     return record, outlets, host_work.check(scene, attempt, bundle, told)
@@ -172,14 +172,14 @@ def _only_the_log(settings: Settings) -> bool:
     return bool(settings.job) and not settings.upload
 
 
-def _call_roll(scene: Scene, own: ContainerStart, desk: RollCallResponder) -> AttemptMembers:
+def _call_roll(scene: Scene, own: ContainerStart, responder: RollCallResponder) -> AttemptMembers:
     settings, hosts = scene.settings, scene.hosts
     if settings.attempt:  # the launcher gave every host the same one
         return AttemptMembers(
             {name: ContainerStart("", check_command.listed_address(hosts, name)) for name in hosts.names}
         )
     if hosts.is_first:
-        return roll_call.keep(desk, hosts.names, (hosts.node, own), settings.join_s, scene.signals)
+        return roll_call.keep(responder, hosts.names, (hosts.node, own), settings.join_s, scene.signals)
 
     def first() -> Member | None:
         found = check_command.listed_address(hosts, hosts.first)
@@ -188,16 +188,16 @@ def _call_roll(scene: Scene, own: ContainerStart, desk: RollCallResponder) -> At
     return roll_call.answer(first, scene.access, (hosts.node, own), settings.join_s, scene.signals)
 
 
-def _open_desk(scene: Scene, own_address: str) -> RollCallResponder:
+def _open_responder(scene: Scene, own_address: str) -> RollCallResponder:
     hosts = scene.hosts
-    desk = RollCallResponder(scene.access, "")
+    responder = RollCallResponder(scene.access, "")
     if len(hosts.names) > 1:
         me = check_command.agent(scene, hosts.node, own_address)
         try:
-            desk.listen(me.address, me.probe_port)
+            responder.listen(me.address, me.probe_port)
         except ExchangeError as error:
             say(str(error))  # the others will not reach it, and say so
-    return desk
+    return responder
 
 
 def _forget(folder: Path, node: str, first: bool) -> None:

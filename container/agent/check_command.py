@@ -28,7 +28,7 @@ WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.runner.in_job.gate goes back ther
 
 @dataclass(frozen=True)
 class Scene:
-    """What is known before the roll call. `scratch` holds bundle.json, and pass.json where there is one.
+    """What is known before the members call. `scratch` holds bundle.json, and pass.json where there is one.
 
     `bundle` is None only where a command runs without checks.
     """
@@ -63,12 +63,12 @@ def agent(scene: Scene, name: str, found: str) -> Member:
     return Member(name, found, scene.settings.port + shift)
 
 
-def roster(scene: Scene, roll: AttemptMembers) -> Roster:
+def roster(scene: Scene, joined: AttemptMembers) -> Roster:
     """The launcher's roster, or the addresses of the roll call; an absent host is resolved by its name."""
     hosts, port = scene.hosts, scene.settings.port
     if hosts.roster is not None:
         return hosts.roster
-    found = {name: life.address for name, life in roll.members.items()}
+    found = {name: start.address for name, start in joined.members.items()}
     members = tuple(
         Member(name, found.get(name) or address.resolve(name) or name, port + 1) for name in hosts.names
     )

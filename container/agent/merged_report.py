@@ -53,9 +53,9 @@ class Attempt:
     node: str
     names: tuple[str, ...]
     members: tuple[Member, ...]
-    desk: RollCallResponder
+    responder: RollCallResponder
     access: Access
-    roll: AttemptMembers
+    joined: AttemptMembers
     out: Path
 
     @property
@@ -111,7 +111,7 @@ class Settlement:
         self._whole()
         note = json.dumps({"report": _text(path), "last_words": self._last_words})
         if attempt.keeps:
-            attempt.desk.put(self._key(attempt.node), note)
+            attempt.responder.put(self._key(attempt.node), note)
             self._collect()
         else:
             self._deliver(note)
@@ -154,11 +154,11 @@ class Settlement:
     def _collect(self) -> None:
         attempt = self._attempt
         missing = _Missing(attempt, self._patience_s)
-        while missing.any(lambda member: self._key(member.name) in attempt.desk.notes):
+        while missing.any(lambda member: self._key(member.name) in attempt.responder.notes):
             if self._hurry.wait(POLL_S):
                 break
         notes = {
-            member.name: attempt.desk.notes.get(self._key(member.name), "") for member in attempt.members
+            member.name: attempt.responder.notes.get(self._key(member.name), "") for member in attempt.members
         }
         try:
             self.answer = answer_of(write_merged(attempt, notes, self._begun))
@@ -166,11 +166,11 @@ class Settlement:
             said = f"cannot_tell: {attempt.folder / NAME} cannot be written: {error.strerror or error}"
             self.answer = Answer(Exit.CANNOT_TELL, said)
         print(f"PRELAUNCH_VERDICT {json.dumps(self._spoken(self.answer))}", flush=True)
-        attempt.desk.put(f"{attempt.token}/verdict", json.dumps(dataclasses.asdict(self.answer)))
+        attempt.responder.put(f"{attempt.token}/verdict", json.dumps(dataclasses.asdict(self.answer)))
         others = [member for member in attempt.members if member.name != attempt.node and notes[member.name]]
         until = time.monotonic() + LINGER_S
         seen = [f"{attempt.token}/seen/{member.name}" for member in others]
-        while time.monotonic() < until and not all(key in attempt.desk.notes for key in seen):
+        while time.monotonic() < until and not all(key in attempt.responder.notes for key in seen):
             time.sleep(POLL_S / 2)
 
 
@@ -203,17 +203,17 @@ def write_merged(attempt: Attempt, notes: dict[str, str], begun: str) -> Verdict
         text, last = _read_note(notes.get(name, ""))
         if text:
             files[name] = text.encode()
-        if name not in attempt.roll.members:
+        if name not in attempt.joined.members:
             words.append(f"{name}: it did not answer the roll call")
         elif last or not text:
             words.append(f"{name}: {last or 'it delivered no report'}"[:500])
-    if attempt.roll.alone:
-        words.append(f"{attempt.node}: {attempt.roll.alone}"[:500])
+    if attempt.joined.alone:
+        words.append(f"{attempt.node}: {attempt.joined.alone}"[:500])
     merged = merge(attempt.bundle, attempt.token, files, begun)
     merged = dataclasses.replace(merged, collection=(*merged.collection, *words))
     data = reports.dump(merged)
     write_whole(attempt.folder / NAME, data)
-    if not attempt.roll.alone:
+    if not attempt.joined.alone:
         write_whole(attempt.out / NAME, data)
     return decide(merged, attempt.bundle.policy, builtin())
 

@@ -18,7 +18,7 @@ from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, Kind, Notification, Notifier, NotifierAccess, NotifyError, Severity
 from tasks.notifiers.log import notification_text
-from tasks.notifiers.registry import guarded, named_for, notifier_for, send_first, ways_for
+from tasks.notifiers.registry import guarded, named_for, notifier_for, notifiers_for, send_first
 from tasks.notifiers.secret_refs import secret
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import notification_key, page_key
@@ -115,12 +115,12 @@ def _deliver(
     where, told, failed, done = "", list[str](), dict[str, str](), set[str]()
     for audience in dict.fromkeys(audiences):
         # Two audiences behind one log are one reader.
-        ways = [way for way in ways_for(notify, audience) if not (way == "log" and "log" in done)]
+        names = [name for name in notifiers_for(notify, audience) if not (name == "log" and "log" in done)]
         asked = replace(page, audience=audience, said=_lines(failed))
-        way, place, why = send_first(ways, lambda name: notifier_for(name, notify, means), asked, LIMIT_S)
+        used, place, why = send_first(names, lambda name: notifier_for(name, notify, means), asked, LIMIT_S)
         failed |= {f"{name} ({audience})" if len(audiences) > 1 else name: said for name, said in why.items()}
-        told += [f"{way}: {place}"] if way else []
-        done |= {way, *why}
+        told += [f"{used}: {place}"] if used else []
+        done |= {used, *why}
         where = where or place
     if "log" not in done:
         failed |= _logged(means, replace(page, said=_lines(failed)), shown=_is_named(notify, audiences))
@@ -187,7 +187,7 @@ def _keep(store: Store, page: Notification, told: DeliveryResult) -> None:
 
 
 def _lines(failed: dict[str, str]) -> tuple[str, ...]:
-    return tuple(f"{way}: {why}" for way, why in failed.items())
+    return tuple(f"{name}: {why}" for name, why in failed.items())
 
 
 def _clear(lines: tuple[str, ...]) -> tuple[str, ...]:

@@ -53,28 +53,28 @@ def _said(error: Exception) -> str:
 Make = Callable[[str], Notifier]
 
 
-def notifier_for(way: str, notify: Notify, means: NotifierAccess) -> Notifier:
+def notifier_for(name: str, notify: Notify, means: NotifierAccess) -> Notifier:
     """The notifier for a gate file's tables. It makes no call yet. Raises NotifyError."""
-    if way == "log":
+    if name == "log":
         from tasks.notifiers.log import LogNotifier
 
         return LogNotifier(means.keep)
-    if way == "slack" and notify.slack is not None:
+    if name == "slack" and notify.slack is not None:
         from tasks.notifiers.slack.notifier import SlackNotifier
 
         return SlackNotifier(notify.slack, means)
-    if way == "pagerduty" and notify.pagerduty is not None:
+    if name == "pagerduty" and notify.pagerduty is not None:
         from tasks.notifiers.pagerduty import PagerDutyNotifier
 
         return PagerDutyNotifier(notify.pagerduty, means)
-    if way == "apprise" and notify.apprise is not None:
+    if name == "apprise" and notify.apprise is not None:
         from tasks.notifiers.apprise import AppriseNotifier
 
         return AppriseNotifier(notify.apprise, means)
-    raise NotifyError(f"there is no notifier {way!r} in this gate file. Add [notify.{way}].")
+    raise NotifyError(f"there is no notifier {name!r} in this gate file. Add [notify.{name}].")
 
 
-def ways_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
+def notifiers_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
     """The notifiers to try for an audience, in order; the log is always the last."""
     return tuple(dict.fromkeys((*named_for(notify, audience), "log")))
 
@@ -85,21 +85,21 @@ def named_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
 
 
 def send_first(
-    ways: Sequence[str], make: Make, page: Notification, limit_s: float
+    names: Sequence[str], make: Make, page: Notification, limit_s: float
 ) -> tuple[str, str, dict[str, str]]:
     """Try one after the other. Returns which notifier delivered and where ("", "" for none), and why others failed.
 
     A later notifier gets the failures of the earlier ones. Nothing is raised.
     """
     failures: dict[str, str] = {}
-    for way in ways:
+    for name in names:
         told = replace(page, said=(*page.said, *(f"{name}: {why}" for name, why in failures.items())))
         try:
-            return way, guarded(partial(_send, make, way, told), limit_s), failures
+            return name, guarded(partial(_send, make, name, told), limit_s), failures
         except NotifyError as error:
-            failures[way] = str(error)
+            failures[name] = str(error)
     return "", "", failures
 
 
-def _send(make: Make, way: str, page: Notification) -> str:
-    return make(way).send(page)
+def _send(make: Make, name: str, page: Notification) -> str:
+    return make(name).send(page)

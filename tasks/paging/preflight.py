@@ -14,7 +14,7 @@ from checks.documents.report import dump_plain
 from tasks.gate.session import Session
 from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, NotifyError
-from tasks.notifiers.registry import guarded, ways_for
+from tasks.notifiers.registry import guarded, notifiers_for
 from tasks.notifiers.secret_refs import secret
 from tasks.store.base import StoreError
 from tasks.store.layout import notifiers_key
@@ -36,14 +36,14 @@ class NeededSecret:
 class NotifierReach:
     """One notifier, in the gate's order: `to` is whom it reaches as far as the file says."""
 
-    way: str
+    notifier: str
     to: str
     needs: tuple[NeededSecret, ...]
 
     def __str__(self) -> str:
         word = {True: "is set", False: "is NOT set", None: "is read when the gate runs"}
         said = "; ".join(f"{need.reference} {word[need.there]}" for need in self.needs)
-        return f"{self.way}{f' {self.to}' if self.to else ''}{f' ({said})' if said else ''}"
+        return f"{self.notifier}{f' {self.to}' if self.to else ''}{f' ({said})' if said else ''}"
 
 
 def notifier_reach(
@@ -51,10 +51,10 @@ def notifier_reach(
 ) -> tuple[NotifierReach, ...]:
     """Whom a gate would notify, in order, and whether each secret is in this environment. It makes no call."""
     found = []
-    for way in ways_for(notify, audience):
-        references, to = _of(notify, way, audience)
+    for notifier in notifiers_for(notify, audience):
+        references, to = _of(notify, notifier, audience)
         needs = tuple(NeededSecret(name, _there(name, environment)) for name in references)
-        found.append(NotifierReach(way, to, needs))
+        found.append(NotifierReach(notifier, to, needs))
     return tuple(found)
 
 
@@ -67,7 +67,7 @@ def check_secrets(session: Session) -> tuple[str, ...]:
     for reference in references_of(notify):
         if why := _why_not(reference, secret):
             failures[reference] = why
-    record = {audience.value: ways_for(notify, audience) for audience in Audience}
+    record = {audience.value: notifiers_for(notify, audience) for audience in Audience}
     try:
         session.setting.store.put(
             notifiers_key(session.gate_id), dump_plain({"order": record, "missing": failures})
@@ -79,8 +79,10 @@ def check_secrets(session: Session) -> tuple[str, ...]:
 
 def references_of(notify: Notify) -> tuple[str, ...]:
     """Every secret that a notifier of the gate needs, each once."""
-    pairs = ((way, audience) for audience in Audience for way in ways_for(notify, audience))
-    return tuple(dict.fromkeys(name for way, audience in pairs for name in _of(notify, way, audience)[0]))
+    pairs = ((notifier, audience) for audience in Audience for notifier in notifiers_for(notify, audience))
+    return tuple(
+        dict.fromkeys(name for notifier, audience in pairs for name in _of(notify, notifier, audience)[0])
+    )
 
 
 def _why_not(reference: str, resolve: Callable[[str], str]) -> str:
@@ -91,16 +93,16 @@ def _why_not(reference: str, resolve: Callable[[str], str]) -> str:
     return ""
 
 
-def _of(notify: Notify, way: str, audience: Audience) -> tuple[tuple[str, ...], str]:
+def _of(notify: Notify, notifier: str, audience: Audience) -> tuple[tuple[str, ...], str]:
     """The references that a notifier needs for an audience, and whom it reaches."""
     owner = audience is Audience.OWNER
-    if way == "slack" and notify.slack is not None:
+    if notifier == "slack" and notify.slack is not None:
         channel = notify.slack.owner_channel if owner else ""
         return (notify.slack.token,), channel or notify.slack.channel
-    if way == "pagerduty" and notify.pagerduty is not None:
+    if notifier == "pagerduty" and notify.pagerduty is not None:
         key = notify.pagerduty.owner_routing_key if owner else notify.pagerduty.routing_key
         return ((key,) if key else ()), ""
-    if way == "apprise" and notify.apprise is not None:
+    if notifier == "apprise" and notify.apprise is not None:
         return (notify.apprise.owner_urls if owner else notify.apprise.urls), ""
     return (), ""
 

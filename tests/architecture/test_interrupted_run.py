@@ -26,7 +26,7 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_run_that_is_interrupted_is_never_green(tmp_path: Path) -> None:
-    """Ten times, at a random moment, by Ctrl-C in a terminal or by whoever ends the job."""
+    """Ten times, at a random moment, by Ctrl-C in a terminal or by a signal to the job."""
     drawn = random.Random(SEED)
     ends = [_interrupted(tmp_path, drawn.uniform(0.1, LATEST_S), NUMBERS[n % 2]) for n in range(MOMENTS)]
 

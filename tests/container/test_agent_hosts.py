@@ -17,7 +17,7 @@ from container.agent.hosts.roll_call import (
     NotInAttempt,
     RollCallResponder,
     answer,
-    dump_life,
+    dump_start,
     keep,
     read_roll,
 )
@@ -198,68 +198,72 @@ def listening(address: str, port: int) -> None:
     raise AssertionError(f"nobody listens on {address}:{port}")
 
 
-def lives(number: str) -> ContainerStart:
+def nth_start(number: str) -> ContainerStart:
     """A start of a container."""
     return ContainerStart(number, "127.0.0.1")
 
 
 @pytest.fixture
-def desk() -> RollCallResponder:
+def responder() -> RollCallResponder:
     """The first host's."""
     return RollCallResponder(access("a", GATE), "")
 
 
-def test_a_closed_roll_takes_nobody(desk: RollCallResponder) -> None:
+def test_a_closed_roll_takes_nobody(responder: RollCallResponder) -> None:
     """A container that starts again has no part in the attempt of its first life."""
-    desk.put("join/b", dump_life(lives("1")))
-    desk.close_roll(("a", "b"))
+    responder.put("join/b", dump_start(nth_start("1")))
+    responder.close_roll(("a", "b"))
 
-    assert Put.CLOSED is desk.put("join/b", dump_life(lives("2")))
+    assert Put.CLOSED is responder.put("join/b", dump_start(nth_start("2")))
 
 
-def test_an_open_roll_takes_the_last_life(desk: RollCallResponder) -> None:
+def test_an_open_roll_takes_the_last_life(responder: RollCallResponder) -> None:
     """A container that started again before the attempt began is the one that will run."""
-    desk.put("join/b", dump_life(lives("1")))
-    desk.put("join/b", dump_life(lives("2")))
+    responder.put("join/b", dump_start(nth_start("1")))
+    responder.put("join/b", dump_start(nth_start("2")))
 
-    assert {"b": lives("2")} == desk.close_roll(("a", "b")).members
+    assert {"b": nth_start("2")} == responder.close_roll(("a", "b")).members
 
 
-def test_each_start_has_another_token(desk: RollCallResponder) -> None:
+def test_each_start_has_another_token(responder: RollCallResponder) -> None:
     """Equal hosts, another life of one of them."""
     tokens = set()
     for number in ("1", "2"):
-        desk.notes.clear()
-        tokens.add(keep(desk, ("a",), ("a", lives(number)), 1.0, Signals()).token)
+        responder.notes.clear()
+        tokens.add(keep(responder, ("a",), ("a", nth_start(number)), 1.0, Signals()).token)
 
     assert 2 == len(tokens)
 
 
-def test_strangers_and_garbage_do_not_get_on_the_roll(desk: RollCallResponder) -> None:
+def test_strangers_and_garbage_do_not_get_on_the_roll(responder: RollCallResponder) -> None:
     """Only the job's hosts, each with a life that can be read."""
-    desk.put("join/stranger", dump_life(lives("1")))
-    desk.put("join/a", "{")
+    responder.put("join/stranger", dump_start(nth_start("1")))
+    responder.put("join/a", "{")
 
-    assert {} == desk.close_roll(("a", "b")).members
+    assert {} == responder.close_roll(("a", "b")).members
 
 
 @pytest.mark.parametrize(("number", "said"), [("2", "an earlier start"), (None, "without this host")])
 def test_a_host_that_is_not_on_the_roll_is_told_why(
-    desk: RollCallResponder, number: str | None, said: str
+    responder: RollCallResponder, number: str | None, said: str
 ) -> None:
     """Another life of it, or none at all."""
     port = free_port()
-    desk.listen("127.0.0.1", port)
+    responder.listen("127.0.0.1", port)
     if number:
-        desk.put("join/b", dump_life(lives(number)))
-    desk.close_roll(("a", "b"))
+        responder.put("join/b", dump_start(nth_start(number)))
+    responder.close_roll(("a", "b"))
     try:
         with pytest.raises(NotInAttempt, match=said):
             answer(
-                lambda: Member("a", "127.0.0.1", port), access("b", GATE), ("b", lives("1")), 5.0, Signals()
+                lambda: Member("a", "127.0.0.1", port),
+                access("b", GATE),
+                ("b", nth_start("1")),
+                5.0,
+                Signals(),
             )
     finally:
-        desk.close()
+        responder.close()
 
 
 @pytest.mark.parametrize("text", ["", "[]x", '{"a": {}}', '{"a": 1}'])
@@ -269,9 +273,9 @@ def test_a_roll_that_cannot_be_read_is_none(text: str) -> None:
         read_roll(text)
 
 
-def test_a_signal_ends_the_roll_call(desk: RollCallResponder) -> None:
+def test_a_signal_ends_the_roll_call(responder: RollCallResponder) -> None:
     """A job that is stopped while hosts are awaited."""
     signals = Signals()
     signals.note(15)
 
-    assert {"a"} == set(keep(desk, ("a", "b"), ("a", lives("1")), 600.0, signals).members)
+    assert {"a"} == set(keep(responder, ("a", "b"), ("a", nth_start("1")), 600.0, signals).members)

@@ -72,9 +72,9 @@ def attempt(folder: Path, node: str = NAMES[0], alone: str = "", called: tuple[s
         bundle, declared=dataclasses.replace(bundle.declared, node_names=NAMES), network_s=0.5, stage_s=0.5
     )
     members = tuple(Member(name, "127.0.0.1", 1) for name in called)
-    desk = RollCallResponder(access(node), "catalogue")
-    roll = AttemptMembers({name: ContainerStart("1", "127.0.0.1") for name in called}, alone)
-    return Attempt(bundle, TOKEN, node, NAMES, members, desk, access(node), roll, folder)
+    responder = RollCallResponder(access(node), "catalogue")
+    joined = AttemptMembers({name: ContainerStart("1", "127.0.0.1") for name in called}, alone)
+    return Attempt(bundle, TOKEN, node, NAMES, members, responder, access(node), joined, folder)
 
 
 def note(name: str, last_words: str = "") -> str:
@@ -99,11 +99,11 @@ def test_the_first_host_judges_what_all_delivered(
 ) -> None:
     """The report, the answer for the others, and a line of the log say the same."""
     one = attempt(tmp_path)
-    one.desk.put(f"{TOKEN}/report/algo-2", note("algo-2"))
+    one.responder.put(f"{TOKEN}/report/algo-2", note("algo-2"))
     found = settled(one)
 
     assert Exit.CANNOT_TELL == found.code
-    assert {"code": 3, "said": found.said} == json.loads(one.desk.notes[f"{TOKEN}/verdict"])
+    assert {"code": 3, "said": found.said} == json.loads(one.responder.notes[f"{TOKEN}/verdict"])
     assert (tmp_path / NAME).read_bytes() == (tmp_path / TOKEN / NAME).read_bytes()
     assert {
         "gate_id": one.bundle.gate_id,
@@ -156,7 +156,7 @@ def test_a_report_that_cannot_be_written_is_no_go(tmp_path: Path, peer: Peer) ->
     found = settled(one)
 
     assert Exit.CANNOT_TELL == found.code and "cannot be written" in found.said
-    assert 3 == json.loads(one.desk.notes[f"{TOKEN}/verdict"])["code"]
+    assert 3 == json.loads(one.responder.notes[f"{TOKEN}/verdict"])["code"]
 
 
 def test_another_host_delivers_and_takes_the_first_ones_answer(tmp_path: Path, peer: Peer) -> None:
@@ -207,7 +207,7 @@ def test_where_the_machines_were_confirmed_nothing_is_merged(tmp_path: Path, pee
     started.touch()
     settled(one)
 
-    assert not (tmp_path / NAME).exists() and not one.desk.notes
+    assert not (tmp_path / NAME).exists() and not one.responder.notes
 
 
 def test_a_report_is_delivered_while_the_command_runs(tmp_path: Path, peer: Peer) -> None:

@@ -19,12 +19,12 @@ from checks.model import Part, Scope, Value
 from checks.probes.gpu.inventory_child import VISIBLE, GpuListing
 from checks.probes.gpu.record import is_model
 from checks.probes.host import machine
-from checks.process import tool
+from checks.process import own_packages, tool
 from checks.value_types import DecodeError
 
 ROOT = Path("/")
 SOURCE_S = 20.0
-CHILD = "import sys; from checks.probes.gpu import inventory_child as sources; sys.exit(sources.main(sys.argv[1:]))"
+CHILD = own_packages.module("checks.probes.gpu.inventory_child")
 METRICS = (
     "gpus_found",
     "gpus_missing",
@@ -119,7 +119,7 @@ def least(parts: Sequence[GpuListing]) -> GpuListing:
 def ask(source: str, timeout_s: float) -> GpuListing:
     """What a child says: "nvml", "cuda", or "visible", the GPUs of CUDA that CUDA_VISIBLE_DEVICES leaves."""
     try:
-        said = tool.run((sys.executable, "-c", CHILD, source), timeout_s)
+        said = tool.run((sys.executable, *CHILD, source), timeout_s)
     except CheckError as error:
         return GpuListing(source, None, str(error))
     if said.code is None:

@@ -141,3 +141,7 @@ def main(argv: list[str]) -> int:
     rows = [dict(row) for row in seen.gpus]
     print(json.dumps({**vars(seen), "versions": dict(seen.versions), "gpus": rows}))
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

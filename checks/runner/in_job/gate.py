@@ -69,7 +69,7 @@ def gate(station: Station, attempt: str, out: Path, terms: GateOptions) -> Launc
         known = _confirmed(station, responder, terms.confirm, terms.pooled) if terms.confirm else None
         answer = known or _check(station, attempt, out, responder, terms.ask_s)
         if isinstance(answer, Refusal):
-            # Who goes first takes the board away from the others.
+            # The node that leaves first would close the responder that the others still ask.
             NodeBarrier(station, responder).linger(min(LINGER_S, station.deadline.answer_in_s()))
             return answer
         return _leave_together(station, responder, answer)
@@ -125,28 +125,28 @@ def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -
 
 def _confirmed(station: Station, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
     """The pass, if every host is the machine that passed; None means that the checks have to run again here."""
-    gpus, board = station.bundle.declared.gpus_per_node, NodeBarrier(station, responder)
+    gpus, barrier = station.bundle.declared.gpus_per_node, NodeBarrier(station, responder)
     if pooled:
         name, differences = claim(confirm, gpus)
     else:
         name, differences = station.node, confirm_here(confirm, station.node, gpus)
     for line in differences:
         say(f"{station.node}: {line}")
-    why = board.agree("confirmed", f"{station.node}: {'; '.join(differences)}" if differences else "")
+    why = barrier.agree("confirmed", f"{station.node}: {'; '.join(differences)}" if differences else "")
     if pooled and not why:
-        why = _each_its_own(station, board, name)
+        why = _each_its_own(station, barrier, name)
     if not why:
         return confirm
     say(f"these are not the machines that passed ({why}), so the checks run again here")
     return None
 
 
-def _each_its_own(station: Station, board: NodeBarrier, name: str) -> str:
+def _each_its_own(station: Station, barrier: NodeBarrier, name: str) -> str:
     """Why two hosts, or one that nobody knows of, stand for one proven machine; "" where each has its own."""
     deadline = time.monotonic() + station.bundle.network_s
-    board.put(f"claim/{station.node}", name, deadline)
-    claims = {member.name: board.get(f"claim/{member.name}", deadline) for member in station.roster.members}
-    return board.agree("each its own", twice(claims))
+    barrier.put(f"claim/{station.node}", name, deadline)
+    claims = {member.name: barrier.get(f"claim/{member.name}", deadline) for member in station.roster.members}
+    return barrier.agree("each its own", twice(claims))
 
 
 def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_s: float) -> Path | Refusal:
@@ -156,16 +156,16 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_
     except (JournalError, OSError) as error:
         return Refusal(Exit.CANNOT_TELL, str(error))
     own = journal.data
-    board = NodeBarrier(station, responder)
-    board.put(f"report/{station.node}", own.decode(), _by(station, station.bundle.network_s, REPORTS_S))
-    report = merge(station.bundle, attempt, {**_reports(station, board), station.node: own}, begun)
+    barrier = NodeBarrier(station, responder)
+    barrier.put(f"report/{station.node}", own.decode(), _by(station, station.bundle.network_s, REPORTS_S))
+    report = merge(station.bundle, attempt, {**_reports(station, barrier), station.node: own}, begun)
     verdict = decide(report, station.bundle.policy, builtin())
     try:
         path = out / attempt / "verdicts" / f"{station.node}.json"
         limited(WRITE_S, lambda: write_whole(path, dump_plain(verdict)))
         word = ""
         if verdict.answer is Answer.ASK and ask_s:
-            answered = hold(station, attempt, out, board, ask_s, _refusal(verdict).reason)
+            answered = hold(station, attempt, out, barrier, ask_s, _refusal(verdict).reason)
             if isinstance(answered, Refusal):
                 return answered
             word = f"{answered.by} at {answered.at}: {answered.why}"
@@ -185,13 +185,13 @@ def _by(station: Station, seconds: float, after_s: float) -> float:
     return min(now + seconds, max(station.deadline.ends_at + after_s, now + LEAST_S))
 
 
-def _reports(station: Station, board: NodeBarrier) -> dict[str, bytes]:
+def _reports(station: Station, barrier: NodeBarrier) -> dict[str, bytes]:
     deadline = _by(station, station.bundle.network_s + station.bundle.stage_s, REPORTS_S)
     found: dict[str, bytes] = {}
     for member in station.roster.members:
         if member.name == station.node:
             continue
-        text = board.get(f"report/{member.name}", deadline)
+        text = barrier.get(f"report/{member.name}", deadline)
         if text is not None:
             found[member.name] = text.encode()
         else:
@@ -222,12 +222,12 @@ def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path
 
 def _leave_together(station: Station, responder: Responder, pass_path: Path) -> LaunchPermit | Refusal:
     """Exchange pass tokens: every host must publish an equal one and then confirm that it saw all, or no host starts."""
-    board = NodeBarrier(station, responder)
+    barrier = NodeBarrier(station, responder)
     token = digest(pass_path.read_bytes())
     deadline = _by(station, station.bundle.network_s, LEAVE_S)
-    said = board.put(f"pass/{station.node}", token, deadline)
+    said = barrier.put(f"pass/{station.node}", token, deadline)
     for member in station.roster.members:
-        other = board.get(f"pass/{member.name}", deadline) if not said else None
+        other = barrier.get(f"pass/{member.name}", deadline) if not said else None
         if other != token:
             why = said or (
                 "it published no pass token in time"
@@ -235,12 +235,12 @@ def _leave_together(station: Station, responder: Responder, pass_path: Path) -> 
                 else "its pass token differs from this node's"
             )
             return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {member.name}: {why}")
-    said = board.put(f"seen/{station.node}", "ok", deadline)
+    said = barrier.put(f"seen/{station.node}", "ok", deadline)
     if said:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
-    # The first host keeps the board, so it leaves last.
+    # The first host keeps the notes, so it leaves last.
     for member in station.roster.members[1:] if station.node_rank == 0 else ():
-        if board.get(f"seen/{member.name}", deadline) is None:
+        if barrier.get(f"seen/{member.name}", deadline) is None:
             return Refusal(
                 Exit.CANNOT_TELL, f"cannot_tell: {member.name}: it did not confirm every pass token in time"
             )

@@ -35,29 +35,29 @@ GONE_AFTER = 3
 
 
 def hold(
-    station: Station, attempt: str, out: Path, board: NodeBarrier, ask_s: float, question: str
+    station: Station, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """A person's leave to launch, of which every host has seen an answer itself. Raises OSError."""
-    why = board.agree("asking", "")
+    why = barrier.agree("asking", "")
     if why:
         return Refusal(
             Exit.CANNOT_TELL,
             f"cannot_tell: the approval was not requested, because not all hosts are waiting: {why}",
         )
-    found = _wait(station, attempt, out, board, ask_s, question)
+    found = _wait(station, attempt, out, barrier, ask_s, question)
     if isinstance(found, GateAnswer) and found.word is AnswerWord.REFUSE:
         found = _refused(found, question)
     if isinstance(found, Refusal):
-        board.agree("answered", found.reason)
+        barrier.agree("answered", found.reason)
         return found
-    return _agreed(station, attempt, board, found, question)
+    return _agreed(station, attempt, barrier, found, question)
 
 
 def _wait(
-    station: Station, attempt: str, out: Path, board: NodeBarrier, ask_s: float, question: str
+    station: Station, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """The answer that this host sees, or why it waits no more. out/<attempt>/asking/<node> is there meanwhile."""
-    asking, peers = out / attempt / ASKING / station.node, _Peers(station, board)
+    asking, peers = out / attempt / ASKING / station.node, _Peers(station, barrier)
     say(f"{station.node} waits {ask_s:g} s for an approval: {question}")
     try:
         write_whole(asking, question.encode("utf-8", "replace") + b"\n")
@@ -72,14 +72,14 @@ def _wait(
 
 
 def _agreed(
-    station: Station, attempt: str, board: NodeBarrier, own: GateAnswer, question: str
+    station: Station, attempt: str, barrier: NodeBarrier, own: GateAnswer, question: str
 ) -> GateAnswer | Refusal:
     """The first host's answer, once every host saw one. An answer that is given twice may differ in its time."""
     deadline = time.monotonic() + station.bundle.network_s
     if station.node_rank == 0:
-        board.put("answer", dump_plain(own).decode(), deadline)
-    why = board.agree("answered", "", APART_S)
-    text = None if why else board.get("answer", time.monotonic() + station.bundle.network_s)
+        barrier.put("answer", dump_plain(own).decode(), deadline)
+    why = barrier.agree("answered", "", APART_S)
+    text = None if why else barrier.get("answer", time.monotonic() + station.bundle.network_s)
     if text is None:
         said = f"the hosts did not see the same answer: {why or 'the first host lost it'}"
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
@@ -97,12 +97,12 @@ def _refused(answer: GateAnswer, question: str) -> Refusal:
 class _Peers:
     """Watches whether the hosts that are needed for a start still wait. `refusal` says why waiting is over."""
 
-    def __init__(self, station: Station, board: NodeBarrier) -> None:
+    def __init__(self, station: Station, barrier: NodeBarrier) -> None:
         members = station.roster.members
         # The first host stores the notes, so it watches all others, one at a time; the others watch the first.
         self._members = members[1:] if station.node_rank == 0 else members[:1]
         self._names = tuple(member.name for member in members if member.name != station.node)
-        self._access, self._board, self._first = station.access, board, station.node_rank == 0
+        self._access, self._barrier, self._first = station.access, barrier, station.node_rank == 0
         self._next, self._at = 0, 0.0
         self._silent: dict[str, int] = {}
         self.refusal: Refusal | None = None
@@ -125,7 +125,7 @@ class _Peers:
             self._silent[member.name] = self._silent.get(member.name, 0) + error.refused
             note = None
         if self._first:  # all notes of the others are stored here
-            notes = (self._board.responder.get(f"answered/{name}", 0.0) for name in self._names)
+            notes = (self._barrier.responder.get(f"answered/{name}", 0.0) for name in self._names)
             note = next((said for said in notes if said not in (None, "ok")), None)
         if isinstance(note, str) and note != "ok":
             code = Exit.CANNOT_TELL if note.startswith("cannot_tell") else Exit.NO_GO

@@ -68,12 +68,12 @@ def main(argv: Sequence[str]) -> int:
 
 def lead(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
     """The first host: meet the workers, run mpirun, tell them its exit code."""
-    board = Responder(place.access, "")
+    responder = Responder(place.access, "")
     told = int(Exit.REJECTED)
     try:
         if place.workers:
-            board.listen(place.me.address, place.me.probe_port)
-        config = _meet(place, board, folder, stop)
+            responder.listen(place.me.address, place.me.probe_port)
+        config = _meet(place, responder, folder, stop)
         stop.child = subprocess.Popen(
             with_pdeathsig(mpirun(place, words, config)), stdin=subprocess.DEVNULL, env=environment(place)
         )
@@ -84,9 +84,9 @@ def lead(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
     except ExchangeError as error:
         raise MpiError(f"{error}. The gate's port must be free.") from error
     finally:
-        board.put("ended", str(told))
-        _linger(place, board)
-        board.close()
+        responder.put("ended", str(told))
+        _linger(place, responder)
+        responder.close()
     return told
 
 
@@ -145,27 +145,27 @@ def environment(place: Place) -> dict[str, str]:
     return {**rendezvous, **for_training(os.environ)}
 
 
-def _linger(place: Place, board: Responder) -> None:
+def _linger(place: Place, responder: Responder) -> None:
     """Stay until the workers have read the exit code, which is gone once this host ends."""
     until = time.monotonic() + LINGER_S
     for worker in place.workers:
         while (
-            not {f"left/{worker.name}", f"refused/{worker.name}"} & set(board.notes)
+            not {f"left/{worker.name}", f"refused/{worker.name}"} & set(responder.notes)
             and time.monotonic() < until
         ):
             time.sleep(RETRY_S / 3)
 
 
-def _meet(place: Place, board: Responder, folder: Path, stop: Stop) -> Path | None:
+def _meet(place: Place, responder: Responder, folder: Path, stop: Stop) -> Path | None:
     """The ssh configuration, once every worker lets this host in; None where there is none. Raises MpiError."""
     tools = find_tools(FIRST_TOOLS if place.workers else {"mpirun": "Open MPI"})
     if not place.workers:
         return None
-    board.put("client", ssh_keys.make_key(folder / "client"))
+    responder.put("client", ssh_keys.make_key(folder / "client"))
     until = time.monotonic() + MEET_S
     keys: dict[str, str] = {}
     for worker in place.workers:
-        keys[worker.name] = _key(board, worker.name, until, stop)
+        keys[worker.name] = _key(responder, worker.name, until, stop)
     config = ssh_keys.client_config(folder, place.me, keys, place.roster.members)
     for worker in place.workers:
         argv = (tools["ssh"], "-F", str(config), worker.name, "true")
@@ -173,11 +173,11 @@ def _meet(place: Place, board: Responder, folder: Path, stop: Stop) -> Path | No
     return config
 
 
-def _key(board: Responder, name: str, until: float, stop: Stop) -> str:
+def _key(responder: Responder, name: str, until: float, stop: Stop) -> str:
     while time.monotonic() < until and not stop.at:
-        if (said := board.get(f"refused/{name}", 0.0)) is not None:
+        if (said := responder.get(f"refused/{name}", 0.0)) is not None:
             raise MpiError(f"{name}: {said[:500]}")
-        key = board.get(f"host/{name}", RETRY_S)
+        key = responder.get(f"host/{name}", RETRY_S)
         if key is not None and ssh_keys.is_key(key):
             return key
     raise MpiError(f"{name} did not connect within {MEET_S:g} s. See its log.")

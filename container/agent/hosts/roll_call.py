@@ -71,28 +71,28 @@ class RollCallResponder(Responder):
     def close_roll(self, names: tuple[str, ...]) -> AttemptMembers:
         """Close the roll with the hosts that came, in the order of `names`, for everybody to read."""
         with self.changed:
-            lives = {name: read_life(self.notes.get(JOIN + name, "")) for name in names}
-            roll = AttemptMembers({name: life for name, life in lives.items() if life is not None})
+            starts = {name: read_start(self.notes.get(JOIN + name, "")) for name in names}
+            roll = AttemptMembers({name: start for name, start in starts.items() if start is not None})
             self.notes[ROLL] = dump_plain(dict(roll.members)).decode()
             self.changed.notify_all()
         return roll
 
 
 def keep(
-    desk: RollCallResponder,
+    responder: RollCallResponder,
     names: tuple[str, ...],
     own: tuple[str, ContainerStart],
     join_s: float,
     signals: Signals,
 ) -> AttemptMembers:
     """The first host: wait for everybody, then close the roll."""
-    desk.put(JOIN + own[0], dump_life(own[1]))
+    responder.put(JOIN + own[0], dump_start(own[1]))
     until = time.monotonic() + join_s
     while not signals.number and time.monotonic() < until:
-        if all(JOIN + name in desk.notes for name in names):
+        if all(JOIN + name in responder.notes for name in names):
             break
         signals.pause(0.1)
-    return desk.close_roll(names)
+    return responder.close_roll(names)
 
 
 def answer(
@@ -106,22 +106,22 @@ def answer(
 
     `first` is asked for the first host each time: its name may resolve only later.
     """
-    name, life = own
+    name, start = own
     until, why = time.monotonic() + join_s, "its name does not resolve"
     while not signals.number and time.monotonic() < until:
         member = first()
         if member is not None:
             try:
-                ask(member, access, Op.PUT, ASK_S, key=JOIN + name, value=dump_life(life))
+                ask(member, access, Op.PUT, ASK_S, key=JOIN + name, value=dump_start(start))
                 said = ask(member, access, Op.GET, 2 * ASK_S, key=ROLL, wait_ms=int(ASK_S * 1000))
             except ExchangeError as error:
                 why = str(error)
             else:
                 why = "it did not close the roll in time"
                 if isinstance(text := said.get("value"), str):
-                    return _on_it(read_roll(text), name, life)
+                    return _on_it(read_roll(text), name, start)
         signals.pause(RETRY_S)
-    return AttemptMembers({name: life}, f"the first host did not answer the roll call: {why}")
+    return AttemptMembers({name: start}, f"the first host did not answer the roll call: {why}")
 
 
 def read_roll(text: str) -> AttemptMembers:
@@ -129,17 +129,17 @@ def read_roll(text: str) -> AttemptMembers:
     try:
         value = parse_json(text, ROLL_BYTES)
         members = value if isinstance(value, dict) else {}
-        return AttemptMembers({str(name): decode(ContainerStart, life) for name, life in members.items()})
+        return AttemptMembers({str(name): decode(ContainerStart, start) for name, start in members.items()})
     except DecodeError as error:
         raise NotInAttempt(f"the first host's roll cannot be read: {error}") from error
 
 
-def dump_life(life: ContainerStart) -> str:
+def dump_start(start: ContainerStart) -> str:
     """The host's start as one line of text."""
-    return dump_plain(life).decode()
+    return dump_plain(start).decode()
 
 
-def read_life(text: str) -> ContainerStart | None:
+def read_start(text: str) -> ContainerStart | None:
     """The host's start that a note describes, None if it describes none."""
     try:
         return decode(ContainerStart, json.loads(text))
@@ -147,8 +147,8 @@ def read_life(text: str) -> ContainerStart | None:
         return None
 
 
-def _on_it(roll: AttemptMembers, name: str, life: ContainerStart) -> AttemptMembers:
-    if roll.members.get(name) == life:
+def _on_it(roll: AttemptMembers, name: str, start: ContainerStart) -> AttemptMembers:
+    if roll.members.get(name) == start:
         return roll
     other = "began with an earlier start of this host" if name in roll.members else "began without this host"
     raise NotInAttempt(f"attempt {roll.token} {other}. Start all hosts of the job again, together.")

@@ -182,7 +182,7 @@ def test_a_defect_of_our_own_is_a_failure_like_another(town: Town) -> None:
     def broken(*_: object) -> str:
         raise KeyError("no such thing")
 
-    town.patch.setattr(delivering, "ways_for", broken)
+    town.patch.setattr(delivering, "notifiers_for", broken)
     told = deliver(town.setting(), page())
 
     assert ("KeyError: 'no such thing'",) == told.failed

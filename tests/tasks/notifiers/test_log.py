@@ -12,7 +12,7 @@ import pytest
 from tasks.gate_file.people import Notify, PagerDutyTable
 from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError, Status
 from tasks.notifiers.log import LogNotifier, clipped
-from tasks.notifiers.registry import guarded, notifier_for, send_first, ways_for
+from tasks.notifiers.registry import guarded, notifier_for, notifiers_for, send_first
 from tasks.text.redact import redact, remember_secret
 from tests.tasks.notifiers.means import means_in
 
@@ -141,7 +141,7 @@ def test_the_log_is_the_last_way_of_both_sides() -> None:
     """Whatever the file says."""
     notify = Notify(order=("pagerduty",), owner=("log",), pagerduty=PagerDutyTable())
 
-    assert [("pagerduty", "log"), ("log",)] == [ways_for(notify, audience) for audience in Audience]
+    assert [("pagerduty", "log"), ("log",)] == [notifiers_for(notify, audience) for audience in Audience]
 
 
 def test_secrets_are_taken_out() -> None:

@@ -68,7 +68,7 @@ def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
     """The request, and which file is to lie at which address."""
     kept = StagedUploads(f"{asked['root']}/{asked['job']}/code", work)
     sdk = answered(asked, kept)
-    _make_way()
+    _restore_search_order()
     trainer = _trainer(asked["reference"], sdk.trainer)
     _fits(trainer, sdk, asked["region"])
     body = trainer._create_training_job_args(boto3=True)
@@ -80,7 +80,7 @@ def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
     return {"body": _plain(body), "files": kept.files}
 
 
-def _make_way() -> None:
+def _restore_search_order() -> None:
     """From here on a module is looked for as a person's own Python does it: on PYTHONPATH, in the current folder, then among what is
     installed. A team may have packages called tasks or checks, so ours are no longer known by these names. What this module uses
     of them it has imported above.

@@ -10,6 +10,7 @@ from checks.model import Declared, Profile, Skip
 from checks.probes.gpu import inventory, inventory_child
 from checks.probes.gpu.inventory_child import GpuListing
 from tests.fakes import gpu_node, tools
+from tests.installation.hostile import hostile_folder, imported
 
 
 @pytest.mark.parametrize(
@@ -112,3 +113,19 @@ def test_a_gpu_that_is_refused_is_no_broken_one() -> None:
 
     assert seen.count is None
     assert "Insufficient Permissions" in seen.said
+
+
+@pytest.mark.parametrize("path", [None, "."], ids=["no path", "the folder on the path"])
+def test_a_folder_with_packages_of_these_names_changes_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    """`prelaunch check` runs where a person stands; a project's own `checks` made every GPU there unknown, and the gate refuse."""
+    usual = {source: inventory.ask(source, 20.0) for source in ("nvml", "cuda")}
+    folder = hostile_folder(tmp_path / "project")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if path is not None:
+        monkeypatch.setenv("PYTHONPATH", path)
+
+    assert usual == {source: inventory.ask(source, 20.0) for source in ("nvml", "cuda")}
+    assert [] == imported(folder)
