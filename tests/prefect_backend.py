@@ -1,4 +1,6 @@
-"""A real Prefect server for tests: `from tests.prefect_backend import prefect_backend, template_dir`.
+"""A real Prefect server for tests: the fixtures `prefect_backend` and `template_dir`, which tests/conftest.py alone imports.
+
+A module that imported them would make a fixture of its own, and so a server that runs until the end of the session.
 
 Not autouse: only tests that run a flow pay for it (2 s a worker; 7 s where no template was kept before). Each
 pytest-xdist worker has a server and a database of its own; they share the template in pytest's cache folder.

@@ -95,3 +95,13 @@ def _imported(module: ast.Module) -> list[str]:
     nodes = [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
     of_tasks = [alias.name for node in nodes if node.module == "tasks" for alias in node.names]
     return of_tasks + [(node.module or "").removeprefix("tasks.") for node in nodes]
+
+
+def test_the_prefect_server_of_the_tests_is_imported_once() -> None:
+    """A module that imports the fixture has a fixture of its own, so each worker would run one idle server per module."""
+    importers = [
+        path.name for path in sorted((ROOT / "tests").rglob("*.py"))
+        if "import prefect_backend" in path.read_text() and path != Path(__file__)
+    ]  # fmt: skip
+
+    assert ["conftest.py"] == importers

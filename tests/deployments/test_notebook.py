@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from tests.flows.cloud import Account, account, cloud_gate
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.survival.faulty_network import needs_root
 
-__all__ = ["account", "prefect_backend", "template_dir"]
+__all__ = ["account"]
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "deployments" / "notebooks" / "sagemaker.ipynb"
 

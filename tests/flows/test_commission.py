@@ -21,9 +21,8 @@ from tasks.orchestration.run_state import run_is_final
 from tests.flows.commissioning import write_cluster
 from tests.flows.driving import play
 from tests.flows.gates import processes_below, runs
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

@@ -23,9 +23,8 @@ from tasks.orchestration.status_document import RunStatus, StatusError, read_sta
 from tasks.store.layout import summary_key
 from tests.flows.driving import Play, play, request_of, run
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 

@@ -18,9 +18,8 @@ from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.answering import answered
 from tests.flows.driving import Play, gate_it, logs, play, request_of, run
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

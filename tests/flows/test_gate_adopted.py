@@ -29,9 +29,8 @@ from tasks.launchers.base import (
 from tests.flows.driving import gate_it, open_session, play, request_of
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+__all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 NOBODY = 1 << 22  # above every pid of Linux
 

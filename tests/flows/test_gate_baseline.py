@@ -20,9 +20,8 @@ from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tests.flows.driving import gate_it, play, run
 from tests.flows.gates import runs, write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 
 
 def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:

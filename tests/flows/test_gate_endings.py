@@ -18,9 +18,8 @@ from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tests.flows.driving import Play, gate_it, logs, open_session, play, request_of, run
 from tests.flows.gates import processes_below, write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

@@ -19,9 +19,8 @@ from tests.flows.answering import answered
 from tests.flows.driving import gate_it, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["engine", "in_job", "play", "prefect_backend", "template_dir"]
+__all__ = ["engine", "in_job", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play", "in_job")
 
 

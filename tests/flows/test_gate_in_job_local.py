@@ -11,9 +11,8 @@ from tasks.gate.outcome import Decision
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

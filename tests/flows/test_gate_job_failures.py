@@ -19,9 +19,8 @@ from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, NoCapacity,
 from tests.flows.driving import gate_it, play
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+__all__ = ["engine", "play"]
 FAILED = JobStatus(JobState.FAILED, "the engine's words", "", {}, history=("Starting", "Failed: why"))
 needs_server = pytest.mark.usefixtures("prefect_backend", "play")
 

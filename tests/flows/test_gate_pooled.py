@@ -20,9 +20,8 @@ from tasks.launchers.base import Keeping, NoCapacity, PreflightCheck, PreflightR
 from tests.flows.driving import gate_it, open_session, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["engine", "play", "prefect_backend", "template_dir"]
+__all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import runs, write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

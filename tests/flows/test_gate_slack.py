@@ -17,9 +17,8 @@ from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.flows.answering import answer_all, form
 from tests.flows.driving import Play, gate_it, play, request_of, run
 from tests.flows.gates import processes_below, write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

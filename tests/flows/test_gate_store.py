@@ -21,10 +21,9 @@ from tasks.store.open import open_store
 from tasks.store.s3_client import Limits
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

@@ -23,8 +23,6 @@ from tests.fakes.pagerduty import PagerDuty, pagerduty_server
 from tests.flows.driving import Play, gate_it
 from tests.flows.driving import play as play
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend as prefect_backend
-from tests.prefect_backend import template_dir as template_dir
 
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 

@@ -16,10 +16,9 @@ from tasks.gate.lease.lease import LeaseLost, OpenQuestion
 from tasks.gate.question import Question, keep_question
 from tests.flows.driving import Play, gate_it, open_session, play, request_of
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.tasks.gate.lease.test_lease import DEAD
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 RUN = "00000000-0000-0000-0000-000000000007"
 

@@ -18,9 +18,8 @@ from tasks.orchestration import artifacts
 from tasks.render.picture.canvas import PictureUnavailable
 from tests.flows.driving import Play, gate_it, play, request_of, run
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

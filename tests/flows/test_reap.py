@@ -28,9 +28,8 @@ from tasks.launchers.local.launcher import LocalLauncher
 from tasks.reap import end_jobs
 from tests.flows.driving import Play, open_session, play, request_of
 from tests.flows.gates import processes_below, write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

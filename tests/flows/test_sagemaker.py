@@ -10,11 +10,10 @@ import pytest
 from tasks.gate.outcome import Decision
 from tests.flows.cloud import Account, account, answered, cloud_gate, gate_there, kept, names, page, pools
 from tests.flows.driving import play
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.survival import few_checks
 from tests.survival.faulty_network import needs_root
 
-__all__ = ["account", "play", "prefect_backend", "template_dir"]
+__all__ = ["account", "play"]
 pytestmark = [
     needs_root,
     pytest.mark.root,

@@ -15,10 +15,9 @@ from tasks.launchers.sagemaker.api import Clients, Limits
 from tests.flows.cloud import Account, account, cloud_gate, gate_there, names, page
 from tests.flows.driving import play
 from tests.flows.test_sagemaker_survives import command, nothing_left, reach
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.survival.faulty_network import needs_root
 
-__all__ = ["account", "play", "prefect_backend", "template_dir"]
+__all__ = ["account", "play"]
 pytestmark = [
     needs_root,
     pytest.mark.root,

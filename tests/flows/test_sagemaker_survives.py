@@ -20,10 +20,9 @@ from tasks.gate.outcome import Decision, Outcome
 from tests.fakes.sagemaker.bench import Cloud
 from tests.flows.cloud import ROOT, Account, account, cloud_gate, gate_there, kept, names, pools
 from tests.flows.driving import play, request_of, run
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.survival.faulty_network import needs_root
 
-__all__ = ["account", "play", "prefect_backend", "template_dir"]
+__all__ = ["account", "play"]
 pytestmark = [
     needs_root,
     pytest.mark.root,

@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.survival.faults import Fault, History, Kind, history
 from tests.survival.faulty_network import needs_root
 from tests.survival.histories import Played, play
 
-__all__ = ["prefect_backend", "template_dir"]
 pytestmark = [
     needs_root,
     pytest.mark.root,

@@ -18,11 +18,9 @@ from checks.judge.ledger import NO_BASELINE
 from checks.model import FindingKind
 from tasks.gate.outcome import Decision
 from tests.flows.driving import request_of, run
-from tests.prefect_backend import prefect_backend, template_dir
 from tests.survival.faulty_network import needs_root
 from tests.worlds import flow, table
 
-__all__ = ["prefect_backend", "template_dir"]
 GATES = {gate.name: gate for gate in flow.shipped()}
 pytestmark = [
     needs_root,

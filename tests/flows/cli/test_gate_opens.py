@@ -21,9 +21,8 @@ from tasks.gate_file.request import GateRequest
 from tasks.orchestration.foreground import release_signals
 from tests.flows.driving import gate_it, play
 from tests.flows.gates import write_gate
-from tests.prefect_backend import prefect_backend, template_dir
 
-__all__ = ["play", "prefect_backend", "template_dir"]
+__all__ = ["play"]
 _SEEN: list[Counter[Path]] = []
 FACTS = Path(builtin.__file__).parent
 

@@ -15,8 +15,6 @@ import pytest
 from flows.cli.main import main
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.fakes.slack.server import Failure
-from tests.prefect_backend import prefect_backend as prefect_backend
-from tests.prefect_backend import template_dir as template_dir
 from tests.tasks.slackbot.stage import ADA, Stage, stage
 
 COMMAND = (sys.executable, "-m", "flows.cli.main", "slack")

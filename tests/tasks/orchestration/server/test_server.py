@@ -23,9 +23,6 @@ from pathlib import Path
 import pytest
 
 from tasks.orchestration.server.server import EmbeddedServer, ServerFailed, StateUnusable, embedded_server
-from tests.prefect_backend import prefect_backend, template_dir
-
-__all__ = ["prefect_backend", "template_dir"]
 
 ROOT = Path(__file__).resolve().parents[4]
 
