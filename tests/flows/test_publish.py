@@ -60,12 +60,14 @@ def test_a_node_s_name_is_no_markup_in_prefect_s_pages() -> None:
     @flow
     async def kept() -> tuple[Any, str]:
         from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
         await artifacts.show_table(
             "gate-hostile", [{"node": name, "rank": 3, "who": "ip-10-0-3-7 (of 2)"}], name
         )
         async with get_client() as client:
-            (made,) = [a for a in await client.read_artifacts() if a.key == "gate-hostile"]
+            chosen = ArtifactFilter(key=ArtifactFilterKey(any_=["gate-hostile"]))
+            (made,) = await client.read_artifacts(artifact_filter=chosen)
         return json.loads(str(made.data)), made.description or ""
 
     ((row,), description) = asyncio.run(kept())

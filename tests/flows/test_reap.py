@@ -246,6 +246,7 @@ def test_a_commissioning_lives_while_a_gate_of_it_does(tmp_path: Path, play: Pla
 def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
     """One of them may be of a `prelaunch serve` that has long ended: nobody would ever begin its run."""
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 
     from flows.reap import reap
     from tasks.gate.approval.wait import schedule_expiry
@@ -262,7 +263,8 @@ def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
             }
             for _ in range(2):
                 await schedule_expiry(client, asked, question)
-            runs = [run for run in await client.read_flow_runs() if run.flow_id == flow]
+            chosen = FlowFilter(id=FlowFilterId(any_=[flow]))
+            runs = await client.read_flow_runs(flow_filter=chosen)
             return made, [run.deployment_id for run in runs if run.deployment_id]
 
     made, looks = asyncio.run(ordered())

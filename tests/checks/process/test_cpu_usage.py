@@ -121,14 +121,16 @@ def test_our_own_processes_are_those_with_our_mark(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(MARKS[0], "another")
     theirs = cpu_usage._Own(Path("/"))
     with _spinning({MARKS[0]: mark}) as pids:
-        before = ours.seconds(), theirs.seconds(), _spent(pids)
+        before = ours.seconds(), theirs.seconds(), _spent(pids), sum(os.times()[:4])
         time.sleep(0.7)
-        after = ours.seconds(), theirs.seconds(), _spent(pids)
-    mine, another, spent = (last - first for first, last in zip(before, after, strict=True))
+        after = ours.seconds(), theirs.seconds(), _spent(pids), sum(os.times()[:4])
+    mine, another, spent, here = (last - first for first, last in zip(before, after, strict=True))
 
     assert spent > 0.05
     assert mine >= 0.9 * spent - 0.02  # ticks of 10 ms
-    assert another < 0.5 * spent
+    assert (
+        another < 0.5 * spent + here
+    )  # this process is everybody's, and threads of earlier tests may still compute in it
 
 
 def _spent(pids: Sequence[int]) -> float:
