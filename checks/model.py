@@ -277,12 +277,23 @@ class FindingKind(str, Enum):
 
 
 @dataclass(frozen=True)
+class Unmeasured:
+    """Why something was not measured. `value` is the label of the value ("GPU 1: dram"), "" if the check has no values at all;
+    `reason` continues the sentence that the label begins ("is missing").
+    """
+
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that is wrong or unknown, with its evidence and what to do.
 
     `source` is the source of the threshold that was crossed; "" if nothing was compared. `kind` is None for findings that no code
     has to distinguish. `metric` is the metric of the rule whose threshold was crossed; "" otherwise. `elements` are the labels ("GPU
-    5 (0000:b9:00.0)") of the elements of the metric that crossed it; () if the metric is not a list.
+    5 (0000:b9:00.0)") of the elements of the metric that crossed it; () if the metric is not a list. `unmeasured` is set if the
+    kind is NOT_MEASURED.
     """
 
     level: Level
@@ -297,6 +308,7 @@ class Finding:
     kind: FindingKind | None = None
     metric: str = ""
     elements: tuple[str, ...] = ()
+    unmeasured: Unmeasured | None = None
 
 
 @dataclass(frozen=True)

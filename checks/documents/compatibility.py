@@ -5,6 +5,7 @@ Only decoders use it, and only for documents that lack the field. The sentences 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,6 +21,8 @@ _ERRORS: Mapping[str, ErrorKind] = {
     "not reached: ": ErrorKind.NOT_REACHED,
 }
 # The beginnings of the failures of tests between two ranks. PEER_LEFT also needs the end of the text.
+_NOT_MEASURED = "not measured: "
+_UNMEASURED_VALUE = re.compile(r"(?P<value>.+?) (?P<reason>(?:is|has) .*)")
 _PAIRS: Mapping[str, PairOutcome] = {
     "not run": PairOutcome.NOT_RUN,
     "not tried": PairOutcome.NOT_RUN,
@@ -69,11 +72,13 @@ def with_error_kinds(columns: Columns) -> Columns:
 
 
 def with_finding_kinds(verdict: Mapping[str, object]) -> dict[str, object]:
-    """The table of a verdict, with a kind for each finding. What does not look like a finding stays as it is."""
+    """The table of a verdict: each finding has a kind, and says what was not measured. What does not look like a finding stays as
+    it is.
+    """
     findings = verdict.get("findings")
     if not isinstance(findings, list):
         return dict(verdict)
-    return {**verdict, "findings": [_with_kind(finding) for finding in findings]}
+    return {**verdict, "findings": [_with_unmeasured(_with_kind(finding)) for finding in findings]}
 
 
 def finding_kind(message: str) -> FindingKind | None:
@@ -83,7 +88,7 @@ def finding_kind(message: str) -> FindingKind | None:
         return FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
     if message.startswith("not measured, because driver ") and " is too old: " in message:
         return FindingKind.DRIVER_TOO_OLD
-    return FindingKind.NOT_MEASURED if message.startswith("not measured: ") else None
+    return FindingKind.NOT_MEASURED if message.startswith(_NOT_MEASURED) else None
 
 
 def _with_kind(finding: object) -> object:
@@ -94,3 +99,15 @@ def _with_kind(finding: object) -> object:
         return finding
     kind = finding_kind(message)
     return {**finding, "kind": kind.value if kind else None}
+
+
+def _with_unmeasured(finding: object) -> object:
+    if not isinstance(finding, dict) or "unmeasured" in finding:
+        return finding
+    message = finding.get("message")
+    if finding.get("kind") != FindingKind.NOT_MEASURED.value or not isinstance(message, str):
+        return finding
+    said = message.removeprefix(_NOT_MEASURED)
+    parts = _UNMEASURED_VALUE.fullmatch(said)
+    unmeasured = parts.groupdict() if parts else {"value": "", "reason": said}
+    return {**finding, "unmeasured": unmeasured}

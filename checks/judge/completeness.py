@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from checks.documents.columns import Rows
+from checks.judge.not_measured import not_measured
 from checks.model import (
     CLUSTER,
-    Cause,
     Count,
     Coverage,
     Declared,
     Finding,
-    FindingKind,
     Level,
     Planned,
     Report,
     Scope,
+    Unmeasured,
     node_of,
     rank_subject,
 )
@@ -46,8 +46,8 @@ def _about_lengths(rows: Rows, line: CheckPolicy) -> Iterator[Finding]:
             continue
         for place, (values, labels) in enumerate(zip(*columns, strict=True)):
             if type(values) is tuple and type(labels) is tuple and len(values) != len(labels):
-                said = f"not measured: {metric} has {len(values)} values for {len(labels)} {names}"
-                yield _missing(rows, place, said, level)
+                fault = Unmeasured(metric, f"has {len(values)} values for {len(labels)} {names}")
+                yield _finding(rows, place, fault, level)
 
 
 def _labelled(line: CheckPolicy) -> list[tuple[str, str]]:
@@ -76,14 +76,12 @@ def _about_gpus(planned: Planned, rows: Rows, declared: Declared, line: CheckPol
             names = map(str, labels if isinstance(labels, tuple) else ())
             counted[labels] = len({name for name in names if name.startswith("GPU ")})
         if counted[labels] < wanted:
-            yield _missing(
-                rows, place, f"not measured: the check lists {counted[labels]} of {wanted} GPUs", level
-            )
+            fault = Unmeasured("", f"the check lists {counted[labels]} of {wanted} GPUs")
+            yield _finding(rows, place, fault, level)
 
 
-def _missing(rows: Rows, place: int, said: str, level: Level) -> Finding:
-    subject, kind = rows.columns.subjects[place], FindingKind.NOT_MEASURED
-    return Finding(level, Cause.EVIDENCE, rows.check, subject, said, "", LIST_REMEDY, kind=kind)
+def _finding(rows: Rows, place: int, fault: Unmeasured, level: Level) -> Finding:
+    return not_measured(rows.check, rows.columns.subjects[place], fault, level, remedy=LIST_REMEDY)
 
 
 def coverage(report: Report, sound: Mapping[str, Rows], checks: Count) -> Coverage:

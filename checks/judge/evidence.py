@@ -11,6 +11,7 @@ from checks.documents.columns import Rows, by_check
 from checks.facts import withheld_kernel_log
 from checks.facts.instances import Facts, Instance, lacks
 from checks.judge import clocks, completeness, machine_identity
+from checks.judge.not_measured import not_measured
 from checks.judge.reachability import PAIRS
 from checks.model import (
     CLUSTER,
@@ -19,7 +20,6 @@ from checks.model import (
     Coverage,
     Declared,
     Finding,
-    FindingKind,
     Level,
     Observation,
     Outcome,
@@ -29,6 +29,7 @@ from checks.model import (
     Report,
     Scope,
     Skip,
+    Unmeasured,
 )
 from checks.policy import CheckPolicy, Policy
 
@@ -359,7 +360,9 @@ def _holes(row: Observation, ruled: frozenset[str]) -> Iterator[Finding]:
         holes = [i for i, item in enumerate(items) if item is None and not _explained(failures, i)]
         if holes:
             more = f" and {len(holes) - 1} more" if len(holes) > 1 else ""
-            yield _unmeasured(row, f"{name}[{holes[0]}]{more}", AGAIN, Level.WARN)
+            verb = "have" if more else "has"
+            hole = Unmeasured(f"{name}[{holes[0]}]{more}", f"{verb} no value")
+            yield _unmeasured(row, hole, AGAIN, Level.WARN)
 
 
 def _explained(failures: object, index: int) -> bool:
@@ -372,19 +375,19 @@ def _silence(scope: Scope) -> str:
     return "this node reported nothing: it ended or hung before it could"
 
 
-def _defect(row: Observation, planned: Planned) -> str:
+def _defect(row: Observation, planned: Planned) -> Unmeasured:
     if row.outcome is not Outcome.MEASURED or row.skip is not None:
         return _why(row)
     lacking = [name for name in planned.metrics if name not in row.metrics]
     empty = [name for name, value in row.metrics.items() if value == ()]
     if lacking:
-        return f"{lacking[0]} is missing from the measurement"
-    return f"{empty[0]} is an empty list" if empty else ""
+        return Unmeasured(lacking[0], "is missing from the measurement")
+    return Unmeasured(empty[0] if empty else "", "is an empty list" if empty else "")
 
 
-def _why(row: Observation) -> str:
+def _why(row: Observation) -> Unmeasured:
     said = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
-    return said or "no reason given"
+    return Unmeasured("", said or "no reason given")
 
 
 def _missing(
@@ -393,6 +396,5 @@ def _missing(
     return Finding(level, Cause.EVIDENCE, check, subject, message, "", remedy)
 
 
-def _unmeasured(row: Observation, why: str, remedy: str, level: Level) -> Finding:
-    said, kind = f"not measured: {why}", FindingKind.NOT_MEASURED
-    return Finding(level, Cause.EVIDENCE, row.check, row.subject, said, row.evidence, remedy, kind=kind)
+def _unmeasured(row: Observation, why: Unmeasured, remedy: str, level: Level) -> Finding:
+    return not_measured(row.check, row.subject, why, level, row.evidence, remedy)

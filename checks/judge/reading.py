@@ -15,6 +15,7 @@ from checks.facts.instances import Facts
 from checks.judge import driver_age
 from checks.judge.culprits import matrix_file
 from checks.judge.culprits.matrix_file import DecodedTable
+from checks.judge.not_measured import not_measured
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import conclude
@@ -24,10 +25,10 @@ from checks.model import (
     Coverage,
     Digests,
     Finding,
-    FindingKind,
     Level,
     Observation,
     Outcome,
+    Unmeasured,
     Verdict,
 )
 from checks.policy import CheckPolicy, Over, Policy, Rule
@@ -108,7 +109,8 @@ def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: ReadOptions) -
     for rule in line.rules:
         value = part.metrics[rule.metric]
         if value == ():
-            yield _unmeasured(f"{rule.metric} is an empty list", part.evidence, part.check)
+            fault = Unmeasured(rule.metric, "is an empty list")
+            yield _unmeasured(fault, part.evidence, part.check)
             continue
         row = Observation(part.check, SUBJECT, Outcome.MEASURED, 0.0, part.metrics)
         for finding in apply.apply(part.check, replace(line, rules=(rule,)), (row,), 1, known):
@@ -135,8 +137,8 @@ def _holes(part: Part, ruled: frozenset[str]) -> Iterator[Finding]:
     """Nulls in arrays that no rule reads: a WARN, as in a report."""
     for name, value in part.metrics.items():
         if isinstance(value, tuple) and None in value and name not in ruled:
-            which, lines = f"{name}[{value.index(None)}]", part.lines.get(name, "")
-            yield replace(_unmeasured(which, lines, part.check), level=Level.WARN)
+            hole = Unmeasured(f"{name}[{value.index(None)}]", "has no value")
+            yield _unmeasured(hole, part.lines.get(name, ""), part.check, Level.WARN)
 
 
 def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
@@ -167,5 +169,5 @@ def _missing(message: str, evidence: str = "", check: str = ITSELF) -> Finding:
     return Finding(Level.FAIL, Cause.EVIDENCE, check, SUBJECT, message, clip(evidence)[0], GET_IT_AGAIN)
 
 
-def _unmeasured(why: str, evidence: str, check: str) -> Finding:
-    return replace(_missing(f"not measured: {why}", evidence, check), kind=FindingKind.NOT_MEASURED)
+def _unmeasured(why: Unmeasured, evidence: str, check: str, level: Level = Level.FAIL) -> Finding:
+    return not_measured(check, SUBJECT, why, level, clip(evidence)[0], GET_IT_AGAIN)

@@ -5,11 +5,11 @@ JSON keeps findings apart, and is the same on stdout and in the store.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checks.documents.report import plain
+from checks.judge.not_measured import summary
 from checks.model import (
     ANSWER_WORDS,
     CLUSTER,
@@ -19,16 +19,14 @@ from checks.model import (
     Cause,
     Count,
     Finding,
-    FindingKind,
     Level,
+    Unmeasured,
     Verdict,
 )
 from tasks.text.inert import one_line
 
 NAMED = 6
 WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
-_UNREAD = "not measured: "
-_ONE_UNREAD = re.compile(r"(?P<what>.+?) (?P<why>(?:is|has) .*)")
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,8 @@ class Group:
     also: tuple[str, ...] = ()
     action: Action = Action.NONE
     source: str = ""
-    kind: FindingKind | None = None
     elements: tuple[str, ...] = ()
+    unmeasured: tuple[Unmeasured, ...] = ()
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -98,6 +96,7 @@ def _alike(f: Finding) -> tuple[str, ...]:
         f.action.value,
         f.source,
         f.kind or "",
+        *((f.unmeasured.value, f.unmeasured.reason) if f.unmeasured else ("", "")),
         *f.elements,
     )
 
@@ -108,7 +107,7 @@ def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
     A machine without a driver leaves a finding a check, a GPU that is lost one a metric: a list that hides the rest.
     """
     by_check = _joined(group(findings), lambda item: (item.check,), _one_check)
-    return _joined(by_check, lambda item: (item.message,), _one_reason)
+    return _joined(by_check, lambda item: item.unmeasured, _one_reason)
 
 
 def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
@@ -120,26 +119,22 @@ def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
 
 def _joined(
     groups: Iterable[Group],
-    key: Callable[[Group], tuple[str, ...]],
+    key: Callable[[Group], tuple[object, ...]],
     join: Callable[[Sequence[Group]], Group],
 ) -> tuple[Group, ...]:
     found: dict[object, list[Group]] = {}
     for place, item in enumerate(groups):
-        fits = item.cause is Cause.EVIDENCE and item.kind is FindingKind.NOT_MEASURED
+        fits = item.cause is Cause.EVIDENCE and item.unmeasured
         same = (item.level, item.remedy, item.subjects, *key(item)) if fits else place
         found.setdefault(same, []).append(item)
     return tuple(members[0] if len(members) == 1 else join(members) for members in found.values())
 
 
 def _one_check(members: Sequence[Group]) -> Group:
-    """Metrics with one reason are named together: "not measured: links, errors (has elements without a value)"."""
-    whys: dict[str, list[str]] = {}
-    for item in members:
-        said = item.message.removeprefix(_UNREAD)
-        parts = _ONE_UNREAD.fullmatch(said)
-        whys.setdefault(parts["why"] if parts else "", []).append(parts["what"] if parts else said)
-    texts = [f"{', '.join(whats)} ({why})" if why else "; ".join(whats) for why, whats in whys.items()]
-    return replace(members[0], message=_UNREAD + "; ".join(texts), evidence=_evidence(members))
+    """All that one check did not measure of these subjects: every value and every reason is in the sentence."""
+    unmeasured = tuple(each for item in members for each in item.unmeasured)
+    evidence = _evidence(members)
+    return replace(members[0], message=summary(unmeasured), evidence=evidence, unmeasured=unmeasured)
 
 
 def _one_reason(members: Sequence[Group]) -> Group:
@@ -160,7 +155,8 @@ def _group(members: Sequence[Finding]) -> Group:
     evidence = tuple((member.subject, member.evidence) for member in members if member.evidence)
     return Group(
         first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence,
-        action=first.action, source=first.source, kind=first.kind, elements=first.elements,
+        action=first.action, source=first.source, elements=first.elements,
+        unmeasured=(first.unmeasured,) if first.unmeasured else (),
     )  # fmt: skip
 
 

@@ -15,14 +15,13 @@ from checks.documents.decode import nearest
 from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
+from checks.judge.not_measured import not_measured
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import decide
 from checks.model import (
-    Cause,
     Declared,
     Finding,
-    FindingKind,
     Level,
     Observation,
     Outcome,
@@ -30,6 +29,7 @@ from checks.model import (
     Profile,
     Report,
     Scope,
+    Unmeasured,
     Verdict,
 )
 from checks.policy import CheckPolicy, Policy
@@ -90,8 +90,7 @@ class CheckProgress:
             return list(apply.apply(row.check, line, (row,), 1, known))
         level = Level.WARN if line.accepts(row.skip) or not line.required else Level.FAIL
         why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
-        said, unmeasured = f"not measured: {why}", FindingKind.NOT_MEASURED
-        return [Finding(level, Cause.EVIDENCE, row.check, row.subject, said, kind=unmeasured)]
+        return [not_measured(row.check, row.subject, Unmeasured("", why), level)]
 
     def _line(self, state: State, check: str, rows: list[Observation], why: str) -> None:
         self._done += 1

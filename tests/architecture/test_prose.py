@@ -64,7 +64,7 @@ def places(*folders: str) -> list[str]:
     ]
 
 
-# Texts of other programs (the kernel, dcgmi, torch), and two that change words and decide nothing.
+# Texts of other programs (the kernel, dcgmi, torch), and one that decides nothing.
 KNOWN = {
     "checks/judge/culprits/from_report.py": 1,  # "ok" is no sentence: it must fit the result
     "checks/judge/culprits/silent_ranks.py": 1,  # what torch, gloo and NCCL say in a rank that waits
@@ -76,7 +76,6 @@ KNOWN = {
     "checks/probes/kernel/log_excerpt.py": 1,
     "checks/probes/kernel/log_source.py": 5,
     "checks/probes/kernel/xid.py": 1,
-    "tasks/render/findings.py": 1,  # the words of several findings become those of one
 }
 
 
@@ -98,7 +97,6 @@ EXPRESSIONS = {
     "tasks/notifiers/slack/blocks.py": "Slack's marks, which are made inert",
     "tasks/notifiers/slack/client.py": "the codes of Slack's errors",
     "tasks/notifiers/slack/messages.py": "the id of a Slack user",
-    "tasks/render/findings.py": "the words of several findings become those of one",
     "tasks/render/markdown.py": "Markdown's marks, which are made inert",
     "tasks/render/picture/colours.py": "the colours of the style sheet",
     "tasks/render/picture/panels.py": "where a title may be broken into lines",

@@ -8,10 +8,21 @@ from dataclasses import replace
 
 from checks.documents.columns import Rows
 from checks.judge import cpu_contention, xid_overlay
+from checks.judge.not_measured import not_measured
 from checks.judge.rules import expected, prefilter, relative
 from checks.judge.rules import values as bounds
-from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of, show, unread
-from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level, Observation, node_of
+from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of, show
+from checks.model import (
+    CLUSTER,
+    EVIDENCE_BYTES,
+    Action,
+    Cause,
+    Finding,
+    Level,
+    Observation,
+    Unmeasured,
+    node_of,
+)
 from checks.policy import RELATIVE, CheckPolicy, Over, Rule
 from checks.value_types import version_of
 
@@ -155,7 +166,7 @@ def _uniform(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) 
     for row in rows:
         value = row.metrics.get(rule.metric)
         if not isinstance(value, tuple) or None in value or not value:
-            yield unread(check, row, f"{rule.metric} is missing, or some elements have no value", blind)
+            yield _unmeasured(check, rule, row, "is missing, or some elements have no value", blind)
             continue
         ranked = sorted(Counter(map(str, value)).items(), key=lambda pair: (-pair[1], pair[0]))
         usual = ranked[0][0]
@@ -180,7 +191,7 @@ def _facts(
     for row in rows:
         cells, fault = cells_of(rule, row)
         if fault:
-            yield unread(check, row, fault, blind)
+            yield not_measured(check, row.subject, fault, blind, row.evidence)
         if type(expected) is not int and rule.accept_unknown and known.instance is not None:
             continue
         if type(expected) is not int:
@@ -204,16 +215,16 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
     for row in rows:
         value = row.metrics.get(rule.metric)
         if value is None:
-            yield unread(check, row, f"{rule.metric} is missing", blind)
+            yield _unmeasured(check, rule, row, "is missing", blind)
             continue
         items = value if isinstance(value, tuple) else (value,)
         known = [item for item in items if item is not None]
         if len(known) < len(items) or not items:
-            yield unread(check, row, f"{rule.metric} has elements without a value", blind)
+            yield _unmeasured(check, rule, row, "has elements without a value", blind)
         strange = [item for item in known if type(item) is not type(rule.equals)]
         if strange:
-            said = f"{rule.metric} is {show(strange[0])!r}, which cannot be compared with {rule.equals!r}"
-            yield unread(check, row, said, blind)
+            said = f"is {show(strange[0])!r}, which cannot be compared with {rule.equals!r}"
+            yield _unmeasured(check, rule, row, said, blind)
         odd = [
             (index, item)
             for index, item in enumerate(items)
@@ -241,8 +252,8 @@ def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level)
         for text in value if isinstance(value, tuple) else (value,):
             found = version_of(text)
             if found is None or least is None:
-                said = f"{rule.metric} is {show(text)!r}, which is not a driver version"
-                yield unread(check, row, said, blind)
+                said = f"is {show(text)!r}, which is not a driver version"
+                yield _unmeasured(check, rule, row, said, blind)
             elif found < least:
                 said = f"{rule.metric} is {show(text)}, older than {rule.min_version}"
                 yield Finding(
@@ -255,7 +266,7 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     for row in rows:
         value = row.metrics.get(rule.metric)
         if value is None or (isinstance(value, tuple) and None in value):
-            yield unread(check, row, f"{rule.metric} is missing, or some elements have no value", blind)
+            yield _unmeasured(check, rule, row, "is missing, or some elements have no value", blind)
         else:
             values[row.subject] = str(value)
     ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
@@ -277,3 +288,8 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
         if value != usual:
             said = f"{rule.metric} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
             yield Finding(Level(rule.level), rule.cause, check, subject, said, "", rule.remedy)
+
+
+def _unmeasured(check: str, rule: Rule, row: Observation, reason: str, blind: Level) -> Finding:
+    unmeasured = Unmeasured(rule.metric, reason)
+    return not_measured(check, row.subject, unmeasured, blind, row.evidence)

@@ -14,11 +14,12 @@ from itertools import chain
 from typing import Any, cast
 
 from checks.documents.columns import Rows
+from checks.judge.not_measured import not_measured
 from checks.judge.rules.expected_questions import Question, questions
 from checks.judge.rules.expected_values import Expected
 from checks.judge.rules.prefilter import parts_of, span
-from checks.judge.rules.values import RuleContext, cells_of, unread
-from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
+from checks.judge.rules.values import RuleContext, cells_of
+from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, Unmeasured, node_of
 from checks.policy import Expect, Rule
 
 LEARN = "Learn a baseline: prelaunch baseline learn REPORT..."
@@ -121,7 +122,8 @@ def _one_by_one(
         plan = plans[key]
         sound = _are_numbers(items)
         if plan.fault or not sound:
-            yield unread(check, row, cells_of(rule, row)[1] or plan.fault, blind)
+            fault = cells_of(rule, row)[1] or Unmeasured("", plan.fault)
+            yield not_measured(check, row.subject, fault, blind, row.evidence)
         there = [one for one in plan.wanted if sound or _are_numbers((items[one[0]],))]
         seen.compared += [row.subject] if there else []
         seen.marks += _marks(rule, row, items, plan, there)

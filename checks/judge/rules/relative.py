@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.documents.columns import Rows
+from checks.judge.not_measured import not_measured
 from checks.judge.robust_statistics import median_of, scaled_mad
 from checks.judge.rules.prefilter import are_near, labels_of, parts_of, span
-from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, held, unread
-from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
+from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, held
+from checks.model import CLUSTER, Cause, Finding, Level, Observation, Unmeasured, node_of
 from checks.policy import Over, Rule
 
 
@@ -35,7 +36,7 @@ class Series:
         return Cell(self.subjects[place], label, float(self.values[place]), self.evidence[place])
 
 
-Faults = Sequence[tuple[Observation, str]]
+Faults = Sequence[tuple[Observation, Unmeasured]]
 
 
 def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
@@ -88,7 +89,7 @@ def _whole(rule: Rule, rows: Rows) -> list[Series] | None:
 
 def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
     alike: dict[str, list[Cell]] = {}
-    faults: list[tuple[Observation, str]] = []
+    faults: list[tuple[Observation, Unmeasured]] = []
     for row in rows:
         cells, fault = cells_of(rule, row)
         if fault:
@@ -119,12 +120,12 @@ def judge(
             mine, fault = cells_of(rule, row)
             cells += mine
             if fault:
-                yield unread(check, row, fault, blind)
+                yield not_measured(check, row.subject, fault, blind, row.evidence)
         yield from _within_nodes(check, rule, cells, known)
         return
     found, faults = series_of(rule, rows)
     for row, fault in faults:
-        yield unread(check, row, fault, blind)
+        yield not_measured(check, row.subject, fault, blind, row.evidence)
     for series in found or [Series(rule.metric, (), (), ())]:
         if rule.over is Over.FLEET:
             nodes = known.declared.nodes if known.declared else subjects

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checks.facts.instances import Facts, Instance
-from checks.model import CLUSTER, Cause, Declared, Finding, FindingKind, Level, Observation
+from checks.judge.not_measured import not_measured
+from checks.model import CLUSTER, Declared, Finding, Level, Observation, Unmeasured
 from checks.policy import Over, Rule
 
 
@@ -28,21 +29,22 @@ class Cell:
     element: str = ""
 
 
-def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], str]:
-    """The row's numbers under the rule's metric, and why they are not all there, or ""."""
+def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], Unmeasured | None]:
+    """The row's numbers under the rule's metric, and the last one that is not there, or None."""
     metric = rule.metric
     value = row.metrics.get(metric)
     if value is None:
-        return [], f"{metric} is missing"
+        return [], Unmeasured(metric, "is missing")
     items = value if isinstance(value, tuple) else (value,)
-    cells, fault = [], "" if items else f"{metric} is an empty list"
+    cells: list[Cell] = []
+    fault = None if items else Unmeasured(metric, "is an empty list")
     for index, item in enumerate(items):
         element = label_of(rule, row, index) if isinstance(value, tuple) else ""
         label = f"{element}: {metric}" if element and rule.each else f"{metric}{element}"
         if isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) < 1e300:
             cells.append(Cell(row.subject, label, float(item), row.evidence, index, element))
         else:
-            fault = f"{label} is {item!r:.40}, not a number that can be compared"
+            fault = Unmeasured(label, f"is {item!r:.40}, not a number that can be compared")
     return cells, fault
 
 
@@ -52,14 +54,6 @@ def label_of(rule: Rule, row: Observation, index: int) -> str:
     if isinstance(labels, tuple) and index < len(labels) and isinstance(labels[index], str):
         return str(labels[index])
     return f"[{index}]"
-
-
-def unread(check: str, row: Observation, fault: str, blind: Level) -> Finding:
-    """The finding about a value that a rule could not use."""
-    said = f"not measured: {fault}"
-    return Finding(
-        blind, Cause.EVIDENCE, check, row.subject, said, row.evidence, kind=FindingKind.NOT_MEASURED
-    )
 
 
 def show(value: object) -> str:
@@ -84,15 +78,13 @@ def judge(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
         found, fault = cells_of(rule, row)
         cells += found
         if fault:
-            yield unread(check, row, fault, blind)
+            yield not_measured(check, row.subject, fault, blind, row.evidence)
     if rule.warn_below is None and rule.fail_below is None:
         for cell in cells:
             if cell.value < 0:
-                said = f"not measured: {cell.label} is {cell.value:.4g}, which is impossible: it cannot be below 0"
-                yield Finding(
-                    blind, Cause.EVIDENCE, check, cell.subject, said, cell.evidence,
-                    kind=FindingKind.NOT_MEASURED,
-                )  # fmt: skip
+                said = f"is {cell.value:.4g}, which is impossible: it cannot be below 0"
+                fault = Unmeasured(cell.label, said)
+                yield not_measured(check, cell.subject, fault, blind, cell.evidence)
     if rule.over is Over.CLUSTER:
         if cells:
             ordered = sorted(cells, key=lambda cell: (cell.value, cell.subject, cell.label))

@@ -64,6 +64,30 @@ def test_a_verdict_of_0_1_0_gets_the_kinds_that_it_lacks() -> None:
     assert today["findings"] and today == with_finding_kinds(old)
 
 
+@pytest.mark.parametrize(
+    ("message", "unmeasured"),
+    [
+        ("not measured: dram is missing", {"value": "dram", "reason": "is missing"}),
+        (
+            "not measured: sram has elements without a value",
+            {"value": "sram", "reason": "has elements without a value"},
+        ),
+        (
+            "not measured: GPU 1: dram is None, which is bad",
+            {"value": "GPU 1: dram", "reason": "is None, which is bad"},
+        ),
+        ("not measured: its deadline of 8 s passed", {"value": "", "reason": "its deadline of 8 s passed"}),
+    ],
+)
+def test_a_verdict_of_0_1_0_gets_what_was_not_measured(message: str, unmeasured: dict[str, str]) -> None:
+    """The value and the reason, which 0.1.0 wrote into the sentence only."""
+    old = {"cause": "EVIDENCE", "message": message}
+    read = {**old, "kind": "not_measured", "unmeasured": unmeasured}
+
+    assert {"findings": [read]} == with_finding_kinds({"findings": [old]})
+    assert {"findings": [read]} == with_finding_kinds({"findings": [read]})
+
+
 def test_a_kind_that_is_there_is_not_looked_for_in_the_message() -> None:
     """Today's messages decide nothing, whatever they begin with."""
     today = written(judged(gemm(STEADY), None, EXPECTING))

@@ -151,7 +151,7 @@ def test_a_null_that_no_rule_looks_at_is_a_warning() -> None:
     """As in a report."""
     found = judged(reading({"wrong": 0, "heat": (41, None)}), policy(WRONG))
 
-    assert [("WARN", "EVIDENCE", "not measured: heat[1]")] == said(found)
+    assert [("WARN", "EVIDENCE", "not measured: heat[1] has no value")] == said(found)
 
 
 def test_a_reading_of_nothing_is_no_pass() -> None:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.judge.not_measured import not_measured
 from checks.judge.verdict import unreadable
-from checks.model import Answer, Cause, Finding, FindingKind, Level, Report, Verdict
+from checks.model import Answer, Cause, Finding, Level, Report, Unmeasured, Verdict
 from checks.policy import OnWarn
 from tasks.render.findings import gathered, group
 from tasks.render.headline import explanation, headline
@@ -120,9 +121,10 @@ def test_findings_that_differ_in_their_subject_are_said_once() -> None:
     assert ("node-0/rank-1", "e1") in groups[0].evidence
 
 
-def _unread(check: str, message: str, evidence: str = "", level: Level = Level.FAIL) -> Finding:
-    said, kind = f"not measured: {message}", FindingKind.NOT_MEASURED
-    return Finding(level, Cause.EVIDENCE, check, "node-0", said, evidence, "Look.", kind=kind)
+def _unread(
+    check: str, reason: str, evidence: str = "", level: Level = Level.FAIL, value: str = ""
+) -> Finding:
+    return not_measured(check, "node-0", Unmeasured(value, reason), level, evidence, "Look.")
 
 
 def test_one_reason_why_nothing_was_measured_is_said_once() -> None:
@@ -139,9 +141,9 @@ def test_what_could_not_be_read_of_one_check_is_said_once() -> None:
     """Metrics with one reason stand together; every metric and every reason is there."""
     (item,) = gathered(
         [
-            _unread("gpu.ecc", "sram has elements without a value"),
-            _unread("gpu.ecc", "GPU 1: dram is None, not a number that can be compared"),
-            _unread("gpu.ecc", "links has elements without a value"),
+            _unread("gpu.ecc", "has elements without a value", value="sram"),
+            _unread("gpu.ecc", "is None, not a number that can be compared", value="GPU 1: dram"),
+            _unread("gpu.ecc", "has elements without a value", value="links"),
             _unread("gpu.ecc", "cut"),
         ]
     )
@@ -158,7 +160,7 @@ def test_what_could_not_be_read_of_one_check_is_said_once() -> None:
         replace(_unread("gpu.power", "no driver"), subject="node-1"),
         replace(_unread("gpu.power", "no driver"), cause=Cause.HARDWARE),
         replace(_unread("gpu.power", "no driver"), remedy="Install it."),
-        replace(_unread("gpu.power", "no driver"), message="no driver"),
+        replace(_unread("gpu.power", "no driver"), unmeasured=None),
         _unread("gpu.power", "no driver", level=Level.WARN),
         _unread("gpu.power", "no permission"),
     ],
@@ -166,6 +168,21 @@ def test_what_could_not_be_read_of_one_check_is_said_once() -> None:
 def test_what_differs_in_more_is_said_apart(other: Finding) -> None:
     """Another machine, cause, remedy, level or reason is another finding."""
     assert 2 == len(gathered([_unread("gpu.memory", "no driver"), other]))
+
+
+def test_how_findings_are_grouped_does_not_depend_on_their_sentences() -> None:
+    """Other words make the same groups, and the sentence of a group is made from the fields."""
+    findings = [
+        _unread("gpu.ecc", "has elements without a value", value="sram"),
+        _unread("gpu.ecc", "is missing", value="dram"),
+        _unread("gpu.memory", "no driver"),
+        _unread("gpu.power", "no driver"),
+    ]
+    reworded = [replace(f, message=f"{number} is not {f.message}") for number, f in enumerate(findings)]
+
+    assert [("gpu.ecc",), ("gpu.memory", "gpu.power")] == [item.checks for item in gathered(findings)]
+    assert [item.checks for item in gathered(findings)] == [item.checks for item in gathered(reworded)]
+    assert gathered(findings)[0].message == gathered(reworded)[0].message
 
 
 def test_every_page_names_every_check_that_was_not_measured() -> None:

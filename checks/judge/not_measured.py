@@ -1,0 +1,35 @@
+"""Findings about what was not measured: the finding, and the sentence that is made from its field `unmeasured`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from checks.model import Cause, Finding, FindingKind, Level, Unmeasured
+
+
+def not_measured(
+    check: str, subject: str, unmeasured: Unmeasured, level: Level, evidence: str = "", remedy: str = ""
+) -> Finding:
+    """The finding, cause EVIDENCE, that this check of this subject, or one value of it, was not measured."""
+    return Finding(
+        level,
+        Cause.EVIDENCE,
+        check,
+        subject,
+        f"not measured: {unmeasured.value} {unmeasured.reason}"
+        if unmeasured.value
+        else summary([unmeasured]),
+        evidence,
+        remedy,
+        kind=FindingKind.NOT_MEASURED,
+        unmeasured=unmeasured,
+    )
+
+
+def summary(found: Iterable[Unmeasured]) -> str:
+    """One sentence about all of them. Values with one reason are named together: "not measured: links, sram (has no value)"."""
+    values: dict[str, list[str]] = {}
+    for each in found:
+        values.setdefault(each.reason, []).extend([each.value] if each.value else [])
+    parts = [f"{', '.join(named)} ({reason})" if named else reason for reason, named in values.items()]
+    return f"not measured: {'; '.join(parts)}"
