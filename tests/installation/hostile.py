@@ -12,6 +12,8 @@ with open({marker!r}, "a") as file:
     file.write(__name__ + "\\n")
 raise RuntimeError(f"{{__name__}} of somebody's project was imported")
 """
+# A module numpy that is missing, as torch understands it.
+NO_NUMPY = 'raise ModuleNotFoundError("numpy cannot be imported here", name="numpy")\n'
 
 
 def hostile_folder(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.installation.fresh import ROOT, build_wheel, install_wheel
-from tests.installation.hostile import environment, hostile_folder, imported
+from tests.installation.hostile import NO_NUMPY, environment, hostile_folder, imported
 
 SOURCE = Path(sys.executable).parent
 GATE = """
@@ -92,8 +92,12 @@ def test_a_gate_of_the_wheel_runs_prelaunchs_code(tmp_path: Path, installed: Pat
 
 @pytest.mark.timeout(200)
 def test_this_nodes_checks_are_prelaunchs(tmp_path: Path) -> None:
-    """`prelaunch node run` where the checks' processes start in the folder itself: from source, with the folder on PYTHONPATH."""
+    """`prelaunch node run` where the checks' processes start in the folder itself: from source, with the folder on PYTHONPATH.
+
+    torch finds no numpy there, either; every check measures without it.
+    """
     folder = hostile_folder(tmp_path / "project")
+    (folder / "numpy.py").write_text(NO_NUMPY)
     words = ("node", "run", "--instance-type", "cpu", "--out", "report.json")
     done = run(SOURCE, folder, ".", *words)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from checks.check import CheckError, Context, RankPlace
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 # Compute capability 8.0 (Ampere) brought TF32 and bfloat16 to the tensor cores (CUDA programming guide).
 AMPERE = 8
@@ -85,6 +88,16 @@ def require(device: str) -> None:
     index, count = int(device.partition(":")[2] or 0), torch.cuda.device_count()
     if index >= count:
         raise CheckError(f"torch sees {count} CUDA devices, and {device} is not among them")
+
+
+def digest_of(*tensors: Tensor) -> str:
+    """SHA-256 over the bytes of the tensors' elements, in hex."""
+    sums = hashlib.sha256()
+    for tensor in tensors:
+        # Tensor.numpy() would need numpy, which torch does not bring. The storage of a copy holds exactly its elements.
+        storage = tensor.detach().cpu().contiguous().clone().untyped_storage()
+        sums.update((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr()))
+    return sums.hexdigest()
 
 
 def wait(device: str) -> None:

@@ -6,11 +6,11 @@ descent, written out, so that the reference takes the same steps.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.model import Scope
+from checks.probes.compute.device import digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -168,10 +168,7 @@ def descend(model: nn.Module) -> None:
 
 def digest(model: nn.Module) -> str:
     """The SHA-256 over all weights, in hex: equal for weights that are equal in every bit."""
-    sums = hashlib.sha256()
-    for weights in model.parameters():
-        sums.update(weights.detach().cpu().contiguous().numpy().tobytes())
-    return sums.hexdigest()
+    return digest_of(*model.parameters())
 
 
 def _average(ranks: int, buffer: Tensor) -> torch.futures.Future[Tensor]:

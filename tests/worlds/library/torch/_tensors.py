@@ -9,6 +9,7 @@ tests with the real torch (tests/checks/compute, tests/checks/nccl).
 from __future__ import annotations
 
 import builtins
+import ctypes
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,21 @@ from ._device import CLOCK, WORLD, boolean, dtype, float32, float64, int64
 
 SMALL = 64  # tensors of so many elements or fewer hold numbers where they were given some
 DECAY = 0.86  # of a loss from one update to the next: training.step measured 0.472 after 6 steps
+
+
+class Storage:
+    """Bytes in memory. They are as many as they are, because a tensor has no elements here: not one for each byte of its elements."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = ctypes.create_string_buffer(content, len(content))
+
+    def data_ptr(self) -> int:
+        """Where they are."""
+        return ctypes.addressof(self._content)
+
+    def nbytes(self) -> int:
+        """How many they are."""
+        return len(self._content)
 
 
 class Tensor:
@@ -268,13 +284,9 @@ class Tensor:
         self.leaves = frozenset((self,))
         return self
 
-    def numpy(self) -> Tensor:
-        """For `tobytes` alone."""
-        return self
-
-    def tobytes(self) -> bytes:
-        """Equal for what should be equal, another with wrong elements."""
-        return f"{self.shape} {self.dtype} {self.age} {self.wrong}".encode()
+    def untyped_storage(self) -> Storage:
+        """What this tensor has in place of elements: bytes that are equal for what should be equal, and others with wrong elements."""
+        return Storage(f"{self.shape} {self.dtype} {self.age} {self.wrong}".encode())
 
     def new_zeros(self, size: Any, dtype: dtype | None = None) -> Tensor:
         """On the same device."""
