@@ -1,20 +1,24 @@
-"""Finds out before a job starts whether its nodes can run the rank checks, which need PyTorch."""
+"""Finds out before a job starts whether its nodes have PyTorch, which the rank checks need, and so does a training under torchrun."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 from checks import bundle as bundles
 from checks.check import CatalogError
 from checks.model import Scope
+from checks.process.environment import CODE
 from checks.value_types import DecodeError
-from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
+from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Request, Work
 from tasks.launchers.local.job_folder import NodeCommand
 from tasks.launchers.local.nodes import node_environment
 
-WHAT = "PyTorch for the rank checks"
+FOR_CHECKS = "PyTorch for the rank checks"
+FOR_TRAINING = "PyTorch for the training, which torchrun starts"
+TORCHRUN = ("{python}", "-m", "torch.distributed.run")
 # It looks for the package and does not import it, which takes seconds.
 LOOK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else 9)"
 ABSENT = 9
@@ -22,11 +26,20 @@ LOOK_S = 20.0
 
 
 def look(plans: tuple[Plan, ...], python: str) -> tuple[PreflightCheck, ...]:
-    """What is wrong or unknown about the interpreter of the nodes; nothing where all is well. It ends after LOOK_S."""
-    plan = next((plan for plan in plans if _has_rank_checks(plan)), None)
-    if plan is None:
-        return ()
-    node = plan.processes[0]
+    """What is wrong or unknown about the interpreter of the nodes; nothing where all is well. It ends after LOOK_S for each question.
+
+    The training is asked about last, with its own environment, and only if the rank checks have what they need.
+    """
+    checks = next((plan for plan in plans if _has_rank_checks(plan)), None)
+    if checks is not None and (wrong := _look(FOR_CHECKS, python, checks.processes[0])):
+        return (wrong,)
+    training = next((plan for plan in plans if _starts_torchrun(plan)), None)
+    if training is not None and (wrong := _look(FOR_TRAINING, python, _without_code(training.processes[0]))):
+        return (wrong,)
+    return ()
+
+
+def _look(what: str, python: str, node: Request) -> PreflightCheck | None:
     command = NodeCommand(node.node, node.argv, node.environment, node.working_directory)
     try:
         done = subprocess.run(
@@ -39,15 +52,15 @@ def look(plans: tuple[Plan, ...], python: str) -> tuple[PreflightCheck, ...]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return (_unseen(f"{python} did not answer within {LOOK_S:g} s"),)
+        return _unseen(what, f"{python} did not answer within {LOOK_S:g} s")
     except OSError as error:
-        return (_unseen(f"{python} could not be started: {error.strerror or error}"),)
+        return _unseen(what, f"{python} could not be started: {error.strerror or error}")
     if done.returncode == ABSENT:
-        return (_absent(python),)
+        return _absent(what, python)
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return (_unseen(f"{python} ended with exit code {done.returncode}: {last[:200]}"),)
-    return ()
+        return _unseen(what, f"{python} ended with exit code {done.returncode}: {last[:200]}")
+    return None
 
 
 def _has_rank_checks(plan: Plan) -> bool:
@@ -63,18 +76,27 @@ def _has_rank_checks(plan: Plan) -> bool:
     )
 
 
-def _absent(python: str) -> PreflightCheck:
+def _starts_torchrun(plan: Plan) -> bool:
+    return plan.job.work.trains and plan.job.behind[: len(TORCHRUN)] == TORCHRUN
+
+
+def _without_code(node: Request) -> Request:
+    """The training's process: what the checks add to the environment does not reach it."""
+    return replace(node, environment={key: value for key, value in node.environment.items() if key != CODE})
+
+
+def _absent(what: str, python: str) -> PreflightCheck:
     # Another interpreter may be too old for Prelaunch itself; the nodes need only PyTorch there.
     install = (
         "pip install 'prelaunch[torch]'" if python == sys.executable else f"{python} -m pip install torch"
     )
     return PreflightCheck(
-        WHAT,
+        what,
         PreflightResult.WRONG,
         f"{python}, which runs the nodes, has no module torch",
         f"Install it: {install}",
     )
 
 
-def _unseen(said: str) -> PreflightCheck:
-    return PreflightCheck(WHAT, PreflightResult.UNSEEN, said)
+def _unseen(what: str, said: str) -> PreflightCheck:
+    return PreflightCheck(what, PreflightResult.UNSEEN, said)

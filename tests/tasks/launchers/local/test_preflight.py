@@ -1,9 +1,10 @@
-"""A machine without PyTorch is noticed before anything starts, and only where a check needs it."""
+"""A machine without PyTorch is noticed before anything starts, and only where a check or torchrun needs it."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,14 @@ from checks.catalog import CATALOG
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile, Scope
 from flows.cli.main import main
+from tasks.gate.jobs import BEHIND
 from tasks.launchers.base import JobSpec, PreflightResult, Work
 from tasks.launchers.local import preflight
 from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
 from tests.checks.local_policy import local_policy
 
 RANK_CHECKS = tuple(check.name for check in CATALOG if check.scope is Scope.RANK)
+NOTHING: Mapping[str, str] = {}
 LOCAL = Path(__file__).parents[4] / "deployments" / "gates" / "local.toml"
 
 
@@ -36,12 +39,18 @@ def without_packages(folder: Path) -> str:
 
 
 def look(
-    folder: Path, python: str, skip: tuple[str, ...] = (), work: Work = Work.CHECK
+    folder: Path,
+    python: str,
+    skip: tuple[str, ...] = (),
+    work: Work = Work.CHECK,
+    distributed: str = "none",
+    environment: Mapping[str, str] = NOTHING,
 ) -> tuple[tuple[str, str], ...]:
     """The result and the text of each line of the preflight."""
     made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin(), skip=skip)
     files = {"bundle.json": bundles.dump(made)}
-    job = JobSpec("g-1-check-1", ("{python}", "-m", "checks"), 1, 2, 60.0, files, {}, work)
+    behind = (*BEHIND[distributed], "train.py")
+    job = JobSpec("g-1-check-1", ("{python}", "-m", "checks"), 1, 2, 60.0, files, environment, work, behind)
     launcher = LocalLauncher(folder / "jobs", LocalOptions(python=python))
     return tuple((line.look.value, line.text) for line in launcher.preflight((launcher.plan(job),)))
 
@@ -79,9 +88,46 @@ def test_without_rank_checks_torch_is_not_needed(tmp_path: Path) -> None:
     assert () == look(tmp_path, python, work=Work.CONFIRM)
 
 
+@pytest.mark.parametrize("work", [Work.CONFIRM, Work.GATE])
+def test_torchrun_needs_torch_even_without_rank_checks(tmp_path: Path, work: Work) -> None:
+    """The training would fail at its start, after the checks; mpirun and a command by itself need no torch."""
+    python = without_packages(tmp_path)
+    ((result, text),) = look(tmp_path, python, RANK_CHECKS, work, "torchrun")
+
+    assert PreflightResult.WRONG.value == result
+    assert (
+        f"PyTorch for the training, which torchrun starts: {python}, which runs the nodes, has no module torch."
+        f" Install it: {python} -m pip install torch" == text
+    )
+    assert () == look(tmp_path, python, RANK_CHECKS, work, "mpi")
+    assert () == look(tmp_path, python, RANK_CHECKS, work, "none")
+    assert () == look(tmp_path, "", RANK_CHECKS, work, "torchrun")
+
+
+def test_the_training_may_bring_its_own_torch(tmp_path: Path) -> None:
+    """Its interpreter is asked with the environment that the gate file gives the training."""
+    (tmp_path / "brought").mkdir()
+    (tmp_path / "brought" / "torch.py").touch()
+    python = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
+    environment = {"PYTHONPATH": str(tmp_path / "brought")}
+
+    assert () == look(tmp_path, python, RANK_CHECKS, Work.CONFIRM, "torchrun", environment)
+    assert [PreflightResult.WRONG.value] == [
+        result for result, _ in look(tmp_path, python, RANK_CHECKS, Work.CONFIRM, "torchrun")
+    ]
+
+
+def test_an_interpreter_without_torch_is_named_once(tmp_path: Path) -> None:
+    """If the rank checks lack it, so does the training; one line says it."""
+    ((_, text),) = look(tmp_path, without_packages(tmp_path), (), Work.GATE, "torchrun")
+
+    assert text.startswith("PyTorch for the rank checks: ")
+
+
 def test_an_interpreter_with_torch_says_nothing(tmp_path: Path) -> None:
     """It is looked for and not imported."""
     assert () == look(tmp_path, "")
+    assert () == look(tmp_path, "", (), Work.GATE, "torchrun")
 
 
 @pytest.mark.parametrize(
