@@ -17,6 +17,7 @@ from tests.architecture import leftovers
 from tests.architecture.leftovers import pytest_sessionfinish as pytest_sessionfinish
 from tests.architecture.summary import pytest_terminal_summary as pytest_terminal_summary
 from tests.prefect_backend import prefect_backend as prefect_backend
+from tests.prefect_backend import pytest_runtest_teardown as pytest_runtest_teardown
 from tests.prefect_backend import template_dir as template_dir
 from tests.world import at_world as at_world
 from tests.world import new_world as new_world

@@ -15,7 +15,20 @@ from pathlib import Path
 
 import pytest
 
+from checks.process.tree import alive, start_ticks
 from tasks.orchestration.server.server import EmbeddedServer
+
+RUNNING: list[tuple[int, int | None]] = []  # the server's pid and when it started
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Fail the test that ended this worker's server: every later test that wants it would fail in its place."""
+    yield
+    ended = [pid for pid, started in RUNNING if not alive(pid, started)]
+    if ended:
+        RUNNING.clear()
+        pytest.fail(f"this test ended the Prefect server of this worker, pid {ended[0]}")
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +42,8 @@ def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path
     """A server of this session, and this process's Prefect set to use it."""
     server = EmbeddedServer(tmp_path_factory.mktemp("prefect_backend"), template_dir)
     server.start()
+    pid = server.pid or 0
+    RUNNING[:] = [(pid, start_ticks(pid))]
     try:
         with _settings(server.client_environment()), pytest.MonkeyPatch.context() as patch:
             # Prefect never closes the client it asks with here: a ResourceWarning in some later test.
@@ -37,6 +52,7 @@ def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path
             yield server
             server.stop()
     finally:
+        RUNNING.clear()
         server.stop()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from checks.process.tree import alive, end_children, reap, start_ticks
+from checks.process.tree import alive, start_ticks
 from container.agent.machine import dcgm_host_engine
 from tests.checks.exchange.test_exchange import free_port
 
@@ -31,20 +32,36 @@ def _install(folder: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Path:
     return pid
 
 
+# In a process of its own, as the agent is one: it ends all its children.
+AGENT = """
+from checks.process.tree import end_children
+from container.agent.machine import dcgm_host_engine
+dcgm_host_engine.READY_S = {ready_s}
+print(dcgm_host_engine.ensure(8, {port}))
+print(dcgm_host_engine.answers({port}))
+end_children(0.0)
+print(dcgm_host_engine.answers({port}))
+"""
+
+
+def _as_agent(port: int, ready_s: float = dcgm_host_engine.READY_S) -> list[str]:
+    """What `ensure` said, and whether the engine answered then, and after the agent ended its children."""
+    code = AGENT.format(port=port, ready_s=ready_s)
+    return subprocess.run(
+        (sys.executable, "-c", code), stdout=subprocess.PIPE, text=True, check=True, timeout=60
+    ).stdout.splitlines()
+
+
 def test_it_is_started_and_ends_with_the_agents_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers before the checks begin."""
-    port = free_port()
-    pid = _install(tmp_path, port, monkeypatch)
-    said = dcgm_host_engine.ensure(8, port)
+    pid = _install(tmp_path, port := free_port(), monkeypatch)
+    said, before, after = _as_agent(port)
 
     assert said.startswith("started ")
-    assert dcgm_host_engine.answers(port)
-    end_children(0.0)
-    assert not dcgm_host_engine.answers(port)
+    assert ("True", "False") == (before, after)
     assert not alive(int(pid.read_text()), start_ticks(int(pid.read_text())))
-    reap()
 
 
 def test_one_that_runs_already_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +83,5 @@ def test_without_gpus_nothing_is_started(tmp_path: Path, monkeypatch: pytest.Mon
 def test_one_that_never_answers_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks then say that no host engine answers."""
     _install(tmp_path, 0, monkeypatch)
-    monkeypatch.setattr(dcgm_host_engine, "READY_S", 0.5)
-    said = dcgm_host_engine.ensure(8, free_port())
-    end_children(0.0)
-    reap()
 
-    assert "does not answer" in said
+    assert "does not answer" in _as_agent(free_port(), ready_s=0.5)[0]
