@@ -14,10 +14,11 @@ from collections.abc import Mapping
 CODE = "PRELAUNCH_CODE"
 # The names of the variables that the engine did not set, and that the checks need; separated by commas.
 ADDED = "PRELAUNCH_ADDED"
-# They serve the checks alone: what a pool's token or a key is, and where the checks work.
+# They serve the checks alone: what a pool's token or a key is, which interpreter runs the checks, and where they work.
 WITHHELD = (
     "PRELAUNCH_EXCHANGE_KEY",
     "PRELAUNCH_POOL_TOKEN",
+    "PRELAUNCH_PYTHON",
     "PRELAUNCH_SCRATCH",
     "PRELAUNCH_WORKING_FOLDER",
 )

@@ -57,6 +57,16 @@ def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> 
         os.kill(os.getpid(), number)
 
 
+def as_started(own: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment without what Python added: LC_CTYPE, where the locale is C (PEP 538)."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = any(row.startswith(b"LC_CTYPE=") for row in file.read().split(b"\0"))
+    except OSError:
+        given = True
+    return {name: value for name, value in own.items() if given or name != "LC_CTYPE"}
+
+
 def with_pdeathsig(argv: Sequence[str]) -> tuple[str, ...]:
     """`argv` behind a small program that calls die_with_parent and becomes `argv`: needs no preexec_fn."""
     return (sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *argv)
@@ -295,7 +305,7 @@ def _prctl(option: int, value: int) -> None:
 
 def _main(argv: Sequence[str]) -> None:
     die_with_parent(int(argv[0]))
-    os.execvp(argv[1], list(argv[1:]))
+    os.execvpe(argv[1], list(argv[1:]), as_started(os.environ))
 
 
 if __name__ == "__main__":

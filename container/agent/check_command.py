@@ -123,5 +123,5 @@ def environment(
         # The checks run elsewhere: an image may have a checks/ of its own where it works. The command gets it back.
         **({WORKING: os.getcwd()} if scene.settings.verb is Verb.GATE else {}),
         "PRELAUNCH_ATTEMPT": token,
-        "PRELAUNCH_SCRATCH": str(scene.scratch / "scratch"),
+        **({} if bare else {"PRELAUNCH_SCRATCH": str(scene.scratch / "scratch")}),
     }

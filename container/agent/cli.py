@@ -10,6 +10,7 @@ from pathlib import Path
 
 from checks.exit_codes import Exit
 from checks.process.environment import for_checks
+from checks.process.tree import as_started
 from container.agent import agent_run, check_command, sagemaker, settings
 from container.agent.files import inputs
 from container.agent.machine import cuda_compat
@@ -23,7 +24,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the checks, or the checks and then a command; returns the exit code. A report is left in any case."""
     if argv and argv[0] == "checks":
         _compatible()
-        environment = for_checks(os.environ, str(check_command.PACKAGES), {})
+        environment = for_checks(as_started(os.environ), str(check_command.PACKAGES), {})
         os.execve(sys.executable, (sys.executable, "-m", "checks", *argv[1:]), environment)
     arguments = _parser().parse_args(argv)
     signals = Signals()

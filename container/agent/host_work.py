@@ -12,6 +12,7 @@ from checks import bundle as bundles
 from checks.bundle import Bundle
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
+from checks.process.tree import as_started
 from checks.runner.deadline import ANSWER_S
 from checks.runner.journal import write_whole
 from checks.value_types import DecodeError
@@ -49,7 +50,7 @@ def execute(scene: Scene, token: str) -> Ended:
         return Ended(Exit.NOT_FOUND, f"the command was not started: there is no program {argv[0]}")
     try:
         write_whole(settings.out / token / "started" / scene.hosts.node, b"")
-        environment = check_command.environment(scene, token, os.environ)
+        environment = check_command.environment(scene, token, as_started(os.environ))
         secret_key.remove(scene.key_path)
         code = supervisor.run(argv, environment, signals, settings.patience_s)
     except OSError as error:
@@ -62,7 +63,7 @@ def execute(scene: Scene, token: str) -> Ended:
 def check(scene: Scene, attempt: Attempt, bundle: Bundle, whole: Callable[[], None]) -> Ended:
     """The checks and, with a command, the gate in front of it. `whole` is called once the report is."""
     signals, settlement = scene.signals, Settlement(attempt, whole)
-    environment = check_command.environment(scene, attempt.token, os.environ, _pool_token(scene))
+    environment = check_command.environment(scene, attempt.token, as_started(os.environ), _pool_token(scene))
     if done := dcgm_host_engine.ensure(bundle.declared.gpus_per_node):
         say(done)
     asks = scene.settings.verb is Verb.GATE and scene.settings.ask_s

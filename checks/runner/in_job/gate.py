@@ -26,7 +26,7 @@ from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
 from checks.process.environment import for_training
 from checks.process.stderr import say
-from checks.process.tree import become_subreaper
+from checks.process.tree import as_started, become_subreaper
 from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import LEAST_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
@@ -99,7 +99,7 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
         values["key_fd"] = str(_handed_over(station.mpi_key))
     argv = [_fill(word, values) for word in command]
     environment = {
-        **(os.environ if ours else for_training(os.environ)),
+        **(as_started(os.environ) if ours else for_training(as_started(os.environ))),
         **({"PRELAUNCH_INTERFACE": roster.interface} if roster.interface else {}),
         **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
     }

@@ -25,7 +25,7 @@ from checks.exchange.exchange import ExchangeError, Responder, ask
 from checks.exit_codes import Exit
 from checks.process.environment import for_training
 from checks.process.stderr import say
-from checks.process.tree import become_subreaper, end_children, with_pdeathsig
+from checks.process.tree import as_started, become_subreaper, end_children, with_pdeathsig
 from checks.runner.mpi import ssh_keys
 from checks.runner.mpi.hosts import (
     FIRST_TOOLS,
@@ -142,7 +142,7 @@ def mpirun(place: Place, words: Sequence[str], config: Path | None) -> tuple[str
 def environment(place: Place) -> dict[str, str]:
     """What the engine gave this host, with the rendezvous where PyTorch looks for it."""
     rendezvous = {"MASTER_ADDR": place.first.address, "MASTER_PORT": str(place.roster.rendezvous_port)}
-    return {**rendezvous, **for_training(os.environ)}
+    return {**rendezvous, **for_training(as_started(os.environ))}
 
 
 def _linger(place: Place, responder: Responder) -> None:

@@ -41,12 +41,22 @@ with tarfile.open(sys.argv[1]) as archive:
 print(folder)
 ' "$archive") || refuse "the checks could not be unpacked from $archive: see the log, and the free space of /tmp."
 
+# A shell sets variables by itself, such as PWD. The training gets none of them: these are the names that the engine set.
+given=$("$python" -c '
+import os, sys
+with open(f"/proc/{sys.argv[1]}/environ", "rb") as file:
+    print("=".join(os.fsdecode(row.partition(b"=")[0]) for row in file.read().split(b"\0")))
+' "$$" 2>/dev/null) || given=
+
 # -m would look into the working folder first, and an image may have a checks/ of its own there. It is kept: it is the
 # training's, and so is PYTHONPATH.
 exec "$python" -u -c '
-import sys
+import os, sys
 sys.path.remove("") if "" in sys.path else None
 sys.path.insert(0, sys.argv.pop(1))
+if given := sys.argv.pop(1):
+    for name in set(os.environ) - set(given.split("=")):
+        del os.environ[name]
 import runpy
 runpy.run_module("container.agent", run_name="__main__", alter_sys=True)
-' "$code" "$@"
+' "$code" "$given" "$@"
