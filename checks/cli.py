@@ -20,7 +20,7 @@ from checks.model import Profile
 from checks.process.stderr import say
 
 if TYPE_CHECKING:
-    from checks.runner.station import Station
+    from checks.runner.node_context import NodeContext
 
 ASKED_S = 28 * 86400.0  # an approval is never waited for longer than a training job may run
 
@@ -44,8 +44,8 @@ def main(argv: list[str], prog: str = "python -m checks") -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
         import traceback
 
-        station = sys.modules.get("checks.runner.station")  # who raises its error has imported it
-        if station is not None and isinstance(error, station.PlaceError):
+        node_context = sys.modules.get("checks.runner.node_context")  # who raises its error has imported it
+        if node_context is not None and isinstance(error, node_context.PlaceError):
             say(f"checks: {error}")
             return Exit.REJECTED
         say(f"checks: an error of the checks themselves, so they cannot tell:\n{traceback.format_exc()}")
@@ -186,7 +186,7 @@ def _run(arguments: argparse.Namespace) -> int:
             return under_torchrun.run(arguments)
         if arguments.bundle is None:
             return single_node.run(arguments)
-        node_run.run(_station(arguments), attempt(), arguments.out)
+        node_run.run(_node_context(arguments), attempt(), arguments.out)
     except JournalError as error:
         say(f"checks: {error}")
         return Exit.CANNOT_TELL
@@ -203,44 +203,44 @@ def _gate(arguments: argparse.Namespace) -> int:
     from checks.exchange.secret_key import KeyUnavailable, require_removable
     from checks.runner.in_job import gate
     from checks.runner.in_job.hold import Refusal
-    from checks.runner.station import PlaceError
+    from checks.runner.node_context import PlaceError
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         say("checks gate: no command. Give it after --.")
         return Exit.REJECTED
-    station, token = _station(arguments), attempt()
+    node_context, token = _node_context(arguments), attempt()
     try:
-        require_removable(station.key_path)
+        require_removable(node_context.key_path)
     except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
     terms = gate.GateOptions(
         arguments.confirm, arguments.pooled, 0.0 if arguments.observe else arguments.ask_s
     )
     try:
-        answer = gate.gate(station, token, arguments.out, terms)
+        answer = gate.gate(node_context, token, arguments.out, terms)
     except Interrupted as signalled:
         said = (
             f"cannot_tell: ended by {signal.Signals(signalled.number).name} before every host held the pass"
         )
-        gate.write_failure(station, token, arguments.out, Refusal(Exit.CANNOT_TELL, said))
+        gate.write_failure(node_context, token, arguments.out, Refusal(Exit.CANNOT_TELL, said))
         raise
     if isinstance(answer, Refusal):
         say(f"checks gate: {answer.reason}")
-        gate.write_failure(station, token, arguments.out, answer)
+        gate.write_failure(node_context, token, arguments.out, answer)
         if not arguments.observe:
             return answer.code
         say("checks gate: observe mode, the command starts all the same")
         answer = gate.LaunchPermit(None)
     try:
-        gate.start(station, token, arguments.out, command, answer)
+        gate.start(node_context, token, arguments.out, command, answer)
     except OSError as error:
         say(f"checks gate: {command[0]} cannot be started: {error.strerror}")
     return Exit.NOT_FOUND
 
 
-def _station(arguments: argparse.Namespace) -> Station:
-    from checks.runner.station import PlaceError, open_station
+def _node_context(arguments: argparse.Namespace) -> NodeContext:
+    from checks.runner.node_context import PlaceError, open_node_context
 
     roster, node = os.environ.get("PRELAUNCH_ROSTER"), os.environ.get("PRELAUNCH_NODE")
     if not roster or not node:
@@ -248,7 +248,7 @@ def _station(arguments: argparse.Namespace) -> Station:
             "PRELAUNCH_ROSTER and PRELAUNCH_NODE must say where this node is. The launcher sets them."
         )
     scratch = Path(os.environ.get("PRELAUNCH_SCRATCH") or f"scratch-{node}").resolve()
-    return open_station(arguments.bundle.resolve(), Path(roster), node, scratch)
+    return open_node_context(arguments.bundle.resolve(), Path(roster), node, scratch)
 
 
 def attempt() -> str:

@@ -13,7 +13,7 @@ from checks.policy import CheckPolicy
 from checks.process.tree import die_with_parent
 from checks.runner import repeated_measurement, watchers
 from checks.runner.journal import write_whole
-from checks.runner.station import before_path, open_station, watch_path
+from checks.runner.node_context import before_path, open_node_context, watch_path
 
 
 def main(argv: list[str]) -> int:
@@ -21,21 +21,21 @@ def main(argv: list[str]) -> int:
     die_with_parent()
     how, argv = (argv[0], argv[1:]) if argv[0] in ("--before", "--watch") else ("", argv)
     name, path, bundle, roster, node, scratch, result, timeout_s = argv
-    station = open_station(Path(bundle), Path(roster), node, Path(scratch), path)
-    [found] = station.checks
+    node_context = open_node_context(Path(bundle), Path(roster), node, Path(scratch), path)
+    [found] = node_context.checks
     if found.name != name:
         raise SystemExit(f"{path} is {found.name}, not {name}")
     if how == "--watch" and found.watch is not None:
-        watchers.watch(found.watch(station.context(found)), Path(result), sys.stdin.buffer)
+        watchers.watch(found.watch(node_context.check_context(found)), Path(result), sys.stdin.buffer)
     elif how == "--before" and found.before is not None:
-        seen = found.before(replace(station.context(found), timeout_s=float(timeout_s)))
+        seen = found.before(replace(node_context.check_context(found), timeout_s=float(timeout_s)))
         write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
     else:
         before = _before(before_path(Path(scratch), name))
         watched = watchers.watched(watch_path(Path(scratch), name)) if found.watch else None
-        context = station.context(found, before=before, watched=watched)
+        context = node_context.check_context(found, before=before, watched=watched)
         context = replace(context, timeout_s=float(timeout_s))
-        line = station.bundle.policy.checks.get(name, CheckPolicy())
+        line = node_context.bundle.policy.checks.get(name, CheckPolicy())
         write_whole(Path(result), dump_plain(repeated_measurement.observed(found, context, node, line)))
     return 0
 

@@ -33,44 +33,44 @@ from checks.runner import rank_stage, schedule
 from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress
 from checks.runner.journal import Journal, JournalWriter, Tick, now
-from checks.runner.station import PEER_CHECKS, Station, before_path, uplink
+from checks.runner.node_context import PEER_CHECKS, NodeContext, before_path, uplink
 from checks.runner.watchers import Watchers
 
-RankStage = Callable[[Station, JournalWriter, str], str]
+RankStage = Callable[[NodeContext, JournalWriter, str], str]
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
 
 
-def run(station: Station, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
+def run(node_context: NodeContext, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
     """Runs every planned check of this node. Its report is at out/<attempt>/nodes/<node>.json.
 
     `tick` is called with each observation as it comes. Raises JournalError if the last write of the report failed.
     """
     become_subreaper()
-    responder = open_responder(station)
+    responder = open_responder(node_context)
     try:
-        journal = run_beside(station, attempt, out, responder, tick=tick)
-        NodeBarrier(station, responder).linger(linger_s(station))
+        journal = run_beside(node_context, attempt, out, responder, tick=tick)
+        NodeBarrier(node_context, responder).linger(linger_s(node_context))
     finally:
         responder.close()
-        end_left(station)
+        end_left(node_context)
     return journal
 
 
-def linger_s(station: Station) -> float:
+def linger_s(node_context: NodeContext) -> float:
     """How long a node that is done may wait for its peers."""
-    return min(LINGER_S, max(station.deadline.ends_at - time.monotonic(), LEAST_LINGER_S))
+    return min(LINGER_S, max(node_context.deadline.ends_at - time.monotonic(), LEAST_LINGER_S))
 
 
-def end_left(station: Station) -> None:
+def end_left(node_context: NodeContext) -> None:
     """Ends processes that checks left behind. A process that is blocked in the kernel is not waited for beyond the deadline, and is
     logged.
     """
-    left = end_children(0.0, kill_s=min(KILL_S, max(station.deadline.answer_in_s() - ANSWER_S, LEAST_S)))
+    left = end_children(0.0, kill_s=min(KILL_S, max(node_context.deadline.answer_in_s() - ANSWER_S, LEAST_S)))
     log(f"these processes cannot be ended: {sorted(left)}" if left else "")
 
 
 def run_beside(
-    station: Station,
+    node_context: NodeContext,
     attempt: str,
     out: Path,
     responder: Responder,
@@ -78,26 +78,30 @@ def run_beside(
     tick: Tick | None = None,
 ) -> Journal:
     """The same as `run`, with a responder that the caller keeps open, and with another way to run the ranks."""
-    journal = Journal(out / attempt / "nodes" / f"{station.node}.json", first_report(station, attempt))
+    journal = Journal(
+        out / attempt / "nodes" / f"{node_context.node}.json", first_report(node_context, attempt)
+    )
     journal.write()
-    keep, watches = JournalWriter(journal, tick), Watchers(station)
+    keep, watches = JournalWriter(journal, tick), Watchers(node_context)
     with marked(attempt):
-        keep(left_out(station))
+        keep(left_out(node_context))
         try:
-            _run_stages(station, keep, responder, stage or rank_stage.run_stage, watches)
+            _run_stages(node_context, keep, responder, stage or rank_stage.run_stage, watches)
         finally:
             watches.stop_all()
     journal.finish(complete=True)
     return journal
 
 
-def open_responder(station: Station) -> Responder:
+def open_responder(node_context: NodeContext) -> Responder:
     """This node's responder, which listens at the address of the roster; on the first node at the rendezvous port as well."""
-    responder = Responder(station.access, catalog.digest(station.checks))
-    if station.bundle.declared.nodes == 1:
+    responder = Responder(node_context.access, catalog.digest(node_context.checks))
+    if node_context.bundle.declared.nodes == 1:
         return responder  # no node would connect
-    me = station.roster.members[station.node_rank]
-    for port in [me.probe_port] + ([station.roster.rendezvous_port] if station.node_rank == 0 else []):
+    me = node_context.roster.members[node_context.node_rank]
+    for port in [me.probe_port] + (
+        [node_context.roster.rendezvous_port] if node_context.node_rank == 0 else []
+    ):
         try:
             responder.listen(me.address, port)
         except ExchangeError as error:
@@ -106,48 +110,53 @@ def open_responder(station: Station) -> Responder:
 
 
 def _run_stages(
-    station: Station, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watchers
+    node_context: NodeContext, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watchers
 ) -> None:
-    checks = [check for check in station.planned() if check.scope is Scope.NODE]
+    checks = [check for check in node_context.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
-    policy, profile = station.bundle.policy, station.bundle.profile
+    policy, profile = node_context.bundle.policy, node_context.bundle.profile
     opening = schedule.by_evidence([check for check in checks if not check.closing], policy, profile)
     reach = [check for check in opening if check.name in PEER_CHECKS]
     quiet = [check for check in opening if not check.serial and check not in reach]
     serial = [check for check in opening if check.serial and check not in reach]
-    run, side_by_side = partial(_isolated, station, keep.opened), partial(_side_by_side, station, keep)
+    run, side_by_side = (
+        partial(_isolated, node_context, keep.opened),
+        partial(_side_by_side, node_context, keep),
+    )
     watches.start(closing)
-    failed = _look_before(station, closing)
+    failed = _look_before(node_context, closing)
     watches.ready()
     side_by_side([*reach, *quiet], run)
-    barrier, until = NodeBarrier(station, responder), station.deadline.stage_ends_at
-    why = barrier.agree("reached", _unreached(station, keep.rows), _longest(station, quiet), until)
+    barrier, until = NodeBarrier(node_context, responder), node_context.deadline.stage_ends_at
+    why = barrier.agree("reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until)
     for check in serial:
         side_by_side([check], run)
-    why = barrier.agree("probed", why or _without_gpu(station, keep.rows), _longest(station, serial), until)
-    responder.close(station.roster.rendezvous_port)
-    if any(check.scope is Scope.RANK for check in station.planned()):
-        keep(_skip_ranks(station, why) if why else [])
-        if not why and station.deadline.left_s() < LEAST_S:
-            keep(rank_stage.given_up(station, {}))
-            why = station.deadline.reason(CheckProgress.NEVER_STARTED)
+    why = barrier.agree(
+        "probed", why or _without_gpu(node_context, keep.rows), _longest(node_context, serial), until
+    )
+    responder.close(node_context.roster.rendezvous_port)
+    if any(check.scope is Scope.RANK for check in node_context.planned()):
+        keep(_skip_ranks(node_context, why) if why else [])
+        if not why and node_context.deadline.left_s() < LEAST_S:
+            keep(rank_stage.given_up(node_context, {}))
+            why = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
         try:
-            ended = stage(station, keep, why)
+            ended = stage(node_context, keep, why)
         except (
             OSError,
             RuntimeError,
         ) as error:  # the first measurements of the closing checks must not be lost with it
             ended = f"{rank_stage.ALL} could not be run: {error}"
         log(ended)
-        keep(_not_reached(station, keep, ended) if ended.startswith(rank_stage.ALL) else [])
-    close = partial(_closed, partial(_isolated, station, keep.opened, closing=True), failed, watches)
+        keep(_not_reached(node_context, keep, ended) if ended.startswith(rank_stage.ALL) else [])
+    close = partial(_closed, partial(_isolated, node_context, keep.opened, closing=True), failed, watches)
     side_by_side([check for check in closing if not check.serial], close, closing=True)
     for check in closing:
         side_by_side([check] if check.serial else [], close, closing=True)
 
 
 def _side_by_side(
-    station: Station,
+    node_context: NodeContext,
     keep: JournalWriter,
     checks: Sequence[Check],
     run: Callable[[Check], Observation],
@@ -156,10 +165,10 @@ def _side_by_side(
     """Runs these checks at the same time, until the rest of the node's time is over."""
 
     def give_up(check: Check, given: CheckProgress) -> Observation:
-        return errored(check.name, station.node, station.deadline.reason(given), 0.0)
+        return errored(check.name, node_context.node, node_context.deadline.reason(given), 0.0)
 
     # Each check is ended by the thread that runs it; only one that hangs in the kernel is still there MARGIN_S later.
-    late = time.monotonic() + station.deadline.left_s(closing) + station.deadline.end_s / 4
+    late = time.monotonic() + node_context.deadline.left_s(closing) + node_context.deadline.end_s / 4
     schedule.run_all(checks, run, keep, until=late, give_up=give_up)
 
 
@@ -177,142 +186,155 @@ def _closed(
     return replace(row, reason=f"{row.reason} (first measurement: {why})"[:1000])
 
 
-def _look_before(station: Station, closing: Iterable[Check]) -> dict[str, str]:
+def _look_before(node_context: NodeContext, closing: Iterable[Check]) -> dict[str, str]:
     """Makes the first measurements of closing checks, each in scratch/<name>.before.json. Returns why a check has none."""
     looking = [check for check in closing if check.before is not None]
     for check in looking:
-        before_path(station.scratch, check.name).unlink(missing_ok=True)
+        before_path(node_context.scratch, check.name).unlink(missing_ok=True)
 
     def look(check: Check) -> Observation:
-        path = before_path(station.scratch, check.name)
-        timeout_s = station.timeout_s(check)
-        files = (*_files(station), str(path), f"{timeout_s:.3f}")
+        path = before_path(node_context.scratch, check.name)
+        timeout_s = node_context.timeout_s(check)
+        files = (*_files(node_context), str(path), f"{timeout_s:.3f}")
         argv = own_packages.module("checks.runner.isolated_child", "--before", check.name, check.path, *files)
-        return isolated(check.name, station.node, argv, path.with_suffix(".row"), timeout_s)
+        return isolated(check.name, node_context.node, argv, path.with_suffix(".row"), timeout_s)
 
     failed: dict[str, str] = {}
 
     def note(rows: Iterable[Observation]) -> None:
         for row in rows:
-            if not before_path(station.scratch, row.check).exists():
+            if not before_path(node_context.scratch, row.check).exists():
                 said = row.evidence.strip().splitlines()[
                     -1:
                 ]  # the last line of a traceback is the error itself
                 failed[row.check] = (said[0] if said else row.reason)[:500]
 
-    schedule.run_all(looking, look, note, until=station.deadline.stage_ends_at)
+    schedule.run_all(looking, look, note, until=node_context.deadline.stage_ends_at)
     return failed
 
 
-def _longest(station: Station, checks: Iterable[Check]) -> float:
+def _longest(node_context: NodeContext, checks: Iterable[Check]) -> float:
     """The longest time that a peer may take for these checks."""
-    return sum(station.timeout_s(check) for check in checks)
+    return sum(node_context.timeout_s(check) for check in checks)
 
 
-def _isolated(station: Station, opened: float, check: Check, closing: bool = False) -> Observation:
-    result, timeout_s = station.scratch / f"{check.name}.json", station.timeout_s(check, closing)
+def _isolated(node_context: NodeContext, opened: float, check: Check, closing: bool = False) -> Observation:
+    result, timeout_s = node_context.scratch / f"{check.name}.json", node_context.timeout_s(check, closing)
     if timeout_s < LEAST_S:
-        return errored(check.name, station.node, station.deadline.reason(CheckProgress.NEVER_STARTED), 0.0)
-    late = station.deadline.reason(CheckProgress.RUNNING) if timeout_s < station.own_timeout_s(check) else ""
+        return errored(
+            check.name, node_context.node, node_context.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
+        )
+    late = (
+        node_context.deadline.reason(CheckProgress.RUNNING)
+        if timeout_s < node_context.own_timeout_s(check)
+        else ""
+    )
     argv = own_packages.module(
         "checks.runner.isolated_child",
         check.name,
         check.path,
-        *_files(station),
+        *_files(node_context),
         str(result),
         f"{timeout_s:.3f}",
     )
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
     try:
-        row = isolated(check.name, station.node, argv, result, timeout_s, late)
+        row = isolated(check.name, node_context.node, argv, result, timeout_s, late)
     except (OSError, RuntimeError) as error:  # no thread or no file is available: only this check is lost
-        row = errored(check.name, station.node, f"the check's process could not be started: {error}", 0.0)
+        row = errored(
+            check.name, node_context.node, f"the check's process could not be started: {error}", 0.0
+        )
     # The start and the end of its process count as well, because they would also take time if checks ran one after another.
     return replace(row, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
 
 
-def _files(station: Station) -> tuple[str, ...]:
-    return (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
+def _files(node_context: NodeContext) -> tuple[str, ...]:
+    return (
+        str(node_context.bundle_path),
+        str(node_context.roster_path),
+        node_context.node,
+        str(node_context.scratch),
+    )
 
 
-def _without_gpu(station: Station, rows: dict[tuple[str, str], Observation]) -> str:
+def _without_gpu(node_context: NodeContext, rows: dict[tuple[str, str], Observation]) -> str:
     """Why no rank can have a GPU here, or "". With a reason the ranks are not started, so that it is reported once and not by each
     of them.
     """
-    row = rows.get(("gpu.inventory", station.node))
+    row = rows.get(("gpu.inventory", node_context.node))
     if row is None or row.metrics.get("gpus_found") != 0:
         return ""
-    return f"{station.node} has no GPU, but {station.bundle.declared.gpus_per_node} are declared"
+    return f"{node_context.node} has no GPU, but {node_context.bundle.declared.gpus_per_node} are declared"
 
 
-def _unreached(station: Station, rows: dict[tuple[str, str], Observation]) -> str:
+def _unreached(node_context: NodeContext, rows: dict[tuple[str, str], Observation]) -> str:
     """Why this node cannot continue with the ranks, or ""."""
-    if station.bundle.declared.nodes == 1:
+    if node_context.bundle.declared.nodes == 1:
         return ""
-    row = rows.get((PEER_CHECKS[0], station.node))
+    row = rows.get((PEER_CHECKS[0], node_context.node))
     if row is None or row.outcome is not Outcome.MEASURED:
-        return f"{station.node} could not test whether its peers are reachable"
+        return f"{node_context.node} could not test whether its peers are reachable"
     peers, failures = row.metrics["peers"], row.metrics["failures"]
     if not isinstance(peers, tuple) or not isinstance(failures, tuple):
-        return f"{station.node} could not test whether its peers are reachable"
+        return f"{node_context.node} could not test whether its peers are reachable"
     gone = [f"{peer} ({why})" for peer, why in zip(peers, failures, strict=True) if why != "ok"]
     if not gone and row.metrics["rendezvous"] != "ok":
-        return f"{station.node} cannot reach the rendezvous port: {row.metrics['rendezvous']}"
-    return f"{station.node} cannot reach {', '.join(gone[:8])}" if gone else ""
+        return f"{node_context.node} cannot reach the rendezvous port: {row.metrics['rendezvous']}"
+    return f"{node_context.node} cannot reach {', '.join(gone[:8])}" if gone else ""
 
 
-def left_out(station: Station) -> list[Observation]:
+def left_out(node_context: NodeContext) -> list[Observation]:
     """The checks that the gate file skips: they are planned and observed as skipped, so that the verdict mentions them."""
     said = "the check was skipped because [checks] skip lists it"
-    skipped = {line.check for line in station.plan if line.skip is None} & {*station.bundle.skip}
+    skipped = {line.check for line in node_context.plan if line.skip is None} & {*node_context.bundle.skip}
     return [
         Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.GATE_FILE, said)
-        for check in station.checks
+        for check in node_context.checks
         if check.name in skipped
-        for subject in _subjects(station, check)
+        for subject in _subjects(node_context, check)
     ]
 
 
-def _skip_ranks(station: Station, why: str) -> list[Observation]:
+def _skip_ranks(node_context: NodeContext, why: str) -> list[Observation]:
     return [
         Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.PREREQUISITE, why[:1000])
-        for check in station.planned()
+        for check in node_context.planned()
         if check.scope is Scope.RANK
-        for subject in _subjects(station, check)
+        for subject in _subjects(node_context, check)
     ]
 
 
-def _subjects(station: Station, check: Check) -> list[str]:
+def _subjects(node_context: NodeContext, check: Check) -> list[str]:
     if check.scope is Scope.NODE:
-        return [station.node]
-    per_node = station.bundle.declared.ranks_per_node
-    first = station.node_rank * per_node
-    return [rank_subject(station.node, first + local) for local in range(per_node)]
+        return [node_context.node]
+    per_node = node_context.bundle.declared.ranks_per_node
+    first = node_context.node_rank * per_node
+    return [rank_subject(node_context.node, first + local) for local in range(per_node)]
 
 
-def _not_reached(station: Station, keep: JournalWriter, why: str) -> list[Observation]:
+def _not_reached(node_context: NodeContext, keep: JournalWriter, why: str) -> list[Observation]:
     """What no rank came to, where the reason is known and lies with none of them."""
-    missing = (row for row in _skip_ranks(station, why) if (row.check, row.subject) not in keep.rows)
+    missing = (row for row in _skip_ranks(node_context, why) if (row.check, row.subject) not in keep.rows)
     said, kind = f"not reached: {why}", ErrorKind.NOT_REACHED
     return [errored(row.check, row.subject, said, 0.0, kind=kind) for row in missing]
 
 
-def first_report(station: Station, attempt: str) -> NodeReport:
+def first_report(node_context: NodeContext, attempt: str) -> NodeReport:
     """The report of this node before any check: its identity, and what is planned."""
-    digest = catalog.digest(station.checks)
-    bundle = station.bundle
+    digest = catalog.digest(node_context.checks)
+    bundle = node_context.bundle
     identity = {
         **system.identity_of_node(),
-        **uplink(station.node, bundle.topology, os.environ, system.ROOT),
+        **uplink(node_context.node, bundle.topology, os.environ, system.ROOT),
     }
-    node = Node(station.node, station.node_rank, attempt, digest, False, identity)
+    node = Node(node_context.node, node_context.node_rank, attempt, digest, False, identity)
     return NodeReport(
         SCHEMA_VERSION,
         bundle.gate_id,
         now(),
         bundle.profile,
         bundle.declared,
-        station.plan,
+        node_context.plan,
         node,
         observations=(),
     )

@@ -30,7 +30,7 @@ from checks.process.observe import errored
 from checks.process.tree import die_with_parent
 from checks.runner import repeated_measurement, schedule
 from checks.runner.deadline import LEAST_S, CheckProgress
-from checks.runner.station import Station, open_station
+from checks.runner.node_context import NodeContext, open_node_context
 
 IMPORT_S = 120.0
 GROUP_SHARE = 0.6
@@ -92,17 +92,17 @@ class Session:
 
     def __init__(
         self,
-        station: Station,
+        node_context: NodeContext,
         rank: RankPlace,
         file: RankFile,
         leave: Callable[[], object] = lambda: os._exit(0),
     ) -> None:
         self.leave = leave  # the node's runner, if it shares the process of local rank 0, continues
-        self.station, self.rank, self.file = station, rank, file
-        self.subject = rank_subject(station.node, rank.rank)
-        checks = [check for check in station.planned() if check.scope is Scope.RANK]
+        self.node_context, self.rank, self.file = node_context, rank, file
+        self.subject = rank_subject(node_context.node, rank.rank)
+        checks = [check for check in node_context.planned() if check.scope is Scope.RANK]
         # This is the same on every rank, because it follows from the bundle alone.
-        checks = schedule.by_evidence(checks, station.bundle.policy, station.bundle.profile)
+        checks = schedule.by_evidence(checks, node_context.bundle.policy, node_context.bundle.profile)
         self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
         self.lost = ""
         self.watchdog = Watchdog(self._give_up)
@@ -124,12 +124,12 @@ class Session:
             row = errored(check.name, self.subject, self.lost, 0.0, kind=ErrorKind.NOT_RUN)
         elif timeout_s < LEAST_S:
             row = errored(
-                check.name, self.subject, self.station.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
+                check.name, self.subject, self.node_context.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
             )
         else:
             self.file.start(check.name, timeout_s)
             self.watchdog.arm(timeout_s)
-            context = self.station.context(check, self.rank)
+            context = self.node_context.check_context(check, self.rank)
             context = replace(context, lose_group=self._lose, timeout_s=timeout_s)
             agree = partial(self._agree, check, timeout_s)
             row = repeated_measurement.observed(check, context, self.subject, self._line(check), agree)
@@ -142,13 +142,13 @@ class Session:
 
     def left_s(self) -> float:
         """The rest of the node's time, without the time that its runner needs to read the last events of this rank."""
-        return max(0.0, self.station.deadline.left_s() - self.station.deadline.end_s / 2)
+        return max(0.0, self.node_context.deadline.left_s() - self.node_context.deadline.end_s / 2)
 
     def _timeout_s(self, check: Check) -> float:
-        return min(self.station.own_timeout_s(check), self.left_s())
+        return min(self.node_context.own_timeout_s(check), self.left_s())
 
     def _line(self, check: Check) -> CheckPolicy:
-        return self.station.bundle.policy.checks.get(check.name, CheckPolicy())
+        return self.node_context.bundle.policy.checks.get(check.name, CheckPolicy())
 
     def _agree(self, check: Check, timeout_s: float, slow: bool, has_time: bool) -> bool:
         """Whether the check is to be measured again. For a group check all ranks must agree."""
@@ -174,8 +174,8 @@ class Session:
         self.file.start("process group", left_s)
         self.watchdog.arm(left_s)
         try:
-            _init_group(self.station, self.rank, timeout_s)
-            _leave_time_to_tell(max(self.station.own_timeout_s(check) for check in self.left))
+            _init_group(self.node_context, self.rank, timeout_s)
+            _leave_time_to_tell(max(self.node_context.own_timeout_s(check) for check in self.left))
         except Exception as error:  # noqa: BLE001 - whatever torch raises, it costs the group checks alone
             self.lost = f"not run: the process group could not be formed: {type(error).__name__}: {error}"
         self.watchdog.disarm()
@@ -183,7 +183,7 @@ class Session:
     def _give_up(self) -> None:
         """The watchdog's action: writes what is known and exits, because a call that hangs cannot be interrupted."""
         hung, *others = self.left
-        own_s, over = self.station.own_timeout_s(hung), self.left_s() < LEAST_S
+        own_s, over = self.node_context.own_timeout_s(hung), self.left_s() < LEAST_S
         reason, then = (
             f"the check did not end within its deadline of {own_s:g} s",
             f"not run: the check {hung.name} did not return",
@@ -192,7 +192,7 @@ class Session:
         if over:
             kind = after = ErrorKind.OTHER
             reason, then = map(
-                self.station.deadline.reason, (CheckProgress.RUNNING, CheckProgress.NEVER_STARTED)
+                self.node_context.deadline.reason, (CheckProgress.RUNNING, CheckProgress.NEVER_STARTED)
             )
         try:
             self.file.add(errored(hung.name, self.subject, reason, own_s, kind=kind))
@@ -203,23 +203,23 @@ class Session:
             self.leave()
 
 
-def _init_group(station: Station, rank: RankPlace, timeout_s: float) -> None:
+def _init_group(node_context: NodeContext, rank: RankPlace, timeout_s: float) -> None:
     import torch
     import torch.distributed as dist
 
     backend = "nccl" if rank.device.startswith("cuda") else "gloo"
     if backend == "nccl":
         os.environ.update(
-            nccl_log.environment(os.environ, station.scratch)
+            nccl_log.environment(os.environ, node_context.scratch)
         )  # NCCL reads it when it is initialised
         torch.cuda.set_device(rank.local_rank)
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
     store = dist.distributed_c10d._get_default_store()
-    store.set(f"catalogue/{rank.rank}", catalog.digest(station.checks))
+    store.set(f"catalogue/{rank.rank}", catalog.digest(node_context.checks))
     for other in range(rank.world_size):
         key = f"catalogue/{other}"
         store.wait([key], timedelta(seconds=timeout_s))
-        if store.get(key).decode() != catalog.digest(station.checks):
+        if store.get(key).decode() != catalog.digest(node_context.checks):
             raise RuntimeError(
                 f"rank {other} has a different list of checks. Use the same image on every node."
             )
@@ -252,10 +252,10 @@ def main(argv: list[str]) -> int:
     # themselves within the group's timeout, and otherwise the node's runner ends them.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     bundle, roster, node, scratch, begun = argv
-    station = open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))
-    rank = rank_place(station.bundle.declared.gpus_per_node)
+    node_context = open_node_context(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))
+    rank = rank_place(node_context.bundle.declared.gpus_per_node)
     file = RankFile(Path(scratch) / "ranks" / f"rank-{rank.rank}.jsonl")
-    session = Session(station, rank, file)
+    session = Session(node_context, rank, file)
     file.start("import torch", min(IMPORT_S, session.left_s()))
     session.watchdog.arm(min(IMPORT_S, session.left_s()))
     __import__("torch.distributed")

@@ -22,7 +22,7 @@ from checks.process.observe import errored
 from checks.process.tree import KILL_S, end_tree, start_ticks, with_pdeathsig
 from checks.runner.deadline import CheckProgress
 from checks.runner.journal import JournalWriter
-from checks.runner.station import Station
+from checks.runner.node_context import NodeContext
 from checks.value_types import DecodeError
 
 OVERDUE_S = 3.0
@@ -84,46 +84,46 @@ AFTER_END_S = 3.0
 RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
 
 
-def torchrun(station: Station, command: Sequence[str]) -> tuple[str, ...]:
+def torchrun(node_context: NodeContext, command: Sequence[str]) -> tuple[str, ...]:
     """The argv that starts this node's ranks; `command` is a module or script with its arguments."""
-    roster, declared = station.roster, station.bundle.declared
+    roster, declared = node_context.roster, node_context.bundle.declared
     return (
         sys.executable, *own_packages.module("torch.distributed.run"),
         "--nnodes", str(declared.nodes),
-        "--node-rank", str(station.node_rank),
+        "--node-rank", str(node_context.node_rank),
         "--nproc-per-node", str(declared.ranks_per_node),
         "--master-addr", roster.members[0].address,
         "--master-port", str(roster.rendezvous_port),
         "--max-restarts", "0",
-        "--log-dir", str(station.scratch / "torchrun"),
+        "--log-dir", str(node_context.scratch / "torchrun"),
         *command,
     )  # fmt: skip
 
 
-def run_stage(station: Station, keep: JournalWriter, why_not: str) -> str:
+def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> str:
     """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
 
     Returns why they had to be ended, or "". At the node's deadline `keep` also gets what was given up.
     """
     if why_not:
         return why_not
-    folder = station.scratch / "ranks"
+    folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
     argv = with_pdeathsig(
-        torchrun(station, own_packages.module("checks.runner.rank_process", *_arguments(station)))
+        torchrun(node_context, own_packages.module("checks.runner.rank_process", *_arguments(node_context)))
     )
-    environment = {**os.environ, **rank_environment(station.roster.interface)}
+    environment = {**os.environ, **rank_environment(node_context.roster.interface)}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
     output = Output(piped(child), sys.stderr.buffer)
     try:
-        return _watch(station, child, folder, keep)
+        return _watch(node_context, child, folder, keep)
     finally:
-        end_tree(child.pid, 0.0, kill_s=station.deadline.end_s or KILL_S)
+        end_tree(child.pid, 0.0, kill_s=node_context.deadline.end_s or KILL_S)
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D is not waited for
-            child.wait(min(AFTER_END_S, station.deadline.end_s or AFTER_END_S))
+            child.wait(min(AFTER_END_S, node_context.deadline.end_s or AFTER_END_S))
         output.text(0.5)
 
 
@@ -141,18 +141,23 @@ def interface_environment(interface: str) -> dict[str, str]:
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface, "TP_SOCKET_IFNAME": interface}
 
 
-def _arguments(station: Station) -> tuple[str, ...]:
-    files = (str(station.bundle_path), str(station.roster_path), station.node, str(station.scratch))
-    return (*files, repr(station.deadline.begun_at))
+def _arguments(node_context: NodeContext) -> tuple[str, ...]:
+    files = (
+        str(node_context.bundle_path),
+        str(node_context.roster_path),
+        node_context.node,
+        str(node_context.scratch),
+    )
+    return (*files, repr(node_context.deadline.begun_at))
 
 
 def _watch(
-    station: Station,
+    node_context: NodeContext,
     child: subprocess.Popen[bytes],
     folder: Path,
     keep: JournalWriter,
 ) -> str:
-    ranks = _ranks(station)
+    ranks = _ranks(node_context)
     begun, kept, ended_at = time.monotonic(), 0, 0.0
     while True:
         running = child.poll() is None
@@ -163,10 +168,10 @@ def _watch(
             keep(rows)
         if not running:
             return "" if states else f"{ALL} did not start: torchrun ended with exit code {child.returncode}"
-        if station.deadline.left_s() <= 0:
-            keep(given_up(station, states))
-            return f"the ranks did not finish before the deadline of {station.deadline.seconds:g} s"
-        silent = _why_end(states, len(ranks), time.monotonic() - begun, station.bundle.stage_s)
+        if node_context.deadline.left_s() <= 0:
+            keep(given_up(node_context, states))
+            return f"the ranks did not finish before the deadline of {node_context.deadline.seconds:g} s"
+        silent = _why_end(states, len(ranks), time.monotonic() - begun, node_context.bundle.stage_s)
         if silent:
             return silent
         if len(states) == len(ranks) and all(state.ended for state in states.values()):
@@ -177,28 +182,28 @@ def _watch(
         time.sleep(POLL_S)
 
 
-def _ranks(station: Station) -> range:
-    per_node = station.bundle.declared.ranks_per_node
-    return range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
+def _ranks(node_context: NodeContext) -> range:
+    per_node = node_context.bundle.declared.ranks_per_node
+    return range(node_context.node_rank * per_node, (node_context.node_rank + 1) * per_node)
 
 
-def given_up(station: Station, states: Mapping[int, RankState]) -> list[Observation]:
+def given_up(node_context: NodeContext, states: Mapping[int, RankState]) -> list[Observation]:
     """Observations for the checks that the node's ranks had not reported by its deadline. A rank that died gets none, because it
     gave up nothing.
     """
     rows: list[Observation] = []
-    for rank in _ranks(station):
+    for rank in _ranks(node_context):
         state = states.get(rank)
         if state is not None and (state.ended or start_ticks(state.pid) is None):
             continue
         said = {row.check for row in state.rows} if state else set()
-        for check in station.planned():
+        for check in node_context.planned():
             if check.scope is Scope.RANK and check.name not in said:
                 running = state is not None and state.current == check.name
-                why = station.deadline.reason(
+                why = node_context.deadline.reason(
                     CheckProgress.RUNNING if running else CheckProgress.NEVER_STARTED
                 )
-                rows.append(errored(check.name, rank_subject(station.node, rank), why, 0.0))
+                rows.append(errored(check.name, rank_subject(node_context.node, rank), why, 0.0))
     return rows
 
 

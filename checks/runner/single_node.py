@@ -25,7 +25,7 @@ from checks.process.stderr import say
 from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Tick, now, write_whole
-from checks.runner.station import PlaceError, open_station
+from checks.runner.node_context import PlaceError, open_node_context
 from checks.value_types import DecodeError
 
 POLICIES = Path(__file__).parents[1] / "policies"
@@ -110,9 +110,9 @@ def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None) -> byt
     roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
     (folder / "bundle.json").write_bytes(bundles.dump(made))
     (folder / "roster.json").write_bytes(dump_plain(roster))
-    station = open_station(folder / "bundle.json", folder / "roster.json", name, folder / "scratch")
+    node_context = open_node_context(folder / "bundle.json", folder / "roster.json", name, folder / "scratch")
     begun, token = now(), uuid.uuid4().hex
-    journal = node_run.run(station, token, folder / "out", tick)
+    journal = node_run.run(node_context, token, folder / "out", tick)
     return dump(merge(made, token, {name: journal.path.read_bytes()}, begun))
 
 

@@ -33,8 +33,8 @@ from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process, rank_stage
 from checks.runner.barrier import NodeBarrier
 from checks.runner.journal import JournalWriter, now, write_whole
+from checks.runner.node_context import NodeContext, PlaceError, open_node_context
 from checks.runner.single_node import declare, host_name, read_policy, require_writable, show
-from checks.runner.station import PlaceError, Station, open_station
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -58,10 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
     made = _bundle(arguments, nodes, per_node, store, rank)
     attempt = store.get("prelaunch/attempt").decode()
     folder = Path(tempfile.gettempdir()) / f"prelaunch-{made.gate_id}-{attempt}-{node_rank}"
-    station = _meet(store, made, folder, node_rank, local)
+    node_context = _meet(store, made, folder, node_rank, local)
     if local:
-        return _rank_only(store, station)
-    return _node(store, station, attempt, folder, arguments.out if rank == 0 else None)
+        return _rank_only(store, node_context)
+    return _node(store, node_context, attempt, folder, arguments.out if rank == 0 else None)
 
 
 def _store() -> Store:
@@ -100,7 +100,7 @@ def _first_bundle(arguments: argparse.Namespace, nodes: int, per_node: int) -> b
     return bundles.dump(bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin()))
 
 
-def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) -> Station:
+def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) -> NodeContext:
     """The roster, made from what the first rank of every node wrote to the store."""
     names = made.declared.node_names
     if local == 0:
@@ -120,53 +120,53 @@ def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) 
         files[secret_key.FILE] = store.get("prelaunch/key")
     for name, data in files.items():
         write_whole(folder / name, data)
-    return open_station(
+    return open_node_context(
         folder / "bundle.json", folder / "roster.json", members[node_rank].name, folder / "scratch"
     )
 
 
-def _rank_only(store: Store, station: Station) -> int:
-    key = f"prelaunch/go/{station.node_rank}"
-    store.wait([key], timedelta(seconds=STORE_S + station.bundle.network_s + NODE_CHECKS_S))
+def _rank_only(store: Store, node_context: NodeContext) -> int:
+    key = f"prelaunch/go/{node_context.node_rank}"
+    store.wait([key], timedelta(seconds=STORE_S + node_context.bundle.network_s + NODE_CHECKS_S))
     go = store.get(key)
     if go == b"ok":
-        _rank_checks(station)
+        _rank_checks(node_context)
     return 0
 
 
-def _rank_checks(station: Station, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
-    rank = rank_process.rank_place(station.bundle.declared.gpus_per_node)
-    file = rank_process.RankFile(station.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
-    rank_process.Session(station, rank, file, leave).run()
+def _rank_checks(node_context: NodeContext, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
+    rank = rank_process.rank_place(node_context.bundle.declared.gpus_per_node)
+    file = rank_process.RankFile(node_context.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
+    rank_process.Session(node_context, rank, file, leave).run()
 
 
-def _node(store: Store, station: Station, attempt: str, folder: Path, out: Path | None) -> int:
+def _node(store: Store, node_context: NodeContext, attempt: str, folder: Path, out: Path | None) -> int:
     begun = now()
-    responder = node_run.open_responder(station)
+    responder = node_run.open_responder(node_context)
     try:
         stage = partial(_ranks_here, store)
-        journal = node_run.run_beside(station, attempt, folder / "out", responder, stage)
-        store.set(f"prelaunch/report/{station.node_rank}", journal.path.read_bytes().decode())
-        code = _merged(store, station, attempt, begun, out) if out is not None else 0
-        NodeBarrier(station, responder).linger(node_run.LINGER_S)
+        journal = node_run.run_beside(node_context, attempt, folder / "out", responder, stage)
+        store.set(f"prelaunch/report/{node_context.node_rank}", journal.path.read_bytes().decode())
+        code = _merged(store, node_context, attempt, begun, out) if out is not None else 0
+        NodeBarrier(node_context, responder).linger(node_run.LINGER_S)
     finally:
         responder.close()
         secret_key.remove(folder / secret_key.FILE)
     return code
 
 
-def _ranks_here(store: Store, station: Station, keep: JournalWriter, why_not: str) -> str:
+def _ranks_here(store: Store, node_context: NodeContext, keep: JournalWriter, why_not: str) -> str:
     """This process is local rank 0: its checks run in a thread while this one reads all ranks' files."""
-    store.set(f"prelaunch/go/{station.node_rank}", why_not or "ok")
+    store.set(f"prelaunch/go/{node_context.node_rank}", why_not or "ok")
     if why_not:
         return why_not
-    own = threading.Thread(target=_rank_checks, args=(station, lambda: None), daemon=True)
+    own = threading.Thread(target=_rank_checks, args=(node_context, lambda: None), daemon=True)
     own.start()
-    per_node = station.bundle.declared.ranks_per_node
-    mine = range(station.node_rank * per_node, (station.node_rank + 1) * per_node)
-    deadline = time.monotonic() + station.bundle.stage_s
-    while time.monotonic() < deadline and station.deadline.left_s() > 0:
-        states = rank_stage.read(station.scratch / "ranks", mine, keep.opened)
+    per_node = node_context.bundle.declared.ranks_per_node
+    mine = range(node_context.node_rank * per_node, (node_context.node_rank + 1) * per_node)
+    deadline = time.monotonic() + node_context.bundle.stage_s
+    while time.monotonic() < deadline and node_context.deadline.left_s() > 0:
+        states = rank_stage.read(node_context.scratch / "ranks", mine, keep.opened)
         keep([row for state in states.values() for row in state.rows])
         silent = [r for r in mine if r not in states or not states[r].ended]
         if not silent:
@@ -174,23 +174,27 @@ def _ranks_here(store: Store, station: Station, keep: JournalWriter, why_not: st
         if all(r in states and states[r].overdue(time.time()) for r in silent):
             return f"some ranks are frozen or hang: {silent}"
         time.sleep(0.1)
-    if station.deadline.left_s() <= 0:
-        keep(rank_stage.given_up(station, rank_stage.read(station.scratch / "ranks", mine, keep.opened)))
-        return f"the ranks did not finish before the deadline of {station.deadline.seconds:g} s"
-    return f"the rank checks took longer than {station.bundle.stage_s:g} s"
+    if node_context.deadline.left_s() <= 0:
+        keep(
+            rank_stage.given_up(
+                node_context, rank_stage.read(node_context.scratch / "ranks", mine, keep.opened)
+            )
+        )
+        return f"the ranks did not finish before the deadline of {node_context.deadline.seconds:g} s"
+    return f"the rank checks took longer than {node_context.bundle.stage_s:g} s"
 
 
-def _merged(store: Store, station: Station, attempt: str, begun: str, out: Path) -> int:
+def _merged(store: Store, node_context: NodeContext, attempt: str, begun: str, out: Path) -> int:
     files: dict[str, bytes] = {}
-    for index, member in enumerate(station.roster.members):
+    for index, member in enumerate(node_context.roster.members):
         try:
-            store.wait([f"prelaunch/report/{index}"], timedelta(seconds=station.bundle.network_s))
+            store.wait([f"prelaunch/report/{index}"], timedelta(seconds=node_context.bundle.network_s))
             files[member.name] = store.get(f"prelaunch/report/{index}")
         except RuntimeError as error:
             print(f"{member.name} left no report: {error}", file=sys.stderr)
-    report = merge(station.bundle, attempt, files, begun)
+    report = merge(node_context.bundle, attempt, files, begun)
     write_whole(out, dump(report))
-    show(decide(report, station.bundle.policy, builtin()), "text")
+    show(decide(report, node_context.bundle.policy, builtin()), "text")
     return 0
 
 

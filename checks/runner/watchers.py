@@ -23,7 +23,7 @@ from checks.process import own_packages
 from checks.process.isolate import Output, piped
 from checks.process.tree import end_tree
 from checks.runner.deadline import LEAST_S
-from checks.runner.station import Station, watch_path
+from checks.runner.node_context import NodeContext, watch_path
 
 READY_S = 20.0
 STOP_S = 5.0
@@ -36,8 +36,8 @@ ENDED = "ended"
 class Watchers:
     """The watching processes of one node's run."""
 
-    def __init__(self, station: Station) -> None:
-        self._station = station
+    def __init__(self, node_context: NodeContext) -> None:
+        self._node_context = node_context
         self._running: dict[str, tuple[subprocess.Popen[bytes], Output]] = {}
         self.failed: dict[str, str] = {}
 
@@ -46,16 +46,16 @@ class Watchers:
         for check in checks:
             if check.watch is None:
                 continue
-            path = watch_path(self._station.scratch, check.name)
+            path = watch_path(self._node_context.scratch, check.name)
             path.unlink(missing_ok=True)
             argv = own_packages.module(
                 *("checks.runner.isolated_child", "--watch", check.name, check.path),
-                *(str(self._station.bundle_path), str(self._station.roster_path)),
+                *(str(self._node_context.bundle_path), str(self._node_context.roster_path)),
                 *(
-                    self._station.node,
-                    str(self._station.scratch),
+                    self._node_context.node,
+                    str(self._node_context.scratch),
                     str(path),
-                    f"{self._station.timeout_s(check):g}",
+                    f"{self._node_context.timeout_s(check):g}",
                 ),
             )
             try:
@@ -73,9 +73,9 @@ class Watchers:
 
     def ready(self) -> None:
         """Waits until each of them is watching or has failed, or the time is over."""
-        deadline = time.monotonic() + min(READY_S, self._station.deadline.left_s())
+        deadline = time.monotonic() + min(READY_S, self._node_context.deadline.left_s())
         for name, (child, output) in self._running.items():
-            path = watch_path(self._station.scratch, name)
+            path = watch_path(self._node_context.scratch, name)
             while not _has_record(path) and child.poll() is None and time.monotonic() < deadline:
                 time.sleep(LOOK_S)
             if not _has_record(path):
@@ -84,7 +84,7 @@ class Watchers:
 
     def stop(self, name: str) -> None:
         """Ends the check's watch, if it has one: first it is asked to end, and after a few seconds it is killed."""
-        patience_s = min(STOP_S, max(self._station.deadline.left_s(closing=True), LEAST_S))
+        patience_s = min(STOP_S, max(self._node_context.deadline.left_s(closing=True), LEAST_S))
         child, output = self._running.pop(name, (None, None))
         if child is None or output is None:
             return

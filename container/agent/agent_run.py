@@ -18,7 +18,7 @@ from checks.process.tree import become_subreaper
 from checks.roster import Member
 from checks.runner.journal import now, write_whole
 from container.agent import check_command, host_work
-from container.agent.check_command import Scene
+from container.agent.check_command import AgentContext
 from container.agent.files import exit_record, inputs
 from container.agent.files.exit_record import Record, say
 from container.agent.files.log_lines import ReportLogWriter
@@ -86,11 +86,13 @@ def _live(
     write_whole(scratch / "pass.json", passed)
     access = secret.access(Service.AGENT, record.gate_id, hosts.node)
     has_pass = bool(settings.confirm)
-    scene = Scene(settings, signals, record.gate_id, bundle, hosts, scratch, has_pass, access, key_path)
+    context = AgentContext(
+        settings, signals, record.gate_id, bundle, hosts, scratch, has_pass, access, key_path
+    )
     own = ContainerStart(record.attempt, check_command.own_address(hosts))
-    responder = _open_responder(scene, own.address)
+    responder = _open_responder(context, own.address)
     try:
-        return _attempt(scene, record, own, responder)
+        return _attempt(context, record, own, responder)
     except roll_call.NotInAttempt as error:
         return record, None, Ended(Exit.CANNOT_TELL, f"cannot_tell: {error}")
     finally:
@@ -98,10 +100,10 @@ def _live(
 
 
 def _attempt(
-    scene: Scene, record: Record, own: ContainerStart, responder: RollCallResponder
+    context: AgentContext, record: Record, own: ContainerStart, responder: RollCallResponder
 ) -> tuple[Record, Outlets | None, Ended]:
-    settings, hosts, bundle = scene.settings, scene.hosts, scene.bundle
-    called = _call_roll(scene, own, responder)
+    settings, hosts, bundle = context.settings, context.hosts, context.bundle
+    called = _call_roll(context, own, responder)
     absent = tuple(name for name in hosts.names if name not in called.members)
     record = replace(record, attempt=settings.attempt or called.token, missing=absent, reason=called.alone)
     say(
@@ -112,32 +114,40 @@ def _attempt(
     # A command without checks may write anywhere below; what it did not write is no part of this attempt.
     mirror = _mirror(settings, record, settings.out if bundle is None or _bare(settings) else folder)
     outlets = Outlets(
-        mirror, ReportLogWriter(folder / "nodes" / f"{hosts.node}.json", scene.gate_id, record.attempt)
+        mirror, ReportLogWriter(folder / "nodes" / f"{hosts.node}.json", context.gate_id, record.attempt)
     )
     exit_record.write_record(folder, record)
-    write_whole(scene.scratch / "roster.json", dump_plain(check_command.roster(scene, called)))
-    if scene.signals.number:
-        return record, outlets, host_work.interrupted(scene.signals)
+    write_whole(context.scratch / "roster.json", dump_plain(check_command.roster(context, called)))
+    if context.signals.number:
+        return record, outlets, host_work.interrupted(context.signals)
     if bundle is None or _bare(settings):
-        return record, outlets, _execute(scene, record)
+        return record, outlets, _execute(context, record)
     agents = tuple(
-        check_command.agent(scene, name, called.members[name].address)
+        check_command.agent(context, name, called.members[name].address)
         for name in hosts.names
         if name not in absent
     )
     attempt = Attempt(
-        bundle, record.attempt, hosts.node, hosts.names, agents, responder, scene.access, called, settings.out
+        bundle,
+        record.attempt,
+        hosts.node,
+        hosts.names,
+        agents,
+        responder,
+        context.access,
+        called,
+        settings.out,
     )
     told = outlets.teller.tell if _only_the_log(settings) else lambda: None
-    return record, outlets, host_work.check(scene, attempt, bundle, told)
+    return record, outlets, host_work.check(context, attempt, bundle, told)
 
 
-def _execute(scene: Scene, record: Record) -> Ended:
+def _execute(context: AgentContext, record: Record) -> Ended:
     """Run on all hosts or on none, because a command that meets its peers would wait for a missing host."""
     if record.missing or record.reason:
         said = record.reason or f"{', '.join(record.missing[:8])}: no answer to the roll call"
         return Ended(Exit.CANNOT_TELL, f"cannot_tell: the command was not started: {said}")
-    return host_work.execute(scene, record.attempt)
+    return host_work.execute(context, record.attempt)
 
 
 def _leave(
@@ -172,27 +182,27 @@ def _only_the_log(settings: Settings) -> bool:
     return bool(settings.job) and not settings.upload
 
 
-def _call_roll(scene: Scene, own: ContainerStart, responder: RollCallResponder) -> AttemptMembers:
-    settings, hosts = scene.settings, scene.hosts
+def _call_roll(context: AgentContext, own: ContainerStart, responder: RollCallResponder) -> AttemptMembers:
+    settings, hosts = context.settings, context.hosts
     if settings.attempt:  # the launcher gave every host the same one
         return AttemptMembers(
             {name: ContainerStart("", check_command.listed_address(hosts, name)) for name in hosts.names}
         )
     if hosts.is_first:
-        return roll_call.keep(responder, hosts.names, (hosts.node, own), settings.join_s, scene.signals)
+        return roll_call.keep(responder, hosts.names, (hosts.node, own), settings.join_s, context.signals)
 
     def first() -> Member | None:
         found = check_command.listed_address(hosts, hosts.first)
-        return check_command.agent(scene, hosts.first, found) if found else None
+        return check_command.agent(context, hosts.first, found) if found else None
 
-    return roll_call.answer(first, scene.access, (hosts.node, own), settings.join_s, scene.signals)
+    return roll_call.answer(first, context.access, (hosts.node, own), settings.join_s, context.signals)
 
 
-def _open_responder(scene: Scene, own_address: str) -> RollCallResponder:
-    hosts = scene.hosts
-    responder = RollCallResponder(scene.access, "")
+def _open_responder(context: AgentContext, own_address: str) -> RollCallResponder:
+    hosts = context.hosts
+    responder = RollCallResponder(context.access, "")
     if len(hosts.names) > 1:
-        me = check_command.agent(scene, hosts.node, own_address)
+        me = check_command.agent(context, hosts.node, own_address)
         try:
             responder.listen(me.address, me.probe_port)
         except ExchangeError as error:

@@ -27,8 +27,8 @@ WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.runner.in_job.gate goes back ther
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What is known before the members call. `scratch` holds bundle.json, and pass.json where there is one.
+class AgentContext:
+    """What the agent knows before the other hosts have called. `scratch` holds bundle.json, and pass.json where there is one.
 
     `bundle` is None only where a command runs without checks.
     """
@@ -57,15 +57,15 @@ def own_address(hosts: Hosts) -> str:
     return address.own(hosts.node, hosts.interface) if len(hosts.names) > 1 else "127.0.0.1"
 
 
-def agent(scene: Scene, name: str, found: str) -> Member:
+def agent(context: AgentContext, name: str, found: str) -> Member:
     """A host's agent. Nodes of a launcher's roster may share an address, so each has a port of its own."""
-    shift = scene.hosts.names.index(name) if scene.hosts.roster is not None else 0
-    return Member(name, found, scene.settings.port + shift)
+    shift = context.hosts.names.index(name) if context.hosts.roster is not None else 0
+    return Member(name, found, context.settings.port + shift)
 
 
-def roster(scene: Scene, joined: AttemptMembers) -> Roster:
+def roster(context: AgentContext, joined: AttemptMembers) -> Roster:
     """The launcher's roster, or the addresses of the roll call; an absent host is resolved by its name."""
-    hosts, port = scene.hosts, scene.settings.port
+    hosts, port = context.hosts, context.settings.port
     if hosts.roster is not None:
         return hosts.roster
     found = {name: start.address for name, start in joined.members.items()}
@@ -75,17 +75,17 @@ def roster(scene: Scene, joined: AttemptMembers) -> Roster:
     return Roster(members, port + 2, hosts.interface)
 
 
-def arguments(scene: Scene) -> tuple[str, ...]:
+def arguments(context: AgentContext) -> tuple[str, ...]:
     """The arguments for the checks alone, for the gate in front of the command, or for the command alone."""
-    settings, scratch = scene.settings, scene.scratch
+    settings, scratch = context.settings, context.scratch
     if settings.verb is Verb.EXEC:
         return filled(settings)
     verb = "gate" if settings.verb is Verb.GATE else "run"
     common = ("--bundle", str(scratch / "bundle.json"), "--out", str(settings.out.absolute()))
     argv = [settings.python or sys.executable, "-m", "checks", verb, *common]
     if settings.verb is Verb.GATE:
-        argv += ["--confirm", str(scratch / "pass.json")] if scene.has_pass else []
-        argv += ["--pooled"] if scene.has_pass and settings.pooled else []
+        argv += ["--confirm", str(scratch / "pass.json")] if context.has_pass else []
+        argv += ["--pooled"] if context.has_pass and settings.pooled else []
         argv += ["--ask-s", f"{settings.ask_s:g}"] if settings.ask_s else []
         argv += ["--observe"] if settings.observe else []
         argv += ["--", *settings.command]
@@ -105,23 +105,23 @@ def filled(settings: Settings) -> tuple[str, ...]:
 
 
 def environment(
-    scene: Scene, token: str, inherited: Mapping[str, str], pool_token: str = ""
+    context: AgentContext, token: str, inherited: Mapping[str, str], pool_token: str = ""
 ) -> dict[str, str]:
     """The container's own, and where this node is. Who starts the job cannot give it a pool's token.
 
     The checks are told where the key of their exchange lies; a command without checks is not.
     """
-    bare = scene.settings.verb is Verb.EXEC
+    bare = context.settings.verb is Verb.EXEC
     engine = {key: value for key, value in inherited.items() if key not in (SHOWN, secret_key.VARIABLE)}
     with_code = for_checks(engine, str(PACKAGES), {})
     return {
         **(for_training(with_code) if bare else with_code),
-        **({} if bare else {secret_key.VARIABLE: str(scene.key_path.absolute())}),
+        **({} if bare else {secret_key.VARIABLE: str(context.key_path.absolute())}),
         **({SHOWN: pool_token} if pool_token else {}),
-        "PRELAUNCH_ROSTER": str(scene.scratch / "roster.json"),
-        "PRELAUNCH_NODE": scene.hosts.node,
+        "PRELAUNCH_ROSTER": str(context.scratch / "roster.json"),
+        "PRELAUNCH_NODE": context.hosts.node,
         # The checks run elsewhere: an image may have a checks/ of its own where it works. The command gets it back.
-        **({WORKING: os.getcwd()} if scene.settings.verb is Verb.GATE else {}),
+        **({WORKING: os.getcwd()} if context.settings.verb is Verb.GATE else {}),
         "PRELAUNCH_ATTEMPT": token,
-        **({} if bare else {"PRELAUNCH_SCRATCH": str(scene.scratch / "scratch")}),
+        **({} if bare else {"PRELAUNCH_SCRATCH": str(context.scratch / "scratch")}),
     }

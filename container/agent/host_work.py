@@ -18,7 +18,7 @@ from checks.runner.journal import write_whole
 from checks.value_types import DecodeError
 from container.agent import check_command, supervisor
 from container.agent.answers import Answers
-from container.agent.check_command import Scene
+from container.agent.check_command import AgentContext
 from container.agent.files.exit_record import say
 from container.agent.machine import dcgm_host_engine, pool_token
 from container.agent.merged_report import Attempt, Settlement
@@ -42,16 +42,16 @@ def interrupted(signals: Signals) -> Ended:
     return Ended(128 + signals.number, f"ended by {signals.name}; the reports are as far as they came")
 
 
-def execute(scene: Scene, token: str) -> Ended:
+def execute(context: AgentContext, token: str) -> Ended:
     """Run the command without checks: its exit code, or why it could not be started."""
-    signals, settings = scene.signals, scene.settings
-    argv = check_command.arguments(scene)
+    signals, settings = context.signals, context.settings
+    argv = check_command.arguments(context)
     if shutil.which(argv[0]) is None:
         return Ended(Exit.NOT_FOUND, f"the command was not started: there is no program {argv[0]}")
     try:
-        write_whole(settings.out / token / "started" / scene.hosts.node, b"")
-        environment = check_command.environment(scene, token, as_started(os.environ))
-        secret_key.remove(scene.key_path)
+        write_whole(settings.out / token / "started" / context.hosts.node, b"")
+        environment = check_command.environment(context, token, as_started(os.environ))
+        secret_key.remove(context.key_path)
         code = supervisor.run(argv, environment, signals, settings.patience_s)
     except OSError as error:
         return Ended(Exit.CANNOT_TELL, f"the command was not started: {error.filename}: {error.strerror}")
@@ -60,20 +60,22 @@ def execute(scene: Scene, token: str) -> Ended:
     return Ended(code, f"the command ended with exit code {code}" if code else "")
 
 
-def check(scene: Scene, attempt: Attempt, bundle: Bundle, whole: Callable[[], None]) -> Ended:
+def check(context: AgentContext, attempt: Attempt, bundle: Bundle, whole: Callable[[], None]) -> Ended:
     """The checks and, with a command, the gate in front of it. `whole` is called once the report is."""
-    signals, settlement = scene.signals, Settlement(attempt, whole)
-    environment = check_command.environment(scene, attempt.token, as_started(os.environ), _pool_token(scene))
+    signals, settlement = context.signals, Settlement(attempt, whole)
+    environment = check_command.environment(
+        context, attempt.token, as_started(os.environ), _pool_token(context)
+    )
     if done := dcgm_host_engine.ensure(bundle.declared.gpus_per_node):
         say(done)
-    asks = scene.settings.verb is Verb.GATE and scene.settings.ask_s
-    source = scene.settings.answers if asks else ""
-    answers = Answers(source, scene.gate_id, attempt.folder, attempt.node)
+    asks = context.settings.verb is Verb.GATE and context.settings.ask_s
+    source = context.settings.answers if asks else ""
+    answers = Answers(source, context.gate_id, attempt.folder, attempt.node)
     try:
-        patience_s = scene.settings.patience_s
+        patience_s = context.settings.patience_s
         overdue = _overdue(attempt, time.monotonic() + bundle.deadline_s + ANSWER_S + START_S)
         code = supervisor.run(
-            check_command.arguments(scene), environment, signals, patience_s, scene.scratch, overdue
+            check_command.arguments(context), environment, signals, patience_s, context.scratch, overdue
         )
     except OSError as error:
         settlement.finish(f"its checks could not be started: {error}")
@@ -87,7 +89,7 @@ def check(scene: Scene, attempt: Attempt, bundle: Bundle, whole: Callable[[], No
     )
     if signals.number:
         return interrupted(signals)
-    if scene.settings.verb is Verb.GATE:
+    if context.settings.verb is Verb.GATE:
         return _after_gate(code, attempt)
     if code == 0:
         return Ended(answer.code, answer.said if answer.code else "")
@@ -103,15 +105,15 @@ def _overdue(attempt: Attempt, answer_by: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > answer_by and not any(path.exists() for path in answers)
 
 
-def _pool_token(scene: Scene) -> str:
+def _pool_token(context: AgentContext) -> str:
     """A new token if the machine is to be kept, the machine's own token if it was kept, else ""."""
-    cache = pool_token.folder(scene.settings.root, os.environ)
-    if scene.settings.keep:
-        return pool_token.leave(cache, scene.gate_id)
-    if not scene.settings.pooled:
+    cache = pool_token.folder(context.settings.root, os.environ)
+    if context.settings.keep:
+        return pool_token.leave(cache, context.gate_id)
+    if not context.settings.pooled:
         return ""
     try:
-        checked_by = bundles.load_pass((scene.scratch / "pass.json").read_bytes()).gate_id
+        checked_by = bundles.load_pass((context.scratch / "pass.json").read_bytes()).gate_id
     except (OSError, DecodeError):
         return ""  # the checks read the pass as well, and say so
     return pool_token.find(cache, checked_by)

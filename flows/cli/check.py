@@ -12,7 +12,7 @@ from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.model import Profile
 from checks.runner.journal import JournalError
-from checks.runner.station import PlaceError
+from checks.runner.node_context import PlaceError
 from flows.cli.output import (
     add_output_arguments,
     json_text,

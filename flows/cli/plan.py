@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ]
             )
         )
-    return int(Exit.REJECTED if any(line.look is PreflightResult.WRONG for line in lines) else Exit.GO)
+    return int(Exit.REJECTED if any(line.result is PreflightResult.WRONG for line in lines) else Exit.GO)
 
 
 def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
@@ -144,4 +144,4 @@ def _told(setting: GateContext) -> str:
 
 
 def _line(line: PreflightCheck) -> str:
-    return f"# {line.look.value:6} {line.text}\n"
+    return f"# {line.result.value:6} {line.text}\n"

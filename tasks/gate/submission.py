@@ -52,11 +52,13 @@ def run_preflight(session: Session) -> None:
     lines = launcher.preflight(tuple(launcher.plan(job) for job in planned_jobs(session.setting)))
     session.preflight_done = True
     for line in lines:
-        if line.look is PreflightResult.UNSEEN:
+        if line.result is PreflightResult.UNSEEN:
             LOG.warning("preflight could not check %s", line.text)
-            report_progress(Progress("preflight", f"preflight could not check {line.what}: {line.said}"))
+            report_progress(
+                Progress("preflight", f"preflight could not check {line.subject}: {line.message}")
+            )
     _keep(session, lines)
-    wrong = [line for line in lines if line.look is PreflightResult.WRONG]
+    wrong = [line for line in lines if line.result is PreflightResult.WRONG]
     if wrong:
         said = "; ".join(line.text.rstrip(".") for line in wrong)
         raise PreflightFailed(f"nothing was started: {said}.")

@@ -119,18 +119,18 @@ class PreflightResult(Enum):
 class PreflightCheck:
     """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong."""
 
-    what: str
-    look: PreflightResult
-    said: str
+    subject: str
+    result: PreflightResult
+    message: str
     remedy: str = ""
 
     @property
     def text(self) -> str:
         """One line for people."""
         return (
-            f"{self.what}: {self.said.rstrip('.')}. {self.remedy}"
+            f"{self.subject}: {self.message.rstrip('.')}. {self.remedy}"
             if self.remedy
-            else f"{self.what}: {self.said}"
+            else f"{self.subject}: {self.message}"
         )
 
 

@@ -20,7 +20,7 @@ from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
 from checks.probes.host.system import identity_of_node
 from checks.runner.journal import now, write_whole
-from checks.runner.station import Station, open_station
+from checks.runner.node_context import NodeContext, open_node_context
 from tests.checks.culprit.rows import row
 
 NO_GO, CANNOT_TELL = 1, 3
@@ -32,22 +32,22 @@ def main() -> int:
     attempt = out / os.environ["PRELAUNCH_ATTEMPT"]
     own = "FAKE_" + node.upper().translate(str.maketrans("-.", "__"))
     part = os.environ.get(own) or os.environ.get("FAKE", "healthy")
-    station = open_station(
+    node_context = open_node_context(
         Path(option("--bundle")),
         Path(os.environ["PRELAUNCH_ROSTER"]),
         node,
         Path(os.environ["PRELAUNCH_SCRATCH"]),
     )
-    write_whole(out / "rosters" / f"{node}.json", dump_plain(station.roster))
+    write_whole(out / "rosters" / f"{node}.json", dump_plain(node_context.roster))
     if part == "silent":
         return 7
     if part in ("hang", "stubborn"):
         if part == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        write_report(station, attempt, part)
+        write_report(node_context, attempt, part)
         write_whole(out / "hanging" / node, b"")
         time.sleep(600)
-    write_report(station, attempt, part)
+    write_report(node_context, attempt, part)
     if part == "orphan":
         subprocess.Popen((sys.executable, "-c", "import time; time.sleep(600)"), start_new_session=True)
     return gate(attempt, node, part) if sys.argv[3] == "gate" else 0
@@ -72,37 +72,40 @@ def gate(attempt: Path, node: str, part: str) -> int:
     return os.execvp(command[0], command)
 
 
-def write_report(station: Station, attempt: Path, part: str) -> None:
+def write_report(node_context: NodeContext, attempt: Path, part: str) -> None:
     """Every planned check of this node has measured something; played wrong, 2 where 1 is wanted."""
-    per, node = station.bundle.declared.ranks_per_node, station.node
+    per, node = node_context.bundle.declared.ranks_per_node, node_context.node
     ranks = [
-        rank_subject(node, rank) for rank in range(station.node_rank * per, (station.node_rank + 1) * per)
+        rank_subject(node, rank)
+        for rank in range(node_context.node_rank * per, (node_context.node_rank + 1) * per)
     ]
-    peers = tuple(member.name for member in station.roster.members if member.name != node)
+    peers = tuple(member.name for member in node_context.roster.members if member.name != node)
     known: dict[str, Value] = {"peers": peers, "rendezvous": "ok", "other_catalogues": 0}
     known["failures"], known["refused"] = tuple("ok" for _ in peers), tuple(0 for _ in peers)
     for name in ("bandwidth_gbps", "latency_us", "connect_ms"):
         known[name] = tuple(1.0 for _ in peers)
     value = 2 if part == "wrong" else 1
     rows = []
-    for planned in (check for check in station.plan if check.skip is None):
+    for planned in (check for check in node_context.plan if check.skip is None):
         for subject in ranks if planned.scope is Scope.RANK else [node]:
             metrics = {name: known.get(name, value) for name in planned.metrics}
             if planned.check == "collective.pairs":
-                rank, nodes = int(subject.rpartition("-")[2]), station.bundle.declared.nodes
-                paired = row(rank, nodes, per, lambda one, other: {}, profile=station.bundle.profile)
+                rank, nodes = int(subject.rpartition("-")[2]), node_context.bundle.declared.nodes
+                paired = row(rank, nodes, per, lambda one, other: {}, profile=node_context.bundle.profile)
                 metrics = {name: paired.metrics[name] for name in planned.metrics}
             rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))
     whole = part not in ("hang", "stubborn")
-    me = Node(node, station.node_rank, attempt.name, station.bundle.catalogue, whole, identity_of_node())
-    bundle = station.bundle
+    me = Node(
+        node, node_context.node_rank, attempt.name, node_context.bundle.catalogue, whole, identity_of_node()
+    )
+    bundle = node_context.bundle
     report = NodeReport(
         SCHEMA_VERSION,
         bundle.gate_id,
         now(),
         bundle.profile,
         bundle.declared,
-        station.plan,
+        node_context.plan,
         me,
         tuple(rows if whole else rows[:1]),
     )

@@ -70,7 +70,7 @@ def test_who_has_the_policies_may_start_every_shipped_gate(path: Path) -> None:
 
     (line,) = starts_jobs(wanted, simulated(for_the_gate(wanted)))
 
-    assert (PreflightResult.OK, "") == (line.look, line.remedy)
+    assert (PreflightResult.OK, "") == (line.result, line.remedy)
 
 
 def test_a_type_that_the_policy_does_not_list_is_wrong() -> None:
@@ -80,7 +80,7 @@ def test_a_type_that_the_policy_does_not_list_is_wrong() -> None:
 
     (line,) = starts_jobs(wanted, simulated(listed))
 
-    assert (PreflightResult.WRONG, True) == (line.look, "INSTANCE_TYPES" in line.remedy)
+    assert (PreflightResult.WRONG, True) == (line.result, "INSTANCE_TYPES" in line.remedy)
 
 
 def test_a_pool_needs_the_policy_for_pools() -> None:
@@ -89,7 +89,7 @@ def test_a_pool_needs_the_policy_for_pools() -> None:
 
     (line,) = starts_jobs(wanted, simulated(policies("orchestrator-jobs")))
 
-    assert (PreflightResult.WRONG, True) == (line.look, "orchestrator-pool.json" in line.remedy)
+    assert (PreflightResult.WRONG, True) == (line.result, "orchestrator-pool.json" in line.remedy)
 
 
 def test_the_types_of_all_shipped_gates_are_listed_together() -> None:
@@ -128,7 +128,7 @@ def test_the_execution_role_may_do_what_every_shipped_gate_needs(path: Path) -> 
 
     (line,) = inside(asked(path), simulated(image))
 
-    assert (PreflightResult.OK, "") == (line.look, line.remedy)
+    assert (PreflightResult.OK, "") == (line.result, line.remedy)
 
 
 @gates

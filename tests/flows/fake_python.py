@@ -51,12 +51,12 @@ def gate() -> None:
     from checks.cli import main as command
     from checks.runner.in_job import gate as in_job_gate
 
-    def made_up(station: Any, attempt: str, out: Path, responder: object) -> SimpleNamespace:
+    def made_up(node_context: Any, attempt: str, out: Path, responder: object) -> SimpleNamespace:
         part = os.environ.get("FAKE_NODE", "healthy")
         with open(os.environ.get("FAKE_RUNS", "runs"), "a", encoding="utf-8") as file:
             file.write("run\n")
-        write(part, station.node, station.bundle, out, attempt)
-        return SimpleNamespace(data=(out / attempt / "nodes" / f"{station.node}.json").read_bytes())
+        write(part, node_context.node, node_context.bundle, out, attempt)
+        return SimpleNamespace(data=(out / attempt / "nodes" / f"{node_context.node}.json").read_bytes())
 
     setattr(in_job_gate, "run_beside", made_up)  # noqa: B010 - a name that it imported
     sys.exit(command(sys.argv[3:]))

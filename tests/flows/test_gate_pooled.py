@@ -233,7 +233,7 @@ def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Pa
 
     assert ("Rejected", 2, {}) == (state.name, outcome.code, engine.jobs)
     assert "quota: ml.p5.48xlarge for training warm pool usage is 0. Ask for 4." in outcome.reason
-    assert "unseen" == kept(tmp_path, outcome, "preflight.json")[1]["look"]
+    assert "unseen" == kept(tmp_path, outcome, "preflight.json")[1]["result"]
 
 
 def test_an_answer_must_come_while_the_pool_is_kept(tmp_path: Path, engine: Engine) -> None:

@@ -86,8 +86,8 @@ def choose() -> None:
     from checks.runner import rank_stage
 
     catalog.CATALOG = tuple(check for check in catalog.CATALOG if check.name in NAMES)
-    rank_stage.torchrun = lambda station, command: (
-        sys.executable, __file__, "rank", str(station.node_rank), str(station.bundle.declared.nodes), *command[2:]
+    rank_stage.torchrun = lambda node_context, command: (
+        sys.executable, __file__, "rank", str(node_context.node_rank), str(node_context.bundle.declared.nodes), *command[2:]
     )  # fmt: skip
 
 

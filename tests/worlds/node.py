@@ -25,7 +25,7 @@ from checks.documents.report import dump_plain
 from checks.model import Observation, Scope
 from checks.process.observe import errored
 from checks.runner import isolated_child, node_run, rank_process, rank_stage, schedule
-from checks.runner.station import Station, before_path, open_station
+from checks.runner.node_context import NodeContext, before_path, open_node_context
 from checks.runner.watchers import Watchers
 from container.agent.machine import dcgm_host_engine
 
@@ -36,21 +36,29 @@ OLDER_S = 60.0
 def main(argv: list[str]) -> int:
     """Until the input ends."""
     bundle, roster, node, scratch = argv
-    station = open_station(Path(bundle), Path(roster), node, Path(scratch))
-    responder = node_run.open_responder(station)
-    dcgm_host_engine.ensure(station.bundle.declared.gpus_per_node)
+    node_context = open_node_context(Path(bundle), Path(roster), node, Path(scratch))
+    responder = node_run.open_responder(node_context)
+    dcgm_host_engine.ensure(node_context.bundle.declared.gpus_per_node)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    watches = Watchers(station)
+    watches = Watchers(node_context)
     print(
-        dump_plain(node_run.first_report(station, ATTEMPT)).decode().replace("\n", " "), file=out, flush=True
+        dump_plain(node_run.first_report(node_context, ATTEMPT)).decode().replace("\n", " "),
+        file=out,
+        flush=True,
     )
     for line in sys.stdin:
         asked = json.loads(line)
         os.environ.update(asked.get("environment", {}))
         # The deadline counts from here: a container is asked many times.
-        station = open_station(Path(bundle), Path(roster), node, Path(scratch), begun_at=time.monotonic())
-        rows = _ranks(station, asked) if asked["do"] == "ranks" else _checks(station, argv, asked, watches)
+        node_context = open_node_context(
+            Path(bundle), Path(roster), node, Path(scratch), begun_at=time.monotonic()
+        )
+        rows = (
+            _ranks(node_context, asked)
+            if asked["do"] == "ranks"
+            else _checks(node_context, argv, asked, watches)
+        )
         for name in asked.get("environment", {}):
             os.environ.pop(name)
         print(json.dumps([json.loads(dump_plain(row)) for row in rows]), file=out, flush=True)
@@ -60,11 +68,11 @@ def main(argv: list[str]) -> int:
 
 
 def _checks(
-    station: Station, argv: Sequence[str], asked: dict[str, Any], watches: Watchers
+    node_context: NodeContext, argv: Sequence[str], asked: dict[str, Any], watches: Watchers
 ) -> list[Observation]:
     """The observations of the node's checks that are asked for; "before": their first looks."""
     first = asked["do"] == "before"
-    wanted = [check for check in _planned(station, Scope.NODE) if check.name in asked["checks"]]
+    wanted = [check for check in _planned(node_context, Scope.NODE) if check.name in asked["checks"]]
     if first:
         watches.start([check for check in wanted if check.closing])
         wanted = [check for check in wanted if check.before is not None]
@@ -72,7 +80,7 @@ def _checks(
 
     def run(check: Check) -> Observation:
         if first:
-            path = before_path(station.scratch, check.name)
+            path = before_path(node_context.scratch, check.name)
             path.unlink(missing_ok=True)
             _forked(
                 lambda: isolated_child.main(
@@ -80,15 +88,15 @@ def _checks(
                 )
             )
             _make_older(path)
-            return errored(check.name, station.node, "a first look", 0.0)
+            return errored(check.name, node_context.node, "a first look", 0.0)
         watches.stop(check.name)
-        path = station.scratch / f"{check.name}.json"
+        path = node_context.scratch / f"{check.name}.json"
         path.unlink(missing_ok=True)
         _forked(
             lambda: isolated_child.main([check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"])
         )
         if not path.exists():
-            return errored(check.name, station.node, "its process left no result", 0.0)
+            return errored(check.name, node_context.node, "its process left no result", 0.0)
         return decode(Observation, parse_json(path.read_bytes(), 8 << 20))
 
     schedule.run_all([check for check in wanted if not check.serial], run, rows.extend, 3)
@@ -108,13 +116,13 @@ def _make_older(path: Path) -> None:
             path.write_text(json.dumps({**seen, "at_s": seen["at_s"] - OLDER_S}))
 
 
-def _ranks(station: Station, asked: dict[str, Any]) -> list[Observation]:
+def _ranks(node_context: NodeContext, asked: dict[str, Any]) -> list[Observation]:
     """The observations of all ranks of the node, of the rank checks that are asked for."""
-    folder = station.scratch / "ranks"
+    folder = node_context.scratch / "ranks"
     shutil.rmtree(folder, ignore_errors=True)
-    plan = tuple(line for line in station.plan if line.check in asked["checks"])
-    chosen, declared = replace(station, plan=plan), station.bundle.declared
-    per_node, first = declared.ranks_per_node, station.node_rank * declared.ranks_per_node
+    plan = tuple(line for line in node_context.plan if line.check in asked["checks"])
+    chosen, declared = replace(node_context, plan=plan), node_context.bundle.declared
+    per_node, first = declared.ranks_per_node, node_context.node_rank * declared.ranks_per_node
     children = []
     for local in range(per_node):
         told = {
@@ -122,7 +130,7 @@ def _ranks(station: Station, asked: dict[str, Any]) -> list[Observation]:
             "LOCAL_RANK": local,
             "WORLD_SIZE": declared.ranks,
             "LOCAL_WORLD_SIZE": per_node,
-            "MASTER_ADDR": station.roster.members[0].address,
+            "MASTER_ADDR": node_context.roster.members[0].address,
             "MASTER_PORT": asked["port"],
         }
         children.append(_fork(lambda told=told: _rank(chosen, told)))
@@ -132,17 +140,17 @@ def _ranks(station: Station, asked: dict[str, Any]) -> list[Observation]:
     return [row for state in found.values() for row in state.rows]
 
 
-def _rank(station: Station, told: dict[str, Any]) -> int:
+def _rank(node_context: NodeContext, told: dict[str, Any]) -> int:
     os.environ.update({name: str(value) for name, value in told.items()})
-    rank = rank_process.rank_place(station.bundle.declared.gpus_per_node)
+    rank = rank_process.rank_place(node_context.bundle.declared.gpus_per_node)
     assert isinstance(rank, RankPlace)
-    file = rank_process.RankFile(station.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
-    rank_process.Session(station, rank, file).run()
+    file = rank_process.RankFile(node_context.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
+    rank_process.Session(node_context, rank, file).run()
     return 0
 
 
-def _planned(station: Station, scope: Scope) -> list[Check]:
-    return [check for check in station.planned() if check.scope is scope]
+def _planned(node_context: NodeContext, scope: Scope) -> list[Check]:
+    return [check for check in node_context.planned() if check.scope is scope]
 
 
 def _forked(run: Any) -> None:

@@ -32,8 +32,8 @@ from checks.runner.deadline import LEAST_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.journal import JournalError, now, write_whole
+from checks.runner.node_context import NodeContext
 from checks.runner.node_run import end_left, open_responder, run_beside
-from checks.runner.station import Station
 
 LINGER_S = 5.0
 KEY_FD = "{key_fd}"
@@ -61,34 +61,36 @@ class LaunchPermit:
     pass_path: Path | None
 
 
-def gate(station: Station, attempt: str, out: Path, terms: GateOptions) -> LaunchPermit | Refusal:
+def gate(node_context: NodeContext, attempt: str, out: Path, terms: GateOptions) -> LaunchPermit | Refusal:
     """Hold this host until every host has the pass, or refuse."""
     become_subreaper()
-    responder = open_responder(station)
+    responder = open_responder(node_context)
     try:
-        known = _confirmed(station, responder, terms.confirm, terms.pooled) if terms.confirm else None
-        answer = known or _check(station, attempt, out, responder, terms.ask_s)
+        known = _confirmed(node_context, responder, terms.confirm, terms.pooled) if terms.confirm else None
+        answer = known or _check(node_context, attempt, out, responder, terms.ask_s)
         if isinstance(answer, Refusal):
             # The node that leaves first would close the responder that the others still ask.
-            NodeBarrier(station, responder).linger(min(LINGER_S, station.deadline.answer_in_s()))
+            NodeBarrier(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
             return answer
-        return _leave_together(station, responder, answer)
+        return _leave_together(node_context, responder, answer)
     finally:
         responder.close()
-        end_left(station)
+        end_left(node_context)
         become_subreaper(adopt=False)  # the command reaps for itself
 
 
-def start(station: Station, attempt: str, out: Path, command: Sequence[str], go: LaunchPermit) -> None:
+def start(
+    node_context: NodeContext, attempt: str, out: Path, command: Sequence[str], go: LaunchPermit
+) -> None:
     """Say so in out/<attempt>/started/<node> and become the command, which finds no key. Raises OSError.
 
     {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in. {key_fd} is a descriptor from which a
     command of ours that speaks between nodes reads a key of its own; it gives the training the training's environment.
     """
-    roster, declared = station.roster, station.bundle.declared
+    roster, declared = node_context.roster, node_context.bundle.declared
     values = {
         "nodes": str(declared.nodes),
-        "node_rank": str(station.node_rank),
+        "node_rank": str(node_context.node_rank),
         "ranks_per_node": str(declared.ranks_per_node),
         "master_addr": roster.members[0].address,
         "master_port": str(roster.rendezvous_port),
@@ -96,7 +98,7 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
     }
     ours = any(KEY_FD in word for word in command)
     if ours:
-        values["key_fd"] = str(_handed_over(station.mpi_key))
+        values["key_fd"] = str(_handed_over(node_context.mpi_key))
     argv = [_fill(word, values) for word in command]
     environment = {
         **(as_started(os.environ) if ours else for_training(as_started(os.environ))),
@@ -105,8 +107,8 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
     }
     environment.pop(secret_key.VARIABLE, None)
     working = os.environ.get("PRELAUNCH_WORKING_FOLDER", "")
-    secret_key.remove(station.key_path)
-    write_whole(out / attempt / "started" / station.node, b"")
+    secret_key.remove(node_context.key_path)
+    write_whole(out / attempt / "started" / node_context.node, b"")
     if working:  # the agent runs the checks elsewhere
         os.chdir(working)
     sys.stdout.flush()
@@ -114,64 +116,74 @@ def start(station: Station, attempt: str, out: Path, command: Sequence[str], go:
     os.execvpe(argv[0], argv, environment)
 
 
-def write_failure(station: Station, attempt: str, out: Path, refusal: Refusal) -> None:
+def write_failure(node_context: NodeContext, attempt: str, out: Path, refusal: Refusal) -> None:
     """The reason, in a file that outlives the job. If the disk refuses it, that is written to stderr."""
-    path, said = out / attempt / "failure" / station.node, refusal.reason.encode("utf-8", "replace")
+    path, said = out / attempt / "failure" / node_context.node, refusal.reason.encode("utf-8", "replace")
     try:
         limited(WRITE_S, lambda: write_whole(path, said + b"\n"))
     except OSError as error:
         say(f"the failure file cannot be written: {error}")
 
 
-def _confirmed(station: Station, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
+def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
     """The pass, if every host is the machine that passed; None means that the checks have to run again here."""
-    gpus, barrier = station.bundle.declared.gpus_per_node, NodeBarrier(station, responder)
+    gpus, barrier = node_context.bundle.declared.gpus_per_node, NodeBarrier(node_context, responder)
     if pooled:
         name, differences = claim(confirm, gpus)
     else:
-        name, differences = station.node, confirm_here(confirm, station.node, gpus)
+        name, differences = node_context.node, confirm_here(confirm, node_context.node, gpus)
     for line in differences:
-        say(f"{station.node}: {line}")
-    why = barrier.agree("confirmed", f"{station.node}: {'; '.join(differences)}" if differences else "")
+        say(f"{node_context.node}: {line}")
+    why = barrier.agree("confirmed", f"{node_context.node}: {'; '.join(differences)}" if differences else "")
     if pooled and not why:
-        why = _each_its_own(station, barrier, name)
+        why = _each_its_own(node_context, barrier, name)
     if not why:
         return confirm
     say(f"these are not the machines that passed ({why}), so the checks run again here")
     return None
 
 
-def _each_its_own(station: Station, barrier: NodeBarrier, name: str) -> str:
+def _each_its_own(node_context: NodeContext, barrier: NodeBarrier, name: str) -> str:
     """Why two hosts, or one that nobody knows of, stand for one proven machine; "" where each has its own."""
-    deadline = time.monotonic() + station.bundle.network_s
-    barrier.put(f"claim/{station.node}", name, deadline)
-    claims = {member.name: barrier.get(f"claim/{member.name}", deadline) for member in station.roster.members}
+    deadline = time.monotonic() + node_context.bundle.network_s
+    barrier.put(f"claim/{node_context.node}", name, deadline)
+    claims = {
+        member.name: barrier.get(f"claim/{member.name}", deadline) for member in node_context.roster.members
+    }
     return barrier.agree("each its own", twice(claims))
 
 
-def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_s: float) -> Path | Refusal:
+def _check(
+    node_context: NodeContext, attempt: str, out: Path, responder: Responder, ask_s: float
+) -> Path | Refusal:
     begun = now()
     try:
-        journal = run_beside(station, attempt, out, responder)
+        journal = run_beside(node_context, attempt, out, responder)
     except (JournalError, OSError) as error:
         return Refusal(Exit.CANNOT_TELL, str(error))
     own = journal.data
-    barrier = NodeBarrier(station, responder)
-    barrier.put(f"report/{station.node}", own.decode(), _by(station, station.bundle.network_s, REPORTS_S))
-    report = merge(station.bundle, attempt, {**_reports(station, barrier), station.node: own}, begun)
-    verdict = decide(report, station.bundle.policy, builtin())
+    barrier = NodeBarrier(node_context, responder)
+    barrier.put(
+        f"report/{node_context.node}",
+        own.decode(),
+        _by(node_context, node_context.bundle.network_s, REPORTS_S),
+    )
+    report = merge(
+        node_context.bundle, attempt, {**_reports(node_context, barrier), node_context.node: own}, begun
+    )
+    verdict = decide(report, node_context.bundle.policy, builtin())
     try:
-        path = out / attempt / "verdicts" / f"{station.node}.json"
+        path = out / attempt / "verdicts" / f"{node_context.node}.json"
         limited(WRITE_S, lambda: write_whole(path, dump_plain(verdict)))
         word = ""
         if verdict.answer is Answer.ASK and ask_s:
-            answered = hold(station, attempt, out, barrier, ask_s, _refusal(verdict).reason)
+            answered = hold(node_context, attempt, out, barrier, ask_s, _refusal(verdict).reason)
             if isinstance(answered, Refusal):
                 return answered
             word = f"{answered.by} at {answered.at}: {answered.why}"
         elif verdict.answer is not Answer.GO:
             return _refusal(verdict)
-        return _write_pass(station, report, verdict, out / attempt, word)
+        return _write_pass(node_context, report, verdict, out / attempt, word)
     except TimeoutError as error:
         said = f"cannot_tell: the verdict ({_said(verdict)}) cannot be written below {out}: {error}"
         return Refusal(Exit.CANNOT_TELL, said)
@@ -179,17 +191,17 @@ def _check(station: Station, attempt: str, out: Path, responder: Responder, ask_
         return Refusal(Exit.CANNOT_TELL, f"{error.filename}: {error.strerror}")
 
 
-def _by(station: Station, seconds: float, after_s: float) -> float:
+def _by(node_context: NodeContext, seconds: float, after_s: float) -> float:
     """In so many seconds, and no later than `after_s` after the node's deadline, however little that leaves."""
     now = time.monotonic()
-    return min(now + seconds, max(station.deadline.ends_at + after_s, now + LEAST_S))
+    return min(now + seconds, max(node_context.deadline.ends_at + after_s, now + LEAST_S))
 
 
-def _reports(station: Station, barrier: NodeBarrier) -> dict[str, bytes]:
-    deadline = _by(station, station.bundle.network_s + station.bundle.stage_s, REPORTS_S)
+def _reports(node_context: NodeContext, barrier: NodeBarrier) -> dict[str, bytes]:
+    deadline = _by(node_context, node_context.bundle.network_s + node_context.bundle.stage_s, REPORTS_S)
     found: dict[str, bytes] = {}
-    for member in station.roster.members:
-        if member.name == station.node:
+    for member in node_context.roster.members:
+        if member.name == node_context.node:
             continue
         text = barrier.get(f"report/{member.name}", deadline)
         if text is not None:
@@ -211,22 +223,24 @@ def _said(verdict: Verdict) -> str:
     return f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}"
 
 
-def _write_pass(station: Station, report: Report, verdict: Verdict, folder: Path, word: str) -> Path:
+def _write_pass(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, word: str) -> Path:
     nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
     judged = digest(dump_plain(verdict))
     token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, word)
-    path = folder / "passes" / f"{station.node}.json"
+    path = folder / "passes" / f"{node_context.node}.json"
     write_whole(path, bundles.dump(token))
     return path
 
 
-def _leave_together(station: Station, responder: Responder, pass_path: Path) -> LaunchPermit | Refusal:
+def _leave_together(
+    node_context: NodeContext, responder: Responder, pass_path: Path
+) -> LaunchPermit | Refusal:
     """Exchange pass tokens: every host must publish an equal one and then confirm that it saw all, or no host starts."""
-    barrier = NodeBarrier(station, responder)
+    barrier = NodeBarrier(node_context, responder)
     token = digest(pass_path.read_bytes())
-    deadline = _by(station, station.bundle.network_s, LEAVE_S)
-    said = barrier.put(f"pass/{station.node}", token, deadline)
-    for member in station.roster.members:
+    deadline = _by(node_context, node_context.bundle.network_s, LEAVE_S)
+    said = barrier.put(f"pass/{node_context.node}", token, deadline)
+    for member in node_context.roster.members:
         other = barrier.get(f"pass/{member.name}", deadline) if not said else None
         if other != token:
             why = said or (
@@ -235,11 +249,11 @@ def _leave_together(station: Station, responder: Responder, pass_path: Path) -> 
                 else "its pass token differs from this node's"
             )
             return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {member.name}: {why}")
-    said = barrier.put(f"seen/{station.node}", "ok", deadline)
+    said = barrier.put(f"seen/{node_context.node}", "ok", deadline)
     if said:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
     # The first host keeps the notes, so it leaves last.
-    for member in station.roster.members[1:] if station.node_rank == 0 else ():
+    for member in node_context.roster.members[1:] if node_context.node_rank == 0 else ():
         if barrier.get(f"seen/{member.name}", deadline) is None:
             return Refusal(
                 Exit.CANNOT_TELL, f"cannot_tell: {member.name}: it did not confirm every pass token in time"

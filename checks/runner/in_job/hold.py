@@ -15,7 +15,7 @@ from checks.process.stderr import say
 from checks.roster import Member
 from checks.runner.barrier import NodeBarrier
 from checks.runner.journal import write_whole
-from checks.runner.station import Station
+from checks.runner.node_context import NodeContext
 from checks.value_types import DecodeError
 
 
@@ -35,7 +35,7 @@ GONE_AFTER = 3
 
 
 def hold(
-    station: Station, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
+    node_context: NodeContext, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """A person's leave to launch, of which every host has seen an answer itself. Raises OSError."""
     why = barrier.agree("asking", "")
@@ -44,24 +44,24 @@ def hold(
             Exit.CANNOT_TELL,
             f"cannot_tell: the approval was not requested, because not all hosts are waiting: {why}",
         )
-    found = _wait(station, attempt, out, barrier, ask_s, question)
+    found = _wait(node_context, attempt, out, barrier, ask_s, question)
     if isinstance(found, GateAnswer) and found.word is AnswerWord.REFUSE:
         found = _refused(found, question)
     if isinstance(found, Refusal):
         barrier.agree("answered", found.reason)
         return found
-    return _agreed(station, attempt, barrier, found, question)
+    return _agreed(node_context, attempt, barrier, found, question)
 
 
 def _wait(
-    station: Station, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
+    node_context: NodeContext, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """The answer that this host sees, or why it waits no more. out/<attempt>/asking/<node> is there meanwhile."""
-    asking, peers = out / attempt / ASKING / station.node, _Peers(station, barrier)
-    say(f"{station.node} waits {ask_s:g} s for an approval: {question}")
+    asking, peers = out / attempt / ASKING / node_context.node, _Peers(node_context, barrier)
+    say(f"{node_context.node} waits {ask_s:g} s for an approval: {question}")
     try:
         write_whole(asking, question.encode("utf-8", "replace") + b"\n")
-        found = wait_for_answer(out, station.bundle.gate_id, attempt, ask_s, say, peers.gone)
+        found = wait_for_answer(out, node_context.bundle.gate_id, attempt, ask_s, say, peers.gone)
     finally:
         asking.unlink(missing_ok=True)
     if found is not None:
@@ -72,19 +72,19 @@ def _wait(
 
 
 def _agreed(
-    station: Station, attempt: str, barrier: NodeBarrier, own: GateAnswer, question: str
+    node_context: NodeContext, attempt: str, barrier: NodeBarrier, own: GateAnswer, question: str
 ) -> GateAnswer | Refusal:
     """The first host's answer, once every host saw one. An answer that is given twice may differ in its time."""
-    deadline = time.monotonic() + station.bundle.network_s
-    if station.node_rank == 0:
+    deadline = time.monotonic() + node_context.bundle.network_s
+    if node_context.node_rank == 0:
         barrier.put("answer", dump_plain(own).decode(), deadline)
     why = barrier.agree("answered", "", APART_S)
-    text = None if why else barrier.get("answer", time.monotonic() + station.bundle.network_s)
+    text = None if why else barrier.get("answer", time.monotonic() + node_context.bundle.network_s)
     if text is None:
         said = f"the hosts did not see the same answer: {why or 'the first host lost it'}"
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
     try:
-        first = load_answer(text.encode(), station.bundle.gate_id, attempt)
+        first = load_answer(text.encode(), node_context.bundle.gate_id, attempt)
     except DecodeError as error:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: the first host's answer cannot be read: {error}")
     return first if first.word is AnswerWord.LAUNCH else _refused(first, question)
@@ -97,12 +97,12 @@ def _refused(answer: GateAnswer, question: str) -> Refusal:
 class _Peers:
     """Watches whether the hosts that are needed for a start still wait. `refusal` says why waiting is over."""
 
-    def __init__(self, station: Station, barrier: NodeBarrier) -> None:
-        members = station.roster.members
+    def __init__(self, node_context: NodeContext, barrier: NodeBarrier) -> None:
+        members = node_context.roster.members
         # The first host stores the notes, so it watches all others, one at a time; the others watch the first.
-        self._members = members[1:] if station.node_rank == 0 else members[:1]
-        self._names = tuple(member.name for member in members if member.name != station.node)
-        self._access, self._barrier, self._first = station.access, barrier, station.node_rank == 0
+        self._members = members[1:] if node_context.node_rank == 0 else members[:1]
+        self._names = tuple(member.name for member in members if member.name != node_context.node)
+        self._access, self._barrier, self._first = node_context.access, barrier, node_context.node_rank == 0
         self._next, self._at = 0, 0.0
         self._silent: dict[str, int] = {}
         self.refusal: Refusal | None = None

@@ -27,7 +27,7 @@ from checks.facts.builtin import builtin
 from checks.model import Cause, Declared, Level, Profile, Report
 from checks.roster import Member, Roster
 from checks.runner import node_run
-from checks.runner.station import open_station, uplink
+from checks.runner.node_context import open_node_context, uplink
 from tests.sample_reports import POLICY, healthy
 
 TREE = {
@@ -281,8 +281,8 @@ def test_a_nodes_report_opens_with_its_switches(tmp_path: Path) -> None:
     (tmp_path / secret_key.FILE).write_bytes(secret_key.make())
     found = {}
     for name in names:
-        station = open_station(tmp_path / "bundle", tmp_path / "roster", name, tmp_path / "scratch")
-        found[name] = node_run.first_report(station, "attempt-1").node.identity[SWITCHES]
+        node_context = open_node_context(tmp_path / "bundle", tmp_path / "roster", name, tmp_path / "scratch")
+        found[name] = node_run.first_report(node_context, "attempt-1").node.identity[SWITCHES]
 
     assert found == {"gpu-rack0-0": "rack0", "gpu-rack1-0": "leaf9"}
 

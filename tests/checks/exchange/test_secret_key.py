@@ -14,10 +14,10 @@ from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Service
 from checks.roster import Member, Roster
+from checks.runner.node_context import PlaceError, open_node_context
 from checks.runner.node_run import open_responder
-from checks.runner.station import PlaceError, open_station
 from tests.checks.exchange.test_exchange import free_port
-from tests.checks.runner.test_barrier import stations
+from tests.checks.runner.test_barrier import node_contexts
 from tests.survival.world import ROOT, World
 
 # Becomes the command, as a gate does after a go; the command says what it finds.
@@ -25,10 +25,10 @@ START = """
 import os, sys
 from pathlib import Path
 from checks.runner.in_job import gate; from checks.exchange import secret_key as exchangekey
-from checks.runner.station import open_station
+from checks.runner.node_context import open_node_context
 folder = Path(sys.argv[1])
-station = open_station(folder / "bundle.json", folder / "roster.json", "node-0", folder / "node-0")
-gate.start(station, "attempt", folder / "out", sys.argv[2:], gate.LaunchPermit(None))
+node_context = open_node_context(folder / "bundle.json", folder / "roster.json", "node-0", folder / "node-0")
+gate.start(node_context, "attempt", folder / "out", sys.argv[2:], gate.LaunchPermit(None))
 """
 SAYS = (
     "import json, os, sys; fd = sys.argv[1]; "
@@ -39,7 +39,7 @@ SAYS = (
 @pytest.mark.parametrize("verb", ["run", "gate"])
 def test_several_nodes_without_a_key_are_refused_with_the_remedy(tmp_path: Path, verb: str) -> None:
     """Nothing is checked, and no command starts."""
-    stations(tmp_path, 5)
+    node_contexts(tmp_path, 5)
     (tmp_path / secret_key.FILE).unlink()
     ended = subprocess.run(
         (
@@ -78,10 +78,10 @@ def test_the_remedy_makes_a_key(tmp_path: Path) -> None:
 
 def test_a_key_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the variable says."""
-    one, _ = stations(tmp_path, 5)
+    one, _ = node_contexts(tmp_path, 5)
     (tmp_path / secret_key.FILE).rename(tmp_path / "elsewhere")
     monkeypatch.setenv(secret_key.VARIABLE, str(tmp_path / "elsewhere"))
-    again = open_station(one.bundle_path, one.roster_path, "node-0", tmp_path / "node-0")
+    again = open_node_context(one.bundle_path, one.roster_path, "node-0", tmp_path / "node-0")
 
     assert (one.access, tmp_path / "elsewhere") == (again.access, again.key_path)
 
@@ -94,8 +94,10 @@ def test_one_node_needs_no_key_and_opens_no_port(tmp_path: Path) -> None:
     (tmp_path / "bundle.json").write_bytes(bundles.dump(World(1, 1).bundle("alone")))
     roster = Roster((Member("node-0", "127.0.0.1", port),), free_port(), "lo")
     (tmp_path / "roster.json").write_bytes(dump_plain(roster))
-    station = open_station(tmp_path / "bundle.json", tmp_path / "roster.json", "node-0", tmp_path / "scratch")
-    responder = open_responder(station)
+    node_context = open_node_context(
+        tmp_path / "bundle.json", tmp_path / "roster.json", "node-0", tmp_path / "scratch"
+    )
+    responder = open_responder(node_context)
     try:
         listening = subprocess.run(("ss", "-Hltn", f"sport = :{port}"), capture_output=True, text=True).stdout
     finally:
@@ -106,7 +108,7 @@ def test_one_node_needs_no_key_and_opens_no_port(tmp_path: Path) -> None:
 
 def becomes(folder: Path, *command: str) -> list[object]:
     """What a command finds that a gate becomes after a go."""
-    stations(folder, 5)
+    node_contexts(folder, 5)
     ended = subprocess.run(
         (sys.executable, "-c", START, str(folder), *command),
         cwd=ROOT,
@@ -131,7 +133,7 @@ def test_a_training_finds_nothing_of_the_key(tmp_path: Path) -> None:
 
 def test_a_command_of_ours_gets_a_key_of_its_own_by_a_descriptor(tmp_path: Path) -> None:
     """checks.runner.mpi.launch speaks between nodes: not under the checks' key, and not by argv or environment."""
-    one, _ = stations(tmp_path, 5)
+    one, _ = node_contexts(tmp_path, 5)
     environment, key = becomes(tmp_path, sys.executable, "-c", SAYS, "{key_fd}")
 
     assert isinstance(key, str) and secret_key.SECRET_BYTES == len(bytes.fromhex(key))
@@ -160,13 +162,13 @@ def test_a_key_that_could_not_be_removed_is_refused_before_the_checks(
         secret_key.require_removable(path)
 
 
-def test_stations_that_cannot_read_the_key_say_so(tmp_path: Path) -> None:
+def test_nodes_that_cannot_read_the_key_say_so(tmp_path: Path) -> None:
     """A folder in its place."""
-    one, _ = stations(tmp_path, 5)
+    one, _ = node_contexts(tmp_path, 5)
     (tmp_path / secret_key.FILE).unlink()
     (tmp_path / secret_key.FILE).mkdir()
     with pytest.raises(PlaceError, match=r"cannot be read: .*exchange\.key: Is a directory"):
-        open_station(one.bundle_path, one.roster_path, "node-0", tmp_path / "node-0")
+        open_node_context(one.bundle_path, one.roster_path, "node-0", tmp_path / "node-0")
 
 
 def test_a_key_file_is_its_owners_alone(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.roster import Member, Roster
 from checks.runner.barrier import NodeBarrier
-from checks.runner.station import Station, open_station
+from checks.runner.node_context import NodeContext, open_node_context
 from tests.checks.exchange.test_exchange import free_port
 from tests.survival.world import World
 
 
-def stations(folder: Path, network_s: float) -> list[Station]:
+def node_contexts(folder: Path, network_s: float) -> list[NodeContext]:
     """Two nodes of one gate on loopback."""
     bundle = World(2, 1, network_s=network_s).bundle("board")
     members = tuple(Member(name, "127.0.0.1", free_port()) for name in bundle.declared.node_names)
@@ -28,19 +28,20 @@ def stations(folder: Path, network_s: float) -> list[Station]:
     (folder / "roster.json").write_bytes(dump_plain(Roster(members, free_port(), "lo")))
     names = bundle.declared.node_names
     return [
-        open_station(folder / "bundle.json", folder / "roster.json", name, folder / name) for name in names
+        open_node_context(folder / "bundle.json", folder / "roster.json", name, folder / name)
+        for name in names
     ]
 
 
 @contextmanager
-def board(station: Station, delay_s: float = 0.0) -> Iterator[NodeBarrier]:
+def board(node_context: NodeContext, delay_s: float = 0.0) -> Iterator[NodeBarrier]:
     """A node's board; its responder starts after a delay."""
-    responder = Responder(station.access, station.bundle.catalogue)
-    member = station.roster.members[station.node_rank]
+    responder = Responder(node_context.access, node_context.bundle.catalogue)
+    member = node_context.roster.members[node_context.node_rank]
     starter = threading.Timer(delay_s, responder.listen, (member.address, member.probe_port))
     starter.start()
     try:
-        yield NodeBarrier(station, responder)
+        yield NodeBarrier(node_context, responder)
     finally:
         starter.join()
         responder.close()
@@ -63,21 +64,21 @@ def meet(boards: list[NodeBarrier], objections: tuple[str, str] = ("", "")) -> l
 
 def test_nodes_that_agree_go_on(tmp_path: Path) -> None:
     """Nobody objects."""
-    zero, one = stations(tmp_path, 5)
+    zero, one = node_contexts(tmp_path, 5)
     with board(zero) as first, board(one) as second:
         assert ["", ""] == meet([first, second])
 
 
 def test_a_first_node_that_starts_later_is_waited_for(tmp_path: Path) -> None:
     """Nodes never start at one moment."""
-    zero, one = stations(tmp_path, 5)
+    zero, one = node_contexts(tmp_path, 5)
     with board(zero, delay_s=1.0) as first, board(one) as second:
         assert ["", ""] == meet([first, second])
 
 
 def test_an_objection_is_heard_by_all_at_once(tmp_path: Path) -> None:
     """Who does not object does not wait for the deadline."""
-    zero, one = stations(tmp_path, 20)
+    zero, one = node_contexts(tmp_path, 20)
     begun = time.monotonic()
     with board(zero) as first, board(one) as second:
         assert ["no", "no"] == meet([first, second], ("", "no"))
@@ -86,21 +87,21 @@ def test_an_objection_is_heard_by_all_at_once(tmp_path: Path) -> None:
 
 def test_a_node_that_does_not_come_is_named(tmp_path: Path) -> None:
     """The deadline is network_s."""
-    zero, _ = stations(tmp_path, 0.5)
+    zero, _ = node_contexts(tmp_path, 0.5)
     with board(zero) as first:
         assert "node-1 did not reach" in first.agree("here", "")
 
 
 def test_a_first_node_that_does_not_come_is_named(tmp_path: Path) -> None:
     """It holds the board, so there is none."""
-    _, one = stations(tmp_path, 0.5)
+    _, one = node_contexts(tmp_path, 0.5)
     with board(one) as second:
         assert "cannot reach node-0" in second.agree("here", "")
 
 
 def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> None:
     """It answers, so it is not missing: a diagnostic takes minutes longer on one node than on another."""
-    zero, one = stations(tmp_path, 0.6)
+    zero, one = node_contexts(tmp_path, 0.6)
     said = ["", ""]
 
     def arrive(index: int, made: NodeBarrier, after_s: float) -> None:
@@ -119,7 +120,7 @@ def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> Non
 
 def test_a_node_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     """However long its checks may take: its runner is gone."""
-    zero, _ = stations(tmp_path, 0.6)
+    zero, _ = node_contexts(tmp_path, 0.6)
     begun = time.monotonic()
     with board(zero) as first:
         said = first.agree("here", "", patience_s=600.0)

@@ -21,7 +21,7 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
     """No memory for torchrun, say: what the closing checks see is worth the more."""
     closing = replace(toy_check("toy.closing"), scope=Scope.NODE, closing=True)
     ranks = replace(toy_check("toy.rank"), scope=Scope.RANK)
-    station: Any = SimpleNamespace(
+    node_context: Any = SimpleNamespace(
         node="node-0",
         node_rank=0,
         planned=lambda: [closing, ranks],
@@ -44,7 +44,7 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
         def __call__(self, rows: Any) -> None:
             kept.update({(row.check, row.subject): row for row in rows})
 
-    def isolated(station: Any, opened: float, check: Check, closing: bool = False) -> Observation:
+    def isolated(node_context: Any, opened: float, check: Check, closing: bool = False) -> Observation:
         return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
 
     def stage(*given: object) -> str:
@@ -52,7 +52,7 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
 
     monkeypatch.setattr(node_run, "_isolated", isolated)
     responder: Any = SimpleNamespace(close=lambda port: None)
-    node_run._run_stages(station, cast("Any", Kept()), responder, stage, Watchers(station))
+    node_run._run_stages(node_context, cast("Any", Kept()), responder, stage, Watchers(node_context))
 
     assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome
     assert "Cannot allocate memory" in kept["toy.rank", "node-0/rank-1"].reason

@@ -10,14 +10,14 @@ from checks.exchange import secret_key
 from checks.facts.builtin import builtin
 from checks.model import Declared, Outcome, Profile, Skip
 from checks.roster import Member, Roster
+from checks.runner.node_context import NodeContext, open_node_context
 from checks.runner.node_run import left_out
-from checks.runner.station import Station, open_station
 from tests.checks.local_policy import local_policy
 
 LEFT_OUT = ("disk.io", "collective.all_gather", "nccl.tests")
 
 
-def station(folder: Path) -> Station:
+def node_context(folder: Path) -> NodeContext:
     """The second of two nodes of two ranks, with a bundle that leaves three checks out."""
     declared = Declared("cpu", 2, 0, 2, ("node-0", "node-1"))
     made = bundles.make("left-out", declared, Profile.STANDARD, local_policy(), builtin(), skip=LEFT_OUT)
@@ -26,12 +26,12 @@ def station(folder: Path) -> Station:
     (folder / "bundle.json").write_bytes(bundles.dump(made))
     (folder / secret_key.FILE).write_bytes(secret_key.make())
     (folder / "roster.json").write_bytes(dump_plain(roster))
-    return open_station(folder / "bundle.json", folder / "roster.json", "node-1", folder / "scratch")
+    return open_node_context(folder / "bundle.json", folder / "roster.json", "node-1", folder / "scratch")
 
 
 def test_what_is_left_out_is_not_run(tmp_path: Path) -> None:
     """The others are."""
-    planned = {check.name for check in station(tmp_path).planned()}
+    planned = {check.name for check in node_context(tmp_path).planned()}
 
     assert not planned & {*LEFT_OUT}
     assert {"memory.stress", "collective.all_reduce"} <= planned
@@ -39,7 +39,7 @@ def test_what_is_left_out_is_not_run(tmp_path: Path) -> None:
 
 def test_what_is_left_out_is_observed_as_skipped(tmp_path: Path) -> None:
     """Of the node, or of each of its ranks; what does not apply to the machine is not spoken of."""
-    rows = left_out(station(tmp_path))
+    rows = left_out(node_context(tmp_path))
 
     assert [
         ("disk.io", "node-1"),

@@ -25,7 +25,7 @@ from checks.process.tree import alive, start_ticks
 from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal, JournalWriter
-from checks.runner.station import Station, open_station, watch_path
+from checks.runner.node_context import NodeContext, open_node_context, watch_path
 from checks.runner.watchers import Watchers, watched
 from tests.checks import watch_checks
 
@@ -33,21 +33,21 @@ ROOT = Path(__file__).resolve().parents[3]
 NAME = watch_checks.watching.name
 
 
-def station(folder: Path, *checks: Check) -> Station:
+def node_context(folder: Path, *checks: Check) -> NodeContext:
     """A node alone, with these checks in its plan."""
     policy = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
     made = bundles.make("gate-1", Declared("cpu", 1, 0, 1), Profile.QUICK, policy, builtin())
     roster = Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")
     (folder / "bundle.json").write_bytes(bundles.dump(made))
     (folder / "roster.json").write_bytes(dump_plain(roster))
-    found = open_station(folder / "bundle.json", folder / "roster.json", "node-0", folder / "scratch")
+    found = open_node_context(folder / "bundle.json", folder / "roster.json", "node-0", folder / "scratch")
     plan = tuple(Planned(check.name, check.scope, check.metrics) for check in checks)
     return replace(found, checks=checks, plan=plan)
 
 
 def started(folder: Path, *checks: Check) -> Watchers:
     """Watchers that have begun."""
-    watches = Watchers(station(folder, *checks))
+    watches = Watchers(node_context(folder, *checks))
     watches.start(checks)
     watches.ready()
     return watches
@@ -59,7 +59,7 @@ def pid_of(watches: Watchers) -> int:
 
 def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, Observation]:
     """The rows of a runner's stages with these checks, and `stage` in the place of the ranks'."""
-    alone = station(folder, *checks)
+    alone = node_context(folder, *checks)
     kept: dict[str, Observation] = {}
     journal = Journal(folder / "node-0.json", node_run.first_report(alone, "one"))
     keep = JournalWriter(journal, lambda row: kept.update({row.check: row}))

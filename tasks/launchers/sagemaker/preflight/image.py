@@ -83,7 +83,7 @@ def _tools(checked: Checked, account: str, region: str, clients: Clients) -> Pre
     try:
         label = _labels(image, clients).get(LABEL)
     except NotVisible as error:
-        return unlabelled(checked, f"the image was not inspected ({error.line(WHAT).said})")
+        return unlabelled(checked, f"the image was not inspected ({error.line(WHAT).message})")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return unlabelled(checked, f"its configuration could not be read ({type(error).__name__})")
     if not isinstance(label, str):

@@ -26,7 +26,7 @@ from checks.runner.in_job import gate
 from checks.runner.in_job.gate import GateOptions, LaunchPermit
 from checks.runner.in_job.hold import Refusal
 from checks.runner.journal import JournalError
-from checks.runner.station import Station
+from checks.runner.node_context import NodeContext
 from tests.sample_reports import POLICY, healthy
 
 HERE = {"host": "h", "boot_id": "b", "gpu_uuids": "", "driver": "", "pool_token": "t0"}
@@ -91,8 +91,8 @@ class Place:
             )
         )
         members = (Member("node-0", "127.0.0.1", 1), Member("node-1", "127.0.0.1", 2))
-        self.station = cast(
-            Station,
+        self.node_context = cast(
+            NodeContext,
             SimpleNamespace(
                 bundle=bundle, roster=Roster(members, 3, "lo"), node=f"node-{rank}", node_rank=rank, deadline=NEVER,
                 key_path=folder / "exchange.key", mpi_key=b"a key",
@@ -100,10 +100,10 @@ class Place:
         )  # fmt: skip
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
         monkeypatch.setattr(gate, "NodeBarrier", lambda *ignored: self.board)
-        monkeypatch.setattr(gate, "open_responder", lambda station: responder)
+        monkeypatch.setattr(gate, "open_responder", lambda node_context: responder)
         monkeypatch.setattr(gate, "run_beside", self._run)
         monkeypatch.setattr(gate, "decide", self._decide)
-        monkeypatch.setattr(gate, "end_left", lambda station: self.events.append("ended"))
+        monkeypatch.setattr(gate, "end_left", lambda node_context: self.events.append("ended"))
         monkeypatch.setattr(gate, "become_subreaper", lambda adopt=True: self.events.append(f"adopt {adopt}"))
         monkeypatch.setattr(system, "identity_of_node", lambda: HERE)
 
@@ -130,7 +130,7 @@ class Place:
         self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0
     ) -> LaunchPermit | Refusal:
         """The gate of this node."""
-        return gate.gate(self.station, "attempt", self.out, GateOptions(confirm, pooled, ask_s))
+        return gate.gate(self.node_context, "attempt", self.out, GateOptions(confirm, pooled, ask_s))
 
 
 def verdict(answer: Answer, *findings: Finding) -> Verdict:
@@ -318,9 +318,9 @@ def test_a_verdict_that_cannot_be_written_starts_nothing(
 
 def test_why_a_host_refused_outlives_the_job(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """In a file; a disk that refuses it leaves the log."""
-    gate.write_failure(place.station, "attempt", place.out, Refusal(1, "no"))
+    gate.write_failure(place.node_context, "attempt", place.out, Refusal(1, "no"))
     said = (place.out / "attempt/failure/node-0").read_text()
-    gate.write_failure(place.station, "attempt", place.out / "attempt/failure/node-0", Refusal(1, "no"))
+    gate.write_failure(place.node_context, "attempt", place.out / "attempt/failure/node-0", Refusal(1, "no"))
 
     assert "no\n" == said
     assert "the failure file cannot be written" in capsys.readouterr().err
@@ -332,9 +332,9 @@ def test_only_a_command_of_ours_gets_a_key(place: Place, monkeypatch: pytest.Mon
     seen: list[Any] = []
     monkeypatch.setattr(os, "execvpe", lambda *words: seen.append(words))
     monkeypatch.setenv("PRELAUNCH_EXCHANGE_KEY", "secret")
-    place.station.key_path.write_bytes(b"secret")
+    place.node_context.key_path.write_bytes(b"secret")
     command = ("run", "{node_rank}/{nodes}", *(("{key_fd}",) if ours else ()))
-    gate.start(place.station, "attempt", place.out, command, LaunchPermit(place.folder / "pass.json"))
+    gate.start(place.node_context, "attempt", place.out, command, LaunchPermit(place.folder / "pass.json"))
     ((program, argv, environment),) = seen
 
     assert ("run", "0/2", str(place.folder / "pass.json")) == (
@@ -342,7 +342,7 @@ def test_only_a_command_of_ours_gets_a_key(place: Place, monkeypatch: pytest.Mon
         argv[1],
         environment["PRELAUNCH_PASS"],
     )
-    assert "lo" == environment["PRELAUNCH_INTERFACE"] and not place.station.key_path.exists()
+    assert "lo" == environment["PRELAUNCH_INTERFACE"] and not place.node_context.key_path.exists()
     if ours:
         assert b"a key" == os.read(int(argv[2]), 100)
         os.close(int(argv[2]))

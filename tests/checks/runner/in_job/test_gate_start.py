@@ -12,7 +12,7 @@ import pytest
 from checks.model import Declared
 from checks.roster import Member, Roster
 from checks.runner.in_job import gate
-from checks.runner.station import Station
+from checks.runner.node_context import NodeContext
 
 
 def test_the_command_works_where_the_container_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,13 +28,13 @@ def test_the_command_works_where_the_container_did(tmp_path: Path, monkeypatch: 
         "execvpe",
         lambda *words: seen.append((os.getcwd(), "PRELAUNCH_WORKING_FOLDER" in words[2])),
     )
-    station = SimpleNamespace(
+    node_context = SimpleNamespace(
         bundle=SimpleNamespace(declared=Declared("cpu", 1, 0, 1)),
         roster=Roster((Member("a", "127.0.0.1", 1),), 2, "lo"),
         node="a",
         node_rank=0,
         key_path=tmp_path / "exchange.key",
     )
-    gate.start(cast(Station, station), "x", Path("out"), ("true",), gate.LaunchPermit(None))
+    gate.start(cast(NodeContext, node_context), "x", Path("out"), ("true",), gate.LaunchPermit(None))
 
     assert ([(str(working), False)], True) == (seen, (here / "out/x/started/a").is_file())

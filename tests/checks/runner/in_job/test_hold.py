@@ -14,8 +14,8 @@ import pytest
 from checks.documents.answer import ANSWER, ASKING, AnswerWord, GateAnswer, dump_answer, load_answer
 from checks.exit_codes import Exit
 from checks.runner.in_job.hold import Refusal, hold
-from checks.runner.station import Station
-from tests.checks.runner.test_barrier import board, stations
+from checks.runner.node_context import NodeContext
+from tests.checks.runner.test_barrier import board, node_contexts
 
 GATE, ATTEMPT, QUESTION = "board", "a-token", "ask: node-0: system.clock: it is not synchronised"
 Write = Callable[[int, bytes], None]
@@ -43,8 +43,8 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
         path.with_suffix(".tmp").replace(path)
 
     with ExitStack() as stack:
-        places = stations(folder, network_s=2.0)
-        boards = [stack.enter_context(board(station)) for station in places]
+        places = node_contexts(folder, network_s=2.0)
+        boards = [stack.enter_context(board(node_context)) for node_context in places]
 
         def run(index: int) -> None:
             ended[index] = hold(places[index], ATTEMPT, outs[index], boards[index], ask_s, QUESTION)
@@ -64,12 +64,12 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
     return [ended[0], ended[1]]
 
 
-def alone(station: Station) -> Station:
+def alone(node_context: NodeContext) -> NodeContext:
     """The same of a gate of one node."""
-    declared = dataclasses.replace(station.bundle.declared, nodes=1, node_names=("node-0",))
-    roster = dataclasses.replace(station.roster, members=station.roster.members[:1])
+    declared = dataclasses.replace(node_context.bundle.declared, nodes=1, node_names=("node-0",))
+    roster = dataclasses.replace(node_context.roster, members=node_context.roster.members[:1])
     return dataclasses.replace(
-        station, bundle=dataclasses.replace(station.bundle, declared=declared), roster=roster
+        node_context, bundle=dataclasses.replace(node_context.bundle, declared=declared), roster=roster
     )
 
 
@@ -143,7 +143,7 @@ def test_yes_here_and_no_there_is_no(tmp_path: Path) -> None:
 
 def test_a_host_that_did_not_come_to_hold_is_not_waited_for(tmp_path: Path) -> None:
     """Nobody is asked about a start that cannot be."""
-    first, second = stations(tmp_path, network_s=0.5)
+    first, second = node_contexts(tmp_path, network_s=0.5)
     with board(first) as one:
         found = hold(first, ATTEMPT, tmp_path, one, 60.0, QUESTION)
 
@@ -155,7 +155,7 @@ def test_a_host_that_did_not_come_to_hold_is_not_waited_for(tmp_path: Path) -> N
 @pytest.mark.long
 def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
     """Its gate answers no more: a launch could not reach all."""
-    first, second = stations(tmp_path, network_s=2.0)
+    first, second = node_contexts(tmp_path, network_s=2.0)
     ended: list[GateAnswer | Refusal] = []
     with board(first) as one:
         holding = threading.Thread(
@@ -171,12 +171,17 @@ def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
 
 def test_one_node_needs_nobody_else(tmp_path: Path) -> None:
     """No peers, no barrier; the deadline is the same."""
-    (station, _) = stations(tmp_path, network_s=0.5)
-    with board(station) as one:
+    (node_context, _) = node_contexts(tmp_path, network_s=0.5)
+    with board(node_context) as one:
         (tmp_path / ATTEMPT).mkdir()
         (tmp_path / ATTEMPT / ANSWER).write_bytes(answer())
         found = hold(
-            alone(station), ATTEMPT, tmp_path, type(one)(alone(station), one.responder), 60.0, QUESTION
+            alone(node_context),
+            ATTEMPT,
+            tmp_path,
+            type(one)(alone(node_context), one.responder),
+            60.0,
+            QUESTION,
         )
 
     assert load_answer(answer(), GATE, ATTEMPT) == found

@@ -52,7 +52,7 @@ def look(
     behind = (*BEHIND[distributed], "train.py")
     job = JobSpec("g-1-check-1", ("{python}", "-m", "checks"), 1, 2, 60.0, files, environment, work, behind)
     launcher = LocalLauncher(folder / "jobs", LocalOptions(python=python))
-    return tuple((line.look.value, line.text) for line in launcher.preflight((launcher.plan(job),)))
+    return tuple((line.result.value, line.text) for line in launcher.preflight((launcher.plan(job),)))
 
 
 @pytest.mark.parametrize("work", [Work.CHECK, Work.GATE])

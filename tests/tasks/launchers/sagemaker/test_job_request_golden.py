@@ -215,6 +215,6 @@ def test_a_plan_needs_neither_credentials_nor_home(gate: str, works: list[str], 
 
     assert (done.returncode, done.stderr) == (0, "")
     assert ["estimate", "preflight", "requests", "told"] == list(document)
-    assert ["unseen"] * len(works) == [line["look"] for line in document["preflight"]]
+    assert ["unseen"] * len(works) == [line["result"] for line in document["preflight"]]
     assert [body["AlgorithmSpecification"]["ContainerArguments"][0] for body in document["requests"]] == works
     assert list(tmp_path.iterdir()) == []

@@ -99,7 +99,7 @@ STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report"
 
 
 @dataclass
-class Desk:
+class NotifierSetup:
     """A notifier at a workspace. `store` is what is kept; `broken` lets the store fail."""
 
     slack: SlackServer
@@ -139,7 +139,7 @@ class Desk:
         return True
 
 
-def desk_at(slack: SlackServer, **options: Any) -> Desk:
+def notifier_setup(slack: SlackServer, **options: Any) -> NotifierSetup:
     """A notifier for #gates."""
     channel = slack.channel("gates")
-    return Desk(slack, channel, {"channel": "#gates", **options})
+    return NotifierSetup(slack, channel, {"channel": "#gates", **options})

@@ -18,8 +18,8 @@ from tests.tasks.notifiers.slack.slack_world import (
     QUESTION,
     REFUSED,
     STATUS,
-    Desk,
-    desk_at,
+    NotifierSetup,
+    notifier_setup,
 )
 
 HEAD = "NO-GO p5-prod: node ip-10-0-3-7: hardware: GPU 5: Memory test failed (dcgm.diag)"
@@ -33,25 +33,25 @@ def slack() -> Iterator[SlackServer]:
 
 
 @pytest.fixture
-def desk(slack: SlackServer) -> Desk:
+def setup(slack: SlackServer) -> NotifierSetup:
     """A notifier for #gates that calls a user and a group."""
-    return desk_at(slack, mention=("U123", "S456"), owner_mention=("U789",))
+    return notifier_setup(slack, mention=("U123", "S456"), owner_mention=("U789",))
 
 
-def test_progress_moves_one_message(slack: SlackServer, desk: Desk) -> None:
+def test_progress_moves_one_message(slack: SlackServer, setup: NotifierSetup) -> None:
     """Posted once, then brought up to date in place, by whichever process."""
-    desk.notifier.show(STATUS)
-    desk.notifier.show(replace(STATUS, done=20, elapsed_s=95.0))
+    setup.notifier.show(STATUS)
+    setup.notifier.show(replace(STATUS, done=20, elapsed_s=95.0))
 
     assert slack.only().past == ["checking p5-prod: 14 of 27 observations, 1 min 20 s"]
     assert slack.only().text == "checking p5-prod: 20 of 27 observations, 1 min 35 s"
     assert "4 of 4 nodes report" in slack.only().shown
 
 
-def test_a_refusal_is_the_messages_last_word(slack: SlackServer, desk: Desk) -> None:
+def test_a_refusal_is_the_messages_last_word(slack: SlackServer, setup: NotifierSetup) -> None:
     """Answer and culprit first; then remedy, commands, both costs and the links."""
-    desk.notifier.show(STATUS)
-    desk.notifier.send(REFUSED)
+    setup.notifier.show(STATUS)
+    setup.notifier.send(REFUSED)
 
     message = slack.only()
     assert (message.text, message.shown.splitlines()[0]) == (HEAD, HEAD)
@@ -65,10 +65,10 @@ def test_a_refusal_is_the_messages_last_word(slack: SlackServer, desk: Desk) -> 
         assert said in message.shown
 
 
-def test_a_refusal_calls_in_the_thread_and_the_channel(slack: SlackServer, desk: Desk) -> None:
+def test_a_refusal_calls_in_the_thread_and_the_channel(slack: SlackServer, setup: NotifierSetup) -> None:
     """An update notifies nobody: the first reply mentions whom it calls, and the channel sees it."""
-    desk.notifier.show(STATUS)
-    where = desk.notifier.send(REFUSED)
+    setup.notifier.show(STATUS)
+    where = setup.notifier.send(REFUSED)
 
     call, diagnostics = slack.thread(slack.only())
     assert call.broadcast and call.text == f"<@U123> <!subteam^S456> {HEAD}"
@@ -76,20 +76,20 @@ def test_a_refusal_calls_in_the_thread_and_the_channel(slack: SlackServer, desk:
     assert where.startswith("https://stand-in.slack.com/archives/")
 
 
-def test_the_same_page_again_calls_nobody_again(slack: SlackServer, desk: Desk) -> None:
+def test_the_same_page_again_calls_nobody_again(slack: SlackServer, setup: NotifierSetup) -> None:
     """A run that is resumed, or a process that starts again, goes on in the same message."""
     page = replace(REFUSED, picture=b"\x89PNG")
-    desk.notifier.send(page)
-    desk.notifier.send(page)
+    setup.notifier.send(page)
+    setup.notifier.send(page)
 
     assert len(slack.thread(slack.only())) == 3
     assert [file.data for file in slack.pictures(slack.only())] == [b"\x89PNG"]
 
 
-def test_the_picture_is_in_the_thread(slack: SlackServer, desk: Desk) -> None:
+def test_the_picture_is_in_the_thread(slack: SlackServer, setup: NotifierSetup) -> None:
     """With a text for whoever cannot see it; without one the message says why and links."""
-    desk.notifier.send(replace(REFUSED, picture=b"\x89PNG"))
-    desk.notifier.send(
+    setup.notifier.send(replace(REFUSED, picture=b"\x89PNG"))
+    setup.notifier.send(
         replace(
             REFUSED, gate_id="p5-2", no_picture="matplotlib is missing: pip install 'prelaunch[picture]'."
         )
@@ -101,10 +101,10 @@ def test_the_picture_is_in_the_thread(slack: SlackServer, desk: Desk) -> None:
     assert "No picture in the thread: matplotlib is missing" in second.shown
 
 
-def test_a_go_calls_nobody(slack: SlackServer, desk: Desk) -> None:
+def test_a_go_calls_nobody(slack: SlackServer, setup: NotifierSetup) -> None:
     """The final state in place, and a thread without a mention."""
-    desk.notifier.show(STATUS)
-    said = desk.notifier.settle(GO)
+    setup.notifier.show(STATUS)
+    said = setup.notifier.settle(GO)
 
     message = slack.only()
     assert message.text == "GO p5-prod: 4 of 4 nodes"
@@ -114,23 +114,23 @@ def test_a_go_calls_nobody(slack: SlackServer, desk: Desk) -> None:
     assert said.startswith("message updated: https://")
 
 
-def test_progress_never_overwrites_an_end(slack: SlackServer, desk: Desk) -> None:
+def test_progress_never_overwrites_an_end(slack: SlackServer, setup: NotifierSetup) -> None:
     """Whoever is late, in this process or another, changes nothing."""
-    desk.notifier.send(REFUSED)
-    desk.notifier.show(STATUS)
+    setup.notifier.send(REFUSED)
+    setup.notifier.show(STATUS)
 
     assert slack.only().text == HEAD
 
 
-def test_progress_on_its_way_is_not_the_last_word(slack: SlackServer, desk: Desk) -> None:
+def test_progress_on_its_way_is_not_the_last_word(slack: SlackServer, setup: NotifierSetup) -> None:
     """A show that Slack answers slowly, and an end meanwhile: the end is what stays."""
-    desk.notifier.show(STATUS)
+    setup.notifier.show(STATUS)
     slack.fail(Failure.HANG, method="chat.update")
-    late = Thread(target=desk.notifier.show, args=(STATUS,))
+    late = Thread(target=setup.notifier.show, args=(STATUS,))
     late.start()
     while not slack.called("chat.update"):
         late.join(0.01)
-    ending = Thread(target=desk.notifier.send, args=(REFUSED,))
+    ending = Thread(target=setup.notifier.send, args=(REFUSED,))
     ending.start()
     ending.join(0.2)  # time enough to overtake
     slack.heal()
@@ -140,9 +140,9 @@ def test_progress_on_its_way_is_not_the_last_word(slack: SlackServer, desk: Desk
     assert slack.only().text == HEAD
 
 
-def test_a_question_has_buttons(slack: SlackServer, desk: Desk) -> None:
+def test_a_question_has_buttons(slack: SlackServer, setup: NotifierSetup) -> None:
     """Their value says which question, the deadline is in the reader's own time, and the owner is called."""
-    desk.notifier.send(QUESTION)
+    setup.notifier.send(QUESTION)
 
     message = slack.only()
     assert list(message.actions) == ["prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"]
@@ -152,41 +152,41 @@ def test_a_question_has_buttons(slack: SlackServer, desk: Desk) -> None:
     assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node node-2: synchronised is false")
 
 
-def test_an_override_is_no_usual_button(slack: SlackServer, desk: Desk) -> None:
+def test_an_override_is_no_usual_button(slack: SlackServer, setup: NotifierSetup) -> None:
     """It says so, is red, and asks once more."""
-    desk.notifier.send(replace(QUESTION, question=replace(ASKED, override=True)))
+    setup.notifier.send(replace(QUESTION, question=replace(ASKED, override=True)))
 
     button = slack.only().actions["prelaunch_approve"]
     assert (button["text"]["text"], button["style"]) == ("OVERRIDE: launch anyway", "danger")
     assert "Launch on machines that failed?" in button["confirm"]["title"]["text"]
 
 
-def test_nobody_may_answer_in_slack(slack: SlackServer, desk: Desk) -> None:
+def test_nobody_may_answer_in_slack(slack: SlackServer, setup: NotifierSetup) -> None:
     """No approvers in the gate file: no buttons that would answer nobody, and the way that there is."""
-    desk.notifier.send(replace(QUESTION, question=replace(ASKED, by_slack=False)))
+    setup.notifier.send(replace(QUESTION, question=replace(ASKED, by_slack=False)))
 
     assert slack.only().actions == {}
     assert "in Prefect (the run's menu, Resume; http://127.0.0.1:4200/" in slack.only().shown
 
 
-def test_an_open_question_is_not_overwritten(slack: SlackServer, desk: Desk) -> None:
+def test_an_open_question_is_not_overwritten(slack: SlackServer, setup: NotifierSetup) -> None:
     """The time goes on, and the buttons stay until somebody answers."""
-    desk.notifier.send(QUESTION)
-    desk.notifier.show(STATUS)
+    setup.notifier.send(QUESTION)
+    setup.notifier.show(STATUS)
 
     assert len(slack.only().actions) == 3
 
 
-def test_an_answer_takes_the_buttons_away(slack: SlackServer, desk: Desk) -> None:
+def test_an_answer_takes_the_buttons_away(slack: SlackServer, setup: NotifierSetup) -> None:
     """Who and why stand in the message and once in the thread, whoever says it; then progress goes on."""
     said = "Ada said launch-anyway in Slack: the clock is fixed"
-    desk.notifier.send(QUESTION)
+    setup.notifier.send(QUESTION)
     before = len(slack.thread(slack.only()))
 
-    desk.notifier.answered("p5-1", AnswerLine(said))
-    desk.notifier.answered("p5-1", AnswerLine(said))
+    setup.notifier.answered("p5-1", AnswerLine(said))
+    setup.notifier.answered("p5-1", AnswerLine(said))
     assert (slack.only().actions, said in slack.only().shown) == ({}, True)
-    desk.notifier.show(
+    setup.notifier.show(
         replace(STATUS, stage="training", answered=AnswerLine(f"{said} (as the run heard it)"))
     )
 
@@ -194,22 +194,22 @@ def test_an_answer_takes_the_buttons_away(slack: SlackServer, desk: Desk) -> Non
     assert [reply.text for reply in slack.thread(slack.only())[before:]] == [said]
 
 
-def test_an_answer_that_the_run_heard_ends_the_question(slack: SlackServer, desk: Desk) -> None:
+def test_an_answer_that_the_run_heard_ends_the_question(slack: SlackServer, setup: NotifierSetup) -> None:
     """Prefect's form has no process of ours: the next progress says who answered; a later question is asked again."""
-    desk.notifier.send(QUESTION)
-    desk.notifier.show(replace(STATUS, answered=AnswerLine("Bob said check-again in Prefect")))
+    setup.notifier.send(QUESTION)
+    setup.notifier.show(replace(STATUS, answered=AnswerLine("Bob said check-again in Prefect")))
     assert slack.only().actions == {}
 
-    desk.notifier.send(replace(QUESTION, question=replace(ASKED, key="gate-2-a")))
-    desk.notifier.show(replace(STATUS, answered=AnswerLine("Bob said check-again in Prefect")))
+    setup.notifier.send(replace(QUESTION, question=replace(ASKED, key="gate-2-a")))
+    setup.notifier.show(replace(STATUS, answered=AnswerLine("Bob said check-again in Prefect")))
 
     assert len(slack.only().actions) == 3
 
 
-def test_an_end_takes_the_buttons_away(slack: SlackServer, desk: Desk) -> None:
+def test_an_end_takes_the_buttons_away(slack: SlackServer, setup: NotifierSetup) -> None:
     """Nobody answered in time: the refusal replaces the question, and says so in the thread."""
-    desk.notifier.send(QUESTION)
-    desk.notifier.send(replace(REFUSED, answered=AnswerLine("nobody answered by the deadline")))
+    setup.notifier.send(QUESTION)
+    setup.notifier.send(replace(REFUSED, answered=AnswerLine("nobody answered by the deadline")))
 
     assert (slack.only().text, slack.only().actions) == (HEAD, {})
     assert "nobody answered by the deadline" in [reply.text for reply in slack.thread(slack.only())]
@@ -217,13 +217,13 @@ def test_an_end_takes_the_buttons_away(slack: SlackServer, desk: Desk) -> None:
 
 def test_the_owner_has_a_channel(slack: SlackServer) -> None:
     """A page for the owner is a message there; the run's own message says the same, and calls nobody."""
-    desk = desk_at(slack, owner_channel="#ml-platform", mention=("U123",), owner_mention=("U789",))
+    setup = notifier_setup(slack, owner_channel="#ml-platform", mention=("U123",), owner_mention=("U789",))
     owners = slack.channel("ml-platform")
-    desk.notifier.show(STATUS)
+    setup.notifier.show(STATUS)
 
-    desk.notifier.send(CANNOT_TELL)
+    setup.notifier.send(CANNOT_TELL)
 
-    (run,), (own,) = slack.posted(desk.channel), slack.posted(owners)
+    (run,), (own,) = slack.posted(setup.channel), slack.posted(owners)
     assert run.text == own.text == "CANNOT TELL p5-prod: node node-3: nothing was heard of it"
     assert slack.thread(run) == []
     assert slack.thread(own)[0].text.startswith("<@U789> ")
@@ -231,29 +231,29 @@ def test_the_owner_has_a_channel(slack: SlackServer) -> None:
 
 def test_a_question_is_asked_in_one_channel(slack: SlackServer) -> None:
     """Buttons in the owner's channel alone; the end takes them away there as well."""
-    desk = desk_at(slack, owner_channel="#ml-platform")
+    setup = notifier_setup(slack, owner_channel="#ml-platform")
     owners = slack.channel("ml-platform")
-    desk.notifier.show(STATUS)
-    desk.notifier.send(QUESTION)
-    (run,), (own,) = slack.posted(desk.channel), slack.posted(owners)
+    setup.notifier.show(STATUS)
+    setup.notifier.send(QUESTION)
+    (run,), (own,) = slack.posted(setup.channel), slack.posted(owners)
     assert (len(run.actions), len(own.actions)) == (0, 3)
 
-    desk.notifier.settle(replace(GO, answered=AnswerLine("Ada said launch-anyway")))
+    setup.notifier.settle(replace(GO, answered=AnswerLine("Ada said launch-anyway")))
 
     assert (run.text, own.text, own.actions) == ("GO p5-prod: 4 of 4 nodes", "GO p5-prod: 4 of 4 nodes", {})
     assert "Ada said launch-anyway" in [reply.text for reply in slack.thread(own)]
 
 
-def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, desk: Desk) -> None:
+def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, setup: NotifierSetup) -> None:
     """A page beside the run's own stands in its thread; without a run's message it is a message."""
     beside = replace(
         REFUSED, gate_id="p5-1-machines", kind=Kind.MACHINES, audience=Audience.OWNER, items=(),
         title="gate p5-prod: machines may still be billed: job x", lead=None,
     )  # fmt: skip
-    desk.notifier.send(REFUSED)
+    setup.notifier.send(REFUSED)
 
-    desk.notifier.send(beside)
-    desk.notifier.send(replace(beside, gate_id="p5-9-machines"))
+    setup.notifier.send(beside)
+    setup.notifier.send(replace(beside, gate_id="p5-9-machines"))
 
     run, alone = slack.posted()
     assert run.text == HEAD
@@ -262,10 +262,10 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, desk: Des
     assert alone.text == said
 
 
-def test_who_answered_is_shown_by_name(slack: SlackServer, desk: Desk) -> None:
+def test_who_answered_is_shown_by_name(slack: SlackServer, setup: NotifierSetup) -> None:
     """Slack shows the name of a user whom it proved; what a person typed stays text."""
-    desk.notifier.send(QUESTION)
-    desk.notifier.answered(
+    setup.notifier.send(QUESTION)
+    setup.notifier.answered(
         "p5-1", AnswerLine("answered launch-anyway: <!channel> *now*", "U789 (Slack)", "U789")
     )
 

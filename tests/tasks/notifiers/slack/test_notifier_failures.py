@@ -15,7 +15,7 @@ from tasks.notifiers.slack import notifier as notifier_module
 from tests.fakes.slack.methods import METHODS
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.fakes.slack.workspace import Refusal, Workspace
-from tests.tasks.notifiers.slack.slack_world import REFUSED, STATUS, Desk, desk_at
+from tests.tasks.notifiers.slack.slack_world import REFUSED, STATUS, NotifierSetup, notifier_setup
 
 
 @pytest.fixture
@@ -26,16 +26,16 @@ def slack() -> Iterator[SlackServer]:
 
 
 @pytest.fixture
-def desk(slack: SlackServer) -> Desk:
+def setup(slack: SlackServer) -> NotifierSetup:
     """A notifier for #gates."""
-    return desk_at(slack)
+    return notifier_setup(slack)
 
 
-def test_a_rate_limit_is_waited_out(slack: SlackServer, desk: Desk) -> None:
+def test_a_rate_limit_is_waited_out(slack: SlackServer, setup: NotifierSetup) -> None:
     """As long as Slack asks for, and the page arrives."""
     slack.fail(Failure.RATE_LIMIT, method="chat.postMessage", retry_after_s=1)
 
-    desk.notifier.send(REFUSED)
+    setup.notifier.send(REFUSED)
 
     first, second = slack.called("chat.postMessage")[:2]
     assert (first.answer, second.answer) == ("429 with Retry-After", "ok")
@@ -43,55 +43,57 @@ def test_a_rate_limit_is_waited_out(slack: SlackServer, desk: Desk) -> None:
     assert len(slack.posted()) == 1
 
 
-def test_a_rate_limit_beyond_the_time_is_said(slack: SlackServer, desk: Desk) -> None:
+def test_a_rate_limit_beyond_the_time_is_said(slack: SlackServer, setup: NotifierSetup) -> None:
     """Nobody waits a minute for a notifier: the next way is tried at once."""
     slack.fail(Failure.RATE_LIMIT, times=9, retry_after_s=60)
 
     begun = time.monotonic()
     with pytest.raises(NotifyError, match="Slack asks to wait 60 s"):
-        desk.notifier.send(REFUSED)
+        setup.notifier.send(REFUSED)
 
     assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize("failure", [Failure.SERVER_ERROR, Failure.RESET])
-def test_what_passes_is_tried_again(slack: SlackServer, desk: Desk, failure: Failure) -> None:
+def test_what_passes_is_tried_again(slack: SlackServer, setup: NotifierSetup, failure: Failure) -> None:
     """A server error and a broken connection."""
     slack.fail(failure)
 
-    desk.notifier.send(REFUSED)
+    setup.notifier.send(REFUSED)
 
     assert len(slack.posted()) == 1
 
 
-def test_an_answer_that_is_lost_may_cost_a_second_message(slack: SlackServer, desk: Desk) -> None:
+def test_an_answer_that_is_lost_may_cost_a_second_message(slack: SlackServer, setup: NotifierSetup) -> None:
     """Slack knows no idempotency key: a message too many is better than a page too few, and the run goes on in the last."""
     slack.fail(Failure.LOST_ANSWER, method="chat.postMessage")
 
-    desk.notifier.show(STATUS)
-    desk.notifier.send(REFUSED)
+    setup.notifier.show(STATUS)
+    setup.notifier.send(REFUSED)
 
     assert [message.edits for message in slack.posted()] == [0, 1]
 
 
-def test_silence_ends_in_time(slack: SlackServer, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_ends_in_time(
+    slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However often it is tried: all together is within the notifier's time."""
     monkeypatch.setattr(notifier_module, "SEND_S", 1.0)
     slack.fail(Failure.HANG, times=99)
 
     begun = time.monotonic()
     with pytest.raises(NotifyError, match=r"does not answer chat\.postMessage: TimeoutError"):
-        desk.notifier.send(REFUSED)
+        setup.notifier.send(REFUSED)
 
     assert time.monotonic() - begun < 2
 
 
-def test_nobody_listens(slack: SlackServer, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_listens(slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused connection is no defect of the gate: the address is said."""
     monkeypatch.setattr(notifier_module, "SEND_S", 0.6)
-    desk.options["channel"] = "#gates"
-    table = desk.notifier._table.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
-    silent = notifier_module.SlackNotifier(table, desk.means)
+    setup.options["channel"] = "#gates"
+    table = setup.notifier._table.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
+    silent = notifier_module.SlackNotifier(table, setup.means)
 
     with pytest.raises(NotifyError, match=r"Slack at http://127\.0\.0\.1:9/api/ does not answer"):
         silent.send(REFUSED)
@@ -120,47 +122,49 @@ def _other_token(slack: SlackServer) -> None:
     ],
 )
 def test_a_refusal_says_the_remedy(
-    slack: SlackServer, desk: Desk, harm: Any, channel: str, remedy: str
+    slack: SlackServer, setup: NotifierSetup, harm: Any, channel: str, remedy: str
 ) -> None:
     """Slack's word, and what to do about it."""
     slack.channel("away", member=False)
     slack.channel("old", archived=True)
-    desk.options["channel"] = channel
+    setup.options["channel"] = channel
     if harm is not None:
         harm(slack)
 
     with pytest.raises(NotifyError, match=remedy):
-        desk.notifier.send(REFUSED)
+        setup.notifier.send(REFUSED)
 
 
 def test_a_wrong_token_is_not_repeated(
-    slack: SlackServer, desk: Desk, caplog: pytest.LogCaptureFixture
+    slack: SlackServer, setup: NotifierSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither in the error nor in a log, at any level."""
     caplog.set_level(logging.DEBUG)
-    means, true = desk.means, slack.token
+    means, true = setup.means, slack.token
     _other_token(slack)
     wrong = replace(means, secret=lambda reference: true)
 
     with pytest.raises(NotifyError, match="invalid_auth") as caught:
-        notifier_module.SlackNotifier(desk.notifier._table, wrong).send(REFUSED)
+        notifier_module.SlackNotifier(setup.notifier._table, wrong).send(REFUSED)
 
     assert true not in f"{caught.value!r}{caplog.text}"
 
 
-def test_the_token_is_kept_nowhere(slack: SlackServer, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_token_is_kept_nowhere(
+    slack: SlackServer, setup: NotifierSetup, caplog: pytest.LogCaptureFixture
+) -> None:
     """Not in the store, a log, or what a notifier shows of itself."""
     caplog.set_level(logging.DEBUG)
-    notifier = desk.notifier
+    notifier = setup.notifier
 
     notifier.show(STATUS)
     said = notifier.send(replace(REFUSED, picture=b"png"))
 
-    everything = f"{desk.store}{caplog.text}{said}{notifier!r}{vars(notifier)}"
+    everything = f"{setup.store}{caplog.text}{said}{notifier!r}{vars(notifier)}"
     assert slack.token not in everything
 
 
-def test_blocks_that_slack_refuses_are_sent_as_text(slack: SlackServer, desk: Desk) -> None:
+def test_blocks_that_slack_refuses_are_sent_as_text(slack: SlackServer, setup: NotifierSetup) -> None:
     """A limit that nobody knew costs the form, not the page; and it is said."""
 
     def stern(workspace: Workspace, given: Any) -> dict[str, Any]:
@@ -170,60 +174,60 @@ def test_blocks_that_slack_refuses_are_sent_as_text(slack: SlackServer, desk: De
 
     slack.methods["chat.postMessage"] = ("chat:write", stern)
 
-    said = desk.notifier.send(REFUSED)
+    said = setup.notifier.send(REFUSED)
 
     assert slack.only().text.startswith(REFUSED.title)
     assert "all of it in words" in slack.only().text
     assert "msg_blocks_too_long" in said
 
 
-def test_a_message_that_was_deleted_is_posted_anew(slack: SlackServer, desk: Desk) -> None:
+def test_a_message_that_was_deleted_is_posted_anew(slack: SlackServer, setup: NotifierSetup) -> None:
     """Somebody tidied the channel while the gate ran."""
-    desk.notifier.show(STATUS)
+    setup.notifier.show(STATUS)
     slack.messages.clear()
 
-    desk.notifier.send(REFUSED)
+    setup.notifier.send(REFUSED)
 
     assert slack.only().text.startswith("NO-GO p5-prod")
 
 
-def test_a_message_that_cannot_be_updated_still_calls(slack: SlackServer, desk: Desk) -> None:
+def test_a_message_that_cannot_be_updated_still_calls(slack: SlackServer, setup: NotifierSetup) -> None:
     """The reply is what people hear; the rest is said."""
-    desk.notifier.show(STATUS)
+    setup.notifier.show(STATUS)
     slack.methods["chat.update"] = ("chat:update.made.up", METHODS["chat.update"][1])
 
-    said = desk.notifier.send(REFUSED)
+    said = setup.notifier.send(REFUSED)
 
     assert slack.thread(slack.only())[0].text.startswith("NO-GO p5-prod")
     assert "the message is not up to date: Slack refuses chat.update: missing_scope" in said
 
 
-def test_a_picture_that_is_refused_is_said(slack: SlackServer, desk: Desk) -> None:
+def test_a_picture_that_is_refused_is_said(slack: SlackServer, setup: NotifierSetup) -> None:
     """The page has been sent all the same, with the scope that is missing."""
     slack.scopes.remove("files:write")
 
-    said = desk.notifier.send(replace(REFUSED, picture=b"png"))
+    said = setup.notifier.send(replace(REFUSED, picture=b"png"))
 
     assert len(slack.thread(slack.only())) == 2
     assert "the picture is not in the thread" in said and "the scope files:write" in said
 
 
-def test_a_call_that_fails_is_a_failure(slack: SlackServer, desk: Desk) -> None:
+def test_a_call_that_fails_is_a_failure(slack: SlackServer, setup: NotifierSetup) -> None:
     """The message may be up to date, but nobody was called: the next way has to."""
-    desk.notifier.show(STATUS)
+    setup.notifier.show(STATUS)
     slack.fail(Failure.RATE_LIMIT, times=9, method="chat.postMessage", retry_after_s=60)
 
     with pytest.raises(NotifyError):
-        desk.notifier.send(REFUSED)
+        setup.notifier.send(REFUSED)
 
     assert slack.only().text.startswith("NO-GO p5-prod")
 
 
-def test_a_store_that_fails_loses_no_page(slack: SlackServer, desk: Desk) -> None:
+def test_a_store_that_fails_loses_no_page(slack: SlackServer, setup: NotifierSetup) -> None:
     """What was sent may be sent again, and that is said."""
-    desk.broken = True
+    setup.broken = True
 
-    said = desk.notifier.send(REFUSED)
+    said = setup.notifier.send(REFUSED)
 
     assert len(slack.posted()) == 1
     assert (
@@ -231,10 +235,10 @@ def test_a_store_that_fails_loses_no_page(slack: SlackServer, desk: Desk) -> Non
     )
 
 
-def test_a_record_that_cannot_be_read_costs_a_message(slack: SlackServer, desk: Desk) -> None:
+def test_a_record_that_cannot_be_read_costs_a_message(slack: SlackServer, setup: NotifierSetup) -> None:
     """Somebody else's bytes are no reason to be silent."""
-    desk.store["gates/p5-1/slack.json"] = b"{"
+    setup.store["gates/p5-1/slack.json"] = b"{"
 
-    desk.notifier.send(REFUSED)
+    setup.notifier.send(REFUSED)
 
     assert len(slack.posted()) == 1

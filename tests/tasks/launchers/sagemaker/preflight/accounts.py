@@ -116,7 +116,7 @@ def answered(**services: list[tuple[str, Any]]) -> Any:
 
 def looks(lines: tuple[PreflightCheck, ...]) -> list[tuple[str, PreflightResult]]:
     """What was looked at, and what came of it."""
-    return [(line.what, line.look) for line in lines]
+    return [(line.subject, line.result) for line in lines]
 
 
 def _add(stub: Stubber, call: str, answer: Any) -> None:

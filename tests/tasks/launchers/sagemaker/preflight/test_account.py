@@ -63,9 +63,9 @@ def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
     lines = look(plans(chosen), chosen, account.clients)
 
     assert {"role passable", "permission to start jobs", "permissions of the role", "quota"} == {
-        line.what for line in lines if line.look is not OK
+        line.subject for line in lines if line.result is not OK
     }
-    assert [] == [line for line in lines if line.look is WRONG]
+    assert [] == [line for line in lines if line.result is WRONG]
 
 
 def test_the_lines_come_in_the_order_of_the_probes(account: Account) -> None:
@@ -73,7 +73,7 @@ def test_the_lines_come_in_the_order_of_the_probes(account: Account) -> None:
     chosen = options(**_vpc(account))
     order = [probe.what for probe in PROBES]
 
-    found = [line.what for line in look(plans(chosen), chosen, account.clients)]
+    found = [line.subject for line in look(plans(chosen), chosen, account.clients)]
 
     assert sorted(found, key=order.index) == found
 
@@ -155,7 +155,7 @@ def test_a_channel_of_the_trainings_own(account: Account) -> None:
 
     found = channels(dataclasses.replace(wanted, bodies=(body,)), account.clients)
 
-    assert [OK, WRONG, WRONG] == [line.look for line in found]
+    assert [OK, WRONG, WRONG] == [line.result for line in found]
     assert {} == sources(wanted)
 
 
@@ -164,8 +164,8 @@ def test_a_role_that_is_not_there(account: Account) -> None:
     found = trust(asked(role_arn=ROLE + "-2"), account.clients)
 
     assert ("there is no role prelaunch-execution-2", WRONG) == (
-        found[0].said,
-        found[0].look,
+        found[0].message,
+        found[0].result,
     )
 
 
@@ -252,7 +252,7 @@ def test_a_subnet_that_is_too_small(account: Account) -> None:
     chosen = _vpc(account, subnets=(small,))
 
     found = [
-        subnets(asked(kind, nodes, **chosen), account.clients)[0].look
+        subnets(asked(kind, nodes, **chosen), account.clients)[0].result
         for kind, nodes in (("m5.large", 5), ("m5.large", 6), ("p5.48xlarge", 2), ("p5.48xlarge", 3))
     ]
 
@@ -334,7 +334,7 @@ def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatc
         lines = look_at(quick, requirements_of(plans(chosen), chosen), clients())
         taken_s = time.monotonic() - began
 
-    assert {"instance type"} >= {line.what for line in lines if line.look is not UNSEEN}
+    assert {"instance type"} >= {line.subject for line in lines if line.result is not UNSEEN}
     assert taken_s < 10
 
 
@@ -352,8 +352,8 @@ def test_no_endpoint_at_all_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None
     chosen = options(subnets=("subnet-0123456789abcdef0",), security_group_ids=("sg-0123456789abcdef0",))
     lines = look(plans(chosen), chosen, clients())
 
-    assert {"instance type"} == {line.what for line in lines if line.look is OK}
-    assert [] == [line for line in lines if line.look is WRONG]
+    assert {"instance type"} == {line.subject for line in lines if line.result is OK}
+    assert [] == [line for line in lines if line.result is WRONG]
     assert [] == [line for line in lines if servers.SECRET in str(line)]
 
 
@@ -369,7 +369,7 @@ def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     lines = look(plans(chosen), chosen, clients())
 
-    assert ["credentials"] == [line.what for line in lines if line.look is WRONG]
+    assert ["credentials"] == [line.subject for line in lines if line.result is WRONG]
 
 
 def test_a_profile_that_is_not_there_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_a_pool_quota_of_zero_means_no_pool() -> None:
         OK,
         OK,
         OK,
-    ] == [line.look for line in found]
+    ] == [line.result for line in found]
     assert "--quota-code L-0000AAAA --desired-value 4" in found[1].remedy
 
 
@@ -105,7 +105,7 @@ def test_the_default_counts_where_the_account_has_no_quota_of_its_own() -> None:
         UNSEEN,
         UNSEEN,
         UNSEEN,
-    ] == [line.look for line in found]
+    ] == [line.result for line in found]
 
 
 def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> None:
@@ -122,8 +122,8 @@ def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> No
     found = quotas(wanted, answered(quotas=[_page(*rows)]))[-1]
 
     assert (WRONG, "Longest run time for a training job: 432000 s, 604800 s wanted") == (
-        found.look,
-        found.said,
+        found.result,
+        found.message,
     )
     assert "--quota-code L-33A961FD --desired-value 604800" in found.remedy
     assert "max_runtime_minutes" in found.remedy
@@ -148,8 +148,8 @@ def test_a_job_of_more_machines_than_the_account_allows_in_one_job_is_wrong() ->
         OK,
         WRONG,
         OK,
-    ] == [line.look for line in found]
-    assert "Maximum number of instances per training job: 20, 32 wanted" == found[3].said
+    ] == [line.result for line in found]
+    assert "Maximum number of instances per training job: 20, 32 wanted" == found[3].message
     assert "--quota-code L-622CFD70 --desired-value 32" in found[3].remedy
 
 
@@ -174,8 +174,8 @@ def test_a_limit_that_no_list_has_is_not_seen() -> None:
         OK,
         OK,
         UNSEEN,
-    ] == [line.look for line in found]
-    assert TIME in found[-1].said
+    ] == [line.result for line in found]
+    assert TIME in found[-1].message
 
 
 def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
@@ -183,7 +183,7 @@ def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
     rows = _quota(TRAINING, 0), _quota(POOL, 4), _quota(EVERY, 20), *LIMITS
     wanted = asked(**P5, training_plan_arn=PLAN_ARN)
 
-    assert UNSEEN is quotas(wanted, answered(quotas=[_page(*rows)]))[0].look
+    assert UNSEEN is quotas(wanted, answered(quotas=[_page(*rows)]))[0].result
 
 
 def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
@@ -195,7 +195,7 @@ def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
     )
 
     assert [("quota", UNSEEN)] == looks(found)
-    assert "permission is missing: servicequotas:ListServiceQuotas" == found[0].said
+    assert "permission is missing: servicequotas:ListServiceQuotas" == found[0].message
     assert "deployments/iam/orchestrator-preflight.json" in found[0].remedy
 
 
@@ -230,8 +230,8 @@ def test_a_probe_that_may_not_be_removed_is_named() -> None:
 
     found = prefix(asked(), answered(s3=calls))
 
-    assert [WRONG, UNSEEN] == [line.look for line in found]
-    assert "s3://ml-bucket/gates/.prelaunch-probe-" in found[1].said
+    assert [WRONG, UNSEEN] == [line.result for line in found]
+    assert "s3://ml-bucket/gates/.prelaunch-probe-" in found[1].message
 
 
 def test_a_role_that_may_be_passed() -> None:
@@ -268,7 +268,7 @@ def test_a_session_is_asked_for_by_its_role() -> None:
 
     found = passable(asked(), made)
 
-    assert found[0].said.startswith(f"{role['Arn']} may pass")
+    assert found[0].message.startswith(f"{role['Arn']} may pass")
 
 
 def test_jobs_that_may_not_be_started() -> None:
@@ -300,7 +300,7 @@ def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
     denied = inside(asked(), answered(iam=[_decided("explicitDeny"), *[allowed] * 4]))
     fine = inside(asked(), answered(iam=[allowed] * 5))
 
-    assert [UNSEEN, WRONG, OK] == [line.look for line in (*quiet, *denied, *fine)]
+    assert [UNSEEN, WRONG, OK] == [line.result for line in (*quiet, *denied, *fine)]
 
 
 def test_a_type_that_nobody_trains_on() -> None:

@@ -41,13 +41,13 @@ def test_all_is_seen_and_well_in_a_furnished_account(tmp_path: Path, monkeypatch
         ours = made.preflight(with_checks(plans(chosen)))
         theirs = made.preflight(with_checks(plans(replace(chosen, image=TRAINING))))
 
-    assert [] == [line for line in well if line.look is PreflightResult.WRONG]
-    assert [PreflightResult.OK] == [line.look for line in ours if line.what == WHAT]
+    assert [] == [line for line in well if line.result is PreflightResult.WRONG]
+    assert [PreflightResult.OK] == [line.result for line in ours if line.subject == WHAT]
     assert [(PreflightResult.UNSEEN, True)] == [
-        (line.look, "dcgmi (" in line.said) for line in theirs if line.what == WHAT
+        (line.result, "dcgmi (" in line.message) for line in theirs if line.subject == WHAT
     ]
-    assert [PreflightResult.OK] == [line.look for line in theirs if line.what == "image"]
+    assert [PreflightResult.OK] == [line.result for line in theirs if line.subject == "image"]
     assert ["ml.m5.large for training warm pool usage: 1, 2 wanted"] == [
-        line.said.partition(": the")[0] for line in poor if line.look is PreflightResult.WRONG
+        line.message.partition(": the")[0] for line in poor if line.result is PreflightResult.WRONG
     ]
     assert taken_s < 10

@@ -122,17 +122,17 @@ def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> No
     (line,) = planned("sagemaker-p5-injob")[0].unverified
 
     assert (PreflightResult.UNSEEN, True) == (
-        line.look,
-        line.said.startswith(f"{TRAINING}: the image was not inspected; "),
+        line.result,
+        line.message.startswith(f"{TRAINING}: the image was not inspected; "),
     )
-    assert "the verdict is CANNOT TELL: dcgmi (" in line.said and "dcgm.diag" in line.said
-    assert "a WARN: all_reduce_perf (nccl.tests)" in line.said
+    assert "the verdict is CANNOT TELL: dcgmi (" in line.message and "dcgm.diag" in line.message
+    assert "a WARN: all_reduce_perf (nccl.tests)" in line.message
     assert "FROM the prelaunch image" in line.remedy and "docs/sagemaker.md" in line.remedy
 
 
 def test_in_a_pool_the_training_image_checks_only_other_machines() -> None:
     """The check image is the one that surely runs checks."""
-    first, second = (plan.unverified[0].said for plan in planned("sagemaker-p5"))
+    first, second = (plan.unverified[0].message for plan in planned("sagemaker-p5"))
 
     assert (True, True) == (first.startswith(OURS), second.startswith(TRAINING))
     assert (False, True) == ("only where" in first, "only where the training meets other machines" in second)
@@ -153,8 +153,8 @@ def test_an_image_with_our_label_is_fine(layers: dict[str, bytes]) -> None:
     line = looked(pushed(layers, {LABEL: ALL, "maintainer": "me"}))
 
     assert (PreflightResult.OK, f"{TRAINING}: its label {LABEL} names all that the checks need") == (
-        line.look,
-        line.said,
+        line.result,
+        line.message,
     )
 
 
@@ -163,9 +163,9 @@ def test_a_label_that_lacks_a_tool_names_it(layers: dict[str, bytes]) -> None:
     line = looked(pushed(layers, {LABEL: ALL.replace("dcgmi ", "")}))
 
     assert (PreflightResult.UNSEEN, True, False) == (
-        line.look,
-        "dcgmi (" in line.said,
-        "fi_info (" in line.said,
+        line.result,
+        "dcgmi (" in line.message,
+        "fi_info (" in line.message,
     )
 
 
@@ -176,8 +176,8 @@ def test_an_image_without_our_label_is_unseen(
     """It may have all of it; nobody knows."""
     line = looked(pushed(layers, labels))
 
-    assert (PreflightResult.UNSEEN, True) == (line.look, f"it has no label {LABEL}" in line.said)
-    assert "dcgmi (" in line.said and line.remedy
+    assert (PreflightResult.UNSEEN, True) == (line.result, f"it has no label {LABEL}" in line.message)
+    assert "dcgmi (" in line.message and line.remedy
 
 
 def test_of_an_index_the_image_for_amd64_is_looked_at(layers: dict[str, bytes]) -> None:
@@ -189,10 +189,12 @@ def test_of_an_index_the_image_for_amd64_is_looked_at(layers: dict[str, bytes]) 
     ]
 
     assert (
-        PreflightResult.OK is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows})), *calls]).look
+        PreflightResult.OK
+        is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows})), *calls]).result
     )
     assert (
-        PreflightResult.UNSEEN is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows[:1]}))]).look
+        PreflightResult.UNSEEN
+        is looked([_got(json.dumps({"mediaType": INDEX, "manifests": rows[:1]}))]).result
     )
 
 
@@ -211,13 +213,13 @@ def test_whatever_hinders_the_look_is_unseen_with_the_tools(calls: list[tuple[st
     """Never OK, and never an end of the preflight."""
     line = looked(calls)
 
-    assert (PreflightResult.UNSEEN, True) == (line.look, "dcgmi (" in line.said)
+    assert (PreflightResult.UNSEEN, True) == (line.result, "dcgmi (" in line.message)
 
 
 def test_a_configuration_with_another_digest_is_not_believed(layers: dict[str, bytes]) -> None:
     """What is cut, or from somebody else."""
-    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=1)).look
-    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=10_000)).look
+    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=1)).result
+    assert PreflightResult.UNSEEN is looked(pushed(layers, {LABEL: ALL}, cut=10_000)).result
 
 
 @pytest.mark.parametrize(
@@ -228,8 +230,8 @@ def test_an_image_elsewhere_is_unseen(image: str) -> None:
     line = looked([], image)
 
     assert (PreflightResult.UNSEEN, True) == (
-        line.look,
-        "the image was not inspected, because it is not in ECR of" in line.said,
+        line.result,
+        "the image was not inspected, because it is not in ECR of" in line.message,
     )
 
 
@@ -243,7 +245,7 @@ def test_the_label_of_our_dockerfile_names_all_that_any_gpu_gate_needs() -> None
     found = [one for path in GATES.glob("sagemaker-[gp]*.toml") for plan in planned(path.stem)
              for one in checked_in(plan.job, TRAINING)]  # fmt: skip
 
-    assert {PreflightResult.OK} == {labelled(one, label).look for one in found}
+    assert {PreflightResult.OK} == {labelled(one, label).result for one in found}
     assert label.split() == sorted(label.split())
 
 
@@ -254,4 +256,4 @@ def test_an_optional_tool_costs_a_warning_and_a_required_one_the_verdict() -> No
     assert (
         "x: why; each of these that is missing is missing evidence, and the verdict is CANNOT TELL: dcgmi (dcgm.diag, dcgm.health); "
         "each of these that is missing skips a check, which is a WARN: fio (disk.io)"
-    ) == line.said
+    ) == line.message

@@ -37,7 +37,7 @@ class PlaceError(Exception):
 
 
 @dataclass(frozen=True)
-class Station:
+class NodeContext:
     """One node of one gate, with everything that its run needs. `key_path` is the file with the key of the exchange, which a single
     node may lack.
     """
@@ -66,7 +66,7 @@ class Station:
             return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + START_S)
         return self.bundle.timeouts_s.get(check.name, check.timeout_s)
 
-    def context(
+    def check_context(
         self,
         check: Check,
         rank: RankPlace | None = None,
@@ -111,14 +111,14 @@ def watch_path(scratch: Path, check: str) -> Path:
     return scratch / f"{check}.watch.jsonl"
 
 
-def open_station(
+def open_node_context(
     bundle_path: Path,
     roster_path: Path,
     node: str,
     scratch: Path,
     alone: str = "",
     begun_at: float | None = None,
-) -> Station:
+) -> NodeContext:
     """Reads bundle, roster and key, and finds the node in the roster. Raises PlaceError.
 
     `alone` is the path of the only check that is wanted: the rest of the catalogue is neither imported nor planned, and the process
@@ -145,7 +145,7 @@ def open_station(
     except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
     scratch.mkdir(parents=True, exist_ok=True)
-    made = Station(
+    made = NodeContext(
         bundle,
         bundle_path,
         roster,
