@@ -104,13 +104,17 @@ class PoolProof:
         hold = _asked(self.session, self.check)
         late = last or time.monotonic() - self._since > PROOF_S
         if hold.keeping is Keeping.TAKEN and hold.by == self.job:
-            self._settle(f"pool of {self.check} reused by {self.job}")
+            self._settle(f"{self.job} reused the machines of {self.check}")
         elif hold.keeping in (Keeping.TAKEN, Keeping.GONE, Keeping.NOTHING):
-            self._settle(f"not the pool's machines ({_lost(hold)}): the nodes check again in place")
+            self._settle(
+                f"{self.job} does not have the machines that passed, because they {_lost(hold)}: its nodes check again"
+            )
         elif late:
             # The training runs without the pool, which is billed for nothing: the end of the gate releases it.
-            said = "the machines were still idle while the training ran"
-            self.session.proof.append(f"not the pool's machines ({said}): the nodes check again in place")
+            self.session.proof.append(
+                f"{self.job} does not have the machines that passed, because they were still idle while it ran: its nodes check "
+                "again"
+            )
             self.settled = True
             self.session.release_machines()
 
@@ -176,7 +180,7 @@ def hand_over_pool(session: Session, job: str) -> None:
         session.judged and session.judged.reused
     ):
         session.proof.append(
-            f"pool of {check} was ready when {job} was submitted; the gate did not wait for proof that {job} got it. The "
+            f"the machines of {check} were ready when {job} was submitted; the gate did not wait for proof that {job} got them. The "
             "nodes compare themselves with the machines that passed, and check again where they differ"
         )
     session.let_go(check)

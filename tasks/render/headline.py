@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from checks.model import ANSWER_WORDS, Answer, Cause, Coverage, Level, Verdict
+from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Coverage, Level, Verdict
 from tasks.render.findings import Group, group
 from tasks.text.inert import one_line
 
 
 def headline(verdict: Verdict, name: str) -> str:
-    """Such as "NO-GO local: node-1/rank-3: collective.all_reduce: wrong_elements is 12; observed ..."
+    """Such as "NO-GO local: collective.all_reduce on node-1/rank-3: wrong_elements is 12; observed ..."
 
     `name` is the cluster or the gate that the verdict is about.
     """
@@ -68,12 +68,12 @@ def coverage_text(coverage: Coverage) -> str:
 
 
 def sentence(item: Group) -> str:
-    """Such as "node-1/rank-3: compute.gemm: wrong_elements is 12", or "compute.gemm on 3 ranks: ..."."""
+    """Such as "compute.gemm on node-1/rank-3: wrong_elements is 12", or "compute.gemm on 3 ranks: ..."."""
     message, check = one_line(item.message), one_line(item.check, 80)
-    if len(item.subjects) > 1:
-        return f"{check} on {item.who}: {message}"
     # "report" is no check: what is said of it is about the subject as a whole.
-    return f"{item.who}: {message}" if check == "report" else f"{item.who}: {check}: {message}"
+    if len(item.subjects) == 1 and check == "report":
+        return f"{item.who}: {message}"
+    return f"{check} on {'the cluster' if item.subjects == (CLUSTER,) else item.who}: {message}"
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:

@@ -153,7 +153,16 @@ def _culprit(context: VerdictContext) -> list[str]:
         parts.append(_table(head, cells))
     if len(suspects) > NAMED:
         parts.append(f"{len(suspects) - NAMED} more suspects are in the report.")
-    columns = ("Check", "Matrix", "Answer", "Bad tests", "Usual", "Bad is", "Sensitivity", "Hiccups")
+    columns = (
+        "Check",
+        "Matrix",
+        "Answer",
+        "Bad tests",
+        "Typical value",
+        "Bad tests are",
+        "Sensitivity",
+        "Disturbances",
+    )
     rows = [
         (m.check, m.matrix, m.answer, m.bad, m.usual, m.line, m.sensitivity, m.hiccup)
         for m in matrix_rows(context.shown)

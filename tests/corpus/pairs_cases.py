@@ -1,4 +1,4 @@
-"""collective.pairs and nccl.pairs. Constructed rows: what real ranks write is tested in tests/checks/tournament."""
+"""collective.pairs and nccl.pairs. Constructed rows: what real ranks write is tested in tests/checks/probes/pairs."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_wrong_sums_refuse_and_name_the_rank(tmp_path: Path, play: Play) -> None
     assert "node-1/rank-3" in state.message
     assert logs(tmp_path, "train") == ""
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    assert page.startswith("NO-GO test: node-1/rank-3: collective.all_reduce")
+    assert page.startswith("NO-GO test: collective.all_reduce on node-1/rank-3: ")
     stored = tmp_path / "store" / "gates" / outcome.gate_id
     pages = [page, (stored / "report.html").read_text(), (stored / "summary.md").read_text()]
     assert all("Training was not started." in text for text in pages)

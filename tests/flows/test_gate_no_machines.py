@@ -86,7 +86,7 @@ def test_capacity_that_comes_after_a_while_is_launched_on_the_same_machines(
     check, train = f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1-3"
     assert (Decision.LAUNCHED, 0, [check, train]) == (outcome.decision, outcome.code, list(engine.jobs))
     assert check == engine.jobs[train].predecessor
-    assert f"pool of {check} reused by {train}" in str(outcome.placement)
+    assert f"{train} reused the machines of {check}" in str(outcome.placement)
     assert engine.idle
 
 

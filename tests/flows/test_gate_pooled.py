@@ -44,7 +44,10 @@ def test_the_training_gets_the_pool_and_it_is_proven(tmp_path: Path, engine: Eng
     check, train = f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1"
     assert (Decision.LAUNCHED, 0, check) == (outcome.decision, outcome.code, engine.jobs[train].predecessor)
     assert outcome.placement is not None
-    assert (f"pool of {check} reused by {train}", "all 2 hosts confirmed: boot id") == outcome.placement.proof
+    assert (
+        f"{train} reused the machines of {check}",
+        "all 2 hosts confirmed: boot id",
+    ) == outcome.placement.proof
     said = {"kind": "pooled", "proof": list(outcome.placement.proof)}
     assert said == kept(tmp_path, outcome, "outcome.json")["placement"]
     assert engine.idle and check in engine.handed
@@ -80,7 +83,10 @@ def test_a_pool_that_the_training_does_not_get_is_released(tmp_path: Path, engin
 
     _, outcome = gate_it(fake_gate(tmp_path))
 
-    assert outcome.placement is not None and "not the pool's machines" in outcome.placement.proof[0]
+    assert (
+        outcome.placement is not None
+        and "does not have the machines that passed" in outcome.placement.proof[0]
+    )
     assert (1, Decision.REFUSED) == (outcome.code, outcome.decision)
     assert "other machines than those that passed" in page(tmp_path, outcome)
     assert engine.idle

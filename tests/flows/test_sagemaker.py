@@ -47,7 +47,7 @@ def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Accoun
         report = kept(path, outcome, "health_check_metrics.json")
         assert trained == sorted(tuple(node["identity"]["gpu_uuids"].split(",")) for node in report["nodes"])
         proof = kept(path, outcome, "outcome.json")["placement"]
-        assert ("pooled", f"pool of {check} reused by {train}") == (proof["kind"], proof["proof"][0])
+        assert ("pooled", f"{train} reused the machines of {check}") == (proof["kind"], proof["proof"][0])
         assert "all 2 hosts confirmed" in proof["proof"][1] and "GPU UUIDs" in proof["proof"][1]
         assert f"{check}/metrics/health_check_metrics.json" in cloud.keys(check)
 

@@ -48,7 +48,7 @@ def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     assert ended.seconds < 60
 
 
-@pytest.mark.long  # a second job whose rank dies; tests/checks/tournament has the same without a gate around it
+@pytest.mark.long  # a second job whose rank dies; tests/checks/probes/pairs has the same without a gate around it
 @pytest.mark.parametrize("how", ["killed_in_pairs", "frozen_in_pairs"])
 def test_after_a_rank_was_lost_in_the_pairs_nobody_waits_for_it_again(tmp_path: Path, how: str) -> None:
     """It is named first, every pair of the others was measured, and no collective runs into its deadline."""

@@ -96,17 +96,27 @@ def test_a_training_that_was_submitted_before_is_not_begun_twice(tmp_path: Path,
 @pytest.mark.parametrize(
     ("holds", "looks", "settled", "proof"),
     [
-        ([OURS], [RUNNING], True, f"pool of {CHECK_JOB} reused by {TRAIN_JOB}"),
+        ([OURS], [RUNNING], True, f"{TRAIN_JOB} reused the machines of {CHECK_JOB}"),
         ([OURS], [replace(RUNNING, state=JobState.PENDING)], False, ""),
-        ([THEIRS], [RUNNING], True, "not the pool's machines (were taken by their-job)"),
-        ([GONE], [RUNNING], True, "not the pool's machines (are no longer available (Expired))"),
+        (
+            [THEIRS],
+            [RUNNING],
+            True,
+            f"{TRAIN_JOB} does not have the machines that passed, because they were taken by their-job",
+        ),
+        (
+            [GONE],
+            [RUNNING],
+            True,
+            f"{TRAIN_JOB} does not have the machines that passed, because they are no longer available (Expired)",
+        ),
         ([READY], [RUNNING], False, ""),
-        ([READY, OURS], [RUNNING, RUNNING], True, f"pool of {CHECK_JOB} reused by {TRAIN_JOB}"),
+        ([READY, OURS], [RUNNING, RUNNING], True, f"{TRAIN_JOB} reused the machines of {CHECK_JOB}"),
         (
             [READY],
             [ENDED],
             True,
-            "not the pool's machines (the machines were still idle while the training ran)",
+            f"{TRAIN_JOB} does not have the machines that passed, because they were still idle while it ran",
         ),
     ],
 )

@@ -129,7 +129,7 @@ def measure(device: str, size: int, seconds: float, warmup_s: float = 0.0) -> Me
             + [
                 f"{precision.name}: best {top:.4g}, sustained {held:.4g} TFLOP/s over {score.timed_s:.2f} s, "
                 f"{score.products} products, {score.repeats} compared whole, "
-                f"{score.wrong_elements} of {score.repeats * size * size} elements wrong"
+                f"{score.repeats * size * size} elements checked, {score.wrong_elements} of them wrong"
                 for precision, score, top, held in zip(tried, scores, best, sustained, strict=True)
             ]
         ),

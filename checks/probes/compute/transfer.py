@@ -107,11 +107,11 @@ def measure(
         "\n".join(
             [
                 f"{devices.name_of(device)} ({device}), best of copies of {buffer_bytes} bytes",
-                f"host to GPU: {down.gbps:.2f} GB/s of {down.repeats}, {down.wrong} wrong words",
-                f"GPU to host: {up.gbps:.2f} GB/s of {up.repeats}, {up.wrong} wrong words",
+                f"host to GPU: {down.gbps:.2f} GB/s, {down.repeats} copies, {down.wrong} wrong words",
+                f"GPU to host: {up.gbps:.2f} GB/s, {up.repeats} copies, {up.wrong} wrong words",
             ]
             + [
-                f"to {name}: {link.gbps:.2f} GB/s of {link.repeats}, {link.wrong} wrong words, "
+                f"to {name}: {link.gbps:.2f} GB/s, {link.repeats} copies, {link.wrong} wrong words, "
                 f"{'directly' if direct else 'through the host'}"
                 for name, link, direct in zip(names, links, access, strict=True)
             ]

@@ -324,7 +324,7 @@ def test_the_own_word_stands_beside_ours(run: Run) -> None:
     text = run(spoilt(change), *P5, form="text").out
     page = run(spoilt(change), *P5, form="markdown").out
 
-    assert text.startswith("NO-GO health_check_metrics.json, which says PASS: node_1: dcgm.extended: ")
+    assert text.startswith("NO-GO health_check_metrics.json, which says PASS: dcgm.extended on node_1: ")
     assert "\nthe tool's own result: PASS; every node PASS\n" in text
     assert "which says PASS" in page and "the tool's own result: PASS" in page
 

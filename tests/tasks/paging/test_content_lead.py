@@ -21,7 +21,7 @@ from tests.sample_reports import POLICY, healthy, verdict_of, without_node, wron
     ],
 )
 def test_the_lead_is_what_the_headline_names(report: Report, names: str) -> None:
-    """Opening, subject, check and message, in this order, begin the headline; a headline without a subject has no lead."""
+    """Opening, check, subject and message, in this order, begin the headline; a headline without a subject has no lead."""
     verdict = verdict_of(report)
     items = items_of(verdict, verdict_context(report, POLICY, verdict, "local", facts=builtin()))
 
@@ -29,5 +29,5 @@ def test_the_lead_is_what_the_headline_names(report: Report, names: str) -> None
 
     assert names == (lead.item.where if lead else "")
     if lead is not None:
-        said = f"{lead.opening}: {lead.item.where}: {lead.item.check}: {lead.item.message}"
+        said = f"{lead.opening}: {lead.item.check} on {lead.item.where}: {lead.item.message}"
         assert f"observed only: {headline(verdict, 'p5')}".startswith(said)

@@ -60,7 +60,7 @@ def test_a_no_go_names_the_culprit() -> None:
     """Who, which check, what was measured."""
     said = headline(verdict_of(wrong_sums(healthy())), "local")
 
-    assert said.startswith("NO-GO local: node-1/rank-3: collective.all_reduce: wrong_elements is 12")
+    assert said.startswith("NO-GO local: collective.all_reduce on node-1/rank-3: wrong_elements is 12")
     assert said.endswith("observed 2 of 2 nodes, 4 of 4 ranks, 25 of 25 observations")
 
 
@@ -68,7 +68,7 @@ def test_a_no_go_names_the_known_fault_before_missing_evidence() -> None:
     """And how much else there is."""
     said = headline(verdict_of(wrong_sums(without_node(healthy(3, 2), "node-0"), "node-1/rank-3")), "local")
 
-    assert said.startswith("NO-GO local: node-1/rank-3: collective.all_reduce") and "more finding" in said
+    assert said.startswith("NO-GO local: collective.all_reduce on node-1/rank-3: ") and "more finding" in said
 
 
 def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
@@ -86,9 +86,9 @@ def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
     """GO, with how many and which first; ASK asks."""
     report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
 
-    assert "; 1 warning, first node-0: system.clock" in headline(verdict_of(report), "local")
+    assert "; 1 warning, first system.clock on node-0: " in headline(verdict_of(report), "local")
     ask = verdict_of(report, replace(POLICY, on_warn=OnWarn.ASK))
-    assert headline(ask, "local").startswith("ASK local: node-0: system.clock")
+    assert headline(ask, "local").startswith("ASK local: system.clock on node-0: ")
     assert "only warnings" in explanation(verdict_of(report, replace(POLICY, on_warn=OnWarn.REFUSE)))
 
 

@@ -257,7 +257,7 @@ def test_a_rank_that_was_silent_is_in_the_one_sentence() -> None:
 
     said = headline(verdict_of(broken(healthy(2, 8), REDUCE, {13})), "gate")
 
-    assert "node-1/rank-13: collective.all_reduce: rank 13 on node-1 did not report" in said
+    assert "collective.all_reduce on node-1/rank-13: rank 13 on node-1 did not report" in said
 
 
 def test_a_thousand_ranks_that_are_gone_cost_no_more_than_one() -> None:

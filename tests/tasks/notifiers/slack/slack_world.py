@@ -77,7 +77,7 @@ CANNOT_TELL = replace(CANNOT_TELL, lead=TitleFinding("CANNOT TELL p5-prod", CANN
 ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, "http://127.0.0.1:4200/runs/flow-run/1")
 QUESTION = replace(
     REFUSED,
-    title="ASK p5-prod: node-2: system.clock: synchronised is false; observed 4 of 4 nodes. Answer within 30 minutes",
+    title="ASK p5-prod: system.clock on node-2: synchronised is false; observed 4 of 4 nodes. Answer within 30 minutes",
     kind=Kind.QUESTION,
     audience=Audience.OWNER,
     question=ASKED,
