@@ -15,6 +15,7 @@ import signal
 import socket
 import sqlite3
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
 _SETTLE_S = 2.0
+_COLLECT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,7 @@ async def _serve(app: ASGIApp, listening: socket.socket, when_ready: Callable[[]
     if not server.started:
         await serving
         raise RuntimeError("Prefect's application refused to start; the lines above say why")
-    gc.freeze()
-    gc.enable()
+    _collect_beside_the_loop()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     when_ready()
@@ -129,6 +130,22 @@ async def _serve(app: ASGIApp, listening: socket.socket, when_ready: Callable[[]
     await _settle(server)
     server.should_exit = True
     await serving
+
+
+def _collect_beside_the_loop() -> None:
+    """Collect garbage in a thread of its own; `main` has switched off that Python does it wherever memory is asked for.
+
+    On the event loop's thread it stopped the server for 60 s: to free a forgotten cursor SQLite waits for the cursor's connection,
+    that connection may be waiting for another one's transaction, and the transaction ends only if the event loop runs.
+    """
+
+    def collect() -> None:
+        while True:
+            time.sleep(_COLLECT_S)
+            gc.collect()
+
+    gc.freeze()
+    threading.Thread(target=collect, daemon=True).start()
 
 
 async def _settle(server: Server) -> None:
