@@ -64,6 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
     leftovers.pytest_configure(config)
 
 
+# These read the whole tree, which one worker parses once.
+READERS = tuple(
+    f"tests/architecture/test_{name}.py" for name in ("cycles", "prose", "rules", "structure", "tables")
+)
 # Their tests share what a module-wide fixture made, or build on each other: one worker runs the whole file.
 WHOLE_FILES = (
     "tests/browser/test_report_page.py",
@@ -95,6 +99,8 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
         file = nodeid.partition("::")[0]
         if _imports_the_world(file):
             return "tests.world"
+        if file in READERS:
+            return "tests.architecture"
         return file if file in WHOLE_FILES else nodeid
 
 

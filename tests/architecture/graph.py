@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from tests.architecture.tree import PACKAGES, ROOT
+from tests.architecture.tree import PACKAGES, ROOT, Source, source
 
 Graph = Mapping[str, frozenset[str]]
 
@@ -19,7 +19,12 @@ Graph = Mapping[str, frozenset[str]]
 def graph(root: Path, *packages: str) -> Graph:
     """Module -> the modules of these packages that it imports."""
     paths = {_name(root, path): path for package in packages for path in (root / package).rglob("*.py")}
-    trees = {name: ast.parse(path.read_bytes(), str(path)) for name, path in paths.items()}
+    read = (
+        source
+        if root == ROOT
+        else lambda path: Source(str(path), "", ast.parse(path.read_bytes(), str(path)))
+    )
+    trees = {name: read(path).tree for name, path in paths.items()}
     return {
         name: frozenset({*_imported(name, paths[name], tree, trees.keys())} - {name})
         for name, tree in trees.items()

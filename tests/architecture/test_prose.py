@@ -11,11 +11,11 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.architecture.tree import ROOT, source
+
 SENTENCES = frozenset({"message", "reason", "words"})
 METHODS = frozenset(
     {
@@ -57,11 +57,7 @@ def _is_empty(node: ast.AST) -> bool:
 def places(*folders: str) -> list[str]:
     """Where such a test stands, as "checks/judge/ledger.py: 82"."""
     files = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
-    return [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in files
-        for line in reads(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    return [f"{path.relative_to(ROOT)}:{line}" for path in files for line in reads(source(path).tree)]
 
 
 # Texts of other programs (the kernel, dcgmi, torch), and one that decides nothing.
@@ -110,7 +106,7 @@ def test_whoever_shows_findings_searches_no_text() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in files
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(source(path).tree)
         if isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)
     }
 

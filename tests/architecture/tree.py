@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +32,14 @@ def files(*places: str, suffix: str) -> tuple[Path, ...]:
 def sources(*places: str) -> Iterator[Source]:
     """Every Python file below the places."""
     for path in files(*places, suffix=".py"):
-        text = path.read_text()
-        yield Source(str(path.relative_to(ROOT)), text, ast.parse(text, str(path)))
+        yield source(path)
+
+
+@functools.cache
+def source(path: Path) -> Source:
+    """A file of the tree. It is parsed once: these tests run in one worker, and parsing takes most of their time."""
+    text = path.read_text(encoding="utf-8")
+    return Source(str(path.relative_to(ROOT)), text, ast.parse(text, str(path)))
 
 
 def modules(package: str) -> tuple[str, ...]:

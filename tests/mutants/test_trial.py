@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.graph import graph
-from tests.architecture.tree import ROOT
 from tests.mutants.__main__ import summed_up
 from tests.mutants.choice import fast_tests
 from tests.mutants.mutations import mutants_of
@@ -71,10 +70,27 @@ def test_the_exit_status_follows_from_who_survived(survivors: int, listed: int, 
     assert status == summed_up(tried, known, 0.0)
 
 
-def test_the_nearest_fast_tests_come_first() -> None:
-    """The tests of the module itself, then those of its folder; none that starts a server."""
-    imports = graph(ROOT, "checks", "tests")
-    chosen = fast_tests("checks.judge.rules.expected", imports, ROOT)
+FILES = {
+    "checks/judge/limit.py": "",
+    "checks/judge/verdict.py": "from checks.judge.limit import passed",
+    "tests/checks/judge/test_limit.py": "from checks.judge.limit import passed",
+    "tests/checks/judge/test_verdict.py": "from checks.judge.verdict import judged",
+    "tests/checks/test_report.py": "from checks.judge.verdict import judged",
+    "tests/checks/judge/test_served.py": "from moto import server\nfrom checks.judge.limit import passed",
+    "tests/checks/judge/test_helped.py": "from tests.helper import start\nfrom checks.judge.limit import passed",
+    "tests/helper.py": "import subprocess",
+    "tests/survival/test_gate.py": "from checks.judge.limit import passed",
+}
 
-    assert "tests/checks/judge/rules/test_expected.py" == chosen[0]
-    assert not [name for name in chosen if name.startswith(("tests/survival", "tests/worlds"))]
+
+def test_the_nearest_fast_tests_come_first(tmp_path: Path) -> None:
+    """The tests of the module itself, then those of its folder; none that starts a server or a process, by itself or by a helper."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert (
+        "tests/checks/judge/test_limit.py",
+        "tests/checks/judge/test_verdict.py",
+        "tests/checks/test_report.py",
+    ) == (fast_tests("checks.judge.limit", graph(tmp_path, "checks", "tests"), tmp_path))
