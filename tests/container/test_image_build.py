@@ -28,7 +28,12 @@ NOT_NEEDED = (
     "usr/share/locale",
 )
 
-pytestmark = [pytest.mark.root, pytest.mark.needs("buildah", "debootstrap"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.root,
+    pytest.mark.needs("buildah", "debootstrap"),
+    pytest.mark.timeout(600),
+]
 
 
 class Builder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -11,6 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from flows.cli.main import VERBS
+from tasks.reports.command_line import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -51,6 +55,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_readme_holds_the_two_commands() -> None:
     """They come first."""
     assert list(MAKE) == COMMANDS[:2]
+    assert CHECK in COMMANDS
 
 
 def test_the_readme_is_short() -> None:
@@ -71,8 +76,22 @@ def test_the_readme_shows_what_a_refused_gate_prints() -> None:
     assert (MARK, printed) == (mark, shown)
 
 
+# tests/flows/cli/test_check.py really checks this machine, and sees more of it than an exit code.
+CHECK = ".venv/bin/prelaunch check --instance-type cpu"
+
+
+@pytest.mark.parametrize("command", sorted({command for command in COMMANDS if command not in MAKE}))
+def test_a_command_of_the_pages_is_one(command: str) -> None:
+    """The real parser takes it: its verb, its options and their values."""
+    verb, *words = command.partition("  # exits ")[0].split()[1:]
+    parser = Parser(prog=verb)
+    importlib.import_module(VERBS[verb][0]).add_arguments(parser)
+
+    assert vars(parser.parse_args(words)) is not None
+
+
 @pytest.mark.timeout(300)  # a whole gate beside two other workers
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in MAKE])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in (*MAKE, CHECK)])
 def test_a_command_of_the_pages(command: str, folder: Path) -> None:
     """It exits with 0, or as the comment behind it says, and prints something."""
     if not Path(sys.executable).with_name("prelaunch").exists():
