@@ -117,7 +117,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
 
 # Whole clusters on two cores, and a real measurement of how two ranks share them: beside other tests they would measure the load.
 ALONE = (
-    "tests/survival/",
+    "tests/survival/test_busy.py",
+    "tests/survival/test_network.py::test_of_",
+    "tests/survival/test_ranks.py",
+    "tests/survival/test_under_torchrun.py",
     "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",
 )
 

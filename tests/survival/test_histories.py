@@ -20,7 +20,6 @@ from tests.survival.histories import Played, play
 pytestmark = [
     needs_root,
     pytest.mark.root,
-    pytest.mark.alone,
     pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse: no mount can be made to hang"),
     pytest.mark.needs("unshare", "nsenter", "ip", "tc", "mount"),
     pytest.mark.usefixtures("prefect_backend"),

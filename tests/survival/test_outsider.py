@@ -114,7 +114,6 @@ def assert_attack_was_real(seen: Attacked) -> None:
     assert [] == seen.told
 
 
-@pytest.mark.alone
 def test_a_healthy_gate_goes_while_it_is_attacked(tmp_path: Path) -> None:
     """Neither refused nor held; and the key is in nothing that lasts, nor anywhere where the training sees it."""
     seen = attacked(World(2, 1, few=True), tmp_path)

@@ -50,7 +50,6 @@ path = "store"
 """
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(180)
 @pytest.mark.root
 @pytest.mark.parametrize(
