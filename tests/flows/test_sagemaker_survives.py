@@ -42,7 +42,7 @@ def text_of(outcome: Outcome) -> str:
 
 
 def test_a_bad_day_of_the_cloud_costs_no_more_than_time(tmp_path: Path, account: Account) -> None:
-    """No machines at first, a third of all calls throttled, and reports that S3 hands out on the second try: a go, and no second check."""
+    """No machines at first, a third of all calls throttled, reports that S3 hands out on the second try: a go all the same."""
     fault = {"method": "GET", "key": "/reports/", "code": "SlowDown", "share": 0.5, "count": 8}
     dials = {"next_capacity_errors": 1, "throttle": {"share": 0.3}, "s3_faults": [fault]}
     with account(part="healthy", dials=dials) as cloud:

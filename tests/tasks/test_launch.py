@@ -353,25 +353,17 @@ def test_the_line_of_a_log_that_says_why(log: str, expected: str) -> None:
     assert expected == last_log_line(log)
 
 
+WAITS = replace(RUNNING, state=JobState.PENDING)
+STOPPED = replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)
+
+
 @pytest.mark.parametrize(
     ("wait", "statuses", "state", "ran", "left"),
     [
         ("verdict", [], JobState.PENDING, True, False),
-        (
-            "started",
-            [replace(RUNNING, state=JobState.PENDING), RUNNING, ENDED],
-            JobState.RUNNING,
-            True,
-            False,
-        ),
+        ("started", [WAITS, RUNNING, ENDED], JobState.RUNNING, True, False),
         ("finished", [RUNNING, ENDED], JobState.SUCCEEDED, True, True),
-        (
-            "finished",
-            [replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)],
-            JobState.FAILED,
-            False,
-            True,
-        ),
+        ("finished", [STOPPED], JobState.FAILED, False, True),
     ],
 )
 def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
