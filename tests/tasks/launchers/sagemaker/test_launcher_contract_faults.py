@@ -52,7 +52,7 @@ if os.environ["PRELAUNCH_NODE"] == "algo-1" and not mark.exists():
 
 
 @dataclass(frozen=True)
-class Scene:
+class CloudSetup:
     """An account, and launchers over it."""
 
     cloud: Cloud
@@ -108,14 +108,14 @@ def clients(cloud: Cloud) -> Clients:
 
 
 @pytest.fixture
-def scene(cloud: Cloud, clients: Clients, tmp_path: Path) -> Iterator[Scene]:
+def cloud_setup(cloud: Cloud, clients: Clients, tmp_path: Path) -> Iterator[CloudSetup]:
     """A good day; afterwards nothing runs and nothing is kept."""
     cloud.dial("grace_s", GRACE_S)
     prefix = f"s3://{cloud.bucket}/{uuid.uuid4().hex}"
     made = SageMakerOptions(
         cloud.region, IMAGE, ROLE, prefix, PlacementOption.NONE, volume_gb=10, poll_seconds=0.1
     )
-    yield (given := Scene(cloud, tmp_path, made, clients))
+    yield (given := CloudSetup(cloud, tmp_path, made, clients))
     for name, value in vars(Dials()).items():
         if name in TURNED:
             cloud.dial(name, value)
@@ -125,11 +125,11 @@ def scene(cloud: Cloud, clients: Clients, tmp_path: Path) -> Iterator[Scene]:
     assert cloud.running() == []
 
 
-def test_capacity_that_comes_late_is_waited_for(scene: Scene) -> None:
+def test_capacity_that_comes_late_is_waited_for(cloud_setup: CloudSetup) -> None:
     """Pending, with AWS's own message in the history."""
-    scene.cloud.dial("capacity_after_s", 0.7)
-    job = scene.job()
-    made = scene.submit(job)
+    cloud_setup.cloud.dial("capacity_after_s", 0.7)
+    job = cloud_setup.job()
+    made = cloud_setup.submit(job)
     until(made, job.name, SECONDS, lambda status: "Pending" in status.detail)
     status = until_final(made, job.name, SECONDS)
 
@@ -137,97 +137,97 @@ def test_capacity_that_comes_late_is_waited_for(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("error", ["CapacityError", "InsufficientCapacityError"])
-def test_no_capacity_is_said(scene: Scene, error: str) -> None:
+def test_no_capacity_is_said(cloud_setup: CloudSetup, error: str) -> None:
     """Whichever of its two names AWS uses; the next attempt has another name."""
-    scene.cloud.dial("next_capacity_errors", 1)
-    scene.cloud.dial("capacity_error", error)
-    first, second = scene.end(scene.job()), scene.end(scene.job())
+    cloud_setup.cloud.dial("next_capacity_errors", 1)
+    cloud_setup.cloud.dial("capacity_error", error)
+    first, second = cloud_setup.end(cloud_setup.job()), cloud_setup.end(cloud_setup.job())
 
     assert (first.state, first.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
     assert (second.state, second.trouble) == (JobState.SUCCEEDED, Trouble.NONE)
 
 
-def test_a_quota_of_nothing_names_the_quota(scene: Scene) -> None:
+def test_a_quota_of_nothing_names_the_quota(cloud_setup: CloudSetup) -> None:
     """Nothing was started."""
-    scene.cloud.dial("quotas", {TYPE: 0})
-    job = scene.job()
+    cloud_setup.cloud.dial("quotas", {TYPE: 0})
+    job = cloud_setup.job()
     with pytest.raises(QuotaExceeded, match=f"quota '{TYPE} for training job usage'"):
-        scene.submit(job)
+        cloud_setup.submit(job)
 
-    assert job.name not in scene.cloud.jobs()
+    assert job.name not in cloud_setup.cloud.jobs()
 
 
-def test_an_image_that_is_missing_is_configuration(scene: Scene) -> None:
+def test_an_image_that_is_missing_is_configuration(cloud_setup: CloudSetup) -> None:
     """Seen only after the request was taken."""
-    status = scene.end(scene.job(), image="123456789012.dkr.ecr.us-west-2.amazonaws.com/nobody:1")
+    status = cloud_setup.end(cloud_setup.job(), image="123456789012.dkr.ecr.us-west-2.amazonaws.com/nobody:1")
 
     assert (status.state, status.trouble, status.attempt) == (JobState.FAILED, Trouble.CONFIGURATION, "")
 
 
-def test_a_role_that_cannot_be_assumed_starts_nothing(scene: Scene) -> None:
+def test_a_role_that_cannot_be_assumed_starts_nothing(cloud_setup: CloudSetup) -> None:
     """Told at once, or as the job's end: configuration in both cases."""
     role = "arn:aws:iam::123456789012:role/Strange"
-    scene.cloud.dial("unassumable", [role])
+    cloud_setup.cloud.dial("unassumable", [role])
     try:
-        status = scene.end(scene.job(), role_arn=role)
+        status = cloud_setup.end(cloud_setup.job(), role_arn=role)
     except LaunchRejected as error:
         assert role in str(error)
     else:
         assert status.trouble is Trouble.CONFIGURATION
 
 
-def test_a_service_error_is_the_services(scene: Scene) -> None:
+def test_a_service_error_is_the_services(cloud_setup: CloudSetup) -> None:
     """InternalServerError, without RetryStrategy."""
-    scene.cloud.dial("next_internal_errors", 1)
-    status = scene.end(scene.job(WAIT))
+    cloud_setup.cloud.dial("next_internal_errors", 1)
+    status = cloud_setup.end(cloud_setup.job(WAIT))
 
     assert (status.state, status.trouble) == (JobState.FAILED, Trouble.SERVICE)
 
 
-def test_a_stop_by_somebody_else_is_a_cancellation(scene: Scene) -> None:
+def test_a_stop_by_somebody_else_is_a_cancellation(cloud_setup: CloudSetup) -> None:
     """And nothing of the job is left."""
-    job = scene.job(WAIT)
-    made = scene.submit(job)
+    job = cloud_setup.job(WAIT)
+    made = cloud_setup.submit(job)
     until(made, job.name, SECONDS, lambda status: bool(status.attempt))
-    scene.cloud.stop(job.name)
+    cloud_setup.cloud.stop(job.name)
     status = until_final(made, job.name, SECONDS)
 
     assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)
 
 
-def test_a_storm_of_throttling_starts_one_job(scene: Scene) -> None:
+def test_a_storm_of_throttling_starts_one_job(cloud_setup: CloudSetup) -> None:
     """Most calls are refused, all the way."""
-    scene.cloud.dial("throttle", {"share": 0.6})
-    job = scene.job()
-    status = scene.end(job)
+    cloud_setup.cloud.dial("throttle", {"share": 0.6})
+    job = cloud_setup.job()
+    status = cloud_setup.end(job)
 
     assert (status.state, [job.name]) == (
         JobState.SUCCEEDED,
-        [name for name in scene.cloud.jobs() if name == job.name],
+        [name for name in cloud_setup.cloud.jobs() if name == job.name],
     )
 
 
-def test_two_submits_at_once_start_one_job(scene: Scene) -> None:
+def test_two_submits_at_once_start_one_job(cloud_setup: CloudSetup) -> None:
     """One of them adopts, or both find it."""
-    job = scene.job(WAIT)
+    job = cloud_setup.job(WAIT)
 
     def submit(_: int) -> bool:
-        made = scene.launcher()
+        made = cloud_setup.launcher()
         return made.submit(made.plan(job)).adopted
 
     with ThreadPoolExecutor(4) as pool:
         adopted = list(pool.map(submit, range(4)))
-    scene.cloud.reach(job.name, "Training")
+    cloud_setup.cloud.reach(job.name, "Training")
 
-    assert (adopted.count(False), len(scene.cloud.hosts(job.name))) == (1, 1)
+    assert (adopted.count(False), len(cloud_setup.cloud.hosts(job.name))) == (1, 1)
 
 
-def test_a_lost_answer_starts_one_job(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_starts_one_job(cloud_setup: CloudSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request arrived, its answer did not: the job is found by its name."""
-    job = scene.job()
-    with flaky(scene.cloud.url) as proxy:
+    job = cloud_setup.job()
+    with flaky(cloud_setup.cloud.url) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        made = SageMakerLauncher(scene.options, LIMITS)
+        made = SageMakerLauncher(cloud_setup.options, LIMITS)
         plan = made.plan(job)
         before = 2 + len(
             plan.uploads
@@ -235,7 +235,7 @@ def test_a_lost_answer_starts_one_job(scene: Scene, monkeypatch: pytest.MonkeyPa
         proxy.faults = ["ok"] * before + ["lost"]
         handle = made.submit(plan)
         monkeypatch.undo()
-    status = until_final(scene.launcher(), job.name, SECONDS)
+    status = until_final(cloud_setup.launcher(), job.name, SECONDS)
 
     assert (handle.adopted, proxy.seen[-2:], status.state) == (
         False,
@@ -244,14 +244,14 @@ def test_a_lost_answer_starts_one_job(scene: Scene, monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_repaired_cluster_has_an_attempt_of_its_own(scene: Scene) -> None:
+def test_a_repaired_cluster_has_an_attempt_of_its_own(cloud_setup: CloudSetup) -> None:
     """SageMaker starts the containers again; the first life's attempt is the one before."""
-    scene.cloud.dial("repair", "always")
-    first_life = FAILS_ONCE.format(mark=str(scene.folder / "failed"))
-    job = scene.job(f"import os, sys\n{first_life}{SAY}", nodes=2)
-    made = scene.submit(job)
+    cloud_setup.cloud.dial("repair", "always")
+    first_life = FAILS_ONCE.format(mark=str(cloud_setup.folder / "failed"))
+    job = cloud_setup.job(f"import os, sys\n{first_life}{SAY}", nodes=2)
+    made = cloud_setup.submit(job)
     status = until_final(made, job.name, SECONDS)
-    nodes = told(made, job.name, scene.folder / "out")
+    nodes = told(made, job.name, cloud_setup.folder / "out")
 
     assert (status.state, len(status.earlier)) == (JobState.SUCCEEDED, 1)
     assert {node["attempt"] for node in nodes.values()} == {status.attempt}
@@ -259,19 +259,19 @@ def test_a_repaired_cluster_has_an_attempt_of_its_own(scene: Scene) -> None:
     assert any("Repairing" in line for line in status.history)
 
 
-def test_an_isolated_job_is_known_by_its_archive(scene: Scene) -> None:
+def test_an_isolated_job_is_known_by_its_archive(cloud_setup: CloudSetup) -> None:
     """Its containers reach no S3."""
-    job = scene.job()
-    made = scene.submit(job, network_isolation=True)
+    job = cloud_setup.job()
+    made = cloud_setup.submit(job, network_isolation=True)
     status = until_final(made, job.name, SECONDS)
 
     assert (status.state, status.exit_codes) == (JobState.SUCCEEDED, {"algo-1": 0})
     assert any("came by output.tar.gz" in line for line in status.history)
 
 
-def test_a_kept_pool_is_ready_and_let_go(scene: Scene) -> None:
+def test_a_kept_pool_is_ready_and_let_go(cloud_setup: CloudSetup) -> None:
     """After a check that failed as well, which is why it must be let go."""
-    made, job = scene.checked()
+    made, job = cloud_setup.checked()
     before = made.hold(job.name).keeping
     said = made.release(job.name)
 
@@ -280,43 +280,43 @@ def test_a_kept_pool_is_ready_and_let_go(scene: Scene) -> None:
     assert made.release(job.name) == ""
 
 
-def test_a_pool_that_somebody_takes_is_theirs(scene: Scene) -> None:
+def test_a_pool_that_somebody_takes_is_theirs(cloud_setup: CloudSetup) -> None:
     """Named, and not let go by us."""
-    made, job = scene.checked()
+    made, job = cloud_setup.checked()
     thief = f"thief-{uuid.uuid4().hex[:8]}"
-    scene.cloud.steal(job.name, thief)
+    cloud_setup.cloud.steal(job.name, thief)
     hold = made.hold(job.name)
 
     assert (hold.keeping, hold.by, made.release(job.name)) == (Keeping.TAKEN, thief, "")
 
 
-def test_a_pool_whose_time_is_over_is_gone(scene: Scene) -> None:
+def test_a_pool_whose_time_is_over_is_gone(cloud_setup: CloudSetup) -> None:
     """There is nothing to let go."""
-    made, job = scene.checked()
-    scene.cloud.expire(job.name)
+    made, job = cloud_setup.checked()
+    cloud_setup.cloud.expire(job.name)
 
     assert (made.hold(job.name).keeping, made.release(job.name)) == (Keeping.GONE, "")
 
 
-def test_a_pool_that_was_never_granted_is_gone(scene: Scene) -> None:
+def test_a_pool_that_was_never_granted_is_gone(cloud_setup: CloudSetup) -> None:
     """A quota of nothing for warm pools: the job runs, and nothing is kept."""
-    scene.cloud.dial("pool_quotas", {TYPE: 0})
-    made, job = scene.checked()
+    cloud_setup.cloud.dial("pool_quotas", {TYPE: 0})
+    made, job = cloud_setup.checked()
 
     assert made.hold(job.name).keeping is Keeping.GONE
 
 
-def test_a_cancel_lets_the_machines_go(scene: Scene) -> None:
+def test_a_cancel_lets_the_machines_go(cloud_setup: CloudSetup) -> None:
     """SageMaker keeps them after a stop, and they cost."""
-    made, job = scene.checked()
+    made, job = cloud_setup.checked()
     made.cancel(job.name)
 
     assert made.hold(job.name).keeping is Keeping.GONE
 
 
-def test_a_clock_that_is_wrong_changes_nothing(scene: Scene) -> None:
+def test_a_clock_that_is_wrong_changes_nothing(cloud_setup: CloudSetup) -> None:
     """AWS's clock an hour ahead of ours."""
-    scene.cloud.dial("clock_skew_s", 3600.0)
-    status = scene.end(scene.job())
+    cloud_setup.cloud.dial("clock_skew_s", 3600.0)
+    status = cloud_setup.end(cloud_setup.job())
 
     assert (status.state, status.exit_codes) == (JobState.SUCCEEDED, {"algo-1": 0})
