@@ -121,7 +121,7 @@ def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path) -> None:
 
     assert (code, set(said), said["decision"]) == (1, KEYS, "refused")
     assert said["training"] == {"job_id": None, "state": None}
-    assert "PAGE NO-GO test: node-1/rank-3" in stderr
+    assert "PAGE NO-GO test: collective.all_reduce on node-1/rank-3" in stderr
     assert xml.parse(files[0]).getroot().findall(".//failure")
     assert files[1].read_text().startswith("# NO&#45;GO") or "GO test" in files[1].read_text()
     assert "<html" in files[2].read_text()
