@@ -20,9 +20,9 @@ _ERRORS: Mapping[str, ErrorKind] = {
     "not run: ": ErrorKind.NOT_RUN,
     "not reached: ": ErrorKind.NOT_REACHED,
 }
-# The beginnings of the failures of tests between two ranks. PEER_LEFT also needs the end of the text.
 _NOT_MEASURED = "not measured: "
 _UNMEASURED_VALUE = re.compile(r"(?P<value>.+?) (?P<reason>(?:is|has) .*)")
+# The beginnings of the failures of tests between two ranks. PEER_LEFT also needs the end of the text.
 _PAIRS: Mapping[str, PairOutcome] = {
     "not run": PairOutcome.NOT_RUN,
     "not tried": PairOutcome.NOT_RUN,
