@@ -13,7 +13,7 @@ from checks.value_types import DecodeError
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`
-BACK_ENDS = {
+LAUNCHERS = {
     "local": "tasks.launchers.local.launcher",
     "sagemaker": "tasks.launchers.sagemaker.launcher",
 }
@@ -43,11 +43,11 @@ def launcher_for(kind: str, options: Mapping[str, object], root: Path) -> Launch
     Raises LaunchRejected for an unknown kind or option, or a value of the wrong type, naming the nearest
     valid one.
     """
-    if kind not in BACK_ENDS:
-        near = nearest(kind, tuple(BACK_ENDS))
+    if kind not in LAUNCHERS:
+        near = nearest(kind, tuple(LAUNCHERS))
         hint = f" Did you mean {near!r}?" if near else ""
-        raise LaunchRejected(f"launcher {kind!r:.80} is none of {', '.join(BACK_ENDS)}.{hint}")
-    module = importlib.import_module(BACK_ENDS[kind])
+        raise LaunchRejected(f"launcher {kind!r:.80} is none of {', '.join(LAUNCHERS)}.{hint}")
+    module = importlib.import_module(LAUNCHERS[kind])
     try:
         made = decode(module.Options, options, "options")
     except DecodeError as error:

@@ -17,7 +17,7 @@ from tests.flows.gates import write_gate
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine that the gate files of a test use; nobody waits long."""
-    monkeypatch.setitem(registry.BACK_ENDS, "fake", "tests.flows.fake_engine")
+    monkeypatch.setitem(registry.LAUNCHERS, "fake", "tests.flows.fake_engine")
     monkeypatch.setattr(provision, "FIRST_S", 0.05)
     monkeypatch.setattr(launch, "PROOF_S", 0.1)
     made = Engine(root=tmp_path / "engine")

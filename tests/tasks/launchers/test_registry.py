@@ -13,7 +13,7 @@ from tasks.gate.context import open_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import LaunchRejected, Placement
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
-from tasks.launchers.registry import BACK_ENDS, KERNEL_LOG, kernel_log_of, launcher_for
+from tasks.launchers.registry import KERNEL_LOG, LAUNCHERS, kernel_log_of, launcher_for
 from tasks.launchers.sagemaker.options import PlacementOption
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +56,7 @@ def test_a_back_end_is_imported_when_it_is_asked_for() -> None:
     code = "import sys, tasks.launchers.registry; print(*sys.modules)"
     done = subprocess.run((sys.executable, "-c", code), cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert not any(module in done.stdout.split() for module in BACK_ENDS.values())
+    assert not any(module in done.stdout.split() for module in LAUNCHERS.values())
 
 
 def test_the_kernel_log_is_withheld_by_sagemaker_in_every_placement() -> None:
@@ -72,7 +72,7 @@ def test_the_kernel_log_is_withheld_by_sagemaker_in_every_placement() -> None:
 def test_a_row_that_the_table_lacks_is_readable() -> None:
     """The stricter of the two: a log that should be readable and is not cannot pass."""
     assert kernel_log_of("another", Placement.NONE) is KernelLog.READABLE
-    assert {kind for kind, _ in KERNEL_LOG} == set(BACK_ENDS)
+    assert {kind for kind, _ in KERNEL_LOG} == set(LAUNCHERS)
 
 
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)

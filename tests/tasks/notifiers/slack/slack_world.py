@@ -42,7 +42,7 @@ REFUSED = Notification(
     gate="p5-prod",
     culprits=("ip-10-0-3-7",),
     items=(ITEM,),
-    facts=(("what it means", "At least one check failed."), ("coverage", "4 of 4 nodes")),
+    facts=(("what it means", "At least one check failed. Training was not started."), ("coverage", "4 of 4 nodes")),
     costs=("Launching anyway would lose about 12 node-hours; waiting for a replacement costs 3 node-hours.",),
     links=(
         Link("run in Prefect", "http://127.0.0.1:4200/runs/flow-run/1"),
@@ -52,12 +52,21 @@ REFUSED = Notification(
     measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
-    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=Kind.GO, items=(), costs=(), culprits=(), lead=None
-)
+    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=Kind.GO, items=(), costs=(), culprits=(), lead=None,
+    facts=(("what it means", "PASS: every required check ran and met the policy."), ("coverage", "4 of 4 nodes")),
+)  # fmt: skip
 CANNOT_TELL = replace(
     REFUSED,
-    title="CANNOT TELL p5-prod: node-3: report: nothing was heard of it; observed 4 of 4 nodes",
+    title="CANNOT TELL p5-prod: node-3: report: nothing was heard of it; observed 3 of 4 nodes",
     kind=Kind.CANNOT_TELL,
+    facts=(
+        (
+            "what it means",
+            "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
+        ),
+        ("coverage", "3 of 4 nodes"),
+    ),
+    costs=(),
     audience=Audience.OWNER,
     culprits=(),
     items=(
@@ -79,6 +88,10 @@ QUESTION = replace(
     REFUSED,
     title="ASK p5-prod: system.clock on node-2: synchronised is false; observed 4 of 4 nodes. Answer within 30 minutes",
     kind=Kind.QUESTION,
+    facts=(
+        ("what it means", "There are warnings, and the policy leaves the decision to a person."),
+        ("coverage", "4 of 4 nodes"),
+    ),
     audience=Audience.OWNER,
     question=ASKED,
     items=(

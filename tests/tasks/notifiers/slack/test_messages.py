@@ -15,7 +15,7 @@ import pytest
 
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
-from tasks.notifiers.base import AnswerLine, Item, Kind, Link, Notification, TitleFinding
+from tasks.notifiers.base import AnswerLine, Audience, Item, Kind, Link, Notification, TitleFinding
 from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
 from tasks.notifiers.slack.messages import (
     Message,
@@ -31,7 +31,9 @@ from tests.fakes.slack.blockkit import faults
 from tests.tasks.notifiers.slack.slack_world import ASKED, CANNOT_TELL, GO, ITEM, QUESTION, REFUSED, STATUS
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
-OVERRIDE = replace(QUESTION, question=replace(ASKED, override=True))
+OVERRIDE = replace(
+    REFUSED, kind=Kind.QUESTION, audience=Audience.OWNER, question=replace(ASKED, override=True)
+)
 HOSTILE = (
     "<!channel> <@U1> *bold* _it_ ~no~ `code` :fire: <http://evil|x> http://evil.example & ```\x1b[31m\u202e"
 )
