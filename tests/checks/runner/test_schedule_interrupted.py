@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -36,20 +38,19 @@ def interrupted(rows: Sequence[Observation]) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_ends_what_the_checks_run_in() -> None:
-    """The others would have run for a minute."""
+def run_all(*names: str) -> None:
+    """Print how the checks' processes ended, once the interrupted schedule has raised."""
     children: Children = []
-    checks = [toy_check("slow.one"), toy_check("quick.one"), toy_check("slow.two")]
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        schedule.run_all(checks, slow(children), interrupted)
+        schedule.run_all([toy_check(name) for name in names], slow(children), interrupted)
 
     assert time.monotonic() - begun < 20
-    assert [-9, -9] == [child.returncode for child in children]
+    print([child.returncode for child in children])
 
 
-def test_an_interrupt_as_a_check_is_started_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread runs, and nobody has noted that."""
+def run_one_that_is_interrupted_at_its_start() -> None:
+    """The same where Ctrl-C comes while the thread of a check runs and nobody has noted that."""
     begin = schedule._begun
 
     def begun_and_interrupted(*given: Any) -> Any:
@@ -57,11 +58,23 @@ def test_an_interrupt_as_a_check_is_started_ends_it_too(monkeypatch: pytest.Monk
         time.sleep(0.3)
         raise KeyboardInterrupt
 
-    children: Children = []
-    monkeypatch.setattr(schedule, "_begun", begun_and_interrupted)
-    begun = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        schedule.run_all([toy_check("slow.one")], slow(children), interrupted)
+    with mock.patch.object(schedule, "_begun", begun_and_interrupted):
+        run_all("slow.one")
 
-    assert time.monotonic() - begun < 20
-    assert [-9] == [child.returncode for child in children]
+
+def of_its_own(call: str) -> str:
+    """What a process prints that runs a function of this module: the schedule ends all children of its process."""
+    code = f"from tests.checks.runner import test_schedule_interrupted as module; module.{call}"
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, timeout=90)
+    assert 0 == done.returncode, done.stderr
+    return done.stdout.strip()
+
+
+def test_an_interrupt_ends_what_the_checks_run_in() -> None:
+    """The others would have run for a minute."""
+    assert "[-9, -9]" == of_its_own("run_all('slow.one', 'quick.one', 'slow.two')")
+
+
+def test_an_interrupt_as_a_check_is_started_ends_it_too() -> None:
+    """Its thread runs, and nobody has noted that."""
+    assert "[-9]" == of_its_own("run_one_that_is_interrupted_at_its_start()")
