@@ -303,7 +303,8 @@ def _speeds(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
 
 def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
     values = [speed[cell] for cell in cells]
-    return f"{min(values):.3g} to {max(values):.3g} GB/s"
+    ends = dict.fromkeys((f"{min(values):.3g}", f"{max(values):.3g}"))
+    return f"{' to '.join(ends)} GB/s"
 
 
 def _evidence(check: str, subject: str, said: str) -> Finding:

@@ -28,7 +28,7 @@ trainer = ModelTrainer(
     ),
     distributed=Torchrun(process_count_per_node=1),
     compute=Compute(instance_type="ml.m5.large", instance_count=2, volume_size_in_gb=100),
-    hyperparameters={"steps": 60, "checkpoints": "/opt/ml/checkpoints"},
+    hyperparameters={"steps": 20, "checkpoints": "/opt/ml/checkpoints"},
     tags=[Tag(key="team", value="tiny")],
 )
 

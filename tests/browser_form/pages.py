@@ -94,4 +94,5 @@ def start(page: Page) -> str:
 def shot(page: Page, name: str) -> None:
     """A picture, where pictures are wanted."""
     if folder := os.environ.get(SHOTS):
+        page.wait_for_timeout(1000)  # it fades in
         page.screenshot(path=Path(folder) / f"{name}.png")

@@ -51,7 +51,11 @@ def test_it_is_a_notebook_without_outputs() -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("prefect_backend")
 @pytest.mark.parametrize(
-    ("part", "code", "said"), [("", 0, "decision: launched"), ("wrong", 1, "FAIL HARDWARE algo-2")]
+    ("part", "code", "said"),
+    [
+        ("", 0, "decision: launched"),
+        pytest.param("wrong", 1, "FAIL HARDWARE algo-2", marks=pytest.mark.long),
+    ],
 )
 def test_its_cells_plan_start_and_read_a_gate(
     tmp_path: Path, account: Account, part: str, code: int, said: str

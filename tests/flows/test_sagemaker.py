@@ -98,7 +98,11 @@ def test_in_one_job_a_no_go_trains_nowhere_and_tells_sagemaker_why(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("action", "decision", "trained"),
-    [("launch-anyway", Decision.LAUNCHED, 2), ("block", Decision.REFUSED, 0)],
+    [
+        ("launch-anyway", Decision.LAUNCHED, 2),
+        # tests/flows/test_gate_in_job.py has both answers with another engine
+        pytest.param("block", Decision.REFUSED, 0, marks=pytest.mark.long),
+    ],
 )
 def test_in_one_job_the_hosts_hold_for_a_person_s_word(
     tmp_path: Path, account: Account, action: str, decision: Decision, trained: int

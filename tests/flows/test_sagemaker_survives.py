@@ -221,6 +221,7 @@ def test_an_instance_replaced_inside_of_the_pool_is_checked_again_in_place(
         assert "confirmed" not in str(kept(path, outcome, "outcome.json")["placement"]["proof"])
 
 
+@pytest.mark.long  # tests/tasks/test_launch.py and tests/flows/test_gate_pooled.py have a pool that is lost, with another engine
 def test_a_pool_that_was_taken_means_checking_again(
     tmp_path: Path, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:

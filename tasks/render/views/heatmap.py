@@ -180,5 +180,6 @@ def _said(names: int, known: list[float], unit: str) -> str:
     wanted = names * (names - 1)
     if not known:
         return f"none of {wanted} directions was measured"
-    said = f"{len(known)} of {wanted} directions measured, {min(known):.3g} to {max(known):.3g} {unit}"
+    ends = " to ".join(dict.fromkeys((f"{min(known):.3g}", f"{max(known):.3g}")))
+    said = f"{len(known)} of {wanted} directions measured, {ends} {unit}"
     return f"{said}; {wanted - len(known)} not measured" if wanted > len(known) else said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -80,6 +81,13 @@ def test_of_two_hosts_the_link_is_named() -> None:
     assert {(PAIRS, "node-0<->node-1")} == _blamed(slow)
     assert {(REACHABILITY, "node-0<->node-1")} == _blamed(down)
     assert ((), ()) == (verdict_of(slow).condemned, verdict_of(down).condemned)
+
+
+def test_equal_speeds_are_one_number() -> None:
+    """ "0.3 to 0.3 GB/s" makes a reader look for a difference."""
+    (found,) = [one for one in _findings(_report(4, slow=_of(3, 4))) if one.check == PAIRS]
+
+    assert re.search(r"every peer: [0-9.]+ GB/s, threshold", found.message), found.message
 
 
 def test_one_slow_link_among_good_hosts_is_a_link() -> None:

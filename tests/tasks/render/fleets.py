@@ -90,7 +90,7 @@ def unable(report: Report, check: str, node: str) -> Report:
     """The report of a node that could not run a check."""
     return changed(
         report, check, node, lambda row: replace(
-            row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.TOOL_MISSING, reason="no such program"
+            row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.TOOL_MISSING, reason="there is no program fio"
         )
     )  # fmt: skip
 

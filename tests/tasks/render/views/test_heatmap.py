@@ -44,7 +44,7 @@ def test_what_was_not_measured_is_no_shade_of_slow() -> None:
     cell = dict(made.rows)["h0"][1]
 
     assert ("none", None, False) == (cell.text, cell.step, cell.bad)
-    assert made.said == "5 of 6 directions measured, 10 to 10 GB/s; 1 not measured"
+    assert made.said == "5 of 6 directions measured, 10 GB/s; 1 not measured"
 
 
 def test_a_fleet_is_drawn_whole_in_a_few_kilobytes() -> None:

@@ -36,7 +36,7 @@ THEIRS: dict[str, Any] = {
         "ContainerArguments": ["-c", "sm_train.sh"],
     },
     "RoleArn": "role/a",
-    "HyperParameters": {"steps": "60"},
+    "HyperParameters": {"steps": "20"},
     "Environment": {"A": "1"},
     "InputDataConfig": [{"ChannelName": "code"}, {"ChannelName": "sm_drivers"}],
     "OutputDataConfig": {"S3OutputPath": "s3://models/tiny", "CompressionType": "GZIP"},
