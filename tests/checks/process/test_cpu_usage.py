@@ -123,10 +123,14 @@ def test_our_own_processes_are_those_with_our_mark(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(MARKS[0], "another")
     theirs = cpu_usage._Own(Path("/"))
     with _spinning({MARKS[0]: mark}) as pids:
-        before = ours.seconds(), theirs.seconds(), _spent(pids), sum(os.times()[:4])
+        here, before = -sum(os.times()[:4]), (ours.seconds(), theirs.seconds())
+        # Within the time that both look at: reading all of /proc may take long.
+        spent = -_spent(pids)
         time.sleep(0.7)
-        after = ours.seconds(), theirs.seconds(), _spent(pids), sum(os.times()[:4])
-    mine, another, spent, here = (last - first for first, last in zip(before, after, strict=True))
+        spent += _spent(pids)
+        after = ours.seconds(), theirs.seconds()
+        here += sum(os.times()[:4])
+    mine, another = (last - first for first, last in zip(before, after, strict=True))
 
     assert spent > 0.05
     assert mine >= 0.9 * spent - 0.02  # ticks of 10 ms
