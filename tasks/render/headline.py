@@ -12,13 +12,24 @@ def headline(verdict: Verdict, name: str) -> str:
 
     `name` is the cluster or the gate that the verdict is about.
     """
-    start, groups = opening(verdict, name), _groups(verdict)
-    if not groups:
-        return f"{start}: {coverage_text(verdict.coverage)}"
-    if verdict.answer is Answer.GO:
+    start, what, observed = opening(verdict, name), _what(verdict), coverage_text(verdict.coverage)
+    if verdict.answer is Answer.GO or not what:
+        return f"{start}: {observed}; {what}" if what else f"{start}: {observed}"
+    return f"{start}: {what}; observed {observed}"
+
+
+def without_coverage(verdict: Verdict, name: str) -> str:
+    """The headline where the coverage is shown apart from it."""
+    what = _what(verdict)
+    return f"{opening(verdict, name)}: {what}" if what else opening(verdict, name)
+
+
+def _what(verdict: Verdict) -> str:
+    groups = _groups(verdict)
+    if groups and verdict.answer is Answer.GO:
         count = _plural(sum(len(item.subjects) for item in groups), "warning")
-        return f"{start}: {coverage_text(verdict.coverage)}; {count}, first {sentence(groups[0])}"
-    return f"{start}: {_reason(verdict, groups)}; observed {coverage_text(verdict.coverage)}"
+        return f"{count}, first {sentence(groups[0])}"
+    return _reason(verdict, groups) if groups else ""
 
 
 def opening(verdict: Verdict, name: str) -> str:

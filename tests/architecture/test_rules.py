@@ -161,6 +161,15 @@ def test_everything_that_is_installed_is_pinned() -> None:
     assert {} == {name: pair for name, pair in wrong.items() if not UNPINNED.match(name)}
 
 
+def test_what_make_gate_installs_trains_the_example() -> None:
+    """`make gate` installs the extra torch; PyTorch's collectives of objects need numpy, which it does not bring."""
+    example = (ROOT / "deployments" / "examples" / "train_tiny.py").read_text()
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["torch"]
+
+    assert "broadcast_object_list" in example
+    assert {"numpy", "torch"} <= {re.split("[<>=]", line)[0] for line in extra}
+
+
 def test_the_core_needs_neither_torch_nor_sagemaker() -> None:
     """An operator's laptop installs in seconds; a gate that needs more says so by an extra."""
     closure = _closure("prelaunch")

@@ -54,7 +54,7 @@ def test_it_is_a_notebook_without_outputs() -> None:
     ("part", "code", "said"),
     [
         ("", 0, "decision: launched"),
-        pytest.param("wrong", 1, "FAIL HARDWARE algo-2", marks=pytest.mark.long),
+        ("wrong", 1, "FAIL HARDWARE algo-2"),
     ],
 )
 def test_its_cells_plan_start_and_read_a_gate(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from checks.model import Answer, Report, Verdict
 from tasks.render.context import NO_CONTEXT, VerdictContext
-from tasks.render.headline import answer_word, coverage_text, explanation, headline
+from tasks.render.headline import answer_word, explanation, without_coverage
 from tasks.render.picture.canvas import PictureUnavailable, Sheet
 from tasks.render.picture.colours import light
 from tasks.render.picture.panels import Area, draw_curve, draw_grid, draw_heat
@@ -47,9 +47,7 @@ def _banner(sheet: Sheet, verdict: Verdict, name: str) -> float:
     tone, word = _TONES[verdict.answer], answer_word(verdict)
     fill, ink = light()[f"{tone}-fill"], light()[f"{tone}-ink"]
     room = WIDTH - 2 * EDGE
-    said = headline(verdict, name).removeprefix(f"{word} ").partition("; observed ")[0]
-    counted = coverage_text(verdict.coverage)  # stands below, in numbers
-    said = said.replace(f": {counted}; ", ": ").removesuffix(f": {counted}")
+    said = without_coverage(verdict, name).removeprefix(f"{word} ")  # the coverage is below, in numbers
     lines = sheet.wrapped(said, 34, room, LINES, bold=True)
     meant = sheet.wrapped(explanation(verdict), 25, room, 2)
     height = 112 + 46 * len(lines) + 34 * len(meant) + 20
