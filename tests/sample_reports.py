@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 
 from checks.check import Check, Measurement, check
 from checks.check import Context as Context
@@ -31,9 +32,14 @@ from checks.model import (
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 
 MADE_UP = Provenance("test", "made up for a test", "2026-11", Kind.DERIVED)
-FACTS = Facts({"cpu": Instance(0, "", MADE_UP), "toy.4x": Instance(4, "Toy", MADE_UP)}, "f" * 64)
+FACTS = Facts(
+    {"cpu": Instance(0, "", MADE_UP), "toy.4x": Instance(4, "Toy", MADE_UP)},
+    sha256(b"made-up facts").hexdigest(),
+)
 # As deployments/policies/local.toml says it.
-EXACT_SUMS = "sums of integers below 2^24 are exact in float32: one wrong element is corruption"
+EXACT_SUMS = (
+    "sums of integers below 2^24 are exact in float32: one wrong element, of however many, is corruption"
+)
 WHEN = "2026-11-21T08:00:00+00:00"
 SIZES = tuple(1024 * 4**step for step in range(8))
 GROUPED = ("collective.all_reduce", "training.ddp")
@@ -54,7 +60,7 @@ PLAN = (
     _planned("collective.all_reduce", Scope.RANK, "wrong_elements", "sizes_bytes", "busbw_gbps"),
     _planned("training.ddp", Scope.RANK, "loss_ratio", "weights_digest"),
     _planned("storage.write", Scope.CLUSTER, "seconds_to_write"),
-    _planned("gemm.peers", Scope.RANK, "gflops"),
+    _planned("training.step", Scope.RANK, "gflops"),
 )
 
 POLICY = Policy(
@@ -89,7 +95,7 @@ POLICY = Policy(
                     "wrong_elements",
                     EXACT_SUMS,
                     equals=0,
-                    remedy="Do not train with this rank's host; run the gate without it.",
+                    remedy="Do not train on this rank's node: run the gate without it.",
                 ),
                 Rule("busbw_gbps", "floor", warn_below=0.0001),
             ),
@@ -104,7 +110,7 @@ POLICY = Policy(
         "storage.write": CheckPolicy(
             required=False, rules=(Rule("seconds_to_write", "judgement", warn_above=600.0),)
         ),
-        "gemm.peers": CheckPolicy(
+        "training.step": CheckPolicy(
             required=False, rules=(Rule("gflops", "peers", Over.PEERS, warn_below=0.5, min_peers=4),)
         ),
     },
@@ -238,6 +244,6 @@ def _metrics(
         },
         "training.ddp": {"loss_ratio": 0.4, "weights_digest": "ab" * 32},
         "storage.write": {"seconds_to_write": 1.5},
-        "gemm.peers": {"gflops": 40.0 + number},
+        "training.step": {"gflops": 40.0 + number},
     }  # fmt: skip
     return tables[name]

@@ -24,8 +24,8 @@ from tasks.notifiers.base import (
     TitleFinding,
 )
 from tasks.notifiers.log import clipped
-from tasks.render.context import VerdictContext, typed
-from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.context import VerdictContext, advice
+from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, named, opening
 from tasks.render.views.nodes import places
 from tasks.store.history import moment
@@ -304,6 +304,7 @@ def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
 
 
 def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
+    remedy, commands = advice(group, verdict, context.place)
     # A secret that a cut went through would not be known any more.
     evidence = clipped(_hidden(clean(group.evidence[0][1])), EVIDENCE) if group.evidence else ""
     return Item(
@@ -312,8 +313,8 @@ def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
         group.names,
         group.where,
         one_line(group.message, 600),
-        one_line(remedy_of(group, verdict), 600),
-        typed(group, verdict, context.place),
+        one_line(remedy, 600),
+        commands,
         evidence,
     )
 

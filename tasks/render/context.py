@@ -12,8 +12,8 @@ from checks.judge.culprits.findings import decoded
 from checks.judge.ledger import Entry, ledger
 from checks.model import ANSWER_WORDS, Answer, Finding, Report, Verdict
 from checks.policy import Policy
-from tasks.render.findings import Group
-from tasks.render.remedy_commands import NOWHERE, Place, commands
+from tasks.render.findings import Group, remedy_of
+from tasks.render.remedy_commands import NOWHERE, PURPOSES, Place, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.expectations import NOTHING_EXPECTED, Expectations, expectations
 from tasks.render.views.suspects import DecodedMatrix, of_readings
@@ -108,6 +108,13 @@ def verdict_context(
     expected = expectations(report, policy, facts)
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
     return VerdictContext(place, ledger(report, policy, verdict), lines, cost, expected, shown=shown)
+
+
+def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str, ...]]:
+    """The remedy, with what its commands do where that is not plain, and the commands."""
+    commands_typed = typed(item, verdict, place)
+    parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if commands_typed else "")
+    return " ".join(part for part in parts if part), commands_typed
 
 
 def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, typed
-from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
+from tasks.render.findings import Group, gathered
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
@@ -165,6 +165,7 @@ def _cards(verdict: Verdict, context: VerdictContext) -> list[FindingCard]:
 def _card(
     item: Group, verdict: Verdict, context: VerdictContext, evidence: tuple[tuple[str, str], ...]
 ) -> FindingCard:
+    remedy, commands = advice(item, verdict, context.place)
     tones = {"NOTE": "pass", "WARN": "warn", "FAIL": "fail"}
     return FindingCard(
         tone=tones.get(item.word, "unknown"),
@@ -173,9 +174,9 @@ def _card(
         names=item.names,
         check=one_line(", ".join(item.checks), 1200),
         message=one_line(item.message, 600),
-        remedy=one_line(remedy_of(item, verdict), 600),
+        remedy=one_line(remedy, 600),
         evidence=evidence,
-        typed=tuple(one_line(line, COMMAND) for line in typed(item, verdict, context.place)),
+        typed=tuple(one_line(line, COMMAND) for line in commands),
         source=one_line(item.source, 600),
         more_evidence=len(item.evidence) - len(evidence),
     )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Report, Verdict
-from tasks.render.context import NO_CONTEXT, VerdictContext, typed
-from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.context import NO_CONTEXT, VerdictContext, advice
+from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
@@ -38,7 +38,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     if groups:
         parts += ["## Findings", _findings(groups), *_evidence(groups, verdict, context)]
     if context.cost is not None and is_worth_showing(context.cost):
-        parts += ["## Cost of launching anyway", _cost(context.cost)]
+        parts += ["## Cost of starting the training anyway", _cost(context.cost)]
     parts += _culprit(context)
     if report is not None:
         parts += ["## Nodes", _nodes(report, verdict), "## Checks", _checks(report, verdict)]
@@ -51,7 +51,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     d = verdict.digests
     digests = f"report `{d.report:.16}`, policy `{d.policy:.16}`, facts `{d.facts:.16}`"
     digests += f", baseline `{d.baseline:.16}`" if d.baseline else ""
-    parts.append(f"Digests: {digests}, engine {d.engine}.")
+    parts.append(f"Digests: {digests}, Prelaunch {d.engine}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -82,7 +82,7 @@ def _findings(groups: tuple[Group, ...]) -> str:
         (item.word, item.cause.value, item.names, ", ".join(item.checks), item.message)
         for item in groups[:FINDINGS]
     ]
-    text = _table(("Level", "Cause", "Who", "Check", "What"), rows)
+    text = _table(("Level", "Cause", "Subject", "Check", "Message"), rows)
     return (
         f"{text}\n\n{len(groups) - FINDINGS} more findings are in the report."
         if len(groups) > FINDINGS
@@ -93,10 +93,10 @@ def _findings(groups: tuple[Group, ...]) -> str:
 def _evidence(groups: tuple[Group, ...], verdict: Verdict, context: VerdictContext) -> list[str]:
     parts = []
     for item in groups[:FINDINGS]:
-        remedy = remedy_of(item, verdict)
+        remedy, lines = advice(item, verdict, context.place)
         if remedy:
             parts.append(f"**{escape(item.who)}, {escape(item.where)}**: {escape(remedy)}")
-        if lines := typed(item, verdict, context.place):
+        if lines:
             parts.append(fenced("\n".join(lines)))
         if item.source:
             parts.append(f"Source of the threshold: {escape(item.source)}.")
@@ -214,7 +214,7 @@ def _checks(report: Report, verdict: Verdict) -> str:
         rows.append(
             (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, line.seen)
         )
-    parts = [_table(("Verdict", "Check", "Of each", "Observed"), rows)]
+    parts = [_table(("Verdict", "Check", "Measured on each", "Observed"), rows)]
     parts += [
         f"Not run, {escape(reason)}: {', '.join(escape(name) for name in names)}."
         for reason, names in left_out(lines)

@@ -56,6 +56,10 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         (Action.RESET_GPU, Action.REBOOT, Action.REPLACE, Action.INSPECT, Action.CONTACT), (_RELEASE,)
     ),
 }
+# What the commands of a launcher do, where a reader of the remedy could not tell.
+PURPOSES: Mapping[str, str] = {
+    "sagemaker": "The command ends the warm pool: SageMaker takes its machines back, and starts the next job without them."
+}
 # The label of a GPU in a report, with its number as NVML counts: "GPU 3", "GPU 5 (0000:b9:00.0)".
 _GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
 

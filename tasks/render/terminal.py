@@ -6,8 +6,8 @@ import io
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, typed
-from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
+from tasks.render.findings import Group, gathered
 from tasks.render.headline import explanation, headline
 from tasks.render.views.nodes import State, check_lines
 from tasks.render.views.timeline import left_out, schedule_text
@@ -68,7 +68,9 @@ def terminal(
         console.print(Text(one_line(f"{told}, measured {report.measured_at}"), style="dim"))
     d = verdict.digests
     base = f"baseline {d.baseline:.12}  " if d.baseline else ""
-    console.print(Text(f"report {d.report:.12}  policy {d.policy:.12}  {base}engine {d.engine}", style="dim"))
+    console.print(
+        Text(f"report {d.report:.12}  policy {d.policy:.12}  {base}Prelaunch {d.engine}", style="dim")
+    )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -88,13 +90,13 @@ def _show_findings(
             head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
             console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, item, remedy_of(item, verdict), width, typed(item, verdict, context.place))
+        _show_detail(console, item, width, *advice(item, verdict, context.place))
     if len(groups) > len(shown):
         console.print(Text(f"{len(groups) - len(shown)} more findings: see --format json or --html."))
 
 
 def _show_detail(
-    console: Console, item: Group, remedy: str, width: int, lines_typed: tuple[str, ...]
+    console: Console, item: Group, width: int, remedy: str, lines_typed: tuple[str, ...]
 ) -> None:
     from rich.padding import Padding
     from rich.text import Text
@@ -120,7 +122,7 @@ def _findings(groups: tuple[Group, ...]) -> Table:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for title, ratio in (("level", None), ("cause", None), ("who", 2), ("check", None), ("what", 4)):
+    for title, ratio in (("level", None), ("cause", None), ("subject", 2), ("check", None), ("message", 4)):
         table.add_column(title, ratio=ratio, overflow="fold")
     for item in groups:
         level = Text(item.word, style=_COLOURS[_state(item)])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from checks.model import ANSWER_WORDS, Answer, Verdict
 from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked, plain, small_marked
-from tasks.render.context import typed
-from tasks.render.findings import Group, gathered, remedy_of
+from tasks.render.context import advice
+from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.remedy_commands import Place
 from tasks.slackbot.history import Past
@@ -89,9 +89,8 @@ def why(past: Past) -> Reply:
 
 
 def _finding(item: Group, verdict: Verdict, place: Place) -> list[Block]:
-    remedy = remedy_of(item, verdict)
+    remedy, commands = advice(item, verdict, place)
     said = f"{item.word} {item.cause.value} {item.names}: {item.where}: {item.message}"
-    commands = typed(item, verdict, place)
     body = plain(f"{said}\n{remedy}" if remedy else said, 1200)
     return [body, code("\n".join(commands), 1200)] if commands else [body]
 

@@ -73,7 +73,7 @@ def _attacked() -> Report:
     )
     report = with_metric(report, "network.pairs", "node-0", "peers", (ATTACK,))
     nodes = tuple(replace(node, identity={ATTACK: ATTACK, "host": "x" * 5000}) for node in report.nodes)
-    plan = tuple(replace(p, check=ATTACK) if p.check == "gemm.peers" else p for p in report.plan)
+    plan = tuple(replace(p, check=ATTACK) if p.check == "training.step" else p for p in report.plan)
     return replace(report, nodes=nodes, plan=plan, gate_id=ATTACK, measured_at=ATTACK, collection=(ATTACK,))
 
 

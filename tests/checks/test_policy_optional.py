@@ -90,14 +90,14 @@ def test_the_shipped_policies_let_nothing_off(path: Path) -> None:
 def test_a_comparison_that_breaks_is_no_worse_than_a_loss(over: Over) -> None:
     """A median of 0 on an optional check is a WARN; on a required one nobody can tell."""
     rule = Rule("gflops", "s", over, warn_above=1.5, min_peers=2)
-    rows = [row for row in healthy(2, 2).observations if row.check == "gemm.peers"]
+    rows = [row for row in healthy(2, 2).observations if row.check == "training.step"]
     zero = [with_metric(healthy(2, 2), row.check, row.subject, "gflops", 0.0) for row in rows]
     broken = [next(r for r in made.observations if (r.check, r.subject) == (row.check, row.subject))
               for made, row in zip(zero, rows, strict=True)]  # fmt: skip
     levels = [
         {
             finding.level
-            for finding in apply("gemm.peers", CheckPolicy(required=required, rules=(rule,)), broken, 4)
+            for finding in apply("training.step", CheckPolicy(required=required, rules=(rule,)), broken, 4)
         }
         for required in (True, False)
     ]

@@ -31,7 +31,7 @@ def cost_line(made: Cost) -> str:
     """What launching anyway would lose, what waiting costs, and what the check cost, in one sentence."""
     over = f"of a {_hours(made.horizon_hours)} job" if made.length_known else "of its first 24 h"
     parts = [
-        f"Launching anyway would lose about {_amount(made, made.launching)} {over}",
+        f"Starting the training anyway would lose about {_amount(made, made.launching)} {over}",
         f"waiting for a replacement costs {_amount(made, made.waiting)}",
     ]
     if made.checking is not None:
@@ -42,7 +42,7 @@ def cost_line(made: Cost) -> str:
 def cost_notes(made: Cost) -> tuple[str, ...]:
     """What the numbers are based on, and what was not known."""
     worth = made.worth_waiting_hours
-    notes = [f"A wait of {_span(worth, 'h')} costs no more than launching."]
+    notes = [f"A wait of {_span(worth, 'h')} costs no more than starting anyway."]
     notes.append(
         f"Healthy nodes fail as well, one of them every {_span(made.mttf_hours, 'h')} at published rates: "
         f"{_amount(made, made.background)} over the same time."

@@ -67,9 +67,7 @@ class Expectations:
 
 
 NOTHING_EXPECTED = Expectations(
-    unknown=(
-        "The expected rates of these machines were not read for this page, so nothing is compared with them.",
-    )
+    unknown=("No table of expected rates was given, so the measured rates are compared with nothing here.",)
 )
 
 

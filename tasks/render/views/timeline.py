@@ -39,8 +39,8 @@ def schedule_text(report: Report) -> str:
     if slowest is None:
         return ""
     return (
-        f"Duration: the checks took {slowest.wall_s:.1f} s on the node that took longest ({slowest.node}); "
-        f"one after another they would have taken {slowest.in_a_row_s:.1f} s"
+        f"Duration: on the slowest node ({slowest.node}) the checks took {slowest.wall_s:.1f} s; "
+        f"many ran at the same time, or it would have been {slowest.in_a_row_s:.1f} s"
     )
 
 

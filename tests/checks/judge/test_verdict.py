@@ -55,7 +55,7 @@ def _broken(seed: int) -> Report:
         lambda r: without_row(r, "compute.gemm", "node-0/rank-1"),
         lambda r: with_metric(r, "network.pairs", "node-0", "bandwidth_gbps", (0.01, 0.01, 0.01)),
         lambda r: with_metric(r, "network.reachability", "node-0", "failures", ("ok", "timed out", "ok")),
-        lambda r: with_metric(r, "gemm.peers", "node-0/rank-0", "gflops", 1.0),
+        lambda r: with_metric(r, "training.step", "node-0/rank-0", "gflops", 1.0),
     ]
     for bit, change in enumerate(breaks):
         if seed >> bit & 1 and not (bit > 3 and seed >> 3 & 1):

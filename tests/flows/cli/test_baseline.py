@@ -132,11 +132,11 @@ def test_nothing_learned_is_nothing_written(run: Run, folder: Path) -> None:
 
 def test_outliers_are_named(run: Run, folder: Path) -> None:
     """Report, node and value."""
-    slow = with_metric(healthy(4, 2), "gemm.peers", "node-2/rank-4", "gflops", 25.0)
+    slow = with_metric(healthy(4, 2), "training.step", "node-2/rank-4", "gflops", 25.0)
     write(folder, "r1.json", replace(slow, gate_id="slow-gate"))
     done = learn(run, folder)
 
-    assert "slow-gate node-2/rank-4 gemm.peers: 25" in done.out
+    assert "slow-gate node-2/rank-4 training.step: 25" in done.out
 
 
 def test_show_prints_what_learn_printed(run: Run, folder: Path) -> None:

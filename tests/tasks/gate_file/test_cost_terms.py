@@ -46,7 +46,7 @@ def test_the_line_says_what_is_lost_and_what_a_wait_costs() -> None:
     line = cost_line(_cost(CostTerms(hours=72, checkpoint_hours=1, replacement_hours=0.0625)))
 
     assert line.startswith(
-        "Launching anyway would lose about 160 to 461 GPU-hours (1,100 to 3,170 USD) of a 72 h job; "
+        "Starting the training anyway would lose about 160 to 461 GPU-hours (1,100 to 3,170 USD) of a 72 h job; "
         "waiting for a replacement costs 16 GPU-hours (110 USD); this check cost "
     )
 
@@ -165,8 +165,8 @@ def test_pages_show_the_cost_and_nothing_where_nothing_is_lost() -> None:
 
     assert "FAIL hardware: gpu.ecc" == cost_rows(made)[0].what
     for page in (markdown, html):
-        assert "Cost of launching anyway" in page(P5, VERDICT, "x", shown)
-        assert "Cost of launching anyway" not in page(P5, VERDICT, "x", clean)
+        assert "Cost of starting the training anyway" in page(P5, VERDICT, "x", shown)
+        assert "Cost of starting the training anyway" not in page(P5, VERDICT, "x", clean)
 
 
 def test_the_document_has_every_key_whatever_is_known() -> None:

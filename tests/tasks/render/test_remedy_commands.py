@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from checks.model import Action, Answer, Cause, Count, Coverage, Digests, Finding, Level, Verdict
-from tasks.render.remedy_commands import COMMANDS, Place, commands
+from tasks.render.context import advice
+from tasks.render.findings import gathered
+from tasks.render.remedy_commands import COMMANDS, PURPOSES, Place, commands
 
 FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
 
@@ -151,3 +153,17 @@ def test_every_command_can_be_filled_in() -> None:
             finding = _finding(action=action)
             found = commands(finding, _verdict(finding), Place(launcher, "p5.48xlarge", "job"))
             assert found and not any("{" in line for line in found), (launcher, action)
+
+
+def test_a_command_that_explains_nothing_by_itself_is_explained() -> None:
+    finding = replace(_finding(), remedy="Replace the node.")
+    (item,) = gathered((finding,))
+    verdict = _verdict(finding)
+
+    remedy, typed = advice(item, verdict, Place("sagemaker", "ml.p5.48xlarge", "gate-1-check-1"))
+    assert len(typed) == 1 and typed[0].startswith("aws sagemaker update-training-job")
+    assert remedy == f"Replace the node. {PURPOSES['sagemaker']}"
+
+    # Without a command nothing is explained, and neither is a command whose name says what it does.
+    assert advice(item, verdict, Place("sagemaker")) == ("Replace the node.", ())
+    assert advice(item, verdict, Place("slurm"))[0] == "Replace the node."

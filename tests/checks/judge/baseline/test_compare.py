@@ -84,15 +84,15 @@ def test_what_has_a_band_and_was_not_measured_is_said(how: str) -> None:
     report = gemm(STEADY)
     subject = "node-1/rank-2"
     if how == "no row":
-        report = without_row(report, "gemm.peers", subject)
+        report = without_row(report, "training.step", subject)
     else:
         changed = {
             "no metric": lambda row: replace(row, metrics={}),
             "null": lambda row: replace(row, metrics={"gflops": (None, 40.0)}),
             "errored": lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}, reason="it died"),
         }[how]
-        report = with_row(report, "gemm.peers", subject, changed)
-    found = about(judged(report, FOUR), "gemm.peers")
+        report = with_row(report, "training.step", subject, changed)
+    found = about(judged(report, FOUR), "training.step")
 
     assert found and all(finding.cause is Cause.EVIDENCE for finding in found)
     if how == "null":

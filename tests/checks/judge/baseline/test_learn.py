@@ -99,11 +99,11 @@ def test_many_values_make_a_wider_band() -> None:
     cases = []
     for report in reports:
         rows = tuple(
-            replace(r, metrics={"gflops": chance.gauss(40.0, 2.0)}) if r.check == "gemm.peers" else r
+            replace(r, metrics={"gflops": chance.gauss(40.0, 2.0)}) if r.check == "training.step" else r
             for r in report.observations
         )
         cases.append(case(replace(report, observations=rows), WITHOUT_NETWORK))
-    band = band_of(learn(cases), "gemm.peers", "gflops")
+    band = band_of(learn(cases), "training.step", "gflops")
 
     assert 2000 == band.values
     assert 3.5 < (band.median - band.low) / band.mad < 5.0

@@ -89,7 +89,7 @@ def test_it_is_said_once() -> None:
     report = broken(healthy(2, 2), REDUCE, {3})
     said = [f for f in verdict_of(report).findings if f.subject == "node-1/rank-3"]
 
-    assert [f.check for f in said] == [REDUCE, DDP, "gemm.peers"][: len(said)]
+    assert [f.check for f in said] == [REDUCE, DDP, "training.step"][: len(said)]
     assert len([f for f in said if f.check == REDUCE]) == 1
 
 

@@ -19,6 +19,7 @@ from tasks.notifiers.base import (
     TitleFinding,
 )
 from tasks.notifiers.slack.notifier import SlackNotifier
+from tasks.render.remedy_commands import PURPOSES
 from tests.fakes.slack.server import SlackServer
 
 ITEM = Item(
@@ -27,7 +28,7 @@ ITEM = Item(
     "ip-10-0-3-7",
     "dcgm.diag",
     "hardware: GPU 5: Memory test failed",
-    "Replace the node.",
+    f"Replace the node. {PURPOSES['sagemaker']}",
     (
         "aws sagemaker update-training-job --training-job-name p5-1-check-1 --resource-config KeepAlivePeriodInSeconds=0",
     ),
@@ -43,7 +44,7 @@ REFUSED = Notification(
     culprits=("ip-10-0-3-7",),
     items=(ITEM,),
     facts=(("what it means", "At least one check failed. Training was not started."), ("coverage", "4 of 4 nodes")),
-    costs=("Launching anyway would lose about 12 node-hours; waiting for a replacement costs 3 node-hours.",),
+    costs=("Starting the training anyway would lose about 12 node-hours; waiting for a replacement costs 3 node-hours.",),
     links=(
         Link("run in Prefect", "http://127.0.0.1:4200/runs/flow-run/1"),
         Link("logs", "s3://bucket/gates/p5-1/logs"),

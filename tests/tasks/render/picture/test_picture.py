@@ -94,7 +94,7 @@ def test_hostile_text_is_drawn_as_text() -> None:
     )
     report = with_metric(report, "network.pairs", "node-0", "peers", (HOSTILE,))
     nodes = tuple(replace(node, name=f"{HOSTILE}{node.rank}") for node in report.nodes)
-    plan = tuple(replace(p, check=HOSTILE) if p.check == "gemm.peers" else p for p in report.plan)
+    plan = tuple(replace(p, check=HOSTILE) if p.check == "training.step" else p for p in report.plan)
     report = replace(report, nodes=nodes, plan=plan, gate_id=HOSTILE, measured_at=HOSTILE)
 
     assert (WIDTH, HEIGHT) == _size(picture(report, verdict_of(report), HOSTILE))

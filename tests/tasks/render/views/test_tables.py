@@ -20,7 +20,7 @@ def test_findings_are_rows_the_worst_first() -> None:
     rows = finding_rows(verdict_of(report))
 
     assert ["FAIL", "CANNOT TELL", "WARN"] == [row["level"] for row in rows]
-    assert ("node-1/rank-3", "Do not train with this rank's host; run the gate without it.") == (
+    assert ("node-1/rank-3", "Do not train on this rank's node: run the gate without it.") == (
         rows[0]["where"],
         rows[0]["remedy"],
     )

@@ -25,8 +25,8 @@ def test_the_sentence_names_the_slowest_node_and_how_long_its_checks_took() -> N
     report = _with(("a.b", "node-0", 0.0, 4.0), ("c.d", "node-0", 1.0, 2.0), ("a.b", "node-1", 0.0, 1.0))
 
     assert schedule_text(report) == (
-        "Duration: the checks took 4.0 s on the node that took longest (node-0); "
-        "one after another they would have taken 6.0 s"
+        "Duration: on the slowest node (node-0) the checks took 4.0 s; "
+        "many ran at the same time, or it would have been 6.0 s"
     )
 
 
