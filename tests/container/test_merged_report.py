@@ -19,9 +19,10 @@ from checks.exit_codes import Exit
 from checks.roster import Member
 from container.agent import merged_report
 from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
-from container.agent.merged_report import NAME, Answer, Attempt, Settlement
+from container.agent.merged_report import NAME, Answer, Attempt, Settlement, answer_of
 from tests.container.agents import make_bundle
 from tests.exchanges import access
+from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 NAMES, TOKEN = ("algo-1", "algo-2"), "abcdef12"
 LATE = "cannot_tell: the reports of all hosts did not come together"
@@ -222,3 +223,12 @@ def test_a_report_is_delivered_while_the_command_runs(tmp_path: Path, peer: Peer
 
     assert [True] == whole and settlement.answer is not None
     assert "algo-1: its report cannot be read" in collection(tmp_path / NAME)[0]
+
+
+def test_the_line_of_the_log_names_the_first_finding() -> None:
+    """And says so where nothing was found."""
+    refused = verdict_of(wrong_sums(healthy(2, 1), "node-1/rank-1"))
+    first = refused.findings[0]
+
+    assert Answer(Exit.NO_GO, f"no_go: {first.subject}: {first.check}: {first.message}") == answer_of(refused)
+    assert Answer(Exit.GO, "go: nothing was found") == answer_of(verdict_of(healthy(2, 1)))

@@ -43,6 +43,7 @@ from tasks.launchers.base import (
     QuotaExceeded,
 )
 from tasks.publish import PublishedReport
+from tasks.render.context import Past
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
@@ -321,3 +322,14 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
 
     assert (voided, not voided) == (voids == [one], state.is_completed())
     assert (decision.value, ["released after 3 min"]) == (kept["decision"], kept["placement"]["proof"])
+
+
+def test_the_outcome_shows_what_the_page_shows_of_earlier_gates(tmp_path: Path) -> None:
+    """A gate that published nothing of the past keeps what it had."""
+    past = Past(reports=3)
+    found = checked_outcome(session(tmp_path), GO, replace(PUBLISHED, past=past))
+    assert found.judged is not None and found.judged.context.past is past
+
+    had = replace(GO, context=replace(GO.context, past=past))
+    kept = checked_outcome(session(tmp_path / "other"), had, PUBLISHED)
+    assert kept.judged is not None and kept.judged.context.past is past

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from checks.documents.report import dump, load
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable
-from checks.model import CLUSTER, Answer, Cause, Count, Coverage, Digests, Finding, Level, Report
+from checks.model import CLUSTER, Answer, Cause, Count, Coverage, Digests, Finding, Level, Outcome, Report
 from checks.policy import OnWarn
 from tests.sample_reports import (
     FACTS,
@@ -23,6 +23,7 @@ from tests.sample_reports import (
     healthy,
     verdict_of,
     with_metric,
+    with_row,
     without_node,
     without_row,
     wrong_sums,
@@ -217,3 +218,23 @@ def test_a_policy_for_another_type_condemns_nobody_and_passes_nobody() -> None:
         assert (Answer.CANNOT_TELL, ()) == (verdict.answer, verdict.condemned)
         assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}
         assert any("is not for instance type cpu" in finding.message for finding in verdict.findings)
+
+
+def test_a_rank_that_fell_silent_is_named_before_those_that_reported_an_error() -> None:
+    """Its peers could only report that it did not answer; ranks that finished are neither."""
+    report = healthy(3, 2)
+    check = "collective.all_reduce"
+    for subject in ("node-0/rank-0", "node-1/rank-2"):
+        report = with_row(
+            report,
+            check,
+            subject,
+            lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}, reason="timed out"),
+        )
+    report = without_row(report, check, "node-2/rank-5")
+    report = replace(
+        report, observations=tuple(row for row in report.observations if row.subject != "node-2/rank-5")
+    )
+    found = [f.subject for f in verdict_of(report).findings]
+
+    assert "node-2/rank-5" == found[0] and {"node-0/rank-0", "node-1/rank-2"} <= set(found[1:])

@@ -13,6 +13,7 @@ from checks.facts.builtin import builtin
 from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.judge.rules.expected_values import (
     EFA,
+    FLOOR_STEP_S,
     NVLINK,
     PCIE,
     RAILS,
@@ -317,3 +318,24 @@ def test_half_of_the_lanes_carry_half() -> None:
 
     assert wide is not None and narrow is not None
     assert wide.value / 2 == pytest.approx(narrow.value)
+
+
+def test_of_a_network_whose_rate_is_not_known_nothing_is_said() -> None:
+    """No rate is no limit: a machine that nobody described is not held to a made-up wire."""
+    unknown = replace(FACTS.instances[P5], network_gbit_s=None, network_burst_gbit_s=None)
+    facts = replace(FACTS, instances={**FACTS.instances, P5: unknown})
+
+    assert most_busbw(FACTS, P5, 2, 16, "all_reduce", EFA) is not None
+    assert most_busbw(facts, P5, 2, 16, "all_reduce", EFA) is None
+
+
+def test_the_floor_of_a_small_message_is_its_time_on_the_wire_and_its_steps() -> None:
+    """The time of the data at the links' floor, and FLOOR_STEP_S for each of the 2 n steps of a ring."""
+    ranks, size = 16, MIB
+    wire = floor_busbw(FACTS, P5, 2, ranks, "all_reduce", GIB, EFA)
+    small = floor_busbw(FACTS, P5, 2, ranks, "all_reduce", size, EFA, largest=True)
+    assert wire is not None and small is not None
+
+    moved = 2 * (ranks - 1) / ranks * size / 1e9
+    took_s = moved / wire.value + 2 * ranks * FLOOR_STEP_S
+    assert small.value == pytest.approx(moved / took_s)

@@ -165,3 +165,31 @@ def test_a_rule_that_would_be_half_ignored_is_refused(rule: dict[str, object]) -
     }
     with pytest.raises(DecodeError, match="rules"):
         load(policy)
+
+
+@pytest.mark.parametrize("over", [Over.FLEET, Over.PEERS])
+def test_a_value_far_above_the_median_is_named_as_one_far_below(over: Over) -> None:
+    """A rule may have a threshold on either side."""
+    rule = Rule("m", "s", over, fail_below=0.8, fail_above=1.2)
+    rows: dict[str, Value] = {f"node-{i}/rank-{i}": v for i, v in enumerate((10.0, 10.0, 10.0, 13.0, 10.0))}
+    (found,) = _judged(rule, rows, nodes=5, ranks=1)
+    assert found.subject.startswith("node-3") and "above the threshold 1.2" in found.message
+
+
+def test_a_quarter_of_outliers_is_excused_and_more_is_said() -> None:
+    """Where the values scatter so much that none stands out, up to a quarter beyond the threshold is scatter."""
+    rule = Rule("m", "s", Over.FLEET, fail_below=0.85, deviations=100.0)
+    usual = (100.0, 101.0, 99.0, 102.0, 98.0)
+
+    def judged(*values: float) -> list[tuple[str, str, str]]:
+        return _said(_judged(rule, {f"node-{i}": v for i, v in enumerate(values)}, nodes=8, ranks=1))
+
+    assert [] == judged(*usual, 100.0, 80.0, 79.0)
+    assert [("WARN", "EVIDENCE", CLUSTER)] == judged(*usual, 81.0, 80.0, 79.0)
+
+
+def test_the_slowest_of_short_steps_is_named() -> None:
+    """Times below a second are times like others."""
+    rule = Rule("step_s", "s", Over.SLOWEST, fail_above=0.1)
+    (found,) = _judged(rule, _ranks((0.5,), (0.5,), (0.5,), (0.7,)), nodes=4, ranks=1)
+    assert (Level.FAIL, Cause.HARDWARE, "node-3/rank-3") == (found.level, found.cause, found.subject)
