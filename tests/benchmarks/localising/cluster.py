@@ -54,12 +54,26 @@ Maker = Callable[["Draw"], tuple[Fault, ...]]
 
 @dataclass(frozen=True)
 class Cluster:
-    """`nodes` x `rails` parts, node by node; `group` nodes under each switch (0: nobody knows the switches)."""
+    """`nodes` x `rails` parts, node by node; `group` nodes under each switch (0: nobody knows the switches).
+
+    `paths` are pairs of nodes (the lower first) that are slow for good, on all rails and both ways, because their paths share a
+    link of the fabric: `path_factor` is left of a good value. Between nodes of different leaves, of `leaf` nodes each, `far_factor`
+    is left.
+    """
 
     nodes: int
     rails: int = 1
     faults: tuple[Fault, ...] = ()
     group: int = 0
+    paths: frozenset[tuple[int, int]] = frozenset()
+    path_factor: float = 0.5
+    leaf: int = 0
+    far_factor: float = 1.0
+
+    def share(self, a: int, b: int) -> float:
+        """What the fabric leaves of a good value between two nodes, without any fault."""
+        far = self.far_factor if self.leaf and a // self.leaf != b // self.leaf else 1.0
+        return far * self.path_factor if self.paths and (min(a, b), max(a, b)) in self.paths else far
 
     def part(self, node: int, rail: int) -> Part:
         """One end of tests."""

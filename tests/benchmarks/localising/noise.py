@@ -22,7 +22,7 @@ class Noise:
     `hiccup`: how often a test of good parts is bad. `sensitivity`: how often a bad part's test is. `spread`: the standard
     deviation of the logarithm of good values. `tail`: of heavy-tailed delay on top, in parts of a good test's time.
     `spell`: how many rounds a bad part stays bad at a time (0: each test by itself). `congestion`: how often a round
-    begins one, `lasting` that many rounds on average; it covers an eighth of the nodes.
+    begins one, `lasting` that many rounds on average; it covers an eighth of the nodes, or one `leaf` of so many nodes.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Noise:
     spell: float = 0.0
     congestion: float = 0.0
     lasting: float = 4.0
+    leaf: int = 0
 
 
 CALM = Noise("calm", hiccup=0.005, sensitivity=0.9, spread=0.03)
@@ -125,6 +126,9 @@ class Weather:
             return last
         if self.rng.random() >= self.noise.congestion:
             return range(0)
+        if self.noise.leaf:
+            first = self.rng.randrange(self.nodes // self.noise.leaf) * self.noise.leaf
+            return range(first, first + self.noise.leaf)
         size = max(1, self.nodes // COVERED)
         first = self.rng.randrange(self.nodes - size + 1)
         return range(first, first + size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
@@ -24,6 +25,7 @@ class World:
         self.cluster, self.noise, self.rng = cluster, noise, rng
         self.rounds = 0
         self.tests = 0
+        self.seconds = 0.0  # the processor's time for the simulation itself
         self.weather = Weather(noise, cluster.nodes, random.Random(rng.random()), [])
         self.spells = [self._spells(fault) for fault in cluster.faults]
 
@@ -33,11 +35,13 @@ class World:
 
     def measure(self, plan: Plan) -> list[float | None]:
         """Values of a plan's tests, good ones about 1.0, None where nothing came back."""
+        before = time.process_time()
         count = 2 * len(plan.duels)
         values: list[float | None] = [*self.rng.choices(_pool(self.noise), k=count)]
         for test in noises.chances(self.noise.hiccup, count, self.rng):
             values[test] = noises.hiccup_value(values[test] or 1.0, self.rng)
         self._congest(plan, values)
+        self._route(plan, values)
         for fault, shows in zip(self.cluster.faults, self.spells, strict=True):
             for test in plan.touched(fault):
                 value = values[test]
@@ -45,6 +49,7 @@ class World:
                     values[test] = None if fault.factor is None else value * fault.factor
         self.rounds += len(plan.starts)
         self.tests += len(plan.duels)
+        self.seconds += time.process_time() - before
         return values
 
     def _congest(self, plan: Plan, values: list[float | None]) -> None:
@@ -56,6 +61,20 @@ class World:
                 if value and (a in covered) != (b in covered) and self.rng.random() < CONGESTED:
                     values[test] = noises.slowed(value, self.rng)
 
+    def _route(self, plan: Plan, values: list[float | None]) -> None:
+        if not self.cluster.paths and self.cluster.far_factor == 1.0:
+            return
+        for duel, (a, b, _) in enumerate(plan.duels):
+            share = self.cluster.share(a, b)
+            if share != 1.0:
+                for test in (2 * duel, 2 * duel + 1):
+                    value = values[test]
+                    values[test] = None if value is None else value * share
+
+    def wait(self, rounds: int) -> None:
+        """Nothing is measured for as long as so many rounds take."""
+        self.rounds += rounds
+
     def fails(self, members: Sequence[int]) -> bool:
         """One job over some nodes: a ring of them. One hiccup a job, however many nodes: in the rules' favour."""
         self.tests += 1
@@ -63,6 +82,7 @@ class World:
         if len(hops) == 2:
             hops = hops[1:]
         failed = self.rng.random() < _glitch(self.noise)
+        failed = failed or any((min(hop), max(hop)) in self.cluster.paths for hop in hops)
         for fault, shows in zip(self.cluster.faults, self.spells, strict=True):
             if any(_through(fault, a, b) for a, b in hops) and shows(self.rounds):
                 failed = True
@@ -80,7 +100,7 @@ class World:
         nodes = self.cluster.nodes
         rounds, size = rounds_of(nodes), (nodes + 1) // 2
         glitches = noises.chances(_glitch(self.noise), rounds * size, self.rng)
-        failed = {seated(nodes, at // size, at % size) for at in glitches}
+        failed = {seated(nodes, at // size, at % size) for at in glitches} | self.cluster.paths
         for when in range(rounds) if self.noise.congestion else ():
             if covered := self.weather.over(self.rounds + when):
                 pairs = circle(range(nodes), when)

@@ -1,0 +1,192 @@
+"""Refusals, blame and recall of the pair tests in simulated worlds, healthy ones and faulty ones. Constructed, not measured.
+
+`python tests/benchmarks/pair_worlds.py` prints Markdown: docs/culprit.md holds it. The same options give the same figures.
+`--runs N` (20), `--nodes N [N ...]` (16 64), `--rails N` (1), `--known` (the decoder is told the leaves), `--world NAME [NAME ...]`
+(all), `--way NAME [NAME ...]` (Prelaunch alone; "all" adds the public rules and a median rule), `--seed N`.
+
+A refusal is a finding with level FAIL about a world in which no part is to be named. A named pair that is slow for good counts as
+neither right nor wrong. CPU is the processor's time of all decodings of a run, the greatest of all runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from checks.culprit.matrix import Answer, Decoded, Kind, Tolerance  # noqa: E402 - as a script, this file's own folder is known
+from checks.judge.cpu_contention import RecordedLoads  # noqa: E402
+from checks.judge.culprits.findings import CheckFindings, Reading  # noqa: E402
+from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table  # noqa: E402
+from checks.model import Level  # noqa: E402
+from tests.benchmarks.localising.cluster import Cluster  # noqa: E402
+from tests.benchmarks.localising.ours import Tests, swept  # noqa: E402
+from tests.benchmarks.localising.pair_worlds import WITH_RAILS, WORLDS, PairWorld  # noqa: E402
+from tests.benchmarks.localising.plan import tournament  # noqa: E402
+from tests.benchmarks.localising.rules import RULES, Blame  # noqa: E402
+from tests.benchmarks.localising.score import blame_of  # noqa: E402
+from tests.benchmarks.localising.world import World  # noqa: E402
+
+SEED = 20_261_123
+RUNS = 20
+OURS, MEDIAN = "Prelaunch", "median over partners"
+SHIPPED = Tolerance(ratio=0.7)  # slow_ratio of deployments/policies/nvidia.toml
+MEDIAN_SHARE = 0.9
+Z = 1.96
+
+
+@dataclass
+class Counts:
+    """Sums over the runs of one world."""
+
+    runs: int = 0
+    refused: int = 0
+    good_nodes: int = 0
+    good_links: int = 0
+    planted: int = 0
+    found: int = 0
+    cpu_s: float = 0.0
+
+    def add(
+        self, world: PairWorld, cluster: Cluster, blame: Blame, wide: frozenset[str], refused: bool
+    ) -> None:
+        """One run. `wide` are the subjects of rails and switches that were named."""
+        self.runs += 1
+        self.refused += world.healthy and refused
+        self.good_nodes += len(blame.nodes - cluster.bad_nodes)
+        paths = {frozenset(pair) for pair in cluster.paths}
+        self.good_links += len(blame.links - cluster.bad_links - paths)
+        wide_kinds = (Kind.RAIL, Kind.SWITCH) if cluster.group else (Kind.RAIL,)
+        others = {one.subject(cluster) for one in cluster.faults if one.kind in wide_kinds}
+        self.planted += len(cluster.bad_nodes) + len(cluster.bad_links) + len(others)
+        self.found += len(cluster.bad_nodes & blame.nodes) + len(cluster.bad_links & blame.links)
+        self.found += len(others & wide)
+
+    def row(self, *names: object) -> str:
+        """A line of the table."""
+        cells = (
+            *map(str, names),
+            share(self.refused, self.runs, upper=True),
+            f"{self.good_nodes / self.runs:.2f}",
+            f"{self.good_links / self.runs:.2f}",
+            share(self.found, self.planted, upper=False) if self.planted else "-",
+            f"{self.cpu_s:.2f}" if self.cpu_s else "-",
+        )
+        return "| " + " | ".join(cells) + " |"
+
+
+HEAD = (
+    "| world | nodes | way | refused | good nodes blamed a run | good links blamed a run | recall | CPU s |\n"
+    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def share(some: int, whole: int, upper: bool) -> str:
+    """A share with the end of its 95 % interval that counts (Wilson's score)."""
+    p, square = some / whole, Z * Z
+    middle, half = p + square / (2 * whole), Z * math.sqrt(p * (1 - p) / whole + square / (4 * whole * whole))
+    bound = (middle + half if upper else middle - half) / (1 + square / whole)
+    return f"{p:.2f} ({'<' if upper else '>'} {bound:.2f})"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table that was asked for."""
+    asked = _parser().parse_args(argv)
+    every = (*WORLDS, *(WITH_RAILS if asked.rails > 1 else ()))
+    worlds = [one for one in every if not asked.world or one.name in asked.world]
+    ways = [OURS, MEDIAN, *RULES] if asked.way == ["all"] else asked.way
+    print(HEAD)
+    for nodes in asked.nodes:
+        for line in lines(worlds, nodes, asked.rails, asked.known, ways, asked.runs, asked.seed):
+            print(line, flush=True)
+    return 0
+
+
+def lines(
+    worlds: Sequence[PairWorld],
+    nodes: int,
+    rails: int,
+    known: bool,
+    ways: Sequence[str],
+    runs: int,
+    seed: int,
+) -> Iterator[str]:
+    """A line for each world and way."""
+    for world in worlds:
+        for way in ways:
+            counts = Counts()
+            for run in range(runs):
+                cluster, made = drawn(world, nodes, rails, known, seed, run)
+                counts.add(world, cluster, *_result(way, made, counts))
+            yield counts.row(world.name, nodes, way)
+
+
+def drawn(
+    world: PairWorld, nodes: int, rails: int, known: bool, seed: int, run: int
+) -> tuple[Cluster, World]:
+    """A cluster of the world, which measures the same for every way."""
+    name = f"{seed} {world.name} {nodes} {rails} {run}"
+    cluster = world.cluster(nodes, rails, known, random.Random(f"{name} planted"))
+    return cluster, World(cluster, world.noise_of(nodes), random.Random(f"{name} measured"))
+
+
+def _result(way: str, world: World, counts: Counts) -> tuple[Blame, frozenset[str], bool]:
+    if way == OURS:
+        before = time.process_time()
+        tests, decoded = swept(world, tolerance=SHIPPED)
+        counts.cpu_s = max(counts.cpu_s, time.process_time() - before - world.seconds)
+        wide = frozenset(one.subject for one in decoded.suspects if one.kind in (Kind.RAIL, Kind.SWITCH))
+        return (
+            blame_of(decoded),
+            wide if decoded.answer is Answer.NAMED else frozenset(),
+            refused(tests, decoded),
+        )
+    blame = median_rule(world) if way == MEDIAN else RULES[way](world)
+    return blame, frozenset(), bool(blame.nodes or blame.links)
+
+
+def refused(tests: Tests, decoded: Decoded) -> bool:
+    """Whether the judge makes a FAIL of it."""
+    matrix = tests.matrix
+    reading = Reading(COLLECTIVE, MatrixSubject.BANDWIDTH, matrix, decoded)
+    table = Table(matrix.parts, tuple(range(len(matrix.parts))))
+    found = CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {})).findings()
+    return any(finding.level is Level.FAIL for finding in found)
+
+
+def median_rule(world: World) -> Blame:
+    """Every pair once; a node is named if the median of its tests is below 0.9 of the median of all nodes' medians."""
+    plan = tournament(world.cluster.nodes, world.cluster.rails)
+    values: list[list[float]] = [[] for _ in range(world.cluster.nodes)]
+    for test, value in enumerate(world.measure(plan)):
+        for node in plan.duels[test // 2][:2]:
+            values[node].append(value or 0.0)
+    medians = [median(its) for its in values]
+    usual = median(medians)
+    return Blame(frozenset(node for node, its in enumerate(medians) if its < MEDIAN_SHARE * usual))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Refusals, blame and recall in simulated worlds: Markdown.")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--rails", type=int, default=1)
+    parser.add_argument("--known", action="store_true", help="the decoder is told the leaves")
+    parser.add_argument("--world", nargs="+", default=[])
+    parser.add_argument("--way", nargs="+", default=[OURS])
+    parser.add_argument("--seed", type=int, default=SEED)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
