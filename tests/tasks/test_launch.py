@@ -12,13 +12,11 @@ import pytest
 
 from tasks import launch
 from tasks.gate.jobs import JobEnd
-from tasks.gate.progress import Progress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launch import (
     PoolLost,
     PoolProof,
     TrainingStart,
-    follow_training,
     hand_over_pool,
     has_started,
     last_log_line,
@@ -400,25 +398,3 @@ def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
     with one:
         pass
     assert left is (("cancel", TRAIN_JOB) in engine.calls)
-
-
-def test_what_a_waiting_pool_costs_is_shown_while_the_training_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And no longer: a pool that the training has taken waits for nobody."""
-    one = session(tmp_path, FakeEngine(holds=[READY, READY, OURS]))
-    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
-    one.ended(CHECK_JOB)
-    shown: list[Progress] = []
-    monkeypatch.setattr(launch, "report_progress", shown.append)
-
-    async def follow(_one: Any, _job: str, _limit_s: float, look: Any, _enough: Any) -> JobEnd:
-        for status in (replace(RUNNING, state=JobState.PENDING), RUNNING):
-            await look(status)
-        raise InterruptedError
-
-    monkeypatch.setattr(launch, "follow_job", follow)
-    with pytest.raises(InterruptedError):
-        asyncio.run(follow_training.fn(one, PASSED, TRAIN_JOB, "finished"))
-
-    assert [f"pending {pool_cost_now(one)}", "running"] == [each.detail for each in shown]

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import (
     CLUSTER,
     Answer,
     Cause,
-    KernelLog,
     Level,
     Observation,
     Outcome,
@@ -392,31 +390,3 @@ def test_a_rank_that_claims_to_be_alone_is_held_to_the_declaration(
     verdict = decide(replace(report, observations=rows), default_policy(kind)[1], builtin())
 
     assert refused is any(one.check == check and one.level is Level.FAIL for one in verdict.findings)
-
-
-def _withheld(kind: str = "p5.48xlarge") -> Report:
-    """Healthy machines of an engine that withholds the kernel's log."""
-    report = expected_report(kind, 1, Profile.QUICK, KernelLog.WITHHELD)
-    rows = (
-        _skipped(Skip.NOT_PERMITTED)(row) if row.check in withheld_kernel_log.READERS else row
-        for row in report.observations
-    )
-    return replace(report, observations=tuple(rows))
-
-
-def test_a_check_that_replaces_the_kernel_log_must_be_in_the_plan() -> None:
-    """Also one that the policy itself does not ask for; with all of them there is only a note, which is no fault of hardware."""
-    report = _withheld()
-    _, policy = default_policy("p5.48xlarge")
-    stand_in = "gpu.xid_events"
-    short = replace(
-        report,
-        plan=tuple(p for p in report.plan if p.check != stand_in),
-        observations=tuple(row for row in report.observations if row.check != stand_in),
-    )
-    own = replace(policy, checks={name: line for name, line in policy.checks.items() if name != stand_in})
-
-    notes = [f for f in decide(report, policy, builtin()).findings if f.level is Level.PASS]
-    assert [("kernel", Cause.EVIDENCE)] == [(f.check, f.cause) for f in notes]
-    said = [f.message for f in decide(short, own, builtin()).findings if f.check == stand_in]
-    assert ["this check replaces the kernel log, but the plan does not contain it"] == said
