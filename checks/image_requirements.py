@@ -18,7 +18,7 @@ from typing import Protocol
 FOLDERS = tuple(dict.fromkeys((Path(__file__).parents[1] / "lib", Path("/opt/prelaunch/lib"))))
 # The newest function that a check calls: with an older module values that the driver has could not be read.
 NEWEST = {"pynvml": "nvmlDeviceGetRepairStatus"}
-# Modules that come with the checks, in our image and in an input channel (tasks/launchers/sagemaker/request/uploads.py).
+# Modules that come with the checks, in our image and in an input channel (tasks/launchers/node_code.py).
 BROUGHT = frozenset({"pynvml"})
 
 

@@ -98,6 +98,8 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file.startswith("tests/engines/"):
+            return "tests.engines"  # its tests share one Slurm cluster
         if _imports_the_world(file):
             return "tests.world"
         if file in READERS:

@@ -11,14 +11,14 @@ A text that cannot be used raises TopologyError, which says what is wrong and in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 
 from checks.culprit.topology import COMMA, MOST_CHARACTERS, MOST_LEVELS
+from checks.documents import hostlist
 from checks.documents.decode import parse_json
+from checks.documents.hostlist import MOST_NODES, HostListError
 from checks.value_types import DecodeError
 
 FILE_BYTES = 4 << 20
-MOST_NODES = 100_000
 Switches = dict[str, tuple[str, ...]]
 
 
@@ -110,50 +110,11 @@ def parse_csv(text: str) -> Switches:
 
 
 def expand(text: str, number: int = 0) -> list[str]:
-    """Slurm's list of hosts as names: "n[0-2,7],m1" is n0, n1, n2, n7, m1; leading zeros stay. Raises TopologyError."""
-    names: list[str] = []
-    for word in _words(text, number):
-        parts: list[Sequence[str]] = []
-        rest = word
-        while rest:
-            plain, bracket, after = rest.partition("[")
-            inside, closed, rest = after.partition("]") if bracket else ("", "", "")
-            if bracket and not closed:
-                raise TopologyError(f"line {number}: {word!r:.80} has a bracket without its end")
-            parts += [(plain,), *([_numbers(inside, number)] if bracket else [])]
-        made = list(zip(range(MOST_NODES + 1), product(*parts), strict=False))
-        names += ["".join(parts) for _, parts in made]
-        if len(names) > MOST_NODES:
-            raise TopologyError(f"line {number}: more than {MOST_NODES} names")
-    return names
-
-
-def _words(text: str, number: int) -> Iterator[str]:
-    """The parts between those commas that are not in brackets."""
-    depth, word = 0, ""
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if depth not in (0, 1):
-            raise TopologyError(f"line {number}: brackets do not fit in {text!r:.80}")
-        if letter == COMMA and not depth:
-            yield from filter(None, (word.strip(),))
-            word = ""
-        else:
-            word += letter
-    yield from filter(None, (word.strip(),))
-
-
-def _numbers(text: str, number: int) -> list[str]:
-    found: list[str] = []
-    for part in text.split(COMMA):
-        first, dash, last = part.partition("-")
-        last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal() and len(last) < 10 and int(first) <= int(last)):
-            raise TopologyError(f"line {number}: [{text:.60}] is no list of numbers")
-        if int(last) - int(first) >= MOST_NODES:
-            raise TopologyError(f"line {number}: more than {MOST_NODES} names")
-        found += [f"{value:0{len(first)}d}" for value in range(int(first), int(last) + 1)]
-    return found
+    """Slurm's list of hosts as names. Raises TopologyError with the number of the line."""
+    try:
+        return hostlist.expand(text)
+    except HostListError as error:
+        raise TopologyError(f"line {number}: {error}") from error
 
 
 def _slurm_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ import pytest
 
 from container.agent.files import s3
 from container.agent.files.mirror import Mirror
-from tasks.launchers.sagemaker.request.uploads import code_archive, start_script
+from tasks.launchers.node_code import code_archive, start_script
 from tests.container.agents import Agent, Ended, fake_python, free_port, make_bundle, make_root
 
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -14,7 +14,7 @@ from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.model import SCHEMA_VERSION
 from checks.probes.host.system import identity_of_node
-from tasks.launchers.sagemaker.request.uploads import code_archive, start_script
+from tasks.launchers.node_code import code_archive, start_script
 from tests.container.agents import ROOT, make_bundle, make_root
 
 HOST = "127.0.0.1"

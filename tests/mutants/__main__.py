@@ -43,7 +43,7 @@ MODULES = (
     "tasks.gate.lease.owner",
     "tasks.gate.session",
     "tasks.launch",
-    "tasks.launchers.sagemaker.output.attempts",
+    "tasks.launchers.attempts",
 )
 COUNT, SEED, LEAST = 200, 20261123, 0.9
 

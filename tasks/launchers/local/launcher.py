@@ -28,8 +28,8 @@ from tasks.launchers.base import (
     Plan,
     PreflightCheck,
 )
+from tasks.launchers.folder_copy import copy_whole_files
 from tasks.launchers.local import network, start_stop
-from tasks.launchers.local.fetch import copy_whole_files
 from tasks.launchers.local.job_folder import LOG, JobFolder, Progress, try_lock
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names

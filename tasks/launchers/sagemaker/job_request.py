@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from checks.exchange import secret_key
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
+from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.sagemaker.options import Code, SageMakerOptions
 from tasks.launchers.sagemaker.request import image, locations, machines
 from tasks.launchers.sagemaker.request.locations import CHANNEL, Places, places_of
@@ -25,7 +26,7 @@ from tasks.launchers.sagemaker.request.overrides import (
     require_agents_own,
     require_own_folders,
 )
-from tasks.launchers.sagemaker.request.uploads import code_archive, start_script, tags_of
+from tasks.launchers.sagemaker.request.tags import tags_of
 from tasks.launchers.sagemaker.request.validate import at, objections
 
 FROM_IMAGE = ("python3", "-m", "container.agent")

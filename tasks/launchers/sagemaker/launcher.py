@@ -6,6 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,
@@ -27,7 +28,6 @@ from tasks.launchers.sagemaker.errors import Refused, explained
 from tasks.launchers.sagemaker.job_states import trouble_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.output import logs
-from tasks.launchers.sagemaker.output.attempts import ATTEMPT
 from tasks.launchers.sagemaker.output.fetch import Output, SeenOutput
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of, places_of
 from tasks.launchers.sagemaker.submit import remove_key, submit

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import IO
 
+from tasks.launchers.attempts import Written, plain, safe
 from tasks.launchers.base import EngineUnavailable, LaunchError
 from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
 from tasks.launchers.sagemaker.errors import Refused, explained
 from tasks.launchers.sagemaker.output import logs, s3_objects
-from tasks.launchers.sagemaker.output.attempts import Written, plain, safe
 from tasks.launchers.sagemaker.output.s3_objects import Listed
 from tasks.launchers.sagemaker.request.locations import Places, bucket_of, key_of
 

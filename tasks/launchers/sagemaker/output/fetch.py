@@ -9,11 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks.runner.journal import write_whole
-from tasks.launchers.base import EngineUnavailable, LaunchError
-from tasks.launchers.sagemaker import job_states
-from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
-from tasks.launchers.sagemaker.output import channels, s3_objects
-from tasks.launchers.sagemaker.output.attempts import (
+from tasks.launchers.attempts import (
     Attempt,
     Written,
     exit_code_of,
@@ -21,6 +17,10 @@ from tasks.launchers.sagemaker.output.attempts import (
     starts_of,
     told_all,
 )
+from tasks.launchers.base import EngineUnavailable, LaunchError
+from tasks.launchers.sagemaker import job_states
+from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
+from tasks.launchers.sagemaker.output import channels, s3_objects
 from tasks.launchers.sagemaker.output.channels import ChannelFiles
 from tasks.launchers.sagemaker.output.s3_objects import Listed
 from tasks.launchers.sagemaker.request.locations import Places

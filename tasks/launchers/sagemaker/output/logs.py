@@ -21,9 +21,9 @@ from typing import Any
 
 from checks.documents.report import NODE_REPORT_BYTES
 from checks.model import NODE_NAME
+from tasks.launchers.attempts import ATTEMPT, finished
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.errors import Refused, explained
-from tasks.launchers.sagemaker.output.attempts import ATTEMPT, finished
 
 MARK = "PRELAUNCH_REPORT "
 PARTS = 512

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tasks.launchers.base import LaunchRejected, Work
 from tasks.launchers.sagemaker.request.locations import CHANNEL, FOLDER
-from tasks.launchers.sagemaker.request.uploads import require_free
+from tasks.launchers.sagemaker.request.tags import require_free
 from tasks.launchers.sagemaker.request.validate import at
 
 Body = dict[str, object]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checks.documents.decode import nearest
-from tasks.launchers.sagemaker.request.uploads import RESERVED
+from tasks.launchers.sagemaker.request.tags import RESERVED
 
 Body = Mapping[str, object]
 MAX_RUNTIME_S = 28 * 86400

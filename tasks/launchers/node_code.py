@@ -1,8 +1,7 @@
-"""What a job brings along: the checks and the agent as an input channel, for images that do not have them, and the job's tags.
+"""What a job brings along for nodes without Prelaunch: the checks and the agent as one archive, and the script that starts them.
 
-The channel also carries nvidia-ml-py as it is installed here: one module of plain Python, and its metadata with the licence.
-Equal sources give equal bytes, so that a retry writes what is there already. The tags are shown in the engine's console and on
-its bill; they are made by pure functions.
+The archive also carries nvidia-ml-py as it is installed here: one module of plain Python, and its metadata with the licence.
+Equal sources give equal bytes, so that a retry writes what is there already.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import functools
 import gzip
 import io
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.launchers.base import LaunchError, LaunchRejected
+from tasks.launchers.base import LaunchError
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("checks", "container/agent")
 SINGLE = ("container/__init__.py",)
 # Where checks/image_requirements.py looks for the modules that an image lacks.
@@ -24,9 +23,6 @@ LIBRARIES = "lib"
 VENDORED, VENDORED_MODULE = "nvidia-ml-py", "pynvml.py"
 # What pyproject.toml packs of them; not what an editor or an interpreter leaves beside it.
 SUFFIXES = (".py", ".json", ".toml", ".sh", ".typed")
-OURS = "prelaunch:"
-# "Tag naming limits and requirements", AWS General Reference: keys that begin with aws: are AWS' own.
-RESERVED = "aws:"
 
 
 @functools.cache
@@ -81,27 +77,3 @@ def vendored() -> dict[str, bytes]:
     if len(files) != 2:
         raise LaunchError(f"{VENDORED} {found.version} holds {sorted(files)}. Install it again.")
     return files
-
-
-def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, str]]:
-    """The gate's own tags, then those of [cluster.options] tags ("key=value"). Raises LaunchRejected."""
-    made = dict(ours)
-    for text in options:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise LaunchRejected(f'tags: {text!r:.80} is not of the form "key=value".')
-        if key in made and not key.startswith(OURS):
-            raise LaunchRejected(f"tags: {key!r:.80} is there twice. Leave one out.")
-        require_free(key, "tags")
-        made[key] = value
-    return [{"Key": key, "Value": value} for key, value in made.items()]
-
-
-def require_free(key: str, where: str) -> None:
-    """Raise LaunchRejected for a key that is the gate's or AWS' own."""
-    if key.lower().startswith(OURS):
-        raise LaunchRejected(
-            f"{where}: {key!r:.80} begins with {OURS}, as the gate's own do. Name it otherwise."
-        )
-    if key.lower().startswith(RESERVED):
-        raise LaunchRejected(f"{where}: AWS keeps keys that begin with {RESERVED}, as {key!r:.80} does.")

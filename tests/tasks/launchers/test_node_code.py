@@ -17,9 +17,9 @@ import pytest
 
 from checks import catalog
 from checks.facts.builtin import builtin
+from tasks.launchers import node_code
 from tasks.launchers.base import LaunchError
-from tasks.launchers.sagemaker.request import uploads
-from tasks.launchers.sagemaker.request.uploads import code_archive, packed, start_script, vendored
+from tasks.launchers.node_code import code_archive, packed, start_script, vendored
 
 DIGESTS = """
 import checks, json, sys
@@ -191,7 +191,7 @@ def test_shellcheck_finds_nothing() -> None:
     linter = Path(sys.executable).with_name("shellcheck")
     if not linter.exists():
         pytest.skip("not installed: shellcheck. Remedy: make setup")
-    script = Path(uploads.__file__).with_name("start.sh")
+    script = Path(node_code.__file__).with_name("start.sh")
     done = subprocess.run((str(linter), str(script)), capture_output=True, text=True, check=False)
 
     assert (0, "") == (done.returncode, done.stdout)
@@ -199,7 +199,7 @@ def test_shellcheck_finds_nothing() -> None:
 
 def test_the_module_that_images_lack_is_the_pinned_one() -> None:
     """One version in the channel, in the image and in this repository, with its licence."""
-    root = uploads.ROOT
+    root = node_code.ROOT
     (pinned,) = re.findall(r"^nvidia-ml-py==(\S+)$", (root / "constraints.txt").read_text(), re.MULTILINE)
     (about,) = [data.decode() for name, data in vendored().items() if name.endswith("METADATA")]
 
@@ -241,6 +241,6 @@ def test_the_channel_brings_pynvml_to_an_image_without_a_usable_one(tmp_path: Pa
 
 def test_an_installation_without_the_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The nodes would only say so after they were paid for."""
-    monkeypatch.setattr(uploads, "VENDORED", "no-such-distribution")
+    monkeypatch.setattr(node_code, "VENDORED", "no-such-distribution")
     with pytest.raises(LaunchError, match="is not installed here"):
         vendored()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.launchers.sagemaker.output.attempts import (
+from tasks.launchers.attempts import (
     Written,
     exit_code_of,
     finished,

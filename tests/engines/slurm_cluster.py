@@ -1,0 +1,226 @@
+"""A real Slurm cluster on this machine: slurmctld and slurmd of Debian, each node in a network namespace of its own (root only).
+
+with slurm_cluster(folder, nodes=4) as cluster:
+    cluster.run("sinfo")                       # as a user on the login node
+    patch.setenv("PATH", cluster.path)         # sbatch, squeue ... of this process are the cluster's
+    cluster.kill("n1")                         # its slurmd dies
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.launchers.local import network
+from tasks.launchers.local.plan import ENTER
+from tests.architecture.leftovers import MARK
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
+CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
+INSTALL = "apt-get install slurmctld slurmd slurm-client munge"
+HOOKS = ("prolog", "healthcheck")
+UP_S = 30.0
+
+
+def unavailable() -> str:
+    """Why no cluster can be started here, with the remedy; "" where it can."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}. Remedy: {INSTALL}"
+    return network.unavailable()
+
+
+class SlurmCluster:
+    """n0, n1, ... and the login node, on which slurmctld runs."""
+
+    def __init__(self, folder: Path, name: str, addresses: tuple[str, ...]) -> None:
+        self.folder, self.name = folder, name
+        self.nodes = tuple(f"n{index}" for index in range(len(addresses) - 1))
+        self._addresses = addresses
+        self._hosts = folder / "hosts"
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            **{key: os.environ[key] for key in (MARK, "PYTEST_CURRENT_TEST") if key in os.environ},
+        }
+
+    @property
+    def path(self) -> str:
+        """A PATH on which Slurm's commands are this cluster's."""
+        return f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+    def run(self, *argv: str, check: bool = True, timeout_s: float = 30.0) -> str:
+        """What a command prints on the login node. Raises CalledProcessError."""
+        done = subprocess.run(
+            (str(self.folder / "bin" / argv[0]), *argv[1:]),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            env={**os.environ, **self._environment},
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(argv)}: {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def pid(self, daemon: str) -> int:
+        """The process of "slurmctld", or of a node's slurmd."""
+        name = daemon if daemon == "slurmctld" else f"slurmd-{daemon}"
+        return int((self.folder / f"{name}.pid").read_text())
+
+    def kill(self, daemon: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send slurmctld, or a node's slurmd, a signal."""
+        os.kill(self.pid(daemon), number)
+
+    def start_node(self, node: str) -> None:
+        """Start a node's slurmd (again)."""
+        index = self.nodes.index(node)
+        (self.folder / "spool" / node).mkdir(parents=True, exist_ok=True)
+        self._start(index, node, "slurmd", "-N", node, "-c")
+
+    def processes(self, node: str) -> list[int]:
+        """What runs on a node, without its slurmd."""
+        said = subprocess.run(
+            ("ip", "netns", "pids", f"{self.name}-{self.nodes.index(node)}"),
+            capture_output=True, text=True, check=True, timeout=20,
+        )  # fmt: skip
+        return [int(pid) for pid in said.stdout.split() if int(pid) != self.pid(node)]
+
+    def idle(self) -> bool:
+        """Whether every node waits for work."""
+        return self.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T", check=False).split() == ["idle"] * len(
+            self.nodes
+        )
+
+    def until_idle(self, seconds: float = UP_S) -> None:
+        """Wait until every node waits for work."""
+        deadline = time.monotonic() + seconds
+        while not self.idle():
+            said = self.run("sinfo", "-N", "-l", check=False) + self.run("squeue", check=False)
+            assert time.monotonic() < deadline, said
+            time.sleep(0.1)
+
+    def hook(self, name: str, text: str = "exit 0") -> None:
+        """What runs as the site's prolog or health check from now on."""
+        path = self.folder / f"{name}.new"
+        path.write_text(f"#!/bin/bash\nexport PATH={os.environ['PATH']}\n{text}\n")
+        path.chmod(0o755)
+        path.replace(self.folder / name)
+
+    def up(self) -> None:
+        """Start everything, and wait until every node is idle."""
+        lines = ["127.0.0.1 localhost", *map("{} {}".format, self._addresses, (*self.nodes, "ctl"))]
+        self._hosts.write_text("\n".join([*lines, ""]))
+        (self.folder / "slurm.conf").write_text(self._configuration())
+        cgroup = f"CgroupAutomount=no\nCgroupMountpoint={self.folder}/nocgroup\nIgnoreSystemd=yes\n"
+        (self.folder / "cgroup.conf").write_text(cgroup)
+        for folder in ("state", "log", "bin"):
+            (self.folder / folder).mkdir()
+        for hook in HOOKS:
+            self.hook(hook)
+        for client in CLIENTS:
+            self._client(client)
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        self.folder.chmod(0o755)
+        login = len(self.nodes)
+        munge = [f"--{word}={self.folder}/munge.{end}" for word, end in _MUNGE_FILES]
+        self._start(login, "ctl", "munged", "--force", "--num-threads=2", *munge)
+        self._start(login, "ctl", "slurmctld")
+        for node in self.nodes:
+            self.start_node(node)
+        self.until_idle()
+
+    def _start(self, index: int, host: str, *argv: str) -> None:
+        enter = (sys.executable, "-I", ENTER, f"{self.name}-{index}", host, str(self._hosts))
+        subprocess.run(
+            (*enter, *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
+        )  # fmt: skip
+
+    def _client(self, name: str) -> None:
+        path = self.folder / "bin" / name
+        where = f"/run/netns/{self.name}-{len(self.nodes)}"
+        conf = f"SLURM_CONF={self.folder}/slurm.conf"
+        path.write_text(f'#!/bin/sh\n{conf} exec nsenter --net={where} {shutil.which(name)} "$@"\n')
+        path.chmod(0o755)
+
+    def _configuration(self) -> str:
+        nodes = "".join(
+            f"NodeName={node} NodeAddr={address} CPUs=2 RealMemory=2000 State=UNKNOWN\n"
+            for node, address in zip(self.nodes, self._addresses, strict=False)
+        )
+        return CONFIGURATION.format(folder=self.folder, address=self._addresses[-1], nodes=nodes)
+
+
+_MUNGE_FILES = (
+    ("key-file", "key"), ("socket", "sock"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"),
+)  # fmt: skip
+# Short times, so that a node that dies is noticed while a test waits. Without cgroups of its own and without accounting.
+CONFIGURATION = """\
+ClusterName=prelaunch
+SlurmctldHost=ctl({address})
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+SlurmctldPort=17100
+SlurmdPort=17110
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd-%n.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,requeue_delay=1
+ReturnToService=2
+SlurmdTimeout=5
+SlurmctldTimeout=10
+TCPTimeout=2
+MessageTimeout=5
+KillWait=2
+UnkillableStepTimeout=10
+CompleteWait=0
+MinJobAge=300
+JobRequeue=1
+Prolog={folder}/prolog
+PrologFlags=Alloc
+HealthCheckProgram={folder}/healthcheck
+HealthCheckInterval=60
+AccountingStorageType=accounting_storage/none
+{nodes}PartitionName=gpu Nodes=ALL Default=YES MaxTime=120 State=UP
+PartitionName=closed Nodes=ALL State=DOWN
+"""
+
+
+@contextmanager
+def slurm_cluster(folder: Path, nodes: int) -> Iterator[SlurmCluster]:
+    """A cluster of so many nodes; at the end nothing of it is left, jobs included."""
+    name = f"pls{uuid.uuid4().hex[:6]}"
+    made = network.create(name, nodes + 1, "10.79.0")
+    try:
+        cluster = SlurmCluster(folder, name, made.addresses)
+        cluster.up()
+        yield cluster
+    finally:
+        network.remove(name)  # with all that runs there

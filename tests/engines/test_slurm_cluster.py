@@ -1,0 +1,47 @@
+"""The cluster that these tests start is a real one, and what our own parsers read is what Slurm itself says."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checks.documents.hostlist import expand
+from tests.engines.slurm_cluster import SlurmCluster
+
+pytestmark = pytest.mark.root
+
+
+def test_a_job_runs_on_two_nodes(slurm: SlurmCluster) -> None:
+    """Each in a network of its own."""
+    begun = time.monotonic()
+    said = slurm.run("srun", "-N2", "sh", "-c", "echo $SLURMD_NODENAME $(hostname) $SLURM_STEP_NODELIST")
+
+    assert sorted(said.split("\n")) == ["", "n0 n0 n[0-1]", "n1 n1 n[0-1]"]
+    assert time.monotonic() - begun < 20
+
+
+NAMES = st.lists(
+    st.builds(
+        "{}{:0{}d}{}".format, st.sampled_from(["n", "gpu-", "ip-10-0-", "r1n"]), st.integers(0, 1200),
+        st.integers(1, 4), st.sampled_from(["", "-x", "a2"]),
+    ),
+    min_size=1, max_size=30, unique=True,
+)  # fmt: skip
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=NAMES)
+def test_lists_of_hosts_are_read_as_slurm_reads_them(slurm: SlurmCluster, names: list[str]) -> None:
+    """Whatever names Slurm packs into a list, we get the names that Slurm gets, in its order."""
+    packed = slurm.run("scontrol", "show", "hostlist", ",".join(names)).strip()
+
+    assert expand(packed) == slurm.run("scontrol", "show", "hostnames", packed).split()
+
+
+@pytest.mark.parametrize("text", ["r[0-1]n[2-3]", "n[3,1-2]", "n[08-11]", "a,b,a"])
+def test_lists_that_slurm_itself_would_not_write(slurm: SlurmCluster, text: str) -> None:
+    """Two brackets, another order, zeros in front, a name twice."""
+    assert expand(text) == slurm.run("scontrol", "show", "hostnames", text).split()
