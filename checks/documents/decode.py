@@ -13,12 +13,13 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from enum import Enum
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from checks.documents import bulk_decode
+from checks.documents import bulk_decode, repeated_columns
 from checks.value_types import DecodeError, required, shape
 
 T = TypeVar("T")
@@ -32,14 +33,20 @@ def nearest(word: str, choices: Sequence[str]) -> str | None:
     return found[0] if found else None
 
 
-def parse_json(text: str | bytes, max_bytes: int) -> object:
-    """JSON as plain values. Refuses NaN, duplicate keys, deep nesting and more than `max_bytes`."""
+def parse_json(text: str | bytes, max_bytes: int, *, shared: bool = False) -> object:
+    """JSON as plain values. Refuses NaN, duplicate keys, deep nesting and more than `max_bytes`.
+
+    With `shared`, lists with the same text may be one object (checks.documents.repeated_columns); nothing may change them.
+    """
     if len(text) > max_bytes:
         raise DecodeError(f"{len(text)} bytes is more than the {max_bytes} that are read")
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        value: object = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+        value = repeated_columns.parse(text, _PARSER.raw_decode, _limit_depth) if shared else None
+        if value is not None:
+            return value
+        value = _PARSER.decode(text)
     except DecodeError:
         raise
     except (ValueError, RecursionError) as error:
@@ -53,6 +60,17 @@ def decode(kind: type[T], value: object, path: str = "") -> T:
     return typing.cast(T, _decode(kind, value, path))
 
 
+def decode_shared(kind: type[T], value: object) -> T:
+    """As `decode`, for a value of `parse_json` with `shared`: what is one list there becomes one tuple."""
+    token = _SHARED.set({})
+    try:
+        return decode(kind, value)
+    finally:
+        _SHARED.reset(token)
+
+
+# The lists that were decoded already, by the identities of their elements' type and of the list. Both live as long as the call.
+_SHARED: ContextVar[dict[tuple[int, int], object] | None] = ContextVar("decoded lists", default=None)
 Read = Callable[[object, str], object]
 # By identity: Union[int, float] and Union[float, int] are equal keys, but read 1 differently.
 _READS: dict[int, tuple[Any, Read]] = {}
@@ -118,10 +136,15 @@ def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
 def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
     if not isinstance(value, (list, tuple)):
         raise DecodeError(f"expected a list, found {_name(value)}", path)
-    whole = bulk_decode.taken(kinds[0], value)
-    if whole is not None:
-        return whole
-    return tuple(_decode(kinds[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    known, key = _SHARED.get(), (id(kinds[0]), id(value))
+    if known is not None and key in known:
+        return known[key]
+    made = bulk_decode.taken(kinds[0], value)
+    if made is None:
+        made = tuple(_decode(kinds[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    if known is not None:
+        known[key] = made
+    return made
 
 
 def _decode_mapping(kind: Any, value: object, path: str) -> object:
@@ -184,9 +207,13 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return table
 
 
-def _limit_depth(value: object) -> None:
+_PARSER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
+
+
+def _limit_depth(value: object, depth: int = 0) -> None:
+    """Raises DecodeError if something in the value, which itself is so many levels deep, is too deep."""
     level: Sequence[Iterable[object]] = [(value,)]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1 - depth):
         if NESTED.isdisjoint(map(type, chain.from_iterable(level))):
             return
         level = list(chain.from_iterable(map(_children, level)))

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from checks.documents.columns import Columns, Observations, Rows, by_check
 from checks.documents.compatibility import with_error_kind, with_error_kinds
-from checks.documents.decode import decode, parse_json
+from checks.documents.decode import decode, decode_shared, parse_json
 from checks.model import (
     EVIDENCE_BYTES,
     SCHEMA_VERSION,
@@ -85,10 +85,10 @@ def load(data: bytes) -> Report:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        value = parse_json(data, REPORT_BYTES)
+        value = parse_json(data, REPORT_BYTES, shared=True)
         value = value.get(WRAPPED, value) if isinstance(value, dict) else value
         _require_version(value)
-        file = decode(ReportFile, value)
+        file = decode_shared(ReportFile, value)
     finally:
         if collecting:
             gc.enable()

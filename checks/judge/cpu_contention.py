@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import Rows
-from checks.documents.host_load import Contention
+from checks.documents.host_load import BUSY, HELD_BACK, Contention
 from checks.model import CLUSTER, FIRST, LINK, Cause, Finding, Level, Node, Observation, Value, node_of
 
 # Judgement: two hosts are not equally busy if the CPU shares that other work took there differ by more than this.
@@ -34,11 +34,11 @@ class RecordedLoads:
         self._of: dict[str, Contention] = {}
         self._of_node: dict[str, Contention] = {}
         self._hosts = hosts
-        for row in rows:
-            load = Contention.of(row.metrics, prefix)
+        for subject, metrics in _recorded(rows, prefix):
+            load = Contention.of(metrics, prefix)
             if load is not None:
-                self._of[row.subject] = load
-                node = node_of(row.subject)
+                self._of[subject] = load
+                node = node_of(subject)
                 if _graver(load) > _graver(self._of_node.get(node)):
                     self._of_node[node] = load
 
@@ -99,6 +99,31 @@ class RecordedLoads:
             ):
                 (also if node in slow else fine).add(host)
         return len(fine - also), len(also)
+
+
+def _recorded(rows: Sequence[Observation], prefix: str) -> Iterator[tuple[str, Mapping[str, Value]]]:
+    """Each subject with its metrics. Columns are left out if they record no host that was busy or throttled: that explains nothing."""
+    if not isinstance(rows, Rows):
+        yield from ((row.subject, row.metrics) for row in rows)
+        return
+    columns = rows.columns
+    names = [name for name in columns.metrics if name.startswith(f"{prefix}host_")]
+    calm = (
+        _all_below(columns.metrics.get(f"{prefix}host_{name}", ()), limit)
+        for name, limit in (("taken", BUSY), ("throttled", HELD_BACK))
+    )
+    if not names or all(calm):
+        return
+    values = zip(*(columns.metrics[name] for name in names), strict=True)
+    for subject, mine in zip(columns.subjects, values, strict=True):
+        yield subject, {name: value for name, value in zip(names, mine, strict=True) if value is not None}
+
+
+def _all_below(column: Sequence[object], limit: float) -> bool:
+    """Whether every value is a number below the limit, or absent."""
+    if not set(map(type, column)) <= {int, float, type(None)}:
+        return False
+    return max((value for value in column if value is not None), default=0.0) < limit  # type: ignore[type-var,operator]
 
 
 def intermittent(

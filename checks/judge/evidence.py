@@ -74,8 +74,9 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
             required += completeness.declared_count(planned.scope, report.declared) - len(accepted)
             absent = facts.absent(report.declared.instance_type, planned.check)
             findings += _about_subjects(planned, rows, subjects[planned.scope], line)
-            sound[planned.check] = _sound(planned, rows.by_subject(), subjects[planned.scope])
-            findings += _about_rows(planned, rows, subjects[planned.scope] - accepted, line, absent)
+            unfit = _unfit(planned, rows)
+            sound[planned.check] = _sound(rows, unfit, subjects[planned.scope])
+            findings += _about_rows(planned, rows, unfit, subjects[planned.scope] - accepted, line, absent)
             findings += completeness.judge_lists(planned, sound[planned.check], report.declared, line)
             findings += _about_source(sound[planned.check])
         else:
@@ -278,25 +279,24 @@ def _about_subjects(
         yield _missing(planned.check, subject, _silence(planned.scope), AGAIN, level)
 
 
-def _sound(planned: Planned, rows: Rows, expected: frozenset[str]) -> Rows:
-    """The rows that may be judged. If a subject has two rows, neither is used."""
-    left_out = _unfit(planned, rows)
-    subjects, twice = rows.columns.subjects, _twice(rows)
-    if not twice and expected.issuperset(subjects):
-        places = (
-            [place for place in range(len(rows)) if place not in left_out] if left_out else range(len(rows))
-        )
-    else:
-        wanted = expected - twice
-        places = [i for i, s in enumerate(subjects) if s in wanted and i not in left_out]
-    return rows if len(places) == len(rows) else rows.take(places)
+def _sound(rows: Rows, left_out: frozenset[int], expected: frozenset[str]) -> Rows:
+    """The rows that may be judged, in the order of their subjects. If a subject has two rows, neither is used."""
+    subjects, wanted = rows.columns.subjects, expected - _twice(rows)
+    if left_out or not wanted.issuperset(subjects):
+        rows = rows.take([i for i, s in enumerate(subjects) if s in wanted and i not in left_out])
+    return rows.by_subject()
 
 
 def _about_rows(
-    planned: Planned, rows: Rows, expected: frozenset[str], line: CheckPolicy, absent: frozenset[str]
+    planned: Planned,
+    rows: Rows,
+    unfit: frozenset[int],
+    expected: frozenset[str],
+    line: CheckPolicy,
+    absent: frozenset[str],
 ) -> Iterator[Finding]:
     level = Level.FAIL if line.required else Level.WARN
-    unfit, ruled = _unfit(planned, rows), absent | {rule.metric for rule in line.rules}
+    ruled = absent | {rule.metric for rule in line.rules}
     holes = _with_holes(rows, ruled | ({"bandwidth_gbps"} if rows.check == PAIRS else set()))
     twice = _twice(rows) if unfit or holes else frozenset()
     for place in sorted(unfit | holes):
