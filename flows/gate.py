@@ -41,6 +41,7 @@ from tasks.judge import judge_report, remember_verdict, reuse_or_void_pass
 from tasks.launch import LaunchResult, follow_training, launch_training, wait_for_pool
 from tasks.launchers.base import NoCapacity
 from tasks.orchestration.events import emit_cancelled, emit_rejected, emit_started
+from tasks.orchestration.opaque import opaque
 from tasks.orchestration.run_state import run_is_final
 from tasks.orchestration.status import publish_rejection, publish_start
 from tasks.page import check_notifiers
@@ -124,8 +125,8 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
     """Run the training once it has machines; None if the machines that passed are gone, and the checks begin again."""
     while await wait_for_pool(session, judged):
         try:
-            job = await launch_training(session, judged)
-            return await follow_training(session, judged, job, wait)
+            job = await launch_training(session, opaque(judged))
+            return await follow_training(session, opaque(judged), job, wait)
         except NoCapacity as error:
             await wait_for_training(session, error)
     return None
@@ -133,8 +134,8 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
 
 async def _verdict(session: Session) -> tuple[JudgedReport, PublishedReport]:
     judged = await reuse_or_void_pass(session) or await _check(session)
-    published = await publish_report(session, judged)
-    await remember_verdict(session, judged)
+    published = await publish_report(session, opaque(judged))
+    await remember_verdict(session, opaque(judged))
     await export_report(session, judged)
     return judged, published
 
@@ -143,9 +144,10 @@ async def _check(session: Session) -> JudgedReport:
     while True:
         try:
             job = await submit_checks(session)
-            report = await collect_report(session, await wait_for_checks(session, job))
+            watched = await wait_for_checks(session, job)
+            report = await collect_report(session, opaque(watched))
             session.waiting_since = None
-            return await judge_report(session, report)
+            return await judge_report(session, opaque(report))
         except NoCapacity as error:
             await wait_for_machines(session, error)
 
@@ -155,7 +157,7 @@ async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
     try:
         judged = await _first_start(session, starts, minutes)
         while True:
-            published = await publish_report(session, judged)
+            published = await publish_report(session, opaque(judged))
             await export_report(session, judged)
             await compare_with_nodes(session, judged, starts)
             answer = await hand_answer_to_nodes(session, judged, starts, minutes)

@@ -9,6 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed
 
 from tasks.gate.context import GateContext
+from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
 from tasks.reap import (
     NotCleared,
@@ -61,13 +62,13 @@ async def _one(run: GateRun, why: Why) -> ReapResult:
             # Within a moment: its first heartbeat came after its end, which looks like silence.
             return ReapResult(run.name, "was rejected before it started anything", acted=False)
         return ReapResult(run.name, str(error), left=str(error))
-    found = await examine_run(run, setting, why)
+    found = await examine_run(run, opaque(setting), why)
     if found.act is ReapAction.LEAVE:
         return ReapResult(run.name, found.why, acted=False, lives=found.lives)
     if found.act is ReapAction.WAKE:
         return await handle_waiting_run(run, setting, found.why)
     if found.act is ReapAction.LATE:
-        return ReapResult(run.name, f"{found.why}; {await notify_late(run, setting)}")
+        return ReapResult(run.name, f"{found.why}; {await notify_late(run, opaque(setting))}")
     if found.act is ReapAction.CRASH:
         return await _crashed(run, setting, found.why)
     cancels = found.act is ReapAction.CANCEL and not await mark_ended(run, Cancelled(message=found.why))
@@ -79,5 +80,9 @@ async def _crashed(run: GateRun, setting: GateContext, why: str) -> ReapResult:
     if not await mark_ended(run, Crashed(message=f"This run {why}.")):
         return ReapResult(run.name, "has ended in the meantime", acted=False)
     done, left = await jobs_of(run, setting, paged=not run.leads)
-    told = "its gates send the notifications" if run.leads else await notify_crash(run, setting, why, done)
+    told = (
+        "its gates send the notifications"
+        if run.leads
+        else await notify_crash(run, opaque(setting), why, done)
+    )
     return ReapResult(run.name, f"{why}; {done}; {told}", left=left)

@@ -27,6 +27,7 @@ from tasks.gate_file.model import Mode
 from tasks.launch import LaunchResult, PoolLost, pool_cost_so_far
 from tasks.launchers.base import JobState, LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
 from tasks.orchestration.events import emit_end
+from tasks.orchestration.opaque import opaque
 from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, note_good_end, notify_outcome
 from tasks.paging.content import title_of
@@ -197,7 +198,8 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
     heard = needs_notification(outcome) or bool(session.unreleased)
-    told = await notify_outcome(session, outcome) if heard else await note_good_end(session, outcome)
+    tell = notify_outcome if heard else note_good_end
+    told = await tell(session, opaque(outcome))
     try:
         if outcome.code is not Exit.GO:
             await run_to_end(judge.void_pass, session)  # a PASS whose training failed proves less than it did

@@ -39,6 +39,7 @@ from tasks.notifiers.base import Kind
 from tasks.notifiers.deliver import still_paid
 from tasks.orchestration import runs
 from tasks.orchestration.events import Event, emit_gate_event, event_subject
+from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
 from tasks.page import notify_run
 from tasks.store.base import StoreError
@@ -255,7 +256,7 @@ async def expire_run_question(run: GateRun, setting: GateContext) -> str:
 async def handle_waiting_run(run: GateRun, setting: GateContext, why: str) -> ReapResult:
     """Leave a run that waits for a person alone, or close it if its time is up or if it has ended."""
     try:
-        said = await expire_run_question(run, setting)
+        said = await expire_run_question(run, opaque(setting))
     except UNCLEAR as error:
         left = f"its jobs may still run, and its cluster stays locked: {error}"
         await run_to_end(
@@ -278,7 +279,7 @@ async def mark_ended(run: GateRun, state: State[Any]) -> bool:
 async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str, str]:
     """What was done about the run's jobs, and what is left ("" for nothing). The latter is notified here unless `paged`."""
     try:
-        return await end_jobs(run, setting) or "it had no jobs", ""
+        return await end_jobs(run, opaque(setting)) or "it had no jobs", ""
     except UNCLEAR as error:
         left = f"its jobs may still run, and be billed: {error}"
     if not paged:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.utilities import collections
 
 from tasks.gate.outcome import Decision
 from tasks.orchestration.server.server import EmbeddedServer
@@ -23,7 +24,21 @@ __all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
-def test_healthy_nodes_launch_the_training(tmp_path: Path) -> None:
+@pytest.fixture
+def walked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The types of all values through which Prefect walks in search of futures."""
+    seen: list[str] = []
+    visit = collections.visit_collection
+
+    def noting(expr: Any, *args: Any, **more: Any) -> Any:
+        seen.append(type(expr).__name__)
+        return visit(expr, *args, **more)
+
+    monkeypatch.setattr(collections, "visit_collection", noting)
+    return seen
+
+
+def test_healthy_nodes_launch_the_training(tmp_path: Path, walked: list[str]) -> None:
     """GO: the command ran on every node, and the report, verdict and page for people are kept."""
     state, outcome = gate_it(write_gate(tmp_path))
 
@@ -33,6 +48,7 @@ def test_healthy_nodes_launch_the_training(tmp_path: Path) -> None:
     files = {"health_check_metrics.json", "verdict.json", "report.html", "summary.md", "outcome.json"}
     assert kept >= {*files, "request.json", "logs"}
     assert outcome.training is not None and outcome.training.detail == "node-0: trained"
+    assert "GateRequest" in walked and set() == {"Observation", "Planned", "Coverage"} & set(walked)
 
 
 async def _read(path: Path) -> tuple[Any, dict[str | None, Any]]:
