@@ -67,6 +67,8 @@ SENSIBLE: Mapping[str, Range] = {
     "all_pairs_nodes": Range(2, 1_000_000),
     "matchings": Range(3, 1_000_000),
 }
+# One good node in a thousand gates. Judgement: a site with ten gates a day is misled every few months.
+FALSE_NAMES = 0.001
 RELATIVE = (Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST)
 
 
@@ -102,8 +104,11 @@ class Rule:
     declared, the rule does not apply; if fewer were measured, it says so with a WARN.
 
     over = "node": ratios to the median of the same node (its ranks, or the elements of its array). over = "fleet": a node's median
-    as a ratio to the median of all nodes; with `deviations`, a node counts only if it is also that many scaled median absolute
-    deviations away.
+    as a ratio to the median of all nodes.
+
+    From five nodes and eight values on, a value over peers, node or fleet counts only if it is also farther from the others than
+    their noise (checks/judge/rules/noise.py); with `deviations`, at least that many scaled median absolute deviations, however few
+    values there are.
 
     over = "slowest": the share of the job's time for which the median subject waits for the slowest one, as all must in a
     synchronous step.
@@ -190,13 +195,17 @@ class CheckPolicy:
 
 @dataclass(frozen=True)
 class Policy:
-    """A site's policy. `instance_types` are those that it was written for; machines of other types are not judged by it."""
+    """A site's policy. `instance_types` are those that it was written for; machines of other types are not judged by it.
+
+    `false_names` is how many good nodes the rules that compare machines may name per report because of noise alone, on average.
+    """
 
     name: Annotated[str, Text(r"[a-z0-9][a-z0-9-]*", 64)]
     instance_types: tuple[str, ...]
     on_warn: OnWarn
     max_unfit_fraction: Ratio
     checks: Mapping[str, CheckPolicy]
+    false_names: Annotated[float, Range(1e-9, 1.0)] = FALSE_NAMES
 
 
 def load(value: object) -> Policy:
@@ -314,7 +323,9 @@ def _require_comparison(rule: Rule, bounded: bool, path: str) -> None:
         raise DecodeError('"accept_unknown" is read with "fact" alone', f"{path}.accept_unknown")
     if rule.accept_floor and rule.expect is not Expect.COLLECTIVE:
         raise DecodeError('"accept_floor" is read with expect = "collective" alone', f"{path}.accept_floor")
-    if rule.deviations and rule.over is not Over.FLEET:
-        raise DecodeError('"deviations" is read with over = "fleet" alone', f"{path}.deviations")
+    if rule.deviations and rule.over not in (Over.PEERS, Over.NODE, Over.FLEET):
+        raise DecodeError(
+            '"deviations" is read with over = "peers", "node" and "fleet" alone', f"{path}.deviations"
+        )
     if rule.over is Over.SLOWEST and (rule.warn_below is not None or rule.fail_below is not None):
         raise DecodeError('over = "slowest" is a share that is lost: bound it from above', path)

@@ -27,6 +27,26 @@ def scaled_mad(values: Sequence[float]) -> float:
     return MAD_SCALE * median_of([abs(value - middle) for value in values])
 
 
+# The factors by which Qn estimates a standard deviation without bias: for 2 to 9 values, and beyond (Rousseeuw and Croux, JASA 88,
+# 1993, with the table of Croux and Rousseeuw, COMPSTAT 1992).
+QN_SCALE = 2.2219
+QN_FACTORS = (0.399, 0.994, 0.512, 0.844, 0.611, 0.857, 0.669, 0.872)
+
+
+def qn(values: Sequence[float]) -> float:
+    """Rousseeuw and Croux's Qn in units of a standard deviation: a quantile of the differences of all pairs of values.
+
+    Up to half of the values may be outliers. The time grows with the square of their number. Raises ValueError for fewer than two.
+    """
+    many = len(values)
+    if many < 2:
+        raise ValueError("the spread of fewer than two values")
+    half = many // 2 + 1
+    ordered = sorted(abs(one - other) for one, other in combinations(values, 2))
+    factor = QN_FACTORS[many - 2] if many <= 9 else many / (many + (1.4 if many % 2 else 3.8))
+    return factor * QN_SCALE * ordered[half * (half - 1) // 2 - 1]
+
+
 def theil_sen(times: Sequence[float], values: Sequence[float]) -> float:
     """The median of all slopes between two points (Theil 1950, Sen 1968). Up to a third of the points may be outliers.
 

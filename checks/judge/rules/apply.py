@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import Rows
 from checks.judge import cpu_contention, xid_overlay
 from checks.judge.not_measured import not_measured
-from checks.judge.rules import expected, prefilter, relative
+from checks.judge.rules import combined, expected, prefilter, relative
 from checks.judge.rules import values as bounds
 from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of, show
 from checks.model import (
@@ -22,6 +22,7 @@ from checks.model import (
     Observation,
     Unmeasured,
     node_of,
+    worst,
 )
 from checks.policy import RELATIVE, CheckPolicy, Over, Rule
 from checks.value_types import version_of
@@ -56,12 +57,12 @@ def apply(
 def _applied(
     check: str, line: CheckPolicy, rows: Sequence[Observation], subjects: int, known: RuleContext
 ) -> Iterator[Finding]:
-    for rule in line.rules:
+    judged = [(rule, _judgeable(rule, rows, known)) for rule in line.rules]
+    together = list(_together(check, judged, known))
+    known = replace(known, slow=frozenset(finding.subject for finding in together))
+    named: dict[str, set[Level]] = {}
+    for rule, held in judged:
         blind = Level.FAIL if line.required else Level.WARN
-        held = rows
-        if rule.metric in known.absent and not prefilter.complete(rows, rule.metric):
-            held = [row for row in (_without_nulls(row, rule) for row in rows) if row is not None]
-        held = _reported(held, rule.metric, known)
         odd = prefilter.suspects(rule, held, known)
         found: Iterable[Finding] = _found(check, rule, odd, blind, subjects, known)
         if rule.needs_cpu:
@@ -71,7 +72,39 @@ def _applied(
                 finding = replace(
                     finding, level=blind
                 )  # a value that cannot be compared is no worse than one that is missing
+            if rule.over in RELATIVE:
+                named.setdefault(finding.subject, set()).add(finding.level)
             yield _resting(finding, rule)
+    yield from (finding for finding in together if not _is_named(finding, named, known))
+
+
+def _is_named(finding: Finding, named: Mapping[str, set[Level]], known: RuleContext) -> bool:
+    """Whether the subject, or half of the node's ranks, have a finding of this level or a worse one already."""
+    named_too = [who for who, levels in named.items() if worst([*levels]).rank >= finding.level.rank]
+    ranks = sum(node_of(who) == finding.subject != who for who in named_too)
+    return finding.subject in named_too or 2 * ranks >= (
+        known.declared.ranks_per_node if known.declared else 2
+    )
+
+
+def _judgeable(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Sequence[Observation]:
+    """The rows without what the GPU model or the driver does not report."""
+    held = rows
+    if rule.metric in known.absent and not prefilter.complete(rows, rule.metric):
+        held = [row for row in (_without_nulls(row, rule) for row in rows) if row is not None]
+    return _reported(held, rule.metric, known)
+
+
+def _together(check: str, judged: Sequence[combined.Judged], known: RuleContext) -> Iterator[Finding]:
+    """The findings of the relative rules about medians of several values."""
+    for group in combined.groups(judged):
+        rule, rows = group[0]
+        found = list(combined.judge(check, group, known))
+        if found and rule.needs_cpu:
+            loads = cpu_contention.RecordedLoads(rows, known.hosts)
+            slow = {node_of(finding.subject) for finding in found}
+            found = [loads.weighed(finding, slow) for finding in found]
+        yield from (_resting(finding, rule) for finding in found)
 
 
 def _beside_other_work(

@@ -31,7 +31,7 @@ def suspects(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Seq
         return () if _one_value(column) else rows
     fits = _fits(rule, known)
     if fits is None:
-        return _in_odd_nodes(rule, rows, column) if rule.over is Over.NODE else rows
+        return _unless_alike(rule, rows, column) if rule.over is Over.NODE else rows
     if rule.over is Over.CLUSTER:
         return () if fits(column) else rows
     return rows.take(_odd(column, fits))
@@ -125,13 +125,13 @@ def _one_value(column: Sequence[Any]) -> bool:
     return set(map(type, _flat(column) or ())) in ({str}, {int}) and len(set(column)) == 1
 
 
-def _in_odd_nodes(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Observation]:
-    """All rows of the nodes in which values differ."""
+def _unless_alike(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Observation]:
+    """All rows if the values of a node differ, since the noise of all nodes says whether that is much; otherwise none."""
     subjects = rows.columns.subjects
     nodes = list(map(node_of, subjects))
     kinds = set(map(type, column))
     if kinds == {tuple} and len(set(nodes)) == len(nodes) and "/" not in "".join(subjects):
-        return rows.take([place for place, values in enumerate(column) if not _alike(rule, values)])
+        return () if all(_alike(rule, values) for values in column) else rows
     if kinds == {tuple} and not all("/" in subject for subject in subjects):
         return rows
     parts = parts_of(column)
@@ -140,12 +140,12 @@ def _in_odd_nodes(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Obs
     places: dict[str, list[int]] = {}
     for place, node in enumerate(nodes):
         places.setdefault(node, []).append(place)
-    odd: set[str] = set()
     enough = min(map(len, places.values())) >= rule.min_peers
     for part in parts:
-        if not (enough and are_near(rule, part)):
-            odd |= {node for node, mine in places.items() if not _alike(rule, [part[i] for i in mine])}
-    return rows.take([place for place, node in enumerate(nodes) if node in odd])
+        near = enough and are_near(rule, part)
+        if not (near or all(_alike(rule, [part[i] for i in mine]) for mine in places.values())):
+            return rows
+    return ()
 
 
 def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from checks.documents.columns import Rows
 from checks.judge.not_measured import not_measured
-from checks.judge.robust_statistics import median_of, scaled_mad
+from checks.judge.robust_statistics import median_of
+from checks.judge.rules.noise import MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
 from checks.judge.rules.prefilter import are_near, labels_of, parts_of, span
 from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, held
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Unmeasured, node_of
-from checks.policy import Over, Rule
+from checks.policy import RELATIVE, Over, Policy, Rule
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,6 @@ def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], 
 
 # For durations a smaller value is better; everything else that is compared is a rate ("tokens_per_s").
 TIMES = ("_s", "_ms", "_us")
-# As in checks.judge.baseline.learn: a larger share are not outliers but a second kind of machine.
-MOST_OUTLIERS = 0.25
 
 
 def is_time(metric: str) -> bool:
@@ -127,14 +126,15 @@ def judge(
     for row, fault in faults:
         yield not_measured(check, row.subject, fault, blind, row.evidence)
     for series in found or [Series(rule.metric, (), (), ())]:
-        if rule.over is Over.FLEET:
+        if rule.over is Over.SLOWEST:
+            yield from _slowest(check, rule, series, subjects, known)
+        elif rule.over is Over.PEERS:
+            yield from _together(check, rule, series, subjects, " times the median of its peers", known)
+        elif not _nodes_are_near(rule, series):
             nodes = known.declared.nodes if known.declared else subjects
-            if not _nodes_are_near(rule, series):
-                yield from _among(check, rule, of_nodes(series), nodes, " times the median of the nodes")
-        elif rule.over is Over.SLOWEST:
-            yield from _slowest(check, rule, series, subjects)
-        else:
-            yield from _among(check, rule, series, subjects, " times the median of its peers")
+            yield from _together(
+                check, rule, of_nodes(series), nodes, " times the median of the nodes", known
+            )
 
 
 def _nodes_are_near(rule: Rule, series: Series) -> bool:
@@ -144,13 +144,33 @@ def _nodes_are_near(rule: Rule, series: Series) -> bool:
 
 def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleContext) -> Iterator[Finding]:
     """Compares the ranks of a node label by label, and the elements of a node's own array with each other."""
-    groups: dict[tuple[str, str], list[Cell]] = {}
+    groups: dict[str, dict[str, list[Cell]]] = {}
     for cell in cells:
-        of_rank = "/" in cell.subject
-        groups.setdefault((node_of(cell.subject), cell.label if of_rank else rule.metric), []).append(cell)
-    for (node, label), alike in sorted(groups.items()):
-        series = of_cells(label, alike)
-        yield from _among(check, rule, series, _declared(alike, known), " times the median of its node", node)
+        label = cell.label if "/" in cell.subject else rule.metric
+        groups.setdefault(label, {}).setdefault(node_of(cell.subject), []).append(cell)
+    for label, nodes in sorted(groups.items()):
+        series = {node: of_cells(label, alike) for node, alike in sorted(nodes.items())}
+        ratios = [
+            ratio
+            for one in series.values()
+            for ratio in of_small_group(ratios_of(one.values, rule.min_peers), len(one.values))
+        ]
+        noise = noise_of(ratios, len(series), known.chance, rule.deviations)
+        excused: list[_Excused] = []
+        for node, one in series.items():
+            declared = _declared(nodes[node], known)
+            yield from _among(
+                check, rule, one, declared, " times the median of its node", noise, excused, node
+            )
+        yield from _about_excused(check, rule, label, len(ratios), noise, excused, known)
+
+
+def ratios_of(values: Sequence[float], least: int) -> list[float]:
+    """The values as shares of their median; none if they are fewer than `least`, or the median is not above 0."""
+    if len(values) < least:
+        return []
+    middle = median_of(values)
+    return [value / middle for value in values] if middle > 0 else []
 
 
 def _declared(cells: Sequence[Cell], known: RuleContext) -> int:
@@ -161,9 +181,41 @@ def _declared(cells: Sequence[Cell], known: RuleContext) -> int:
     return known.declared.gpus_per_node or len(cells)
 
 
-def _among(
-    check: str, rule: Rule, series: Series, declared: int, suffix: str, subject: str = CLUSTER
+_Excused = tuple[Finding, float]
+
+
+def _together(
+    check: str, rule: Rule, series: Series, declared: int, suffix: str, known: RuleContext
 ) -> Iterator[Finding]:
+    """The findings about the values of one series, of which none is compared with anything else."""
+    values, excused = series.values, list[_Excused]()
+    if len(values) >= rule.min_peers and _crosses(rule, values):
+        ratios = ratios_of(values, rule.min_peers)
+        nodes = len(set(map(node_of, series.subjects)))
+        noise = noise_of(ratios, nodes, known.chance, rule.deviations)
+    else:
+        noise = Noise()
+    yield from _among(check, rule, series, declared, suffix, noise, excused)
+    yield from _about_excused(check, rule, series.label, len(values), noise, excused, known)
+
+
+def _crosses(rule: Rule, values: Sequence[float]) -> bool:
+    """Whether a value is beyond a threshold; also if there is nothing to compare with."""
+    middle, (low, high) = median_of(values), edges(rule)
+    return middle > 0 and not (low <= min(values) / middle and max(values) / middle <= high)
+
+
+def _among(
+    check: str,
+    rule: Rule,
+    series: Series,
+    declared: int,
+    suffix: str,
+    noise: Noise,
+    excused: list[_Excused],
+    subject: str = CLUSTER,
+) -> Iterator[Finding]:
+    """The findings about outliers of the series. What is beyond a threshold and no outlier is added to `excused`, with its ratio."""
     values = series.values
     if len(values) < rule.min_peers:
         yield from _silent(check, rule, series, declared, subject)
@@ -173,25 +225,53 @@ def _among(
         said = f"the median of {series.label} is {middle:g}: nothing can be compared with it"
         yield Finding(Level.FAIL, Cause.EVIDENCE, check, subject, said, "", "The measurement is broken.")
         return
-    low, high = edges(rule)
-    if low <= min(values) / middle and max(values) / middle <= high:
+    if not _crosses(rule, values):
         return
-    reach = rule.deviations * scaled_mad(values) if rule.deviations else 0.0
-    excused: list[Finding] = []
+    low, high = edges(rule)
     for place, value in enumerate(values):
-        if not low <= value / middle <= high:
-            found = held(check, rule, series.cell(place), middle, suffix)
-            if abs(value - middle) >= reach:
-                yield from found
-            else:
-                excused += [one for one in found if one.level is Level.FAIL]
-    if len(excused) > MOST_OUTLIERS * len(values):
-        said = f"{len(excused)} of {len(values)} values are beyond the FAIL threshold, but {series.label} varies so much "
-        said += f"that none of them is an outlier: {excused[0].subject}, {excused[0].message}"
-        yield Finding(Level.WARN, Cause.EVIDENCE, check, subject, said, "", rule.remedy)
+        ratio = value / middle
+        if not low <= ratio <= high:
+            for found in held(check, rule, series.cell(place), middle, suffix):
+                reach = noise.fail if found.level is Level.FAIL else noise.warn
+                if abs(ratio - 1.0) >= reach:
+                    yield found
+                else:
+                    excused.append((found, ratio))
 
 
-def _slowest(check: str, rule: Rule, series: Series, declared: int) -> Iterator[Finding]:
+def _about_excused(
+    check: str,
+    rule: Rule,
+    label: str,
+    values: int,
+    noise: Noise,
+    excused: Sequence[_Excused],
+    known: RuleContext,
+) -> Iterator[Finding]:
+    """A finding that blames nobody, if so many values are beyond a threshold that noise does not explain it."""
+    left = [one for one in excused if not {one[0].subject, node_of(one[0].subject)} & known.slow]
+    failed = [one for one in left if one[0].level is Level.FAIL]
+    for some, level, least in ((failed, Level.FAIL, MANY * values), (left, Level.WARN, 0.0)):
+        excess = len(some) > least and noise.is_excess(len(some), values, _distance(rule, level))
+        if some and (excess or (level is Level.FAIL and len(some) > MOST_OUTLIERS * values)):
+            worst = max(some, key=lambda one: abs(one[1] - 1.0))[0]
+            said = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
+            said += f"that none of them is an outlier: {worst.subject}, {worst.message}"
+            grave = Level.WARN if rule.over is Over.FLEET else level
+            yield Finding(grave, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
+            return
+
+
+def _distance(rule: Rule, level: Level) -> float:
+    """How far from the median the nearer threshold of this level is, as a share of the median."""
+    if level is Level.FAIL or (rule.warn_below is None and rule.warn_above is None):
+        low, high = rule.fail_below, rule.fail_above
+    else:
+        low, high = rule.warn_below, rule.warn_above
+    return min(1.0 if low is None else 1.0 - low, 1.0 if high is None else high - 1.0)
+
+
+def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleContext) -> Iterator[Finding]:
     """The share of time that the slowest subject costs all others: in a synchronous step every rank waits for the last one."""
     values = series.values
     if len(values) < rule.min_peers:
@@ -209,7 +289,19 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int) -> Iterator[
     lost = 1 - (middle / worst.value if timed else worst.value / middle)
     label = f"the share of the job's time lost to its {series.label}"
     share = Cell(worst.subject, label, lost, worst.evidence)
-    yield from held(check, rule, share, 1.0, f" ({worst.value:.4g}, median {middle:.4g})")
+    found = list(held(check, rule, share, 1.0, f" ({worst.value:.4g}, median {middle:.4g})"))
+    if found and not _is_outlier(rule, series, worst.value, found[0].level, known):
+        said = f"no single one is at fault, all vary: {worst.subject}, {found[0].message}"
+        excused = Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
+        found = [excused] if found[0].level is Level.FAIL else []
+    yield from found
+
+
+def _is_outlier(rule: Rule, series: Series, value: float, level: Level, known: RuleContext) -> bool:
+    nodes = len(set(map(node_of, series.subjects)))
+    noise = noise_of(ratios_of(series.values, rule.min_peers), nodes, known.chance)
+    middle = median_of(series.values)
+    return middle <= 0 or abs(value / middle - 1.0) >= (noise.fail if level is Level.FAIL else noise.warn)
 
 
 def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str) -> Iterator[Finding]:
@@ -218,6 +310,16 @@ def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str)
         yield Finding(
             Level.WARN, Cause.EVIDENCE, check, subject, said, "", "Find out why the others are missing."
         )
+
+
+def values_compared(policy: Policy, rows: Mapping[str, Rows]) -> int:
+    """How many values the report's rules compare with others, once by themselves and once as a part of a median."""
+    return 2 * sum(
+        sum(len(value) if isinstance(value, tuple) else 1 for value in rows[check].column(rule.metric))
+        for check, line in policy.checks.items()
+        for rule in line.rules
+        if rule.over in RELATIVE and check in rows
+    )
 
 
 def comparisons(rules: Iterable[Rule], nodes: int, subjects: int) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from checks.facts.instances import Facts, Instance
 from checks.judge.not_measured import not_measured
 from checks.model import CLUSTER, Declared, Finding, Level, Observation, Unmeasured
-from checks.policy import Over, Rule
+from checks.policy import FALSE_NAMES, Over, Rule
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ class RuleContext:
     facts, and each node's machine.
 
     `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None if nothing is declared
-    (the output of a tool), or the table has no row.
+    (the output of a tool), or the table has no row. `chance` is the probability with which noise alone may name one of the compared
+    values. `slow` are subjects that are slow in all that belongs together (checks.judge.rules.combined).
     """
 
     instance: Instance | None = None
@@ -136,6 +137,8 @@ class RuleContext:
     facts: Facts | None = None
     unreported: Mapping[str, frozenset[str]] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)  # node -> boot id, "" if it is unknown
+    chance: float = FALSE_NAMES
+    slow: frozenset[str] = frozenset()
 
 
 NOTHING_KNOWN = RuleContext()

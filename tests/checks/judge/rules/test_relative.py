@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.documents.columns import Rows
 from checks.judge.rules.apply import apply
+from checks.judge.rules.relative import values_compared
 from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value
-from checks.policy import CheckPolicy, Over, Rule, load
+from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule, load
 from checks.value_types import DecodeError
 
 CHECK = "training.step"
@@ -151,7 +155,8 @@ def test_the_unit_of_a_metric_does_not_matter(values: list[float], power: int) -
         {"metric": "m", "source": "s", "over": "expected", "fail_below": 0.8},
         {"metric": "m", "source": "s", "expect": "gemm", "fail_below": 0.8},
         {"metric": "m", "source": "s", "at": "sizes", "fail_below": 0.8},
-        {"metric": "m", "source": "s", "over": "peers", "deviations": 3.0, "fail_below": 0.8},
+        {"metric": "m", "source": "s", "over": "slowest", "deviations": 3.0, "fail_above": 0.2},
+        {"metric": "m", "source": "s", "over": "subject", "deviations": 3.0, "fail_below": 0.8},
     ],
 )
 def test_a_rule_that_would_be_half_ignored_is_refused(rule: dict[str, object]) -> None:
@@ -193,3 +198,62 @@ def test_the_slowest_of_short_steps_is_named() -> None:
     rule = Rule("step_s", "s", Over.SLOWEST, fail_above=0.1)
     (found,) = _judged(rule, _ranks((0.5,), (0.5,), (0.5,), (0.7,)), nodes=4, ranks=1)
     assert (Level.FAIL, Cause.HARDWARE, "node-3/rank-3") == (found.level, found.cause, found.subject)
+
+
+def _many(slowest: float, noise: float, many: int = 200) -> dict[str, Value]:
+    """So many ranks of one node each with normal noise, as its quantiles say, and one more that is the slowest."""
+    speeds = [100.0 * (1 + noise * NormalDist().inv_cdf((at + 0.5) / many)) for at in range(many)]
+    return _ranks(*((speed,) for speed in speeds), (slowest,))
+
+
+def test_the_slowest_of_many_that_vary_is_not_blamed() -> None:
+    """At 5 % noise the slowest of 200 costs a seventh: a WARN about all of them; at 2 % noise the same speed is an outlier."""
+    rule = Rule("tokens_per_s", "s", Over.SLOWEST, warn_above=0.05, fail_above=0.1)
+    (varying,) = _judged(rule, _many(85.0, 0.05), nodes=201, ranks=1)
+    (outlier,) = _judged(rule, _many(85.0, 0.02), nodes=201, ranks=1)
+
+    assert ("WARN", "EVIDENCE", CLUSTER) == _said([varying])[0]
+    assert "no single one is at fault, all vary: node-200/rank-200, the share of the job" in varying.message
+    assert ("FAIL", "HARDWARE", "node-200/rank-200") == _said([outlier])[0]
+
+
+def test_a_small_share_that_noise_explains_is_no_finding() -> None:
+    """The slowest of 200 at 3 % noise costs 8 %, which is a WARN only if it is an outlier."""
+    rule = Rule("tokens_per_s", "s", Over.SLOWEST, warn_above=0.05, fail_above=0.1)
+
+    assert [] == _judged(rule, _many(91.6, 0.03), nodes=201, ranks=1)
+
+
+@pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET])
+def test_deviations_are_the_least_distance_of_an_outlier(over: Over) -> None:
+    """Of six values, too, as many as the rule says; without the key the threshold decides."""
+    values = (100.0, 112.0, 91.0, 107.0, 88.0, 100.5)
+    rows = _ranks(values) if over is Over.NODE else _ranks(*((value,) for value in values))
+    nodes, ranks = (1, 6) if over is Over.NODE else (6, 1)
+    rule = Rule("m", "s", over, fail_below=0.9)
+
+    assert 1 == len(_judged(rule, rows, nodes=nodes, ranks=ranks))
+    assert [] == _judged(replace(rule, deviations=3.5), rows, nodes=nodes, ranks=ranks)
+
+
+def test_the_noise_of_a_gpu_is_that_of_all_nodes() -> None:
+    """Twelve nodes vary by 4 % within themselves: a GPU that is 11 % slower is no outlier. At 0.1 %, it is."""
+    wide = (100.0, 104.0, 96.0, 101.0, 99.0, 105.0, 95.0, 100.0)
+    tight = (100.0, 100.1, 99.9, 100.0, 100.05, 99.95, 100.02, 100.0)
+    rule = Rule("m", "s", Over.NODE, warn_below=0.95, fail_below=0.9)
+    fails = [_judged(rule, _ranks(*[one] * 12, (*one[:7], 89.0)), nodes=13, ranks=8) for one in (wide, tight)]
+
+    assert ([], [("FAIL", "HARDWARE", "node-12/rank-103")]) == tuple(map(_said, fails))
+
+
+def test_every_value_that_is_compared_shares_the_chance_of_a_false_name() -> None:
+    """Two metrics of three ranks, one of them an array of two; once alone, once as a part of a median."""
+    rules = tuple(Rule(metric, "s", Over.PEERS, fail_below=0.9) for metric in ("m", "n"))
+    other = Rule("m", "s", fail_below=0.9)
+    policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=(*rules, other))})
+    rows = [
+        Observation(CHECK, who, Outcome.MEASURED, 1.0, {"m": 1.0, "n": (1.0, 2.0)}) for who in ("a", "b", "c")
+    ]
+
+    assert 2 * (3 + 6) == values_compared(policy, {CHECK: Rows.of(CHECK, rows)})
+    assert 0 == values_compared(policy, {})

@@ -1,0 +1,215 @@
+"""How often rules that compare machines name good nodes, and how many slow nodes they find. Simulated, not measured.
+
+`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--markdown]` makes fleets in which 15 nodes are
+slow, judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a table: slow nodes
+found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
+
+values    37 values per node, as in tests/benchmarks/fleet.py; a slow node is slow in the 6 values of one check
+gpus      8 GPUs per node with 6 values each; a slow node is slow on all GPUs in the 2 values of one check
+one gpu   as gpus, but slow on one GPU only
+one value as values, but slow in one value only: nothing can be combined
+
+Noise: normal; shared (half of the variance is the node's own, in all its values); heavy (Student's t with 4 degrees of freedom).
+SuperBench's rule is written from its documentation (Data Diagnosis, "variance" with lambda x: x < -0.05): a value more than 5 % below
+the baseline. The baseline is the true mean here, which no site knows so well. The fixed rule compares with the fleet's median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from checks.documents.columns import Rows  # noqa: E402 - as a script, this file's own folder is what Python knows
+from checks.judge.rules.apply import apply  # noqa: E402
+from checks.judge.rules.relative import values_compared  # noqa: E402
+from checks.judge.rules.values import RuleContext  # noqa: E402
+from checks.model import CLUSTER, Declared, Observation, Outcome, node_of  # noqa: E402
+from checks.policy import FALSE_NAMES, CheckPolicy, OnWarn, Over, Policy, Rule  # noqa: E402
+
+BAD = 15
+FIXED = 0.05
+NOISES = (0.01, 0.02, 0.03)
+FAULTS = (0.05, 0.10, 0.20)
+# Check -> its number of metrics. Of each node one value per metric, or one per GPU.
+VALUES: Mapping[str, int] = {"gemm": 6, "memory": 6, "transfer": 5, "health": 10, "host": 4, "collective": 6}
+GPUS: Mapping[str, int] = {"memory": 2, "gemm": 2, "step": 2}
+
+Cells = dict[
+    tuple[str, str], dict[str, float]
+]  # (check, metric) -> subject -> value; a healthy machine's mean is 1
+
+
+@dataclass(frozen=True)
+class World:
+    """What a fleet is made of: its values, and in how many of them a slow node is slow."""
+
+    name: str
+    checks: Mapping[str, int]
+    ranks: int
+    slow_metrics: int
+    slow_ranks: int
+
+
+WORLDS = (
+    World("values", VALUES, 1, 6, 1),
+    World("gpus", GPUS, 8, 2, 8),
+    World("one gpu", GPUS, 8, 2, 1),
+    World("one value", VALUES, 1, 1, 1),
+)
+Draw = Callable[[random.Random, float], float]
+
+
+def normal(chance: random.Random, own: float) -> float:
+    """Independent normal noise of variance 1."""
+    return chance.gauss(0.0, 1.0)
+
+
+def shared(chance: random.Random, own: float) -> float:
+    """Half of the variance is the node's own."""
+    return math.sqrt(0.5) * (own + chance.gauss(0.0, 1.0))
+
+
+def heavy(chance: random.Random, own: float) -> float:
+    """Student's t with 4 degrees of freedom, with the quartiles of a normal distribution."""
+    squares = [chance.gauss(0.0, 1.0) ** 2 for _ in range(4)]
+    return chance.gauss(0.0, 0.6745 / 0.7407) / math.sqrt(math.fsum(squares) / 4)
+
+
+DRAWS: Mapping[str, Draw] = {"normal": normal, "shared": shared, "heavy": heavy}
+
+
+def fleet(
+    world: World, nodes: int, noise: float, fault: float, draw: Draw, seed: int
+) -> tuple[Cells, frozenset[str]]:
+    """The values of a fleet, and its slow nodes. The same seed gives the same fleet."""
+    chance = random.Random(seed)
+    names = [f"node-{index}" for index in range(nodes)]
+    slow = frozenset(chance.sample(names, BAD if fault else 0))
+    own = {name: chance.gauss(0.0, 1.0) for name in names}
+    checks = sorted(world.checks)
+    where = {name: checks[chance.randrange(len(checks))] for name in slow}
+    cells: Cells = {}
+    for check in checks:
+        for metric in range(world.checks[check]):
+            values = cells[check, f"m{metric}_gbps"] = {}
+            for index, name in enumerate(names):
+                for rank in range(world.ranks):
+                    is_slow = (
+                        where.get(name) == check and metric < world.slow_metrics and rank < world.slow_ranks
+                    )
+                    subject = f"{name}/rank-{index * world.ranks + rank}"
+                    mean = 1.0 - fault if is_slow else 1.0
+                    values[subject] = mean * (1.0 + noise * draw(chance, own[name]))
+    return cells, slow
+
+
+def superbench(cells: Cells) -> frozenset[str]:
+    """The nodes with a value more than 5 % below the baseline."""
+    return frozenset(node_of(s) for values in cells.values() for s, v in values.items() if v - 1.0 < -FIXED)
+
+
+def fixed(cells: Cells) -> frozenset[str]:
+    """The nodes with a value more than 5 % below the fleet's median."""
+    middles = {key: median(values.values()) for key, values in cells.items()}
+    return frozenset(
+        node_of(subject)
+        for key, values in cells.items()
+        for subject, value in values.items()
+        if value / middles[key] < 1.0 - FIXED
+    )
+
+
+def ours(cells: Cells, ranks: int) -> frozenset[str]:
+    """The nodes that a finding of Prelaunch's rules names: WARN below 0.95, FAIL below 0.90, as in the shipped policy."""
+    checks: dict[str, list[str]] = {}
+    for check, metric in cells:
+        checks.setdefault(check, []).append(metric)
+    rows = {check: Rows.of(check, list(_rows(check, metrics, cells))) for check, metrics in checks.items()}
+    lines = {check: CheckPolicy(rules=tuple(_rules(metrics, ranks))) for check, metrics in checks.items()}
+    policy = Policy("relative", ("cpu",), OnWarn.GO, 0.25, lines)
+    subjects = len(next(iter(cells.values())))
+    declared = Declared("cpu", subjects // ranks, 0, ranks)
+    known = RuleContext(declared=declared, chance=FALSE_NAMES / values_compared(policy, rows))
+    found = [
+        finding
+        for check, line in lines.items()
+        for finding in apply(check, line, rows[check], subjects, known)
+    ]
+    return frozenset(node_of(finding.subject) for finding in found if finding.subject != CLUSTER)
+
+
+def _rows(check: str, metrics: Sequence[str], cells: Cells) -> Iterator[Observation]:
+    for subject in cells[check, metrics[0]]:
+        yield Observation(
+            check,
+            subject,
+            Outcome.MEASURED,
+            1.0,
+            {metric: cells[check, metric][subject] for metric in metrics},
+        )
+
+
+def _rules(metrics: Sequence[str], ranks: int) -> Iterator[Rule]:
+    for metric in metrics:
+        yield Rule(metric, "shipped", Over.PEERS, warn_below=0.95, fail_below=0.9)
+        if ranks > 1:
+            yield Rule(metric, "shipped", Over.NODE, warn_below=0.95, fail_below=0.9)
+            yield Rule(metric, "shipped", Over.FLEET, warn_below=0.95, fail_below=0.9, deviations=3.5)
+
+
+def measure(
+    world: World, nodes: int, noise: float, fault: float, draw: Draw, seeds: Sequence[int]
+) -> list[str]:
+    """A row of the table: of each rule the slow nodes that it found, and the good ones that it named."""
+    found = {name: [0, 0] for name in ("ours", "superbench", "fixed")}
+    for seed in seeds:
+        cells, slow = fleet(world, nodes, noise, fault, draw, seed)
+        for name, named in (
+            ("ours", ours(cells, world.ranks)),
+            ("superbench", superbench(cells)),
+            ("fixed", fixed(cells)),
+        ):
+            found[name][0] += len(named & slow)
+            found[name][1] += len(named - slow)
+    return [f"{hits}/{false}" for hits, false in found.values()]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--fleets", type=int, default=10)
+    parser.add_argument("--nodes", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--worlds", default=",".join(world.name for world in WORLDS))
+    parser.add_argument("--noises", default=",".join(DRAWS))
+    asked = parser.parse_args(argv)
+    seeds = range(asked.seed * 1000, asked.seed * 1000 + asked.fleets)
+    print(
+        f"slow nodes found of {BAD * asked.fleets} / good nodes named, {asked.fleets} fleets of {asked.nodes} nodes\n"
+    )
+    print(
+        "| world | noise | fault | Prelaunch | SuperBench | fixed 5 % |\n| --- | --- | ---: | ---: | ---: | ---: |"
+    )
+    for world in (world for world in WORLDS if world.name in asked.worlds.split(",")):
+        for kind in asked.noises.split(","):
+            for noise in NOISES:
+                for fault in (0.0, *FAULTS) if kind == "normal" else (0.0, 0.10):
+                    row = measure(world, asked.nodes, noise, fault, DRAWS[kind], seeds)
+                    print(
+                        f"| {world.name} | {kind} {noise:.0%} | {fault:.0%} | {' | '.join(row)} |", flush=True
+                    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""Values that belong together: the metrics of a rank and the ranks of a node, whose median is an outlier where no single value is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from checks.judge.rules.apply import apply
+from checks.judge.rules.values import RuleContext
+from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
+from checks.policy import CheckPolicy, Over, Rule
+
+CHECK = "compute.memory_bandwidth"
+METRICS = ("copy_gbps", "triad_gbps", "read_gbps")
+PEERS = Rule("copy_gbps", "s", Over.PEERS, warn_below=0.95, fail_below=0.9)
+CHANCE = 1e-3 / 10_000
+BUSY: Mapping[str, Value] = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}
+
+Speed = Callable[
+    [int, int, int], float
+]  # node, rank of the node, metric -> the speed of a machine without noise
+
+
+def usual(node: int, rank: int, metric: int) -> float:
+    """All alike."""
+    return 100.0
+
+
+def _rows(nodes: int, ranks: int, noise: float, speed: Speed, seed: int, metrics: int) -> list[Observation]:
+    chance = random.Random(seed)
+    return [
+        Observation(
+            CHECK,
+            f"node-{node}/rank-{node * ranks + rank}",
+            Outcome.MEASURED,
+            1.0,
+            {
+                METRICS[metric]: speed(node, rank, metric) * (1 + noise * chance.gauss(0, 1))
+                for metric in range(metrics)
+            },
+        )
+        for node in range(nodes)
+        for rank in range(ranks)
+    ]
+
+
+def _judged(
+    rule: Rule, nodes: int, ranks: int, noise: float, speed: Speed = usual, seed: int = 1, metrics: int = 1
+) -> list[Finding]:
+    rows = _rows(nodes, ranks, noise, speed, seed, metrics)
+    return _found(rule, rows, nodes, ranks, metrics)
+
+
+def _found(rule: Rule, rows: Sequence[Observation], nodes: int, ranks: int, metrics: int) -> list[Finding]:
+    line = CheckPolicy(rules=tuple(replace(rule, metric=name) for name in METRICS[:metrics]))
+    known = RuleContext(declared=Declared("cpu", nodes, 0, ranks), chance=CHANCE)
+    return list(apply(CHECK, line, rows, nodes * ranks, known))
+
+
+def _named(findings: Sequence[Finding]) -> set[str]:
+    return {finding.subject for finding in findings if finding.subject != CLUSTER}
+
+
+def _slow(which: int, share: float, ranks: int = 99, metrics: int = 99) -> Speed:
+    return lambda node, rank, metric: (
+        100.0 * share if node == which and rank < ranks and metric < metrics else 100.0
+    )
+
+
+@pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET])
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_names_nobody(over: Over, seed: int) -> None:
+    """40 nodes of 8 ranks at 3 % noise: dozens of values are beyond the WARN threshold, and no finding says so."""
+    assert [] == _judged(replace(PEERS, over=over), 40, 8, 0.03, seed=seed, metrics=2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_whose_ranks_are_all_slower_is_named_as_one(seed: int) -> None:
+    """8 % slower at 2 % noise: at most one of its values is an outlier by itself, their median is one."""
+    *others, found = _judged(PEERS, 80, 8, 0.02, _slow(7, 0.92), seed)
+
+    assert len(others) < 2 and {"node-7"} >= {node_of(subject) for subject in _named(others)}
+    assert (Level.WARN, Cause.HARDWARE, "node-7") == (found.level, found.cause, found.subject)
+    assert found.message.startswith("the median of 8 values of 8 ranks (copy_gbps) is 0.9")
+    assert "times the median of its peers, below the threshold 0.95" in found.message
+    assert ("copy_gbps", "s") == (found.metric, found.source)
+
+
+def test_a_rank_that_is_slower_in_all_metrics_is_named() -> None:
+    """One rank of 320, 8 % slower in three metrics at 1.4 % noise; the other ranks of its node are not."""
+    found = _judged(PEERS, 40, 8, 0.014, _slow(7, 0.92, ranks=1), metrics=3)
+
+    assert {"node-7/rank-56"} == _named(found)
+    assert "the median of 3 values (copy_gbps, triad_gbps, read_gbps)" in found[0].message
+
+
+def test_a_rank_is_compared_with_its_own_node_in_all_metrics() -> None:
+    """The node is slower as a whole, and one of its ranks is slower than the others."""
+
+    def speed(node: int, rank: int, metric: int) -> float:
+        return (50.0 if node == 7 else 100.0) * (0.91 if (node, rank) == (7, 3) else 1.0)
+
+    found = _judged(replace(PEERS, over=Over.NODE), 40, 8, 0.014, speed, metrics=3)
+
+    assert {"node-7/rank-59"} == _named(found)
+    assert "times the median of its node" in found[0].message
+
+
+def test_a_node_is_compared_with_the_fleet_in_all_metrics() -> None:
+    """One rank per node: 8 % slower in three metrics at 1.2 % noise."""
+    found = _judged(replace(PEERS, over=Over.FLEET), 80, 1, 0.012, _slow(7, 0.92), metrics=3)
+
+    assert {"node-7"} == {node_of(subject) for subject in _named(found)}
+
+
+def test_a_single_value_is_not_judged_twice() -> None:
+    """One rank per node and one metric: the value is its own median, which is no second evidence."""
+    (found,) = _judged(PEERS, 40, 1, 0.01, _slow(7, 0.5))
+
+    assert "the median of" not in found.message.partition(" times ")[0]
+
+
+def test_who_is_named_already_is_not_named_again() -> None:
+    """A node at half its speed: a finding for each rank, none for their median."""
+    found = _judged(PEERS, 40, 8, 0.01, _slow(7, 0.5))
+
+    assert {f"node-7/rank-{56 + rank}" for rank in range(8)} == _named(found) and 8 == len(found)
+
+
+def test_one_dead_rank_does_not_make_a_slow_node() -> None:
+    """The median of eight does not move."""
+    assert {"node-7/rank-56"} == _named(_judged(PEERS, 40, 8, 0.01, _slow(7, 0.1, ranks=1), metrics=2))
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_few_nodes_are_judged_by_the_thresholds_alone(nodes: int) -> None:
+    """As without noise: every value below 0.95 is a WARN, and nothing is combined."""
+    rows = _rows(nodes, 8, 0.03, usual, 5, 1)
+    speeds = sorted(float(row.metrics["copy_gbps"]) for row in rows)  # type: ignore[arg-type]
+    middle = (speeds[len(speeds) // 2] + speeds[len(speeds) // 2 - 1]) / 2
+    low = {row.subject for row in rows if row.metrics["copy_gbps"] < 0.95 * middle}  # type: ignore[operator]
+
+    assert low and low == _named(_found(PEERS, rows, nodes, 8, 1))
+
+
+def test_a_clear_outlier_of_a_small_group_is_named() -> None:
+    """Eight nodes, one of which is a fifth slower, at 2 % noise."""
+    for seed in range(6):
+        assert {"node-7/rank-7"} == _named(_judged(PEERS, 8, 1, 0.02, _slow(7, 0.8), seed))
+
+
+@pytest.mark.parametrize("over", [Over.PEERS, Over.NODE])
+@pytest.mark.parametrize("nodes", [3, 10, 40])
+def test_two_halves_are_not_healthy(over: Over, nodes: int) -> None:
+    """Half of the ranks at half the speed is a FAIL; of many nodes, one that blames nobody."""
+    found = _judged(
+        replace(PEERS, over=over), nodes, 8, 0.01, lambda node, rank, metric: 50.0 + 50.0 * (rank % 2)
+    )
+
+    assert Level.FAIL in {finding.level for finding in found}
+    if nodes == 40:
+        assert {(Level.FAIL, Cause.EVIDENCE, CLUSTER)} == {(f.level, f.cause, f.subject) for f in found}
+        assert "160 of 320 values are beyond the FAIL threshold" in found[0].message
+
+
+def test_many_slower_nodes_are_never_silent() -> None:
+    """A quarter of the nodes is 8 % slower in one value, so that none is an outlier: a WARN says so and blames nobody."""
+    found = _judged(PEERS, 200, 1, 0.02, lambda node, rank, metric: 92.0 if node % 4 == 0 else 100.0)
+
+    (said,) = (f for f in found if f.subject == CLUSTER)
+    assert (Level.WARN, Cause.EVIDENCE) == (said.level, said.cause)
+    assert "values are beyond the WARN threshold, but copy_gbps varies so much that none" in said.message
+
+
+def test_what_the_median_of_a_node_explains_is_no_excess() -> None:
+    """Three of eighty nodes are slower on all ranks: they are named, and nothing is said about the cluster."""
+    found = _judged(PEERS, 80, 8, 0.02, lambda node, rank, metric: 92.0 if node < 3 else 100.0)
+
+    assert {"node-0", "node-1", "node-2"} == {node_of(subject) for subject in _named(found)}
+    assert not [f for f in found if f.subject == CLUSTER]
+
+
+def test_a_busy_host_is_not_blamed_for_its_median() -> None:
+    """A rule that depends on the CPU: the cause is EVIDENCE, as for a single value."""
+    rows = [
+        replace(row, metrics={**row.metrics, **BUSY}) if row.subject.startswith("node-7/") else row
+        for row in _rows(40, 8, 0.02, _slow(7, 0.92), 1, 1)
+    ]
+    (found,) = _found(replace(PEERS, needs_cpu=True), rows, 40, 8, 1)
+
+    assert (Cause.EVIDENCE, "node-7") == (found.cause, found.subject)
+
+
+def test_rules_with_other_thresholds_are_not_combined() -> None:
+    """A metric that is allowed to vary more says nothing about the others."""
+    rows = _rows(40, 1, 0.014, _slow(7, 0.92), 1, 2)
+    strict, loose = PEERS, replace(PEERS, metric="triad_gbps", warn_below=0.5, fail_below=0.4)
+    known = RuleContext(declared=Declared("cpu", 40, 0, 1), chance=CHANCE)
+    alone = list(apply(CHECK, CheckPolicy(rules=(strict,)), rows, 40, known))
+
+    assert alone == list(apply(CHECK, CheckPolicy(rules=(strict, loose)), rows, 40, known))
+
+
+def test_ranks_that_lack_half_of_the_values_are_not_compared_by_their_median() -> None:
+    """The median of one metric varies more than that of three."""
+    rows = [
+        replace(row, metrics={"copy_gbps": 94.9}) if row.subject == "node-7/rank-56" else row
+        for row in _rows(40, 8, 0.004, usual, 1, 3)
+    ]
+    found = [f for f in _found(PEERS, rows, 40, 8, 3) if f.cause is Cause.HARDWARE]
+
+    assert not [f for f in found if f.message.startswith("the median of")]

@@ -1,0 +1,143 @@
+"""The noise of a group: how far from the others an outlier must be, and how many values noise takes beyond a threshold."""
+
+from __future__ import annotations
+
+import random
+from statistics import stdev
+
+import pytest
+
+from checks.judge.robust_statistics import qn, scaled_mad
+from checks.judge.rules.noise import Noise, noise_of, student_quantile
+
+CHANCE = 1e-6
+
+
+def _normal(many: int, spread: float, seed: int = 3) -> list[float]:
+    chance = random.Random(seed)
+    return [1.0 + chance.gauss(0.0, spread) for _ in range(many)]
+
+
+@pytest.mark.parametrize(
+    ("chance", "freedom", "table"),
+    [
+        (0.001, 10, 4.144),
+        (0.0001, 10, 5.694),
+        (0.0005, 5, 6.869),
+        (0.025, 30, 2.042),
+        (0.001, 120, 3.160),
+        (0.5, 9, 0.0),
+    ],
+)
+def test_students_quantile_is_that_of_the_tables(chance: float, freedom: float, table: float) -> None:
+    """Within 2 %."""
+    assert table == pytest.approx(student_quantile(chance, freedom), rel=0.02, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.0, 1.0), 0.399 * 2.2219),
+        ((0.0, 1.0, 3.0), 0.994 * 2.2219 * 1.0),
+        ((5.0, 5.0, 5.0, 5.0, 9.0), 0.0),
+        ((0.0, 1.0, 3.0, 7.0), 0.512 * 2.2219 * 3.0),
+    ],
+)
+def test_qn_of_few_values_is_what_its_definition_gives(values: tuple[float, ...], expected: float) -> None:
+    """The difference of rank h(h-1)/2 with h = n // 2 + 1, times the constants of its authors."""
+    assert expected == pytest.approx(qn(values))
+
+
+def test_qn_of_one_value_is_refused() -> None:
+    """One value has no spread."""
+    with pytest.raises(ValueError, match="fewer than two"):
+        qn((1.0,))
+
+
+@pytest.mark.parametrize("many", [9, 10, 11, 40, 100])
+def test_qn_estimates_a_standard_deviation(many: int) -> None:
+    """On average over 400 normal samples, within 5 %; and a quarter of outliers at most doubles it."""
+    samples = [_normal(many, 0.02, seed) for seed in range(400)]
+    mean = sum(map(qn, samples)) / len(samples)
+    spoilt = [sample[: many - many // 4] + [9.0] * (many // 4) for sample in samples]
+
+    assert 0.02 == pytest.approx(mean, rel=0.05)
+    assert sum(map(qn, spoilt)) / len(samples) < 0.04
+
+
+@pytest.mark.parametrize(("values", "nodes"), [(7, 7), (8, 4), (300, 4), (0, 0)])
+def test_a_small_group_is_judged_by_the_thresholds_alone(values: int, nodes: int) -> None:
+    """Fewer than eight values, or than five nodes: no distance is asked of an outlier."""
+    assert Noise() == noise_of(_normal(values, 0.02), nodes, CHANCE)
+
+
+def test_a_small_group_keeps_the_deviations_of_its_rule() -> None:
+    """They hold however few values there are."""
+    ratios = _normal(6, 0.02)
+    noise = noise_of(ratios, 6, CHANCE, deviations=3.0)
+
+    assert (0.0, 3.0 * scaled_mad(ratios)) == (noise.spread, noise.warn)
+    assert noise.warn == noise.fail
+
+
+def test_between_eight_and_fifteen_values_only_warnings_are_excused() -> None:
+    """What is beyond the FAIL threshold is a finding, as far as the rule's own deviations allow."""
+    few, enough = noise_of(_normal(15, 0.02), 15, CHANCE), noise_of(_normal(16, 0.02), 16, CHANCE)
+    deviating = noise_of(_normal(15, 0.02), 15, CHANCE, deviations=2.0)
+
+    assert few.fail == 0.0 < few.warn
+    assert enough.fail == enough.warn > 0.0
+    assert 0.0 < deviating.fail < deviating.warn
+
+
+@pytest.mark.parametrize("many", [100, 101, 300])
+def test_the_distance_is_that_of_the_chance_and_of_the_spread(many: int) -> None:
+    """About 5 standard deviations for one in a million, a little more than the normal quantile of 4.75."""
+    ratios = _normal(many, 0.02)
+    noise = noise_of(ratios, many, CHANCE)
+
+    assert stdev(ratios) == pytest.approx(noise.spread, rel=0.2)
+    assert 4.75 < noise.warn / noise.spread < 5.8
+    assert CHANCE * many == pytest.approx(noise.chance)
+    assert noise_of(ratios, many, CHANCE / 10).warn > noise.warn
+    assert noise_of(ratios, many, CHANCE, deviations=9.0).warn == pytest.approx(9.0 * scaled_mad(ratios))
+
+
+def test_values_that_are_equal_have_no_noise() -> None:
+    """Then the thresholds alone decide, and nothing is an excess."""
+    noise = noise_of([1.0] * 300, 300, CHANCE)
+
+    assert (0.0, 0.0, 0.0) == (noise.spread, noise.warn, noise.fail)
+    assert not noise.is_excess(300, 300, 0.05)
+
+
+def test_noise_expects_as_many_values_beyond_a_threshold_as_a_normal_distribution() -> None:
+    """2.3 % beyond two deviations; none if nothing is known of the spread."""
+    assert 22.75 == pytest.approx(Noise(0.025, 1.0, 1.0, 0.001).expected(1000, 0.05), rel=0.001)
+    assert 0.0 == Noise().expected(1000, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("beyond", "values", "excess"),
+    [
+        (22, 1000, False),
+        (69, 1000, True),
+        (68, 1000, False),
+        (12, 15, False),
+        (14, 16, True),
+        (0, 1000, False),
+    ],
+)
+def test_more_values_than_noise_explains_are_an_excess(beyond: int, values: int, excess: bool) -> None:
+    """More than three times the expected number, and that is improbable; of fewer than 16 values nothing is said."""
+    assert excess is Noise(0.025, 1.0, 1.0, 0.001).is_excess(beyond, values, 0.05)
+
+
+def test_an_improbable_number_is_no_excess_unless_it_is_improbable_enough() -> None:
+    """Four beyond a threshold where one in ten fleets has one: not less probable than the budget; seven are."""
+    noise = Noise(0.025, 1.0, 1.0, 1e-6)
+    distance = 0.025 * 3.4  # 0.1 of 300 values
+
+    assert not noise.is_excess(4, 300, distance)
+    assert noise.is_excess(7, 300, distance)
+    assert noise.is_excess(1, 300, 100.0)  # which noise never does
