@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -151,9 +152,12 @@ def keep_whole(row: Observation, folder: Path, always: bool = False) -> Observat
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file so that readers see all of it or nothing. It is on disk when this returns. Raises OSError."""
+    """Writes a file so that readers see all of it or nothing. It is on disk when this returns. Raises OSError.
+
+    Processes of several machines may write the same file of a folder that they share, and may have the same number there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "wb") as file:
             file.write(data)

@@ -41,7 +41,8 @@ class Settings:
 
     `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. The agent
     listens on `port`, the checks on the next one, the rendezvous is the one after. `python` runs the checks, ""
-    is the agent's own.
+    is the agent's own. `interface` is the network interface of the collectives where the engine names none. With `shared`
+    the hosts read the key from one folder, which may start them again: each takes a copy, and the key stays.
 
     With `keep` the machine gets a token that the next job on it can show, with `pooled` the token that it shows is looked
     for. Nodes hold `ask_s` for a person's answer, which lies below `answers`, a folder or an s3:// prefix.
@@ -65,6 +66,8 @@ class Settings:
     job: str = ""
     python: str = ""
     exchange_key: str = ""
+    interface: str = ""
+    shared: bool = False
     join_s: float = JOIN_S
     grace_s: float = 0.0
     upload_s: float = UPLOAD_S
@@ -109,6 +112,8 @@ def make(
         node=find("node"),
         python=find("python"),
         exchange_key=find("exchange_key"),
+        interface=find("interface"),
+        shared=_flag("shared", find("shared")),
         job=environment.get("TRAINING_JOB_NAME", ""),
         join_s=_number("join_s", find("join_s"), JOIN_S),
         grace_s=_number("grace_s", find("grace_s"), 0.0),

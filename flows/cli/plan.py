@@ -30,11 +30,12 @@ from tasks.paging.preflight import notifier_reach
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE --set a.b=value --format text|json."""
+    """FILE --set a.b=value --format text|json|shell."""
     add_gate_arguments(parser)
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+        "--format", choices=("text", "json", "shell"), default="text",
+        help="format of stdout (default text); shell prints what is submitted: the batch scripts of Slurm, else commands",
+    )  # fmt: skip
     parser.add_argument(
         "--offline",
         action="store_true",
@@ -77,6 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
             "told": told,
         }
         write_stdout(json_text({**document, "preflight": plain(lines)} if lines else document))
+    elif arguments.format == "shell":
+        write_stdout("\n".join(map(_shell, requests)))
+        for line in lines:
+            if line.result is PreflightResult.WRONG:
+                write_stderr(f"prelaunch: {line.text}")
     else:
         write_stdout(
             "\n".join(
@@ -123,7 +129,14 @@ def _text(request: Request | ApiCall) -> str:
     )
     command = shlex.join(request.argv)
     folder = shlex.quote(request.working_directory)
-    return f"# {request.name} on {request.node}\ncd {folder} && \\\n{environment}    {command}\n"
+    where = f" on {request.node}" if request.node else ""
+    return f"# {request.name}{where}\ncd {folder} && \\\n{environment}    {command}\n"
+
+
+def _shell(request: Request | ApiCall) -> str:
+    """What is submitted, as it stands."""
+    script = "" if isinstance(request, ApiCall) else request.script
+    return script or _text(request)
 
 
 def _uploads(plan: Plan) -> str:

@@ -54,6 +54,7 @@ LOCKED_OPTION_ENDS = (
     "root",
     "command",
     "image",
+    "mounts",
     "prepared",
     "python",
     "role_arn",

@@ -172,7 +172,10 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class Request:
-    """One thing a person could submit by hand: what it is, the argv or API call, and its environment."""
+    """One thing a person could submit by hand: what it is, the argv or API call, and its environment.
+
+    `script` is the text of the batch script that argv submits, "" where it submits none.
+    """
 
     kind: str
     name: str
@@ -180,6 +183,7 @@ class Request:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     working_directory: str
+    script: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,15 @@ from tasks.launchers.base import Launcher, LaunchRejected, Placement
 LAUNCHERS = {
     "local": "tasks.launchers.local.launcher",
     "sagemaker": "tasks.launchers.sagemaker.launcher",
+    "slurm": "tasks.launchers.slurm.launcher",
 }
 
 # Whether the nodes of a job can read their host's kernel log, by launcher and placement. The local launcher's nodes are
 # processes of this host. SageMaker starts a training container as `docker run image train` ("How Amazon SageMaker Runs
 # Your Training Image"), and no key of CreateTrainingJob asks for a privilege, capability or device: there is no
 # /dev/kmsg in it, and Docker's default profile gives syslog(2) to CAP_SYSLOG alone (moby/moby commit ccd22ffcc8b5).
+# Slurm runs a job as the user who submitted it, to whom most distributions refuse the log (kernel.dmesg_restrict is 1 in Debian and
+# Ubuntu; /var/log/kern.log belongs to the group adm). Where a node's log can be read all the same, it is judged.
 KERNEL_LOG: Mapping[tuple[str, Placement], KernelLog] = {
     ("local", Placement.PINNED): KernelLog.READABLE,
     ("local", Placement.IN_JOB): KernelLog.READABLE,
@@ -29,6 +32,8 @@ KERNEL_LOG: Mapping[tuple[str, Placement], KernelLog] = {
     ("sagemaker", Placement.PINNED): KernelLog.WITHHELD,
     ("sagemaker", Placement.IN_JOB): KernelLog.WITHHELD,
     ("sagemaker", Placement.NONE): KernelLog.WITHHELD,
+    ("slurm", Placement.PINNED): KernelLog.WITHHELD,
+    ("slurm", Placement.IN_JOB): KernelLog.WITHHELD,
 }
 
 

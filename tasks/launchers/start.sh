@@ -57,6 +57,7 @@ sys.path.insert(0, sys.argv.pop(1))
 if given := sys.argv.pop(1):
     for name in set(os.environ) - set(given.split("=")):
         del os.environ[name]
-import runpy
+import atexit, runpy, shutil
+atexit.register(shutil.rmtree, sys.path[0], ignore_errors=True)
 runpy.run_module("container.agent", run_name="__main__", alter_sys=True)
 ' "$code" "$given" "$@"

@@ -20,6 +20,7 @@ from flows.cli.main import VERBS
 from tasks.gate_file.model import LOCKED, Gate
 from tasks.launchers.local.plan import LocalOptions
 from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.launchers.slurm.options import SlurmOptions
 from tasks.store import layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,9 +81,11 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_every_key_of_a_gate_file_is_described() -> None:
-    """Those of the file itself and of both launchers' options."""
+    """Those of the file itself and of every launcher's options."""
     text = page("gate-file.md")
-    options = [field.name for kind in (LocalOptions, SageMakerOptions) for field in fields(kind)]
+    options = [
+        field.name for kind in (LocalOptions, SageMakerOptions, SlurmOptions) for field in fields(kind)
+    ]
     missing = [name for name in (*names(Gate), *options) if not re.search(rf"\b{name}\b", text)]
 
     assert [] == missing

@@ -58,19 +58,19 @@ class SlurmCluster:
         """A PATH on which Slurm's commands are this cluster's."""
         return f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
-    def run(self, *argv: str, check: bool = True, timeout_s: float = 30.0) -> str:
-        """What a command prints on the login node. Raises CalledProcessError."""
+    def run(self, *argv: str, check: bool = True, both: bool = False) -> str:
+        """What a command prints on the login node, with `both` also on stderr."""
         done = subprocess.run(
             (str(self.folder / "bin" / argv[0]), *argv[1:]),
             capture_output=True,
             text=True,
             check=False,
-            timeout=timeout_s,
+            timeout=30,
             env={**os.environ, **self._environment},
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(argv)}: {done.returncode}: {done.stdout}{done.stderr}")
-        return done.stdout
+        return done.stdout + (done.stderr if both else "")
 
     def pid(self, daemon: str) -> int:
         """The process of "slurmctld", or of a node's slurmd."""

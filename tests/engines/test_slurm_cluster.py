@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.documents.hostlist import expand
+from tasks.launchers.slurm.job_states import STATES
 from tests.engines.slurm_cluster import SlurmCluster
 
 pytestmark = pytest.mark.root
@@ -45,3 +46,13 @@ def test_lists_of_hosts_are_read_as_slurm_reads_them(slurm: SlurmCluster, names:
 def test_lists_that_slurm_itself_would_not_write(slurm: SlurmCluster, text: str) -> None:
     """Two brackets, another order, zeros in front, a name twice."""
     assert expand(text) == slurm.run("scontrol", "show", "hostnames", text).split()
+
+
+def test_the_table_has_every_state_that_slurm_names(slurm: SlurmCluster) -> None:
+    """squeue lists its states where it is asked for one that it has not."""
+    said = slurm.run("squeue", "--states=nonsense", check=False, both=True)
+    _, _, listed = said.partition("Valid job states include: ")
+    names = {name.strip() for name in listed.strip().split(",")}
+
+    assert len(names) > 15, said
+    assert [] == sorted(names - set(STATES))

@@ -17,11 +17,14 @@ from tests.worlds.faults import Fault, faults_of
 GATES = {gate.name: gate for gate in flow.shipped()}
 # Machines of 8 GPUs or 32 ranks take a minute and more for all of theirs: p5's are here, the others' in make test-long.
 LARGE = ("sagemaker-p4d", "sagemaker-p5-injob", "sagemaker-p5en", "sagemaker-trn1")
+# Their machines and policies are those of another gate file.
+SAME = ("slurm-cpu",)
 pytestmark = [needs_root, pytest.mark.root, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LARGE else []) for name in GATES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] if name in (*LARGE, *SAME) else []) for name in GATES],
 )
 def test_a_healthy_world_and_ten_faults(
     tmp_path: Path, name: str, record_property: pytest.FixtureRequest

@@ -41,8 +41,8 @@ def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
 def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Path]:
     """The key of the exchange and its file on this host, which is deleted before a command starts. Raises FetchError.
 
-    It is named, or lies beside the bundle, or in our input channel where there is no bundle. What came from S3 is put into
-    `scratch`.
+    It is named, or lies beside the bundle, or in our input channel where there is no bundle. What came from S3, or from a
+    folder that the hosts share, is put into `scratch`.
     """
     place = settings.exchange_key
     if not place and settings.bundle:
@@ -50,7 +50,7 @@ def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Pa
     found = sagemaker.channel_bundles(settings.root)
     place = place or str((found[0].parent if found else sagemaker.channel(settings.root)) / secret_key.FILE)
     try:
-        if nodes == 1 or not s3.is_url(place):
+        if nodes == 1 or not (settings.shared or s3.is_url(place)):
             return secret_key.load(Path(place), nodes), Path(place)
         data = fetch(place, secret_key.FILE_BYTES)
         secret_key.write(scratch / secret_key.FILE, data)

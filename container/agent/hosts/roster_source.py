@@ -1,17 +1,20 @@
-"""Finds out which hosts take part, and which one this is: from a launcher's roster, SageMaker's file, or this host alone.
+"""Finds out which hosts take part, and which one this is: from a launcher's roster, SageMaker's file, Slurm, or this host alone.
 
 PlaceUnknown      there are several nodes, and nothing says which; the message has the remedy
 """
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from checks.bundle import Bundle
 from checks.documents.decode import decode, parse_json
+from checks.documents.hostlist import HostListError, expand
 from checks.model import NODE_NAME
 from checks.roster import Roster
 from checks.value_types import DecodeError
@@ -53,7 +56,7 @@ def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     try:
         resources = sagemaker.parse_resources(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
-        return _alone(path, bundle)
+        return _of_slurm(os.environ, settings.interface) or _alone(path, bundle)
     except (OSError, UnicodeDecodeError, sagemaker.ResourceError) as error:
         raise PlaceUnknown(f"{path} cannot be used: {error}") from error
     return Hosts(resources.hosts, resources.current, resources.interface)
@@ -72,6 +75,28 @@ def _of_roster(settings: Settings) -> Hosts:
     if settings.node not in names:
         raise PlaceUnknown(f"{settings.node} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE.")
     return Hosts(names, settings.node, roster.interface, roster)
+
+
+def _of_slurm(environment: Mapping[str, str], interface: str) -> Hosts | None:
+    """The nodes of this step of a Slurm job, as Slurm has them now: after a requeue or a replacement they are others.
+
+    None outside of Slurm. Sources: srun(1), "OUTPUT ENVIRONMENT VARIABLES". Raises PlaceUnknown.
+    """
+    listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
+    if not listed:
+        return None
+    try:
+        names = tuple(expand(listed))
+    except HostListError as error:
+        raise PlaceUnknown(f"SLURM_STEP_NODELIST cannot be used: {error}") from error
+    node, place = environment.get("SLURMD_NODENAME", ""), environment.get("SLURM_NODEID", "")
+    if not node and place.isdecimal() and int(place) < len(names):
+        node = names[int(place)]
+    if node not in names or not all(re.fullmatch(NODE_NAME, name) for name in names):
+        raise PlaceUnknown(
+            f"SLURMD_NODENAME {node!r:.80} is not among the nodes of this step, {listed:.200}. Start the agent with srun."
+        )
+    return Hosts(names, node, interface)
 
 
 def _alone(path: Path, bundle: Bundle | None) -> Hosts:

@@ -65,6 +65,8 @@ def test_the_kernel_log_is_withheld_by_sagemaker_in_every_placement() -> None:
         kernel_log_of("sagemaker", Placement(placed.value)) is KernelLog.WITHHELD
         for placed in PlacementOption
     )
+    assert kernel_log_of("slurm", Placement.PINNED) is KernelLog.WITHHELD
+    assert kernel_log_of("slurm", Placement.IN_JOB) is KernelLog.WITHHELD
     assert kernel_log_of("local", Placement.PINNED) is KernelLog.READABLE
     assert kernel_log_of("local", Placement.IN_JOB) is KernelLog.READABLE
 

@@ -1,0 +1,182 @@
+"""JobSpec -> the batch script of a job and the files beside it. Pure: it reads neither disk, nor network, nor environment.
+
+The job's folder, on the file system that the nodes share:
+
+    job.sbatch       what is submitted
+    in/              bundle.json, pass.json, environment.sh, the code, and the key of the exchange
+    out/             what the nodes write: <attempt>/nodes/<node>.json ...
+    logs/, nodes/    a log per node; a folder of the agent per node
+    submitted.json   the number that sbatch returned
+    claim            the number of the one job that may use the folder, written when it starts
+    ended.json       how the script ended
+    final.json       the job's last state, once the launcher has seen it
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.exchange import secret_key
+from checks.value_types import DecodeError
+from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Plan, Request, Work
+from tasks.launchers.node_code import code_archive, start_script
+from tasks.launchers.slurm.options import SlurmOptions
+
+JOB_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
+FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+SCRIPT, ARCHIVE, START, ENVIRONMENT = "job.sbatch", "prelaunch.tar.gz", "start.sh", "environment.sh"
+OWN_FILES = (ARCHIVE, START, ENVIRONMENT, secret_key.FILE)
+PASSED = "pass.json"
+# The script ends what is late; Slurm's own limit is behind it, and counts whole minutes.
+BACKSTOP_S = 60.0
+COMMENT = re.compile(r"[^A-Za-z0-9:=.,-]")
+
+
+def make_plan(job: JobSpec, root: Path, options: SlurmOptions, lines: tuple[str, ...] = ()) -> Plan:
+    """What is written to the job's folder, and the sbatch that starts it. Raises LaunchRejected.
+
+    `lines` are the #SBATCH lines of a site's own file.
+    """
+    _require_possible(job)
+    folder = root / "jobs" / job.name
+    script = script_of(job, folder, options, lines)
+    files = {
+        **{f"in/{name}": data for name, data in job.files.items()},
+        f"in/{ARCHIVE}": code_archive(),
+        f"in/{START}": start_script(),
+        f"in/{ENVIRONMENT}": _environment(job),
+        SCRIPT: script.encode(),
+    }
+    uploads = {str(folder / name): data for name, data in files.items()}
+    argv = ("sbatch", "--parsable", str(folder / SCRIPT))
+    return Plan(job, (Request("sbatch", job.name, "", argv, {}, str(folder), script),), uploads)
+
+
+def script_of(job: JobSpec, folder: Path, options: SlurmOptions, lines: tuple[str, ...] = ()) -> str:
+    """The batch script."""
+    head = "\n".join(f"#SBATCH {word}" for word in (*_sbatch(job, folder, options), *lines))
+    minutes = {"join_s": options.joins_s, "grace_s": options.grace_s, "max_runtime_s": job.max_runtime_s}
+    values = {
+        "job": shlex.quote(str(folder)),
+        "nodes": str(job.nodes),
+        **{name: str(math.ceil(seconds)) for name, seconds in minutes.items()},
+        "python": shlex.quote(options.python),
+        "interface": shlex.quote(options.interface),
+        "srun_options": f"({shlex.join(_srun(job, folder, options))})",
+        "agent": f"({shlex.join(agent_words(job, folder))})",
+    }
+    return "\n".join(
+        (
+            "#!/bin/bash",
+            head,
+            *(f"{name}={value}" for name, value in values.items()),
+            _body(),
+        )
+    )
+
+
+def agent_words(job: JobSpec, folder: Path) -> tuple[str, ...]:
+    """The arguments of the agent on each node."""
+    bundle = ("--bundle", str(folder / "in" / "bundle.json"))
+    observe = ("--observe",) if job.observe else ()
+    told: dict[Work, tuple[str, ...]] = {
+        Work.COMMAND: ("exec",),
+        Work.CHECK: ("check", *bundle),
+        Work.CONFIRM: ("gate", *bundle, "--confirm", str(folder / "in" / PASSED), *observe),
+        Work.GATE: ("gate", *bundle, *observe, *(("--ask-s", f"{job.ask_s:g}") if job.ask_s else ())),
+    }
+    if job.work is Work.CHECK:
+        return told[job.work]
+    words = {"{job}": str(folder / "in"), "{out}": str(folder / "out")}
+    command = job.command if job.work is Work.COMMAND else job.behind
+    filled = (re.sub(r"\{(?:job|out)\}", lambda found: words[found[0]], word) for word in command)
+    return (*told[job.work], "--", *filled)
+
+
+def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
+    seconds = job.max_runtime_s + options.grace_s + BACKSTOP_S
+    comment = ",".join(COMMENT.sub("-", f"{key}={value}") for key, value in job.tags.items())
+    words = {
+        "job-name": job.name,
+        "nodes": str(job.nodes),
+        "ntasks-per-node": "1",
+        "time": str(math.ceil(seconds / 60)),
+        # Two jobs of one name do not run side by side. A variable of whoever submits reaches no job.
+        "dependency": "singleton",
+        "export": "NONE",
+        "open-mode": "append",
+        "output": str(folder / "slurm.log"),
+        "chdir": str(folder),
+        "comment": comment,
+        "partition": options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "reservation": options.reservation,
+        "constraint": options.constraint,
+        "exclude": options.exclude,
+        "gres": options.gres,
+        "gpus-per-node": str(options.gpus_per_node or ""),
+        "mem": "0" if options.exclusive else "",
+        "nodelist": ",".join(_passed(job)) if options.strength is Placement.PINNED else "",
+    }
+    yield from (f"--{name}={value}" for name, value in words.items() if value)
+    yield "--requeue" if job.work is Work.GATE and options.requeue else "--no-requeue"
+    if options.exclusive:
+        yield "--exclusive"
+
+
+def _passed(job: JobSpec) -> tuple[str, ...]:
+    """The names of the nodes that passed, for the training behind them. Raises LaunchRejected."""
+    if job.work is not Work.CONFIRM:
+        return ()
+    try:
+        return tuple(node.name for node in bundles.load_pass(job.files[PASSED]).nodes)
+    except (KeyError, DecodeError) as error:
+        raise LaunchRejected(f"{job.name}: the pass of its nodes cannot be read: {error}") from error
+
+
+def _srun(job: JobSpec, folder: Path, options: SlurmOptions) -> tuple[str, ...]:
+    image = (job.image if job.work.trains else "") or options.container_image
+    resume = ("--auto-resume=1",) if options.auto_resume and job.work is Work.GATE else ()
+    if not image:
+        return resume
+    mounts = ",".join((f"{folder}:{folder}", *options.container_mounts))
+    environment = (f"--container-env={','.join(options.container_env)}",) if options.container_env else ()
+    return (*resume, f"--container-image={image}", f"--container-mounts={mounts}", *environment)
+
+
+def _environment(job: JobSpec) -> bytes:
+    """The training's variables, in a file that only its owner reads: slurmctld keeps the script, and shows it to administrators."""
+    lines = (f"export {name}={shlex.quote(value)}\n" for name, value in sorted(job.environment.items()))
+    return "".join(lines).encode()
+
+
+@cache
+def _body() -> str:
+    return Path(__file__).with_name("job.sh").read_text()
+
+
+def _require_possible(job: JobSpec) -> None:
+    if not re.fullmatch(JOB_NAME, job.name):
+        raise LaunchRejected(
+            f"job name {job.name!r:.80} is not of the form {JOB_NAME}. Use lower case and dashes."
+        )
+    if not 0 < job.max_runtime_s < float("inf"):
+        raise LaunchRejected(f"{job.name} may run for {job.max_runtime_s} s. Give a time above 0 that ends.")
+    if job.request or job.trainer:
+        raise LaunchRejected(
+            f"{job.name}: [training] request and model_trainer are for SageMaker. Slurm's options are in [cluster.options]."
+        )
+    for name in job.files:
+        if name in OWN_FILES or not re.fullmatch(FILE_NAME, name):
+            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
+    for name, value in job.environment.items():
+        if not re.fullmatch(VARIABLE, name) or "\0" in value:
+            raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")

@@ -1,0 +1,86 @@
+"""Slurm's own commands, started without a shell and without the variables that would change what they do or print."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tasks.launchers.base import EngineUnavailable
+from tasks.launchers.slurm.job_states import SACCT_FORMAT, SQUEUE_FORMAT, Row, UnreadableRow, rows_of
+from tasks.text.inert import one_line
+
+# slurmctld is waited for by the commands themselves for MessageTimeout (10 s by default) and a few repetitions of it.
+ANSWER_S = 60.0
+# sbatch reads SBATCH_PARTITION, squeue SQUEUE_STATES ... before anything that we say on lines of a script; a gate that runs
+# inside an allocation has SLURM_JOB_ID. What names the cluster stays.
+SETTINGS = ("SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SCANCEL_", "SINFO_", "SACCT_", "SCONTROL_", "SLURM_")
+CLUSTER = ("SLURM_CONF", "SLURM_CONF_SERVER")
+SECRETS = ("PREFECT_", "PRELAUNCH_")
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """The end of what it said, in one line."""
+        return one_line((self.err.strip() or self.out.strip() or f"exit code {self.code}")[-1000:], 500)
+
+
+def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:
+    """Run a command to its end. Raises EngineUnavailable if it is not there or does not answer."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            env=environment_of(os.environ),
+        )
+    except FileNotFoundError as error:
+        raise EngineUnavailable(
+            f"there is no {argv[0]} on this machine. Run the gate where Slurm's commands are installed."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise EngineUnavailable(f"{argv[0]} did not answer within {timeout_s:g} s.") from error
+    except OSError as error:
+        raise EngineUnavailable(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
+    return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+def environment_of(own: Mapping[str, str]) -> dict[str, str]:
+    """The variables for Slurm's commands."""
+    return {
+        name: value
+        for name, value in own.items()
+        if name in CLUSTER or not name.startswith((*SETTINGS, *SECRETS))
+    }
+
+
+def jobs_named(name: str) -> tuple[Row, ...]:
+    """Every job of that name that slurmctld knows, ended ones included (slurm.conf, MinJobAge). Raises EngineUnavailable."""
+    return _rows(run("squeue", "--noheader", "--states=all", f"--name={name}", f"--format={SQUEUE_FORMAT}"))
+
+
+def accounted(job_id: int) -> tuple[Row, ...]:
+    """What the accounting says of a job that slurmctld has forgotten; () where there is none. Raises EngineUnavailable."""
+    words = ("--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", f"--format={SACCT_FORMAT}")
+    said = run("sacct", *words)
+    return () if said.code else _rows(said)
+
+
+def _rows(said: Said) -> tuple[Row, ...]:
+    if said.code:
+        raise EngineUnavailable(f"slurmctld does not answer: {said.words}")
+    try:
+        return rows_of(said.out)
+    except UnreadableRow as error:
+        raise EngineUnavailable(str(error)) from error

@@ -1,0 +1,54 @@
+# The part of a batch script that is the same for every job. Above it stand the #SBATCH lines and these variables: job (its folder),
+# nodes, max_runtime_s, grace_s, srun_options and agent (the agent's arguments).
+set -u
+umask 077
+
+# Names of Slurm's jobs are not unique, and two gates may submit at the same moment: the first job that starts has the folder.
+(set -o noclobber && echo "$SLURM_JOB_ID" >"$job/claim") 2>/dev/null
+if [[ "$(cat "$job/claim" 2>/dev/null)" != "$SLURM_JOB_ID" ]]; then
+    echo "prelaunch: the folder $job is not there, cannot be written, or belongs to another job: nothing was started" >&2
+    exit 75
+fi
+rm -f "$job/ended.json" # of a start before this one
+
+# The user's profile may set what belongs to another gate.
+for name in "${!PRELAUNCH_@}" "${!PREFECT_@}"; do
+    unset "$name"
+done
+export PATH="${PATH:-/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin}"
+# Two jobs on one node do not meet: 3000 groups of ports, below those that the kernel gives away (ip_local_port_range).
+export PRELAUNCH_PORT=$((20000 + 4 * (SLURM_JOB_ID % 3000)))
+export PRELAUNCH_OUT="$job/out" PRELAUNCH_EXCHANGE_KEY="$job/in/exchange.key" PRELAUNCH_SHARED=1
+export PRELAUNCH_GRACE_S="$grace_s" PRELAUNCH_JOIN_S="$join_s"
+[[ -z "$python" ]] || export PRELAUNCH_PYTHON="$python"
+[[ -z "$interface" ]] || export PRELAUNCH_INTERFACE="$interface"
+# shellcheck disable=SC1091
+. "$job/in/environment.sh"
+
+# --export=ALL, because the job itself has --export=NONE and the step would find no PATH.
+# shellcheck disable=SC2016
+srun --export=ALL --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none \
+    --input=none --open-mode=append --output="$job/logs/%N.log" "${srun_options[@]}" \
+    /bin/sh -c 'PRELAUNCH_ROOT=$0/nodes/$SLURMD_NODENAME exec /bin/sh "$0/in/start.sh" "$@"' "$job" "${agent[@]}" &
+step=$!
+
+# Slurm counts whole minutes. At the max runtime the nodes are told first; SIGTERM to srun then kills its tasks.
+overdue=false
+while kill -0 "$step" 2>/dev/null; do
+    left=$((max_runtime_s - SECONDS))
+    if ((left <= 0)); then
+        overdue=true
+        scancel --signal=TERM "$SLURM_JOB_ID"
+        sleep "$grace_s" &
+        wait -n "$step" $!
+        kill -TERM "$step" 2>/dev/null
+        break
+    fi
+    sleep $((left < 5 ? left : 5)) &
+    wait -n "$step" $!
+done
+wait "$step"
+code=$?
+printf '{"job_id": %d, "restarts": %d, "exit_code": %d, "overdue": %s}\n' \
+    "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" "$code" "$overdue" >"$job/.ended.json" && mv -f "$job/.ended.json" "$job/ended.json"
+exit "$code"

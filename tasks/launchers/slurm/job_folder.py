@@ -1,0 +1,203 @@
+"""A job's folder on the file system that its nodes share (batch_script.py lists its files). A file is complete or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from checks.exchange import secret_key
+from checks.runner.journal import write_whole
+from tasks.launchers.attempts import RECORD_BYTES, Written, exit_code_of, starts_of
+from tasks.launchers.base import JobState, Plan, Trouble
+from tasks.launchers.slurm.batch_script import START
+
+SUBMITTED, CLAIM, ENDED, FINAL = "submitted.json", "claim", "ended.json", "final.json"
+NOBODY = "cancelled"  # a claim that no job has
+NUMBER_BYTES = 64
+
+
+@dataclass(frozen=True)
+class ScriptEnd:
+    """ended.json: the exit code of the step, and whether the script ended it at its max runtime."""
+
+    job_id: int
+    exit_code: int
+    overdue: bool
+
+
+@dataclass(frozen=True)
+class FinalState:
+    """final.json: the last state of the job."""
+
+    state: JobState
+    trouble: Trouble
+    detail: str
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What the agents of the current start have recorded; `earlier` are the tokens of the starts before it.
+
+    `hosts` are all nodes that wrote, `exit_codes` those whose agent has ended.
+    """
+
+    current: str = ""
+    earlier: tuple[str, ...] = ()
+    hosts: frozenset[str] = frozenset()
+    exit_codes: tuple[tuple[str, int], ...] = ()
+
+
+class SharedJobFolder:
+    """root/jobs/<name>. Writers raise OSError; readers say None for what is absent or cannot be read."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.path = root / "jobs" / name
+        self._staging = root / "staging"
+        self.out = self.path / "out"
+        self.logs = self.path / "logs"
+        self.script_log = self.path / "slurm.log"
+
+    def exists(self) -> bool:
+        """Whether somebody has begun to submit the job."""
+        return (self.path / "in" / START).is_file()
+
+    def stage(self, plan: Plan) -> bool:
+        """Let the folder appear complete, with a new key. Returns False if it is there already: somebody else was first."""
+        beside = self._staging / f"{self.path.name}.{uuid.uuid4().hex}"
+        try:
+            for folder in ("out", "logs", "nodes", "in"):
+                (beside / folder).mkdir(parents=True, mode=0o700)
+            beside.chmod(0o700)
+            for place, data in plan.uploads.items():
+                target = beside / Path(place).relative_to(self.path)
+                target.write_bytes(data)
+                target.chmod(0o600)
+            secret_key.write(beside / "in" / secret_key.FILE, secret_key.make())
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # A folder is never renamed over one that holds files (rename(2), ENOTEMPTY).
+            os.rename(beside, self.path)
+        except OSError:
+            if self.exists():
+                return False
+            raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        return True
+
+    def remove(self) -> None:
+        """Take the folder back, after a submission that was refused."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def write_submitted(self, job_id: int) -> None:
+        """Record the number of the job."""
+        write_whole(self.path / SUBMITTED, json.dumps({"job_id": job_id}).encode())
+
+    def job_id(self) -> int | None:
+        """The number of the one job that runs or will run: the claim's, else what sbatch returned."""
+        claim = self.claim()
+        if claim.isdecimal():
+            return int(claim)
+        number = _table(self.path / SUBMITTED).get("job_id")
+        return number if type(number) is int else None
+
+    def claim(self) -> str:
+        """The number of the job that has the folder, NOBODY if it was cancelled before, "" if none has started."""
+        try:
+            with open(self.path / CLAIM, "rb") as file:
+                return file.read(NUMBER_BYTES).decode("ascii", "replace").strip()
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """Keep a job that has not started from ever using the folder. Raises OSError."""
+        try:
+            with open(self.path / CLAIM, "x") as file:
+                file.write(f"{NOBODY}\n")
+        except FileExistsError:
+            return
+
+    def ended(self) -> ScriptEnd | None:
+        """How the script ended."""
+        table = _table(self.path / ENDED)
+        try:
+            return ScriptEnd(int(table["job_id"]), int(table["exit_code"]), bool(table["overdue"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def final(self) -> FinalState | None:
+        """The job's last state."""
+        table = _table(self.path / FINAL)
+        try:
+            return FinalState(JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]))
+        except (KeyError, ValueError):
+            return None
+
+    def write_final(self, final: FinalState) -> None:
+        """Record the last state, and remove the key: no start of this job will need it."""
+        table = {"state": final.state.value, "trouble": final.trouble.value, "detail": final.detail}
+        write_whole(self.path / FINAL, json.dumps(table).encode())
+        secret_key.remove(self.path / "in" / secret_key.FILE)
+
+    def attempts(self) -> Attempts:
+        """The starts of the job, from what the agents of its nodes wrote."""
+        starts = starts_of(self._written())
+        if not starts:
+            return Attempts()
+        current = starts[-1][-1]
+        codes = ((host, self._exit_code(current.token, host)) for host in sorted(current.hosts))
+        ended = tuple((host, code) for host, code in codes if code is not None)
+        earlier = tuple(start[-1].token for start in starts[:-1])
+        return Attempts(current.token, earlier, current.hosts, ended)
+
+    def log(self, node: str, last_bytes: int) -> str:
+        """The end of a node's log, "" if there is none. Raises OSError."""
+        return _tail(self.logs / f"{node}.log", last_bytes)
+
+    def last_words(self) -> str:
+        """The last line of the batch script's own log, "" if there is none."""
+        try:
+            lines = _tail(self.script_log, 4096).splitlines()
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def _written(self) -> Iterator[Written]:
+        """The agents' records. Listing a folder makes an NFS client look again."""
+        for path in sorted(self.out.glob("*/agent/*.json")):
+            try:
+                at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+            except OSError:
+                continue
+            yield Written(path.relative_to(self.out).as_posix(), at)
+
+    def _exit_code(self, token: str, host: str) -> int | None:
+        try:
+            with open(self.out / token / "agent" / f"{host}.json", "rb") as file:
+                return exit_code_of(file.read(RECORD_BYTES))
+        except OSError:
+            return None
+
+
+def _tail(path: Path, last_bytes: int) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes))
+            return file.read(last_bytes).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, {} for none."""
+    try:
+        table = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return table if isinstance(table, dict) else {}

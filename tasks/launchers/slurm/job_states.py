@@ -1,0 +1,127 @@
+"""What squeue, sacct and the batch script report about a job, as our job states and kinds of failure: literal tables. Pure.
+
+The words are those of squeue(1), "JOB STATE CODES", and of src/common/slurm_protocol_defs.c, of Slurm 22.05 and 24.11. Formats (-o)
+are read and not JSON, which differs between the two. None of the states proves that hardware is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tasks.launchers.base import JobState, Trouble
+
+# What is asked of squeue and sacct, so that `rows_of` can read it.
+SQUEUE_FORMAT = "%A|%T|%N|%r"
+SACCT_FORMAT = "JobIDRaw,State,NodeList,Reason"
+STATES: Mapping[str, JobState] = {
+    "PENDING": JobState.PENDING,
+    "CONFIGURING": JobState.PENDING,
+    "POWER_UP_NODE": JobState.PENDING,
+    "REQUEUED": JobState.PENDING,
+    "REQUEUE_FED": JobState.PENDING,
+    "REQUEUE_HOLD": JobState.PENDING,
+    "RESV_DEL_HOLD": JobState.PENDING,
+    "SPECIAL_EXIT": JobState.PENDING,
+    "SUSPENDED": JobState.PENDING,
+    "EXPEDITING": JobState.PENDING,
+    "RUNNING": JobState.RUNNING,
+    "COMPLETING": JobState.RUNNING,
+    "RESIZING": JobState.RUNNING,
+    "SIGNALING": JobState.RUNNING,
+    "STAGE_OUT": JobState.RUNNING,
+    "STOPPED": JobState.RUNNING,
+    "UPDATE_DB": JobState.RUNNING,
+    "COMPLETED": JobState.SUCCEEDED,
+    "FAILED": JobState.FAILED,
+    "OUT_OF_MEMORY": JobState.FAILED,
+    "TIMEOUT": JobState.FAILED,
+    "DEADLINE": JobState.FAILED,
+    "NODE_FAIL": JobState.FAILED,
+    "BOOT_FAIL": JobState.FAILED,
+    "LAUNCH_FAILED": JobState.FAILED,
+    "RECONFIG_FAIL": JobState.FAILED,
+    "CANCELLED": JobState.CANCELLED,
+    "PREEMPTED": JobState.CANCELLED,
+    "REVOKED": JobState.CANCELLED,
+}
+TROUBLES: Mapping[str, Trouble] = {
+    "FAILED": Trouble.ENDED,
+    "OUT_OF_MEMORY": Trouble.ENDED,
+    "TIMEOUT": Trouble.MAX_RUNTIME,
+    "DEADLINE": Trouble.MAX_RUNTIME,
+    "NODE_FAIL": Trouble.SERVICE,
+    "BOOT_FAIL": Trouble.SERVICE,
+    "LAUNCH_FAILED": Trouble.SERVICE,
+    "RECONFIG_FAIL": Trouble.SERVICE,
+    "CANCELLED": Trouble.STOPPED,
+    "PREEMPTED": Trouble.STOPPED,
+    "REVOKED": Trouble.STOPPED,
+}
+# What the words themselves do not say.
+WORDS: Mapping[str, str] = {
+    "TIMEOUT": "it reached its max runtime",
+    "DEADLINE": "it reached its deadline",
+    "OUT_OF_MEMORY": "it used more memory than it had asked for",
+    "NODE_FAIL": "Slurm lost a node of it",
+    "PREEMPTED": "another job took its nodes",
+}
+# A job that Slurm holds after it could not start it: a prolog failed, or a node did not take it. It waits for an
+# administrator, for ever (src/slurmctld/job_mgr.c; scontrol(1), "release").
+HELD: frozenset[str] = frozenset(("launch failed requeued held", "JobHoldMaxRequeue"))
+NO_REASON = ("", "None")
+
+
+class UnreadableRow(Exception):
+    """A line of squeue or sacct is not of the form that was asked for."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job as squeue shows it: its number, its state, its nodes as Slurm's list, and why it waits."""
+
+    job_id: int
+    state: str
+    nodes: str = ""
+    why: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether Slurm holds it because it could not be started."""
+        return self.why in HELD and STATES.get(self.state) is JobState.PENDING
+
+    @property
+    def job_state(self) -> JobState:
+        """The state in the terms of all launchers; UNKNOWN for a word that is not known here."""
+        return STATES.get(self.state, JobState.UNKNOWN)
+
+    @property
+    def trouble(self) -> Trouble:
+        """What went wrong; NONE for a job that ended well or still runs."""
+        return TROUBLES.get(self.state, Trouble.NONE)
+
+    @property
+    def detail(self) -> str:
+        """The row for people."""
+        said = [f"job {self.job_id} is {self.state}", WORDS.get(self.state, "")]
+        said += [self.why] if self.why not in NO_REASON else []
+        return ": ".join(filter(None, said))
+
+
+def rows_of(text: str) -> tuple[Row, ...]:
+    """The rows of `squeue -o SQUEUE_FORMAT` or `sacct -P -o SACCT_FORMAT`. Raises UnreadableRow."""
+    return tuple(_row(line) for line in text.splitlines() if line.strip())
+
+
+def row_for(rows: Iterable[Row], job_id: int | None) -> Row | None:
+    """The row of that job; without a number that of the first job that bears the name."""
+    found = sorted((row for row in rows if job_id in (None, row.job_id)), key=lambda row: row.job_id)
+    return found[0] if found else None
+
+
+def _row(line: str) -> Row:
+    parts = line.split("|", 3)
+    if len(parts) != 4 or not parts[0].isdecimal() or not parts[1].strip():
+        raise UnreadableRow(f"this is no row of the jobs that were asked for: {line!r:.200}")
+    # sacct writes "CANCELLED by 1000".
+    return Row(int(parts[0]), parts[1].split()[0], parts[2].strip(), parts[3].strip().replace("_", " "))

@@ -1,0 +1,255 @@
+"""Jobs of Slurm: one batch script per job, whose step starts the gate's agent on every node.
+
+What is known of a job is in its folder, which the nodes share with this machine, and in slurmctld.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from checks.documents.answer import ANSWER
+from checks.runner.journal import write_whole
+from tasks.launchers.attempts import ATTEMPT
+from tasks.launchers.base import (
+    Delays,
+    Hold,
+    JobHandle,
+    JobSpec,
+    JobState,
+    JobStatus,
+    Keeping,
+    LaunchError,
+    LaunchRejected,
+    Placement,
+    Plan,
+    PreflightCheck,
+    Trouble,
+)
+from tasks.launchers.folder_copy import copy_whole_files
+from tasks.launchers.slurm import commands, preflight
+from tasks.launchers.slurm import submit as submission
+from tasks.launchers.slurm.batch_script import JOB_NAME, make_plan
+from tasks.launchers.slurm.job_folder import NOBODY, Attempts, FinalState, ScriptEnd, SharedJobFolder
+from tasks.launchers.slurm.job_states import Row, row_for
+from tasks.launchers.slurm.options import SlurmOptions
+from tasks.text.inert import one_line
+
+__all__ = ["Options", "SlurmLauncher", "launcher"]
+
+Options = SlurmOptions
+NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
+# An NFS client may look at a folder as it was 30 s ago (nfs(5), acdirmin).
+SETTLE_S = 30.0
+# Beyond the time that a command has to end: KillWait, epilogs, and a node that does not answer.
+CANCEL_S = 120.0
+
+
+def launcher(options: SlurmOptions, root: Path) -> SlurmLauncher:
+    """Make the launcher, for the registry. Raises LaunchRejected if the file of #SBATCH lines cannot be read."""
+    return SlurmLauncher(root, options)
+
+
+class SlurmLauncher:
+    """Jobs below `folder` of the options, or below `root`."""
+
+    keeps_s: float | None = None
+
+    def __init__(self, root: Path, options: SlurmOptions | None = None) -> None:
+        self.options = options or SlurmOptions()
+        self.root = Path(self.options.folder or root).absolute()
+        self.placement = self.options.strength
+        self.offers = {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
+        self.poll_s = self.options.poll_seconds
+        self.start_s = self.options.start_minutes * 60
+        self.silence_s = self.options.silence_s
+        # The prolog, and the roll call of the agents; then what an NFS client may not see yet.
+        self.delays = Delays(begins_s=self.options.joins_s + 60.0, reports_s=SETTLE_S, ends_s=60.0)
+        self._lines = sbatch_lines(self.options.sbatch_file)
+        self._over_since: dict[str, float] = {}
+
+    def node_names(self, nodes: int) -> tuple[str, ...]:
+        return ()
+
+    def plan(self, job: JobSpec) -> Plan:
+        return make_plan(job, self.root, self.options, self._lines)
+
+    def submit(self, plan: Plan) -> JobHandle:
+        if plan != self.plan(plan.job):
+            raise LaunchRejected(
+                f"{plan.job.name} was planned by a launcher with another root or options. Plan it again."
+            )
+        preflight.require_supported(plan, self.options)
+        return submission.submit(plan, self._folder(plan.job.name))
+
+    def state(self, name: str) -> JobStatus:
+        if not re.fullmatch(JOB_NAME, name):
+            return JobStatus(JobState.UNKNOWN, f"no job is named {name!r:.80}", "", {}, absent=True)
+        folder = self._folder(name)
+        seen = folder.attempts()
+        final = folder.final()
+        if final is not None:
+            return _status(final, seen)
+        try:
+            return self._ask(name, folder, seen)
+        except LaunchError as error:
+            codes = dict(seen.exit_codes)
+            return JobStatus(JobState.UNKNOWN, str(error), seen.current, codes, earlier=seen.earlier)
+
+    def fetch(self, name: str, into: Path) -> None:
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            if re.fullmatch(JOB_NAME, name) and self._folder(name).exists():
+                copy_whole_files(self._folder(name).out, into)
+        except OSError as error:
+            raise LaunchError(
+                f"{name}: its output cannot be fetched: {submission.remedy(error, into)}"
+            ) from error
+
+    def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
+        if not re.fullmatch(JOB_NAME, name) or not re.fullmatch(NODE, node):
+            return ""
+        folder = self._folder(name)
+        try:
+            return folder.log(node, last_bytes)
+        except OSError as error:
+            said = submission.remedy(error, folder.path)
+            raise LaunchError(f"{name}: the log of {node} cannot be read: {said}") from error
+
+    def cancel(self, name: str) -> None:
+        if not re.fullmatch(JOB_NAME, name):
+            return
+        folder = self._folder(name)
+        self.state(name)  # a job that ended well stays so
+        try:
+            submission.cancel(name, folder, self.options.grace_s + CANCEL_S, min(self.poll_s, 1.0))
+            if folder.exists() and folder.final() is None:
+                folder.write_final(FinalState(JobState.CANCELLED, Trouble.STOPPED, "cancelled"))
+        except OSError as error:
+            said = submission.remedy(error, folder.path)
+            raise LaunchError(f"{name} cannot be cancelled: {said}") from error
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
+        return preflight.look(plans, self.options, self.root)
+
+    def hold(self, name: str) -> Hold:
+        return Hold(Keeping.NOTHING)
+
+    def release(self, name: str) -> str:
+        return ""
+
+    def answer(self, name: str, attempt: str, data: bytes) -> None:
+        if not re.fullmatch(JOB_NAME, name) or not re.fullmatch(ATTEMPT, attempt):
+            raise LaunchRejected(f"there is no attempt {attempt!r:.80} of job {name!r:.80} to answer.")
+        out = self._folder(name).out
+        try:
+            write_whole(out / attempt / ANSWER, data)
+        except OSError as error:
+            said = submission.remedy(error, out)
+            raise LaunchError(f"{name}: the answer cannot be written: {said}") from error
+
+    def hand_out(self, name: str, report: bytes) -> str:
+        return ""
+
+    def _folder(self, name: str) -> SharedJobFolder:
+        return SharedJobFolder(self.root, name)
+
+    def _ask(self, name: str, folder: SharedJobFolder, seen: Attempts) -> JobStatus:
+        """What slurmctld says, and where it has forgotten the job what the script and the accounting say. Raises LaunchError."""
+        job_id = folder.job_id()
+        row = row_for(commands.jobs_named(name), job_id)
+        if row is None and job_id is None:
+            return _unsubmitted(name, folder)
+        if row is None and folder.ended() is None:
+            row = row_for(commands.accounted(job_id or 0), job_id) or Row(job_id or 0, "FORGOTTEN")
+        if row is not None and row.held:
+            # Released by somebody, it would start long after the gate was over.
+            commands.run("scancel", str(row.job_id))
+            said = f"{row.detail}. Look at the prolog, and at the reason of its nodes: sinfo -R"
+            return self._final(name, folder, seen, FinalState(JobState.FAILED, Trouble.SERVICE, said))
+        if row is not None and not row.job_state.final and row.state != "FORGOTTEN":
+            return JobStatus(
+                row.job_state, row.detail, seen.current, dict(seen.exit_codes), earlier=seen.earlier
+            )
+        ended = folder.ended()
+        if self._settling(name, row, ended, seen):
+            said = "the job has ended, and not everything that its nodes wrote is here yet"
+            return JobStatus(
+                JobState.RUNNING, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier
+            )
+        return self._final(name, folder, seen, _end_of(row, ended, seen, folder))
+
+    def _settling(self, name: str, row: Row | None, ended: ScriptEnd | None, seen: Attempts) -> bool:
+        """Whether files of a job that ended by itself may still be on their way through the shared file system."""
+        by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state == "FAILED"
+        whole = seen.hosts and len(seen.exit_codes) == len(seen.hosts)
+        if ended is not None and (whole or ended.overdue):
+            return False
+        since = self._over_since.setdefault(name, time.monotonic())
+        return by_itself and time.monotonic() - since < SETTLE_S
+
+    def _final(self, name: str, folder: SharedJobFolder, seen: Attempts, final: FinalState) -> JobStatus:
+        try:
+            folder.write_final(final)
+        except OSError as error:
+            said = f"{final.detail}; {submission.remedy(error, folder.path)}"
+            final = FinalState(final.state, final.trouble, said)
+        self._over_since.pop(name, None)
+        return _status(final, seen)
+
+
+def sbatch_lines(path: str) -> tuple[str, ...]:
+    """The #SBATCH lines of a site's own file, without that word. Raises LaunchRejected."""
+    if not path:
+        return ()
+    try:
+        text = Path(path).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchRejected(f"sbatch_file {path} cannot be read: {error}. Correct its path.") from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    options = [line.removeprefix("#SBATCH").strip() for line in lines if line.startswith("#SBATCH")]
+    other = [line for line in lines if not line.startswith("#")]
+    if other:
+        raise LaunchRejected(
+            f"sbatch_file {path}: {other[0]!r:.80} is no #SBATCH line. Commands belong to [training] command."
+        )
+    return tuple(options)
+
+
+def _unsubmitted(name: str, folder: SharedJobFolder) -> JobStatus:
+    if not folder.exists():
+        said = f"there is no job {name} in Slurm, and no folder {folder.path}"
+        return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+    if folder.claim() == NOBODY:
+        return JobStatus(JobState.CANCELLED, "cancelled before it was submitted", "", {}, Trouble.STOPPED)
+    said = f"{name} was prepared and never submitted. Submit it again."
+    return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+
+
+def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: SharedJobFolder) -> FinalState:
+    """The last state: Slurm's, but where the script ended by itself, the script's."""
+    by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in ("FAILED", "FORGOTTEN")
+    if ended is None or not by_itself:
+        if row is None or row.state == "FORGOTTEN":
+            said = "Slurm no longer knows the job, and its script recorded no end"
+            return FinalState(JobState.FAILED, Trouble.ENDED, said)
+        return FinalState(row.job_state, row.trouble, _with_words(row.detail, seen, folder))
+    if ended.overdue:
+        return FinalState(JobState.FAILED, Trouble.MAX_RUNTIME, "it reached its max runtime")
+    if ended.exit_code == 0:
+        return FinalState(JobState.SUCCEEDED, Trouble.NONE, f"job {ended.job_id} ended well")
+    ends = [f"{node} ended with {code}" for node, code in seen.exit_codes if code][:8]
+    said = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *ends))
+    return FinalState(JobState.FAILED, Trouble.ENDED, _with_words(said, seen, folder))
+
+
+def _with_words(said: str, seen: Attempts, folder: SharedJobFolder) -> str:
+    """Where no agent has left a record, what the batch script printed last tells why."""
+    words = "" if seen.hosts else one_line(folder.last_words())
+    return f"{said}: {words}" if words else said
+
+
+def _status(final: FinalState, seen: Attempts) -> JobStatus:
+    codes = dict(seen.exit_codes)
+    return JobStatus(final.state, final.detail, seen.current, codes, final.trouble, seen.earlier)

@@ -1,0 +1,85 @@
+"""What a gate file's [cluster.options] may say if the launcher is "slurm". Pure.
+
+Sources: sbatch(1), srun(1) of Slurm 22.05 and 24.11; the README of NVIDIA's pyxis; Amazon SageMaker AI developer guide, "Automatic
+node recovery and auto-resume" of HyperPod with Slurm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from checks.value_types import Range, Text
+from tasks.launchers.base import LaunchRejected, Placement
+
+# One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
+Word = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
+JOIN_S = 180.0
+# A replaced node of HyperPod is there after 20 to 30 minutes, and the nodes that stayed wait for it.
+REPLACED_S = 1800.0
+
+
+class SlurmPlacement(StrEnum):
+    """How the training gets the nodes that were checked, strongest first."""
+
+    IN_JOB = "in_job"
+    PINNED = "pinned"
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """`folder` is on a file system that the nodes share with this machine; "" is the store's own folder.
+
+    The words of sbatch have their own names here (`gpus_per_node` 0 asks for none). `exclusive` asks for whole nodes with
+    all of their memory. `sbatch_file` holds more #SBATCH lines. `python` runs the checks on the nodes, "" is the first
+    python3 there. `container_*` need pyxis. `interface` is the network interface of the collectives.
+
+    Where checks and training are one job, `requeue` lets Slurm start it again after it lost a node, and `auto_resume`
+    lets HyperPod replace the node instead. `start_minutes` is how long a job may wait in the queue, `silence_s` how
+    long slurmctld may be silent, `grace_s` how long a command may take to end after SIGTERM (below slurm.conf's KillWait).
+    """
+
+    placement: SlurmPlacement = SlurmPlacement.IN_JOB
+    folder: Annotated[str, Text(r"(/[^\s\"'\\,:#;$`%]+)?", 512)] = ""
+    partition: Word = ""
+    account: Word = ""
+    qos: Word = ""
+    reservation: Word = ""
+    constraint: Word = ""
+    exclude: Word = ""
+    gres: Word = ""
+    gpus_per_node: Annotated[int, Range(0, 64)] = 0
+    exclusive: bool = True
+    sbatch_file: str = ""
+    container_image: Annotated[str, Text(r"\S*", 1000)] = ""
+    container_mounts: tuple[str, ...] = ()
+    container_env: tuple[str, ...] = ()
+    python: Annotated[str, Text(r"(/\S+)?", 512)] = ""
+    interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15)] = ""
+    requeue: bool = True
+    auto_resume: bool = False
+    join_s: Annotated[float, Range(0, 86400)] = 0.0
+    grace_s: Annotated[float, Range(0, 600)] = 20.0
+    start_minutes: Annotated[float, Range(0.01, 40320)] = 1440.0
+    silence_s: Annotated[float, Range(1, 86400)] = 600.0
+    poll_seconds: Annotated[float, Range(0.1, 300)] = 5.0
+
+    def __post_init__(self) -> None:
+        """Raise LaunchRejected for contradictions."""
+        if (self.container_mounts or self.container_env) and not self.container_image:
+            raise LaunchRejected("container_mounts and container_env need a container_image. Name one.")
+        if self.auto_resume and self.strength is not Placement.IN_JOB:
+            raise LaunchRejected(
+                'auto_resume needs placement = "in_job": a replaced node was not among those that passed.'
+            )
+
+    @property
+    def strength(self) -> Placement:
+        """The placement in the terms of all launchers."""
+        return Placement(str(self.placement))
+
+    @property
+    def joins_s(self) -> float:
+        """How long the nodes of one start wait for each other."""
+        return self.join_s or (REPLACED_S if self.auto_resume else JOIN_S)

@@ -1,0 +1,114 @@
+"""Submits a job once, however many gates try at the same moment, and ends it with all that bears its name."""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobHandle,
+    LaunchError,
+    LaunchRejected,
+    Plan,
+    QuotaExceeded,
+)
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.job_folder import SharedJobFolder
+from tasks.launchers.slurm.job_states import Row, row_for
+
+# Whoever made the folder calls sbatch within moments; without a job by then it is taken to be dead.
+ADOPT_S = 30.0
+LOOK_S = 0.5
+AGAIN_S = 5.0
+# slurm_strerror() of Slurm 22.05: limits of an account or QOS, for which waiting is of no use.
+LIMITS = re.compile(
+    r"Job violates accounting/QOS policy|Requested time limit is invalid|Job size limit is exceeded"
+)
+NUMBER = re.compile(r"^(\d+)(?:;\S*)?$", re.MULTILINE)
+
+
+def submit(plan: Plan, folder: SharedJobFolder) -> JobHandle:
+    """Start the job, or adopt the one that has its folder. Raises LaunchError."""
+    name = plan.job.name
+    try:
+        if folder.stage(plan):
+            _sbatch(plan, folder)
+            return JobHandle(name, adopted=False)
+        _adopt(plan, folder)
+    except OSError as error:
+        raise LaunchError(f"{name} cannot be submitted: {remedy(error, folder.path)}") from error
+    return JobHandle(name, adopted=True)
+
+
+def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -> None:
+    """End every job of that name; returns when slurmctld says that none is left. Raises LaunchError, OSError."""
+    if folder.exists():
+        folder.close()
+    deadline, asked = time.monotonic() + within_s, 0.0
+    while rows := [row for row in commands.jobs_named(name) if not row.job_state.final]:
+        if time.monotonic() > deadline:
+            said = "; ".join(row.detail for row in rows)
+            raise LaunchError(
+                f"{name} is not ended after {within_s:.0f} s: {said}. Look at squeue, and at the nodes' slurmd."
+            )
+        if time.monotonic() - asked > AGAIN_S:
+            asked = time.monotonic()
+            commands.run("scancel", *(str(row.job_id) for row in rows))
+        time.sleep(poll_s)
+
+
+def remedy(error: OSError, path: Path) -> str:
+    """What to do about a folder that cannot be used."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no space is left for {path}. Free some, or name another folder in [cluster.options]."
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
+        return f"{path} cannot be written ({error.strerror}). Name a folder that the nodes share and that can be written."
+    return (
+        f"{error.filename or path}: {error.strerror or error}. Look at the file system that the nodes share."
+    )
+
+
+def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
+    """Return once the job has its number. Where whoever made the folder died before sbatch, submit it here."""
+    if folder.job_id() is not None or folder.claim() or folder.final() is not None:
+        return
+
+    def found() -> bool:
+        row = row_for(commands.jobs_named(plan.job.name), None)
+        if row is not None:
+            folder.write_submitted(row.job_id)
+        return row is not None or folder.job_id() is not None
+
+    if not _within(ADOPT_S, found):
+        _sbatch(plan, folder)
+
+
+def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
+    """Submit, and record the number. Raises LaunchRejected, QuotaExceeded; EngineUnavailable if a job may be there."""
+    said = commands.run(*plan.processes[0].argv)
+    number = NUMBER.search(said.out)
+    if said.code == 0 and number is not None:
+        folder.write_submitted(int(number[1]))
+        return
+    rows: tuple[Row, ...] = commands.jobs_named(plan.job.name)
+    if (row := row_for(rows, None)) is not None:
+        folder.write_submitted(row.job_id)
+        return
+    if said.code == 0:
+        raise EngineUnavailable(f"sbatch took {plan.job.name} and returned no number: {said.words}")
+    folder.remove()
+    kind = QuotaExceeded if LIMITS.search(said.err) else LaunchRejected
+    raise kind(f"{plan.job.name}: Slurm refused it: {said.words}. Correct [cluster.options].")
+
+
+def _within(seconds: float, so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True

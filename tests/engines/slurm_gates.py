@@ -1,0 +1,59 @@
+"""The shipped gate file for Slurm with few checks, so that a whole gate on two cores costs seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from tasks.gate.outcome import Outcome
+from tests.flows.driving import request_of, run
+from tests.survival import few_checks
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "deployments" / "gates" / "slurm-cpu.toml"
+TRAINED = ("{python}", "-c", "print('trained')")
+
+
+def slurm_gate(
+    folder: Path, placement: str = "in_job", options: str = "", training: tuple[str, ...] = TRAINED
+) -> Path:
+    """The gate file below `folder`, which the nodes share; `options` are lines of [cluster.options]."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rules = folder / "few.json"
+    rules.write_text(json.dumps(few_checks.policy_document()))
+    python = few_checks.interpreter(folder / "few-python")
+    changes = {
+        'placement = "in_job"': f'placement = "{placement}"\npython = "{python}"\npoll_seconds = 0.2\ngrace_s = 1.0\n{options}',
+        '"../policies/local.toml"': json.dumps(str(rules)),
+        "[checks]\n": f'[checks]\nextra = ["{few_checks.ADDS}"]\n',
+        'command = ["{here}/../examples/train_tiny.py", "--steps", "20"]': f"command = {json.dumps(training)}",
+        'distributed = "torchrun"': 'distributed = "none"',
+        'path = ".prelaunch"': f"path = {json.dumps(str(folder / 'store'))}",
+    }
+    text = SHIPPED.read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / "gate.toml"
+    path.write_text(text)
+    return path
+
+
+def gate_on_slurm(path: Path, **more: Any) -> Outcome:
+    """Run the flow to its end, with the few checks in this process as well."""
+    with few_checks.chosen():
+        _, outcome = asyncio.run(run(request_of(path, **more)))
+    return outcome
+
+
+def kept_by(path: Path, outcome: Outcome, name: str) -> Any:
+    """A JSON document that the gate kept."""
+    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
+
+
+def jobs_below(path: Path) -> dict[str, Path]:
+    """The folders of the gate's jobs by the stage that their names end with ("check-1")."""
+    found = (path.parent / "store" / "clusters").glob("*/jobs/*")
+    return {"-".join(job.name.split("-")[-2:]): job for job in found}

@@ -1,0 +1,87 @@
+"""The whole gate on a real Slurm cluster: it trains, or it refuses and names the node, and no secret reaches a job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.model import Answer
+from tasks.gate.outcome import Decision
+from tests.engines.slurm_cluster import SlurmCluster
+from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
+from tests.tasks.launchers.faults import heal, shape
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(240), pytest.mark.usefixtures("prefect_backend")]
+SECRET = "a-secret-of-the-submitter"
+SHOW = (
+    "import os; print(*(f'{key}={value}' for key, value in os.environ.items()), sep='\\n'); print('trained')"
+)
+
+
+def test_in_one_job_it_checks_and_trains_and_no_secret_is_anywhere(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PREFECT_API_KEY of whoever submits is in no environment, script, log or report, whatever sbatch's own variables ask for."""
+    for name in ("PREFECT_API_KEY", "PRELAUNCH_TEST_SECRET", "SBATCH_COMMENT"):
+        monkeypatch.setenv(name, SECRET)
+    monkeypatch.setenv("SBATCH_EXPORT", "ALL")
+    monkeypatch.setenv("SQUEUE_STATES", "SUSPENDED")
+    path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", SHOW))
+    outcome = gate_on_slurm(path)
+    job = jobs_below(path)["train-1"]
+    logs = {log.stem: log.read_text() for log in (job / "logs").iterdir()}
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert list(jobs_below(path)) == ["train-1"]
+    assert all("\ntrained\n" in log and "SLURM_JOB_ID=" in log and "PATH=" in log for log in logs.values())
+    assert "in_job" == kept_by(path, outcome, "outcome.json")["placement"]["kind"]
+    report = kept_by(path, outcome, "health_check_metrics.json")
+    assert sorted(logs) == sorted(node["name"] for node in report["nodes"])
+    found = [
+        file
+        for folder in (tmp_path / "shared", slurm.folder)
+        for file in folder.rglob("*")
+        if file.is_file() and SECRET.encode() in file.read_bytes()
+    ]
+    assert found == []
+    assert not (job / "in" / "exchange.key").exists()
+
+
+@pytest.mark.long
+def test_pinned_the_training_gets_the_nodes_that_passed(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Two jobs; the second one asks for the first one's nodes, which confirm that they are the same machines."""
+    slurm.run("scontrol", "update", "nodename=n0", "state=drain", "reason=jdoe: not yours")
+    try:
+        path = slurm_gate(tmp_path / "shared", "pinned")
+        outcome = gate_on_slurm(path)
+        reason = slurm.run("sinfo", "-h", "-n", "n0", "-o", "%E")
+    finally:
+        slurm.run("scontrol", "update", "nodename=n0", "state=resume")
+    jobs = jobs_below(path)
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert sorted(jobs) == ["check-1", "train-1"]
+    assert "--nodelist=n1,n2\n" in (jobs["train-1"] / "job.sbatch").read_text()
+    assert "all 2 hosts confirmed" in str(kept_by(path, outcome, "outcome.json")["placement"]["proof"])
+    assert "jdoe: not yours" in reason  # what somebody drained stays drained
+
+
+def test_a_slow_node_is_named_and_nothing_is_trained(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """By Slurm's own name for it; no job is left."""
+    namespace = f"{slurm.name}-1"
+    shape(namespace, "8mbit")
+    try:
+        path = slurm_gate(tmp_path / "shared", options='exclude = "n[2-3]"')
+        outcome = gate_on_slurm(path)
+    finally:
+        heal(namespace)
+    verdict = kept_by(path, outcome, "verdict.json")
+    logs = "".join(log.read_text() for log in (jobs_below(path)["train-1"] / "logs").iterdir())
+
+    assert Decision.LAUNCHED is not outcome.decision and outcome.code in (1, 3), outcome.reason
+    assert verdict["answer"] != Answer.GO.value
+    assert any("n1" in json.dumps(finding["subject"]) for finding in verdict["findings"]), verdict["findings"]
+    assert "\ntrained\n" not in logs
+    assert slurm.run("squeue", "-h") == ""

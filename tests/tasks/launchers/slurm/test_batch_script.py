@@ -1,0 +1,211 @@
+"""JobSpec -> batch script: every option is there, nothing is injected, and no secret is in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks import bundle as bundles
+from checks.bundle import Pass, PassedNode
+from checks.value_types import DecodeError
+from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Work
+from tasks.launchers.registry import launcher_for
+from tasks.launchers.slurm import batch_script
+from tasks.launchers.slurm.batch_script import agent_words, make_plan
+from tasks.launchers.slurm.launcher import SlurmLauncher, sbatch_lines
+from tasks.launchers.slurm.options import SlurmOptions, SlurmPlacement
+
+ROOT = Path("/shared/prelaunch")
+PASSED = Pass(1, "g", "0" * 64, "", (PassedNode("n3", 0, {}), PassedNode("n7", 1, {})))
+JOB = JobSpec(
+    name="gate-1-train-1",
+    command=("{python}", "-m", "checks", "gate", "--", "train"),
+    nodes=2,
+    ranks_per_node=8,
+    max_runtime_s=3600.0,
+    files={"bundle.json": b"{}", "pass.json": bundles.dump(PASSED)},
+    environment={"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "secret's"},
+    work=Work.GATE,
+    behind=("{python}", "train.py", "--out", "{out}", "a 'b' $c"),
+    tags={"prelaunch:gate": "gate-1"},
+)
+
+
+def script(job: JobSpec = JOB, options: SlurmOptions | None = None, lines: tuple[str, ...] = ()) -> str:
+    """The batch script of the plan."""
+    return plan(job, options, lines).processes[0].script
+
+
+def plan(job: JobSpec = JOB, options: SlurmOptions | None = None, lines: tuple[str, ...] = ()) -> Plan:
+    """What would be submitted."""
+    return make_plan(job, ROOT, options or SlurmOptions(), lines)
+
+
+def directives(text: str) -> list[str]:
+    """The options of sbatch in a script."""
+    return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
+
+
+def test_one_job_of_the_name_that_gets_nothing_of_the_submitters_environment() -> None:
+    """The two lines without which there are two jobs, or a secret in one."""
+    found = directives(script())
+
+    assert {"--dependency=singleton", "--export=NONE", "--open-mode=append", "--requeue"} <= set(found)
+    assert {"--job-name=gate-1-train-1", "--nodes=2", "--ntasks-per-node=1", "--exclusive", "--mem=0"} <= set(
+        found
+    )
+
+
+def test_every_option_is_a_line() -> None:
+    """As the gate file says it; the site's own lines are the last, so that sbatch takes theirs."""
+    options = SlurmOptions(
+        partition="p5", account="lab", qos="high", reservation="maint", constraint="a&b", exclude="n[1-2]",
+        gres="gpu:h100:8", gpus_per_node=8, exclusive=False, requeue=False,
+    )  # fmt: skip
+    found = directives(script(options=options, lines=("--switches=1",)))
+
+    assert {
+        "--partition=p5", "--account=lab", "--qos=high", "--reservation=maint", "--constraint=a&b",
+        "--exclude=n[1-2]", "--gres=gpu:h100:8", "--gpus-per-node=8", "--no-requeue",
+    } <= set(found)  # fmt: skip
+    assert found[-1] == "--switches=1"
+    assert not {"--exclusive", "--mem=0"} & set(found)
+
+
+def test_slurms_own_limit_is_behind_the_scripts() -> None:
+    """It counts whole minutes, and kills without a word."""
+    assert "--time=62" in directives(script())
+    assert "--time=2" in directives(script(replace(JOB, max_runtime_s=1.0), SlurmOptions(grace_s=0.0)))
+
+
+@pytest.mark.parametrize(("work", "named"), [(Work.CONFIRM, True), (Work.CHECK, False)])
+def test_pinned_training_asks_for_the_nodes_that_passed(work: Work, named: bool) -> None:
+    """By their names, which are Slurm's own."""
+    found = directives(script(replace(JOB, work=work), SlurmOptions(SlurmPlacement.PINNED)))
+
+    assert ("--nodelist=n3,n7" in found) is named
+    assert "--no-requeue" in found
+
+
+def test_a_pass_that_cannot_be_read_starts_no_training() -> None:
+    """Without names any node would do."""
+    broken = replace(JOB, work=Work.CONFIRM, files={**JOB.files, "pass.json": b"{"})
+    with pytest.raises(LaunchRejected, match="the pass of its nodes cannot be read"):
+        plan(broken, SlurmOptions(SlurmPlacement.PINNED))
+
+
+def test_no_variable_is_in_the_script() -> None:
+    """slurmctld keeps it, and shows it to administrators. A file of the job's folder has them."""
+    made = plan()
+
+    assert "secret" not in made.processes[0].script and "INFO" not in made.processes[0].script
+    assert made.uploads["/shared/prelaunch/jobs/gate-1-train-1/in/environment.sh"] == (
+        b"export NCCL_DEBUG=INFO\nexport WANDB_API_KEY='secret'\"'\"'s'\n"
+    )
+
+
+def test_the_agents_arguments() -> None:
+    """The verb follows from the work; folders are filled in, words stay what they are."""
+    folder = Path("/shared/jobs/x")
+    waits = replace(JOB, ask_s=90.0, observe=True)
+
+    assert agent_words(waits, folder) == (
+        "gate", "--bundle", "/shared/jobs/x/in/bundle.json", "--observe", "--ask-s", "90", "--",
+        "{python}", "train.py", "--out", "/shared/jobs/x/out", "a 'b' $c",
+    )  # fmt: skip
+    assert agent_words(replace(JOB, work=Work.CHECK), folder)[0] == "check"
+    assert "--confirm" in agent_words(replace(JOB, work=Work.CONFIRM), folder)
+    assert agent_words(replace(JOB, work=Work.COMMAND), folder)[:3] == ("exec", "--", "{python}")
+
+
+def test_containers_see_the_jobs_folder() -> None:
+    """Pyxis mounts nothing by itself; the training's own image comes first."""
+    options = SlurmOptions(
+        container_image="nvcr.io#nvidia/pytorch:25.01", container_mounts=("/data:/data",), container_env=("NCCL_DEBUG",)
+    )  # fmt: skip
+    job = "/shared/prelaunch/jobs/gate-1-train-1"
+    found = script(options=options)
+
+    assert f"--container-mounts={job}:{job},/data:/data" in found
+    assert "--container-image=nvcr.io#nvidia/pytorch:25.01" in found and "--container-env=NCCL_DEBUG" in found
+    assert "--container-image=mine" in script(replace(JOB, image="mine"), options)
+
+
+def test_auto_resume_is_sruns_and_the_trainings_alone() -> None:
+    """HyperPod: --auto-resume is an option of srun, not of sbatch."""
+    options = SlurmOptions(auto_resume=True)
+
+    assert "srun_options=(--auto-resume=1)" in script(options=options)
+    assert "--auto-resume" not in "".join(directives(script(options=options)))
+    assert "join_s=1800" in script(options=options)
+    with pytest.raises(LaunchRejected, match="in_job"):
+        SlurmOptions(SlurmPlacement.PINNED, auto_resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"name": "Gate 1"}, "is not of the form"),
+        ({"max_runtime_s": float("inf")}, "Give a time above 0"),
+        ({"files": {"exchange.key": b""}}, "a file cannot be named 'exchange.key'"),
+        ({"files": {"../x": b""}}, "a file cannot be named"),
+        ({"environment": {"a b": "c"}}, "cannot be an environment variable"),
+        ({"request": {"Spot": True}}, "are for SageMaker"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused(changes: dict[str, object], says: str) -> None:
+    """Before anything is written."""
+    with pytest.raises(LaunchRejected, match=says):
+        plan(replace(JOB, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"partition": "a b"}, "options.partition"),
+        ({"partition": "a\n#SBATCH --export=ALL"}, "options.partition"),
+        ({"qos": "$(id)"}, "options.qos"),
+        ({"folder": "relative"}, "options.folder"),
+        ({"folder": "/a b"}, "options.folder"),
+        ({"placement": "poled"}, "options.placement: 'poled' is none of in_job, pinned"),
+        ({"container_mounts": ["/a:/a"]}, "need a container_image"),
+        ({"partitoin": "a"}, "Did you mean 'partition'"),
+        ({"sbatch_file": "/nowhere"}, "cannot be read"),
+    ],
+)
+def test_an_option_that_is_wrong_is_named(options: dict[str, object], says: str, tmp_path: Path) -> None:
+    """No value of a gate file can add a line to the script."""
+    with pytest.raises((LaunchRejected, DecodeError), match=says):
+        launcher_for("slurm", options, tmp_path)
+
+
+def test_a_site_brings_lines_of_its_own(tmp_path: Path) -> None:
+    """Options only: a command in the file would run before every check."""
+    path = tmp_path / "site.sbatch"
+    path.write_text("#!/bin/bash\n# ours\n#SBATCH --switches=1@5\n\n#SBATCH --mail-type=NONE\n")
+    assert sbatch_lines(str(path)) == ("--switches=1@5", "--mail-type=NONE")
+    assert "#SBATCH --mail-type=NONE" in (
+        SlurmLauncher(tmp_path, SlurmOptions(sbatch_file=str(path))).plan(JOB).processes[0].script
+    )
+
+    path.write_text("#SBATCH --switches=1\nmodule load cuda\n")
+    with pytest.raises(LaunchRejected, match="module load cuda"):
+        sbatch_lines(str(path))
+
+
+def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
+    """In the whole script, with the variables that the launcher writes above its body."""
+    linter = Path(sys.executable).with_name("shellcheck")
+    if not linter.exists():
+        pytest.skip("not installed: shellcheck. Remedy: make setup")
+    path = tmp_path / "job.sbatch"
+    job = replace(JOB, behind=("{python}", "train.py"))
+    path.write_text(script(job, SlurmOptions(python="/usr/bin/python3", interface="eth0")))
+    done = subprocess.run((str(linter), str(path)), capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stdout)
+    assert batch_script._body() in path.read_text()

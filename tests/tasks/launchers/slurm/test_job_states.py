@@ -1,0 +1,93 @@
+"""What squeue prints, as our states. That the table has every state is asked of Slurm itself in tests/engines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.launchers.base import JobState, Trouble
+from tasks.launchers.slurm.job_states import STATES, TROUBLES, Row, UnreadableRow, row_for, rows_of
+
+
+@pytest.mark.parametrize(
+    ("line", "state", "trouble", "detail"),
+    [
+        ("7|PENDING||Resources", JobState.PENDING, Trouble.NONE, "job 7 is PENDING: Resources"),
+        ("7|RUNNING|n[0-1]|None", JobState.RUNNING, Trouble.NONE, "job 7 is RUNNING"),
+        ("7|COMPLETING|n[0-1]|None", JobState.RUNNING, Trouble.NONE, "job 7 is COMPLETING"),
+        ("7|COMPLETED|n0|None", JobState.SUCCEEDED, Trouble.NONE, "job 7 is COMPLETED"),
+        ("7|FAILED|n0|NonZeroExitCode", JobState.FAILED, Trouble.ENDED, "job 7 is FAILED: NonZeroExitCode"),
+        ("7|NODE_FAIL|n0|None", JobState.FAILED, Trouble.SERVICE, "job 7 is NODE_FAIL: Slurm lost a node of it"),
+        ("7|CANCELLED by 1000|n0|", JobState.CANCELLED, Trouble.STOPPED, "job 7 is CANCELLED"),
+        ("7|EXPLODED|n0|", JobState.UNKNOWN, Trouble.NONE, "job 7 is EXPLODED"),
+        (
+            "7|TIMEOUT|n0|TimeLimit", JobState.FAILED, Trouble.MAX_RUNTIME,
+            "job 7 is TIMEOUT: it reached its max runtime: TimeLimit",
+        ),
+        (
+            "7|PENDING||ReqNodeNotAvail, UnavailableNodes:n|1", JobState.PENDING, Trouble.NONE,
+            "job 7 is PENDING: ReqNodeNotAvail, UnavailableNodes:n|1",
+        ),
+    ],
+)  # fmt: skip
+def test_a_row_is_read(line: str, state: JobState, trouble: Trouble, detail: str) -> None:
+    """A reason may hold anything; a word that is not known is UNKNOWN, which is never final."""
+    (row,) = rows_of(f"{line}\n\n")
+
+    assert (row.job_state, row.trouble, row.detail) == (state, trouble, detail)
+
+
+@pytest.mark.parametrize(
+    "text", ["7|RUNNING", "x|RUNNING|n0|", "7||n0|", "slurm_load_jobs error", "-1|R|n0|"]
+)
+def test_what_is_no_row_is_refused(text: str) -> None:
+    """A line that cannot be read must not pass for "there is no such job"."""
+    with pytest.raises(UnreadableRow):
+        rows_of(f"7|RUNNING|n0|None\n{text}\n")
+
+
+@given(st.text(max_size=200))
+def test_no_text_is_read_wrongly(text: str) -> None:
+    """Either rows with numbers and states, or an error."""
+    try:
+        rows = rows_of(text)
+    except UnreadableRow:
+        return
+    assert all(row.job_id >= 0 and row.state for row in rows)
+    assert len(rows) == sum(bool(line.strip()) for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "held"),
+    [
+        ("PENDING", "launch failed requeued held", True),
+        ("PENDING", "launch_failed_requeued_held", True),
+        ("PENDING", "JobHoldMaxRequeue", True),
+        ("REQUEUE_HOLD", "launch failed requeued held", True),
+        ("PENDING", "JobHeldUser", False),
+        ("PENDING", "JobHeldAdmin", False),
+        ("PENDING", "BeginTime", False),
+        ("RUNNING", "launch failed requeued held", False),
+    ],
+)
+def test_a_job_that_slurm_holds_after_it_could_not_start_it(state: str, reason: str, held: bool) -> None:
+    """A person's hold is waited for; Slurm's own would be waited for in vain."""
+    (row,) = rows_of(f"7|{state}||{reason}")
+
+    assert row.held is held
+
+
+def test_a_kind_of_failure_goes_with_a_state_that_is_final() -> None:
+    """Every final state but success has one, and no other state has."""
+    unwell = {name for name, state in STATES.items() if state in (JobState.FAILED, JobState.CANCELLED)}
+
+    assert unwell == set(TROUBLES)
+    assert Trouble.NONE not in TROUBLES.values()
+
+
+def test_the_row_of_a_job() -> None:
+    """By its number; without one the first that bore the name, because a second one does nothing."""
+    rows = (Row(9, "PENDING"), Row(7, "RUNNING"))
+
+    assert (row_for(rows, None), row_for(rows, 9), row_for(rows, 8)) == (rows[1], rows[0], None)
