@@ -8,18 +8,39 @@ fitted. A culprit is named if neither chance nor another part is a likely explan
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from operator import eq
 
 from checks.culprit.candidates import Candidates
+from checks.culprit.doubt import (
+    doubtful_tests,
+    never_good,
+    only_if_certain,
+    pair_of,
+    tests_of_cells,
+    to_confirm,
+    unsure_tests,
+)
 from checks.culprit.explanation import Explanation
-from checks.culprit.likelihood import passed
 from checks.culprit.links import Links
-from checks.culprit.matrix import Answer, Decoded, Direction, Kind, Matrix, Noise, Span, Suspect, Tolerance
+from checks.culprit.matrix import (
+    Answer,
+    Better,
+    Decoded,
+    Direction,
+    Kind,
+    Matrix,
+    Noise,
+    Span,
+    Suspect,
+    Tolerance,
+)
 from checks.culprit.noise import Screened, most_are_slow, screen, stand_together
-from checks.culprit.search import STARTS, Named, search, suspects
+from checks.culprit.patterns.medians import SlowNodes, slow_nodes
+from checks.culprit.patterns.paths import cost, first_tests, slow_paths, worst_parts
+from checks.culprit.patterns.periods import PartTime, periods
+from checks.culprit.search import MOST_CELLS, STARTS, Named, search, suspects
 
 # Judgement: if a quarter of the tests that no culprit explains are bad, a part that is worse than the rest is so by chance.
 BLIND = 0.25
@@ -30,14 +51,8 @@ SLACK = 0.1
 # Judgement, as in checks/judge/reachability.py: this many links, if they are also more than there are nodes, are not a matter of
 # broken cables.
 MOST_LINKS = 64
-# Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
-CONFIRM_A_PART = 4
-# Judgement: a part that is named after fewer visits, or for a smaller share of bad tests, is measured again.
-FEW_VISITS, RARE = 4, 0.6
-# If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
-MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
-# A pair that was bad this often is not measured again.
-ENOUGH_TESTS = 4
+# With so many bad cells, and this share of all, of which none was measured again, no culprit can be told from any other.
+MANY_CELLS, CROWD = 256, 0.03
 
 
 def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
@@ -59,7 +74,116 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
         return replace(relative, answer=Answer.FABRIC, noise=noise, bad=tuple(screened.bad), confirm=())
     if len(screened.bad) > MANY_BAD and not _explicable(matrix, screened, tolerance):
         return _unnamed(Answer.FABRIC, screened, unseen)
-    return _explain(matrix, screened, tolerance, unseen)
+    return _with_patterns(matrix, screened, tolerance, unseen)
+
+
+def _with_patterns(
+    matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: tuple[int, ...]
+) -> Decoded:
+    """Takes congestion, nodes that are bad for some of the time, and pairs that are slow for good out of the matrix, and searches the
+    culprits of the rest.
+    """
+    first, node_of = first_tests(matrix), _nodes(matrix)
+    paths = slow_paths(matrix, screened, set(screened.bad), first)
+    of_paths = set(paths.tests if paths else ())
+    timed = periods(matrix, [test for test in screened.bad if test not in of_paths], first, node_of)
+    part_time = {one.node for one in timed.part_time}
+    theirs = {
+        test
+        for test in (screened.bad if part_time else ())
+        if node_of[matrix.sources[test]] in part_time or node_of[matrix.targets[test]] in part_time
+    }
+    gone = timed.excused | theirs | of_paths
+    kept = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
+    rest = _only(matrix, kept) if gone else matrix
+    again = screen(rest, tolerance) if gone else screened
+    if _crowded(rest, again):
+        found = replace(
+            _unnamed(Answer.UNEXPLAINED, again, unseen),
+            confirm=to_confirm(rest, again.bad),
+            unmeasured=tuple(again.bad),
+        )
+    else:
+        found = _explain(rest, again, tolerance, unseen)
+    found = _renumbered(found, kept) if gone else found
+    alone = tuple(_part_time(matrix, screened, node_of, one) for one in timed.part_time)
+    named = tuple(sorted((*found.suspects, *alone), key=lambda one: -one.probability))
+    is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
+    good = {(matrix.sources[test], matrix.targets[test]) for test in kept} if timed.excused else set()
+    open_ = [
+        test for test in sorted(timed.excused) if (matrix.sources[test], matrix.targets[test]) not in good
+    ]
+    slow = SlowNodes((), None)
+    if found.answer is not Answer.FABRIC and matrix.better is Better.HIGHER:
+        known = {node for one in named for node in one.nodes}
+        slow = slow_nodes(matrix, screened, node_of, first, known, tolerance.max_unfit_fraction)
+    answer = Answer.NAMED if is_named else found.answer
+    if open_ and answer is Answer.NOBODY:
+        answer = Answer.UNEXPLAINED
+    return replace(
+        found,
+        answer=answer,
+        suspects=named,
+        confirm=tuple(
+            dict.fromkeys((*found.confirm, *to_confirm(matrix, [*open_, *_few(timed.part_time, theirs)])))
+        ),
+        bad=tuple(screened.bad),
+        congestion=timed.congestion,
+        paths=paths,
+        slow=slow.suspects,
+        seen_from=slow.seen_from,
+        unmeasured=tuple(sorted({*found.unmeasured, *open_})),
+        cost=found.cost + cost(matrix, screened, sorted(timed.excused)),
+    )
+
+
+def _few(part_time: Sequence[PartTime], tests: Collection[int]) -> list[int]:
+    """The bad tests of nodes that were bad for one period alone: it is looked whether that returns."""
+    return sorted(tests) if any(one.spells < 2 for one in part_time) else []
+
+
+def _nodes(matrix: Matrix) -> list[int]:
+    at = {node: n for n, node in enumerate(dict.fromkeys(part.node for part in matrix.parts))}
+    return [at[part.node] for part in matrix.parts]
+
+
+def _part_time(matrix: Matrix, screened: Screened, node_of: Sequence[int], one: PartTime) -> Suspect:
+    """The suspect for a node that was bad for some of the time."""
+    bad = set(screened.bad)
+    ends = [(node_of[a], node_of[b]) for a, b in zip(matrix.sources, matrix.targets, strict=True)]
+    tests = [test for test, pair in enumerate(ends) if one.node in pair]
+    mine = [test for test in tests if test in bad]
+    out = sum(ends[test][0] == one.node for test in mine)
+    way = Direction.BOTH if 0 < out < len(mine) else Direction.OUT if out else Direction.IN
+    if way is not Direction.BOTH:
+        tests = [test for test in tests if (ends[test][0] == one.node) is (way is Direction.OUT)]
+    ratios = [
+        v / u for test in mine if (v := matrix.values[test]) is not None and (u := screened.usual(test))
+    ]
+    name = matrix.parts[node_of.index(one.node)].node
+    probability = 1 / (1 + math.exp(-min(700.0, one.odds)))
+    ratio = sorted(ratios)[len(ratios) // 2] if ratios else None
+    return Suspect(
+        Kind.NODE, name, (name,), way, probability, len(mine), len(tests), ratio, tuple(mine[:MOST_CELLS])
+    )
+
+
+def _crowded(matrix: Matrix, screened: Screened) -> bool:
+    """Whether so many cells are bad, none of which was measured again, that the search for culprits has to wait for that.
+
+    Cells of parts that are bad towards half of their partners do not count: these are found at once.
+    """
+    if len(screened.bad) < MANY_CELLS or len(screened.bad) < CROWD * len(matrix.values):
+        return False
+    first = first_tests(matrix)
+    cells = {(matrix.sources[test], matrix.targets[test]) for test in screened.bad}
+    again = sum(
+        not is_first and (matrix.sources[test], matrix.targets[test]) in cells
+        for test, is_first in enumerate(first)
+    )
+    worst = worst_parts(matrix, set(screened.bad), first)
+    free = sum(not worst.intersection(cell) for cell in cells)
+    return not again and free >= max(MANY_CELLS, CROWD * len(matrix.values))
 
 
 def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: tuple[int, ...]) -> Decoded:
@@ -68,9 +192,11 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     links = Links(matrix.sources, matrix.targets, screened.bad, ends)
     explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
     rivals = search(explanation) if screened.bad else {}
-    found = suspects(matrix, screened, explanation, rivals)
+    found = [
+        only_if_certain(matrix, one, screened.bad) for one in suspects(matrix, screened, explanation, rivals)
+    ]
     named = tuple(one.suspect for one in found if one.named)
-    doubtful = _doubtful(explanation, found)
+    doubtful = doubtful_tests(explanation, found, tolerance.most_hiccups)
     noise = _noise(screened, explanation, found)
     answer = Answer.NOBODY
     if (
@@ -89,9 +215,13 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         answer,
         noise,
         named,
-        _confirm(matrix, doubtful + _unsure(found, set(screened.bad))),
+        to_confirm(matrix, doubtful + unsure_tests(found, set(screened.bad))),
         tuple(screened.bad),
         unseen,
+        unmeasured=never_good(matrix, doubtful, screened.bad) if answer is Answer.UNEXPLAINED else (),
+        cost=cost(matrix, screened, tests_of_cells(matrix, doubtful))
+        if answer is Answer.UNEXPLAINED
+        else 0.0,
     )
 
 
@@ -140,8 +270,8 @@ def _many_cells(matrix: Matrix, bad: Sequence[int]) -> bool:
 
 def _several_pairs(matrix: Matrix, bad: Sequence[int]) -> bool:
     """Whether the bad tests belong to two pairs or more. A single pair, in one or both directions, is not the whole fabric."""
-    first = _pair(matrix, bad[0]) if bad else None
-    return any(_pair(matrix, test) != first for test in bad)
+    first = pair_of(matrix, bad[0]) if bad else None
+    return any(pair_of(matrix, test) != first for test in bad)
 
 
 def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
@@ -149,63 +279,6 @@ def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
     worse.
     """
     return len({(matrix.sources[test], matrix.targets[test]) for test in tests})
-
-
-def _doubtful(explanation: Explanation, found: Sequence[Named]) -> list[int]:
-    """Bad tests that no named part explains, except hiccups: the cell was measured again, and a faulty link is unlikely."""
-    explained = {test for one in found if one.named for test in one.tests}
-    links = explanation.links
-    doubtful = []
-    for pair, rails in links.pairs.items():
-        for test in links.bad_tests[pair]:
-            if test not in explained and not _is_hiccup(
-                explanation, rails[links.rail(test)], links.forward(test)
-            ):
-                doubtful.append(test)
-    return sorted(doubtful)
-
-
-def _is_hiccup(explanation: Explanation, counts: Sequence[int], forward: bool) -> bool:
-    at = 0 if forward else 2
-    if (
-        counts[at + 1] < MEASURED_AGAIN or 2 * counts[at] >= counts[at + 1]
-    ):  # bad as often as good, which is no accident
-        return False
-    odds, back = explanation.odds, float(explanation.links.back)
-    if passed(counts[1] + counts[3], counts[4], back):
-        return True
-    both = odds.of(Kind.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back)
-    one = odds.of(Kind.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
-    return max(both.sure, one.sure) < IMPOSSIBLE
-
-
-def _unsure(found: Sequence[Named], bad: set[int]) -> list[int]:
-    """Bad tests of parts that are named after few visits, or for a rate that a period of congestion could have caused."""
-    named = [one for one in found if one.named]
-    weak = [one for one in named if one.visits < FEW_VISITS or one.suspect.bad < RARE * one.suspect.tests]
-    return sorted({test for one in weak for test in one.tests if test in bad})
-
-
-def _confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Pairs to measure again, in both directions. Pairs that were bad more often come first: they are more
-    likely links than chance.
-    """
-    times = Counter(_pair(matrix, test) for test in doubtful)
-    a_part = 2 * len(times) / max(1, len(matrix.parts))
-    most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.parts) // 4)
-    load: Counter[int] = Counter()
-    chosen = []
-    for one, other in sorted(times, key=lambda pair: (-times[pair], pair)):
-        if times[one, other] < ENOUGH_TESTS and max(load[one], load[other]) < most:
-            load[one] += 1
-            load[other] += 1
-            chosen += [(one, other), (other, one)]
-    return tuple(chosen)
-
-
-def _pair(matrix: Matrix, test: int) -> tuple[int, int]:
-    one, other = matrix.sources[test], matrix.targets[test]
-    return (one, other) if one < other else (other, one)
 
 
 def _noise(screened: Screened, explanation: Explanation, found: Sequence[Named]) -> Noise:
@@ -260,11 +333,25 @@ def _without_loops(matrix: Matrix) -> list[int] | None:
 
 def _only(matrix: Matrix, kept: list[int]) -> Matrix:
     columns = [[column[test] for test in kept] for column in (matrix.sources, matrix.targets)]
+    rounds = [matrix.rounds[test] for test in kept] if matrix.rounds else ()
+    moments = [matrix.moments[test] for test in kept] if matrix.moments else ()
+    values = [matrix.values[test] for test in kept]
     return replace(
-        matrix, sources=columns[0], targets=columns[1], values=[matrix.values[test] for test in kept]
+        matrix, sources=columns[0], targets=columns[1], values=values, rounds=rounds, moments=moments
     )
 
 
 def _renumbered(decoded: Decoded, kept: list[int]) -> Decoded:
-    found = tuple(replace(one, cells=tuple(kept[test] for test in one.cells)) for one in decoded.suspects)
-    return replace(decoded, suspects=found, bad=tuple(kept[test] for test in decoded.bad))
+    def old(tests: Sequence[int]) -> tuple[int, ...]:
+        return tuple(kept[test] for test in tests)
+
+    paths = decoded.paths
+    return replace(
+        decoded,
+        suspects=tuple(replace(one, cells=old(one.cells)) for one in decoded.suspects),
+        slow=tuple(replace(one, cells=old(one.cells)) for one in decoded.slow),
+        bad=old(decoded.bad),
+        unmeasured=old(decoded.unmeasured),
+        congestion=tuple(replace(one, tests=old(one.tests)) for one in decoded.congestion),
+        paths=replace(paths, bad=old(paths.bad), tests=old(paths.tests)) if paths else None,
+    )

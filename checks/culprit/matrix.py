@@ -1,7 +1,7 @@
 """The data of the decoder: what was measured between parts, and what follows from it. Pure.
 
 A matrix is stored in columns: test k went from part `sources[k]` to part `targets[k]` and gave `values[k]`, None if it was tried and
-gave no value (no answer, or wrong data). A cell that was measured again has several tests.
+gave no value (no answer, or wrong data). A cell that was measured again has several tests, in the order of time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The tests of one metric. `what` ("bandwidth") and `unit` ("GB/s") are words for people."""
+    """The tests of one metric. `what` ("bandwidth") and `unit` ("GB/s") are words for people.
+
+    `rounds[k]` is the round in which test k was made, and `moments[k]` when, in seconds since the first one; () if that is unknown.
+    """
 
     what: str
     unit: str
@@ -82,6 +85,8 @@ class Matrix:
     sources: Sequence[int]
     targets: Sequence[int]
     values: Sequence[float | None]
+    rounds: Sequence[int] = ()
+    moments: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -90,12 +95,14 @@ class Tolerance:
 
     A test is bad if it gave no value, if its value is worse than `ratio` of the usual value (HIGHER: below ratio x usual; LOWER:
     above usual / ratio), or worse than `floor` (None: there is no floor). If more than `max_unfit_fraction` of the nodes (at least
-    one) would be named, none is.
+    one) would be named, none is. Of good tests at most the share `most_hiccups` may be bad by chance: a network on which more are
+    does not raise its own tolerance.
     """
 
     ratio: float
     floor: float | None = None
     max_unfit_fraction: float = 0.25
+    most_hiccups: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -145,10 +152,41 @@ class Suspect:
 
 
 @dataclass(frozen=True)
+class Congestion:
+    """From round `first` to round `last` several nodes were bad at once, and good before or after. `switch` is the nearest one that
+    they share, "" if none is known; `tests` are the bad tests that this explains.
+    """
+
+    first: int
+    last: int
+    nodes: tuple[str, ...]
+    switch: str
+    tests: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SlowPaths:
+    """`pairs` of `every` pair are slow in each test, and no part has most of them. `bad` are their bad tests, `tests` all of their
+    tests; `cost` is how much longer an exchange of all with all takes because of them, as a share.
+    """
+
+    pairs: int
+    every: int
+    bad: tuple[int, ...]
+    cost: float
+    tests: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Decoded:
     """The result for a matrix. `suspects` are sorted by probability; the list is empty unless NAMED, except that FABRIC lists the
     parts that it would have named. `confirm` are cells (source, target) that should be measured again before a part is blamed.
     `bad` are all bad tests (indices into the matrix). `unseen` are parts without a test, about which nothing is known.
+
+    `congestion` and `paths` explain bad tests without blaming a part. `slow` are nodes whose tests are good, and slower than those
+    of the other nodes; the least such slowness that would have been seen is `seen_from`, as a share (None: unknown). Of what nothing
+    explains, `unmeasured` are bad tests of cells that have not been good yet and must be measured again; `cost` is how much longer an
+    exchange of all with all takes because of the others and of congestion, as a share.
     """
 
     answer: Answer
@@ -157,6 +195,12 @@ class Decoded:
     confirm: tuple[tuple[int, int], ...]
     bad: tuple[int, ...]
     unseen: tuple[int, ...] = ()
+    congestion: tuple[Congestion, ...] = ()
+    paths: SlowPaths | None = None
+    slow: tuple[Suspect, ...] = ()
+    seen_from: float | None = None
+    unmeasured: tuple[int, ...] = ()
+    cost: float = 0.0
 
 
 def link(one: str, other: str) -> str:

@@ -49,6 +49,8 @@ class Entry:
     bandwidth_gbps: float | None
     slowest_us: float | None
     outcome: PairOutcome
+    in_round: int = 0
+    began_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,20 @@ class Note:
 
 def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
     """A rank's note as text."""
-    rows = [[t.peer, t.bandwidth_gbps, t.slowest_us, t.ending.outcome.value] for t in tests]
+    rows = [
+        [t.peer, t.bandwidth_gbps, t.slowest_us, t.ending.outcome.value, t.in_round, round(t.began_s, 3)]
+        for t in tests
+    ]
     return json.dumps([able, hung, rows])
 
 
 def read(rank: int, text: str) -> Note:
     """The note of a rank, without tests that never ran, because these say nothing about the pair."""
     able, hung, tests = json.loads(text)
-    every = [Entry(rank, peer, rate, slow, PairOutcome(word)) for peer, rate, slow, word in tests]
+    every = [
+        Entry(rank, peer, rate, slow, PairOutcome(word), in_round, began_s)
+        for peer, rate, slow, word, in_round, began_s in tests
+    ]
     ran = tuple(test for test in every if not test.outcome.never_ran)
     return Note(able, hung, ran, tuple({test.target for test in ran if test.outcome.is_silence}))
 
@@ -133,6 +141,13 @@ def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bound
     return tuple(cells)
 
 
+def goes_on(counts: Sequence[int]) -> bool:
+    """Whether there is another stage of retests, after stages that were asked for so many pairs: not if nothing is asked, and not
+    if two stages cleared nothing, because a fabric that is bad as a whole stays so.
+    """
+    return counts[-1] > 0 and not (len(counts) > 2 and counts[-1] >= counts[-2] >= counts[-3])
+
+
 def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:
     """The bandwidths between nodes and inside of them."""
     if not tests:
@@ -145,7 +160,10 @@ def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Ite
         if cells:
             sources, targets = [t.source for t in cells], [t.target for t in cells]
             values = [t.bandwidth_gbps for t in cells]
-            matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, span, parts, sources, targets, values)
+            rounds, moments = [t.in_round for t in cells], [t.began_s for t in cells]
+            matrix = Matrix(
+                "bandwidth", "GB/s", Better.HIGHER, span, parts, sources, targets, values, rounds, moments
+            )
             yield matrix, decode(matrix, bounds.tolerance(span))
 
 

@@ -29,7 +29,10 @@ FINE = Ending(PairOutcome.OK, "ok")
 
 @dataclass
 class Trial:
-    """One test with one peer, as this rank saw it; None for what the test did not reach. For units see checks.probes.pairs.pairs."""
+    """One test with one peer, as this rank saw it; None for what the test did not reach. For units see checks.probes.pairs.pairs.
+
+    `in_round` counts all rounds of the job; `began_s` is when the test began, in seconds since this rank's first round.
+    """
 
     peer: int = -1
     ending: Ending = FINE
@@ -38,6 +41,8 @@ class Trial:
     slowest_us: float | None = None
     retransmits: int | None = None
     wrong_elements: int | None = None
+    in_round: int = 0
+    began_s: float = 0.0
 
 
 def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: bool) -> dict[str, Value]:
@@ -50,6 +55,8 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: 
         "latency_us": tuple(test.latency_us for test in tests),
         "slowest_us": tuple(test.slowest_us for test in tests),
         "wrong_elements": tuple(test.wrong_elements for test in tests),
+        "in_round": tuple(test.in_round for test in tests),
+        "began_s": tuple(round(test.began_s, 3) for test in tests),
         "rounds": done,
         "rounds_left_out": left_out,
     }

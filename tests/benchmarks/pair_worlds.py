@@ -26,8 +26,9 @@ if str(ROOT) not in sys.path:
 
 from checks.culprit.matrix import Answer, Decoded, Kind, Tolerance  # noqa: E402 - as a script, this file's own folder is known
 from checks.judge.cpu_contention import RecordedLoads  # noqa: E402
-from checks.judge.culprits.findings import CheckFindings, Reading  # noqa: E402
+from checks.judge.culprits.findings import CheckFindings  # noqa: E402
 from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table  # noqa: E402
+from checks.judge.culprits.pattern_findings import Reading  # noqa: E402
 from checks.model import Level  # noqa: E402
 from tests.benchmarks.localising.cluster import Cluster  # noqa: E402
 from tests.benchmarks.localising.ours import Tests, swept  # noqa: E402

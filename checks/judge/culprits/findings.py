@@ -5,11 +5,12 @@ All matrices of one check are read together: what one matrix explains is added t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from checks.culprit.decode import MEASURED_AGAIN, decode
-from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span, Suspect, Tolerance, link
+from checks.culprit.decode import decode
+from checks.culprit.doubt import MEASURED_AGAIN
+from checks.culprit.matrix import Answer, Kind, Matrix, Span, Suspect, Tolerance, link
 from checks.culprit.retest import PAUSE_US
 from checks.culprit.rounds import planned
 from checks.culprit.topology import switches_of
@@ -18,6 +19,19 @@ from checks.facts.instances import Facts
 from checks.judge.cpu_contention import RecordedLoads, machines_of
 from checks.judge.culprits import wording
 from checks.judge.culprits.from_report import CHECKS, ORDER, MatrixSubject, Table, matrices, table
+from checks.judge.culprits.pattern_findings import (
+    FABRIC,
+    HICCUPS,
+    MOST_COST,
+    UNEXPLAINED,
+    Reading,
+    many_hiccups,
+    of_sensitivity,
+    of_slow_nodes,
+    of_time_and_fabric,
+    unaccounted,
+    unexplained_level,
+)
 from checks.model import (
     CLUSTER,
     LINK,
@@ -35,42 +49,29 @@ from checks.policy import Policy
 # A part that is worse than the others in these matrices gets a FAIL. Latency is not among them: a busy host answers late, and trains
 # as fast.
 CONDEMNS = (MatrixSubject.DATA, MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.RESENT)
-# If these are bad everywhere it is a fault; with the other matrices it is a busy network.
-FABRIC = {
-    MatrixSubject.DATA: Level.FAIL,
-    MatrixSubject.BANDWIDTH: Level.FAIL,
-    MatrixSubject.PAUSE: Level.FAIL,
-}
-# Bad tests that no part explains. A host may pause once, and on any network segments are sent again and answers are late.
-UNEXPLAINED = {
-    MatrixSubject.DATA: Level.FAIL,
-    MatrixSubject.BANDWIDTH: Level.FAIL,
-    MatrixSubject.PAUSE: Level.WARN,
-}
 # What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.
 SLOWED = (MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.LATENCY)
 SURE = 0.9
-# Judgement: on an idle cluster one test in a hundred is bad, and good when it is measured again.
-HICCUPS = 0.05
+
+NO_OPTIONS: Mapping[str, float] = MappingProxyType({})
 
 Key = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One matrix of a check, and what was decoded from it."""
-
-    check: str
-    what: MatrixSubject
-    matrix: Matrix
-    decoded: Decoded
 
 
 class CheckFindings:
     """The findings of one check."""
 
-    def __init__(self, check: str, tests: Table, readings: Sequence[Reading], loads: RecordedLoads) -> None:
+    def __init__(
+        self,
+        check: str,
+        tests: Table,
+        readings: Sequence[Reading],
+        loads: RecordedLoads,
+        options: Mapping[str, float] = NO_OPTIONS,
+    ) -> None:
         self.check, self.tests, self.loads = check, tests, loads
+        self.most_cost = options.get("most_cost", MOST_COST)
+        self.detects = options.get("detects_slow_node", 0.0)
         self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
         self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
         self.also: dict[Key, list[str]] = {}
@@ -93,7 +94,12 @@ class CheckFindings:
         blamed = self.blamed
         everybody = {part.node for part in self.tests.parts}
         for reading in self.readings:
-            for finding in self._whole(reading, blamed):
+            for finding, of in of_slow_nodes(reading, self.tests, self.detects):
+                if not self._is_named(of):
+                    yield self.loads.weighed(finding, of, of)
+            yield from of_sensitivity(reading, self.detects)
+            whole = of_time_and_fabric(reading, self.tests, self.most_cost)
+            for finding in (*self._whole(reading, blamed), *whole):
                 nodes = everybody if finding.subject == CLUSTER else None
                 yield self.loads.weighed(finding, (), nodes) if reading.what in SLOWED else finding
         slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
@@ -123,6 +129,9 @@ class CheckFindings:
         parts = [(key, s) for key, (_, s) in known if s.kind in (Kind.LINK, Kind.RANK)]
         return [key for key, s in parts if set(suspect.nodes) & set(s.nodes)]
 
+    def _is_named(self, nodes: Collection[str]) -> bool:
+        return any(one.kind is Kind.NODE and set(nodes) & set(one.nodes) for _, one in self.suspects.values())
+
     def _explained_by(self, suspect: Suspect) -> Key | None:
         """The suspect that is blamed already and includes this one; None if this one is new."""
         for key, (_, blamed) in self.suspects.items():
@@ -140,7 +149,7 @@ class CheckFindings:
                 wording.fabric(matrix, result), wording.cells(matrix, result.bad, self.tests), wording.FABRIC_REMEDY,
             )  # fmt: skip
         elif what in UNEXPLAINED and (result.answer is Answer.UNEXPLAINED or _is_corrupt(reading)):
-            ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in result.bad)
+            ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in unaccounted(result))
             left = [k for k, parts in ends if not parts & blamed]
             if pair := self._always_bad(matrix, left):
                 yield Finding(
@@ -149,13 +158,13 @@ class CheckFindings:
                 )  # fmt: skip
             elif left:
                 yield Finding(
-                    UNEXPLAINED[what], Cause.EVIDENCE, self.check, CLUSTER,
-                    wording.unexplained(matrix, len(left)), wording.cells(matrix, left, self.tests), wording.AGAIN,
+                    unexplained_level(reading, self.most_cost), Cause.EVIDENCE, self.check, CLUSTER,
+                    wording.unexplained(matrix, result, len(left)), wording.cells(matrix, left, self.tests), wording.AGAIN,
                 )  # fmt: skip
         elif (
             result.answer is Answer.NOBODY
             and what is MatrixSubject.BANDWIDTH
-            and _many_hiccups(matrix, result)
+            and many_hiccups(matrix, result)
         ):
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.hiccups(matrix, len(result.bad)),
@@ -203,12 +212,6 @@ class CheckFindings:
         return Finding(level, cause, self.check, subject, message, evidence, wording.REMEDIES[suspect.kind])
 
 
-def _many_hiccups(matrix: Matrix, result: Decoded) -> bool:
-    """Whether so many tests were bad once that somebody should investigate."""
-    ends = list(zip(matrix.sources, matrix.targets, strict=True))
-    return len({ends[test] for test in result.bad}) > HICCUPS * len(set(ends))
-
-
 def _is_corrupt(reading: Reading) -> bool:
     """Whether wrong data was right in the second test, or concerns one pair alone. Wrong data is never treated as a passing
     disturbance.
@@ -239,7 +242,7 @@ def tolerance(
 
     slow_ratio (of the usual bandwidth, 0.5), floor_gbps (10^9 bytes/s between nodes, none), floor_inside_gbps (within one, none),
     floor_share (of `share_gbps`, a rank's share of its node's network rate, none), late_ratio (of the usual latency, 0.1), pause_us
-    (half a round trip, 90 ms), resent (TCP segments per test, 8).
+    (half a round trip, 90 ms), resent (TCP segments per test, 8), most_hiccups (share of good tests that may be bad by chance, 0.05).
     """
     most = policy.max_unfit_fraction
     if what is MatrixSubject.DATA:
@@ -248,7 +251,8 @@ def tolerance(
         floor = options.get("floor_gbps" if span is Span.BETWEEN else "floor_inside_gbps", 0.0)
         if span is Span.BETWEEN and share_gbps is not None:
             floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
-        return Tolerance(options.get("slow_ratio", 0.5), floor or None, most)
+        hiccups = options.get("most_hiccups", HICCUPS)
+        return Tolerance(options.get("slow_ratio", 0.5), floor or None, most, hiccups)
     if what is MatrixSubject.LATENCY:
         return Tolerance(options.get("late_ratio", 0.1), None, most)
     if what is MatrixSubject.PAUSE:
@@ -278,7 +282,8 @@ def judge(
             continue
         tests = table(report, mine, switches_of(report))
         readings = _readings(check, tests, policy, _share(report, facts))
-        account = CheckFindings(check, tests, readings, RecordedLoads(mine, machines_of(report.nodes)))
+        loads = RecordedLoads(mine, machines_of(report.nodes))
+        account = CheckFindings(check, tests, readings, loads, policy.checks[check].options)
         for subject, why in sorted(tests.faults.items()):
             yield missing(check, subject, why)
         yield from _unmeasured(check, tests, report, policy, account.blamed)

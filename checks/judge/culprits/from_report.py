@@ -54,6 +54,8 @@ NEVER_RAN = tuple(outcome for outcome in PairOutcome if outcome.never_ran)
 SILENCE = tuple(outcome for outcome in PairOutcome if outcome.is_silence)
 # From a nanosecond, in which light travels 0.3 m, to a day.
 LEAST_US, MOST_US = 1e-3, 86_400e6
+# More rounds than any sweep has: a larger number is damaged.
+MOST_ROUNDS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Table:
 
     `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is the number of rounds for which each had no time.
     `silent` maps a global rank without a row to the ranks that waited for it and the reason that they gave. `faults` maps a subject
-    to what is wrong with its lists.
+    to what is wrong with its lists. `rounds` and `moments` say when each test was made; rows of 0.1.0 do not.
     """
 
     parts: tuple[Part, ...]
@@ -75,6 +77,8 @@ class Table:
     silent: dict[int, list[str]] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
     left_out: list[int] = field(default_factory=list)
+    rounds: list[object] = field(default_factory=list)
+    moments: list[object] = field(default_factory=list)
 
 
 def rank_of(subject: str) -> int | None:
@@ -211,6 +215,9 @@ def _add(
         made.columns[what].extend(
             [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
         )
+    for column, its in (("in_round", made.rounds), ("began_s", made.moments)):
+        times = _list(row, column)
+        its.extend([times[entry] for entry in kept] if len(times) == len(peers) else [None] * len(kept))
     rates, wrong = made.columns[MatrixSubject.BANDWIDTH], made.columns[MatrixSubject.DATA]
     for test in range(len(rates) - len(kept), len(rates)):
         # The test broke off, so its rate does not count.
@@ -245,7 +252,19 @@ def _matrix(tests: Table, what: MatrixSubject, span: Span, kept: list[int]) -> M
     if what is MatrixSubject.DATA:  # the wrong data came from the peer
         mine, peers = peers, mine
     _, unit, better = COLUMNS[what]
-    return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values)
+    rounds, moments = _times(tests, what, kept)
+    return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values, rounds, moments)
+
+
+def _times(tests: Table, what: MatrixSubject, kept: list[int]) -> tuple[list[int], list[float]]:
+    """The rounds and the moments of these tests; empty if not all of them are known. Data that was wrong is wrong at any time."""
+    rounds = [value for k in kept if type(value := tests.rounds[k]) is int and 0 <= value < MOST_ROUNDS]
+    moments = [
+        float(value) for k in kept if isinstance(value := tests.moments[k], (int, float)) and value >= 0
+    ]
+    if what is MatrixSubject.DATA or not len(rounds) == len(moments) == len(kept):
+        return [], []
+    return rounds, moments
 
 
 def _value(what: MatrixSubject, value: object) -> float | None:

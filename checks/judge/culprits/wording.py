@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.culprit.matrix import Better, Decoded, Direction, Kind, Matrix, Suspect
+from checks.culprit.matrix import Better, Congestion, Decoded, Direction, Kind, Matrix, SlowPaths, Suspect
 from checks.documents.report import clip
 from checks.judge.culprits.from_report import Table
 from checks.model import PairOutcome
@@ -22,7 +22,15 @@ REMEDIES = {
     Kind.SWITCH: "Check this switch and its uplinks before any node below it.",
     Kind.FABRIC: FABRIC_REMEDY,
 }
+CONGESTION_REMEDY = (
+    "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
+)
+PATHS_REMEDY = (
+    "No machine is at fault. Check how the fabric spreads flows over its links (ECMP, adaptive routing), and its "
+    "oversubscription."
+)
 MOST_CELLS = 40
+MOST_NAMES = 4
 
 
 def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]) -> str:
@@ -64,12 +72,58 @@ def fabric(matrix: Matrix, result: Decoded) -> str:
     return said
 
 
-def unexplained(matrix: Matrix, bad: int) -> str:
-    """Bad tests that no part explains."""
+def unexplained(matrix: Matrix, result: Decoded, bad: int) -> str:
+    """Bad tests that no part explains, and what they cost."""
     tests = len(matrix.values)
-    return (
+    said = (
         f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests are bad, and no single part explains them"
     )
+    if result.unmeasured:
+        return f"{said}; {len(result.unmeasured)} of them are of pairs that have not been good yet"
+    return f"{said}; {_costs(result.cost)}" if result.cost > 0 else said
+
+
+def congestion(matrix: Matrix, one: Congestion) -> str:
+    """Several nodes were bad at the same time, and good before or after."""
+    where = f"under {one.switch}" if one.switch else f"{', '.join(one.nodes[:MOST_NAMES])}"
+    more = (
+        f" and {len(one.nodes) - MOST_NAMES} more" if not one.switch and len(one.nodes) > MOST_NAMES else ""
+    )
+    return (
+        f"{matrix.what} {matrix.span.value}: the network was congested in rounds {one.first} to {one.last}: {len(one.tests)} tests of"
+        f" {len(one.nodes)} nodes ({where}{more}) were bad then, and good before or after"
+    )
+
+
+def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:
+    """Many pairs are slow in each test."""
+    return (
+        f"{matrix.what} {matrix.span.value}: {paths.pairs} of {paths.every} pairs ({percent(paths.pairs / paths.every)}) are slow"
+        f" in each test, and no part has most of them, as where paths share a link of the fabric; {_costs(paths.cost)}"
+    )
+
+
+def slow_node(matrix: Matrix, result: Decoded, found: Suspect) -> str:
+    """A node is a little slower than the others."""
+    ways = {Direction.BOTH: "to and from it", Direction.OUT: "from it", Direction.IN: "towards it"}
+    return (
+        f"{matrix.what} {ways[found.way]} is {percent(1 - (found.ratio or 0.0))} below that of the other nodes (median over its"
+        f" {found.tests} tests, typical value {number(result.noise.usual, matrix.unit)}); probability {percent(found.probability)}"
+    )
+
+
+def blind(matrix: Matrix, result: Decoded, wanted: float) -> str:
+    """The sweep would not have shown a node as slow as the policy asks for."""
+    if result.seen_from is None:
+        return f"{matrix.what} {matrix.span.value}: the tests do not show whether a node is {percent(wanted)} slower than the others"
+    return (
+        f"{matrix.what} {matrix.span.value}: a node would have been seen from {percent(result.seen_from)} slower than the others on,"
+        f" but the policy asks for {percent(wanted)}"
+    )
+
+
+def _costs(share: float) -> str:
+    return f"an exchange of all nodes with all takes {percent(share)} longer because of them"
 
 
 def one_pair(matrix: Matrix, bad: int) -> str:

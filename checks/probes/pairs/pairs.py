@@ -7,7 +7,7 @@ exchange that hangs blocks its communicator until torch's watchdog ends the proc
 Options: pings; min_bytes, max_bytes (of the messages of a stream); seconds (of one direction's stream); repeats (messages of the
 size that counts, of which the fastest is used); round_s (a silence of this length means no answer); budget_s (planned rounds beyond
 it are left out); all_pairs_nodes (with more nodes there are `matchings` rounds between nodes, then all pairs of the nodes that look
-bad); confirms (how often doubtful pairs are measured again).
+bad); confirms (how often each stage of retests measures the doubtful pairs; retest_rounds has the stages).
 
 `resent` reads the number of TCP segments that a host sent again from the text of /proc/net/snmp. It is pure.
 """
@@ -60,6 +60,8 @@ METRICS = (
     "latency_us",
     "slowest_us",
     "wrong_elements",
+    "in_round",
+    "began_s",
     "rounds",
     "rounds_left_out",
 )
@@ -86,7 +88,8 @@ def collective_pairs(context: Context) -> Measurement:
     other's global rank; `results` how it ended (PairOutcome; "not_run" and "peer_left" say nothing about the pair) and `failures`
     "ok" or the same in words; `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half
     the median round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` in the data that came from it;
-    `retransmits` the TCP segments that this host sent again during the test. `rounds_left_out` are the rounds for which the time
+    `retransmits` the TCP segments that this host sent again during the test; `in_round` the number of the round, the same on all
+    ranks; `began_s` when it began, in seconds since this rank's first round. `rounds_left_out` are the rounds for which the time
     budget was too short.
     """
     return _measure(context, with_retransmits=True)

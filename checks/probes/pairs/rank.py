@@ -18,6 +18,8 @@ FIRST_ESTIMATE = (
     4  # after this many rounds their cost is estimated, and again each time their number has doubled
 )
 RUN_TAGS = 1 << 18
+# Five waits leave half of the time for tests.
+WAIT_SHARE = 0.1
 
 
 @dataclass
@@ -44,6 +46,7 @@ class RankSchedule:
     gone: tuple[int, ...] = ()
     unsure: bool = False
     begun: float = field(default_factory=time.monotonic)
+    waited_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.gossip = Gossip(self.ranks)
@@ -74,6 +77,13 @@ class RankSchedule:
         for round_ in rounds:
             self._round(round_)
 
+    def wait(self, seconds: float) -> None:
+        """Measures nothing for so long, as all ranks do, but for a small share of the time that is left at most."""
+        left_s = self.pair_wait.limits.end - time.monotonic()
+        seconds = max(0.0, min(seconds, WAIT_SHARE * left_s))
+        time.sleep(seconds)
+        self.waited_s += seconds
+
     def leave(self) -> None:
         """Tells the ranks that wait that this one runs no more tests, and writes no more notes."""
         self.pair_wait.leave()
@@ -81,7 +91,7 @@ class RankSchedule:
 
     def affordable(self) -> int:
         """The number of further rounds for which the budget has time, at the cost of the rounds so far."""
-        spent = time.monotonic() - self.begun
+        spent = time.monotonic() - self.begun - self.waited_s
         return max(0, int((self.budget_s - spent) * self.index / max(spent, 1e-6)))
 
     def _agreed(self, done: int, most: int) -> int:
@@ -93,7 +103,8 @@ class RankSchedule:
     def _round(self, round_: Round) -> None:
         peer = round_.partner(self.me)
         if peer is not None:
-            self.tests.append(self._test(peer))
+            began_s = time.monotonic() - self.begun
+            self.tests.append(replace(self._test(peer), in_round=self.index, began_s=began_s))
         self.index += 1
 
     def _test(self, peer: int) -> Trial:

@@ -21,8 +21,9 @@ from checks.probes.pairs.rank import RankSchedule
 LOOK_S = 0.01
 AWAIT_S = 0.5
 SCREEN_S = 3.0
-# After a stage that clears most pairs, a few may have been slowed by chance again. Each stage has notes of its own.
-CONFIRMS = ("confirm", "confirm 2", "confirm 3")
+# How long each stage of retests waits before it measures. What congestion of a second slowed is good again then, and a few pairs may
+# be slowed by chance again. Each stage has notes of its own.
+CONFIRM_WAITS_S = (2.0, 2.0, 2.0, 2.0, 2.0)
 GONE_SHARE = (
     0.5  # the share of a round's deadline for which the reader waits for a sign of life from silent ranks
 )
@@ -46,13 +47,21 @@ def suspects(schedule: RankSchedule, nodes: int, ranks_per_node: int, bounds: Bo
 
 
 def confirm(schedule: RankSchedule, ranks_per_node: int, times: int, bounds: Bounds) -> int:
-    """Measures the doubtful pairs this many times, and again while fewer remain in doubt. Returns how many were doubtful at first."""
+    """Measures the doubtful pairs this many times, some seconds later, and again as long as that clears some. Returns how many were
+    doubtful at first.
+    """
     counts: list[int] = []
-    for name in CONFIRMS:
+    for number, wait_s in enumerate(CONFIRM_WAITS_S):
         counts.append(
-            _stage(schedule, name, lambda tests: retest.doubtful(tests, ranks_per_node, bounds), times)
+            _stage(
+                schedule,
+                f"confirm {number}",
+                lambda tests: retest.doubtful(tests, ranks_per_node, bounds),
+                times,
+                wait_s,
+            )
         )
-        if not counts[-1] or (len(counts) > 1 and counts[-1] >= counts[-2]):
+        if not retest.goes_on(counts):
             break
     return counts[0]
 
@@ -62,7 +71,7 @@ def final_stage(schedule: RankSchedule) -> None:
     _stage(schedule, "final", lambda _: (), 1)
 
 
-def _stage(schedule: RankSchedule, name: str, choose: Choose, times: int) -> int:
+def _stage(schedule: RankSchedule, name: str, choose: Choose, times: int, wait_s: float = 0.0) -> int:
     note = retest.write(schedule.tests, not schedule.stopped, schedule.hung)
     schedule.note_store.post(f"{name}/tests/{schedule.me}", note)
     said = _agreed(schedule, name, choose, times)
@@ -70,6 +79,8 @@ def _stage(schedule: RankSchedule, name: str, choose: Choose, times: int) -> int
     heard = RoundDecision(gone=tuple(rank for rank in range(schedule.ranks) if schedule.gossip.silent(rank)))
     decision = heard if said is None else decode(said, schedule.ranks)
     schedule.gone = decision.gone
+    if decision.pairs:
+        schedule.wait(wait_s)
     schedule.run_all(disjoint(decision.pairs) * times)
     return len(decision.pairs)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Suspect
 from checks.judge.culprits import wording
-from checks.judge.culprits.findings import Reading
 from checks.judge.culprits.matrix_file import DecodedTable
+from checks.judge.culprits.pattern_findings import Reading
 from tasks.text.inert import one_line
 
 NAMED = 30

@@ -6,14 +6,13 @@ answers are simulated.
 
 from __future__ import annotations
 
-import math
-
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
-from checks.culprit.retest import Entry, suspects
+from checks.culprit.retest import Entry, goes_on, suspects
 from checks.model import PairOutcome
-from checks.probes.pairs.retest_rounds import CONFIRMS
+from checks.probes.pairs.retest_rounds import CONFIRM_WAITS_S
 from tests.benchmarks.localising.plan import Plan, again, tournament
+from tests.benchmarks.localising.score import JOB_ROUND_S
 from tests.benchmarks.localising.world import World
 
 ALL_PAIRS_NODES, MATCHINGS, REPEATS = 256, 12, 3  # the defaults of the check's options
@@ -28,13 +27,16 @@ class Tests:
         self.sources: list[int] = []
         self.targets: list[int] = []
         self.values: list[float | None] = []
+        self.rounds: list[int] = []
 
     def run(self, plan: Plan) -> None:
         """Measure a plan's tests as well."""
         sources, targets = plan.columns()
         self.sources += sources
         self.targets += targets
+        began = self.world.rounds
         self.values += self.world.measure(plan)
+        self.rounds += [began + when for when in range(len(plan.starts)) for _ in plan.tests_of(when)]
 
     def entries(self) -> list[Entry]:
         """The tests as the ranks tell them to each other."""
@@ -47,7 +49,8 @@ class Tests:
         """The tests as the decoder gets them."""
         columns = (self.sources, self.targets, self.values)
         parts = self.world.cluster.parts
-        return Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, *columns)
+        moments = [round_ * JOB_ROUND_S for round_ in self.rounds]
+        return Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, *columns, self.rounds, moments)
 
     def decoded(self) -> Decoded:
         """What they say."""
@@ -70,11 +73,12 @@ def swept(
         tests.run(tournament(cluster.nodes, cluster.rails, MATCHINGS))
         pairs = suspects(tests.entries(), cluster.nodes, cluster.rails)
         tests.run(again(pairs, 1, cluster.rails))
-    decoded, before = tests.decoded(), math.inf
-    for _ in CONFIRMS:
-        if not decoded.confirm or len(decoded.confirm) >= before:
+    decoded, counts = tests.decoded(), list[int]()
+    for wait_s in CONFIRM_WAITS_S:
+        counts.append(len(decoded.confirm))
+        if not goes_on(counts):
             break
-        before = len(decoded.confirm)
+        world.wait(round(wait_s / JOB_ROUND_S))
         tests.run(again(decoded.confirm, REPEATS, cluster.rails))
         decoded = tests.decoded()
     return tests, decoded

@@ -84,10 +84,10 @@ HEAD = (
 
 def blame_of(decoded: Decoded) -> Blame:
     """The nodes and links that a decoded matrix names; a rank counts as its node. Rails and switches are neither."""
-    if decoded.answer is not Answer.NAMED:
-        return Blame()
-    nodes = [node for one in decoded.suspects if one.kind in (Kind.NODE, Kind.RANK) for node in one.nodes]
-    links = [one.nodes for one in decoded.suspects if one.kind is Kind.LINK]
+    suspects = decoded.suspects if decoded.answer is Answer.NAMED else ()
+    kinds = (Kind.NODE, Kind.RANK)
+    nodes = [node for one in (*suspects, *decoded.slow) if one.kind in kinds for node in one.nodes]
+    links = [one.nodes for one in suspects if one.kind is Kind.LINK]
     return Blame(frozenset(map(_number, nodes)), frozenset(frozenset(map(_number, link)) for link in links))
 
 

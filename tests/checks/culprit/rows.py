@@ -16,8 +16,8 @@ AGAIN = 3
 # (source rank, target rank) -> metrics that differ from a healthy test's
 Change = Callable[[int, int], Mapping[str, float | int | str | None]]
 METRICS = (
-    "peers", "results", "failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "rounds", "rounds_left_out",
-    "retransmits",
+    "peers", "results", "failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "in_round", "began_s",
+    "rounds", "rounds_left_out", "retransmits",
 )  # fmt: skip
 
 
@@ -56,6 +56,11 @@ def row(
         for key in ("failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "retransmits")
     }
     columns["results"] = results_of(columns["failures"])
+    # Retests come after the planned rounds, each in a round of its own.
+    rounds = [at for at, one in enumerate(plan) if one.partner(rank) is not None]
+    rounds += range(len(plan), len(plan) + len(peers) - len(rounds))
+    columns["in_round"] = tuple(rounds)
+    columns["began_s"] = tuple(0.1 * at if at < len(plan) else 0.1 * at + 2.0 for at in rounds)
     metrics: dict[str, Value] = {"peers": peers, **columns, "rounds": len(plan), "rounds_left_out": 0}
     return Observation(name, rank_subject(f"node-{rank // per}", rank), Outcome.MEASURED, 1.0, metrics)
 

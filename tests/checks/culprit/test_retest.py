@@ -196,15 +196,17 @@ def test_the_row_has_an_entry_a_test_and_the_account_names_the_worst_first() -> 
 
 
 @pytest.mark.parametrize(
-    ("doubtful", "stages_played"), [((0,), 1), ((5, 0), 2), ((5, 2, 1), 3), ((5, 5), 2), ((5, 6), 2)]
+    ("doubtful", "stages_played"),
+    [((0,), 1), ((5, 0), 2), ((5, 2, 1, 0), 4), ((5, 5, 5), 3), ((5, 6, 6), 3), ((5, 6, 2, 1, 1, 1), 5)],
 )
-def test_doubt_is_measured_again_while_it_shrinks(
+def test_doubt_is_measured_again_while_that_clears_some(
     monkeypatch: pytest.MonkeyPatch, doubtful: tuple[int, ...], stages_played: int
 ) -> None:
-    """A pair that chance slowed twice is looked at once more; a fabric that is bad as a whole is not, for ever."""
+    """A pair that chance slowed again is looked at again, five times at most; a fabric that is bad as a whole is not, for ever."""
     played: list[str] = []
 
-    def stage(schedule: object, name: str, choose: object, times: int) -> int:
+    def stage(schedule: object, name: str, choose: object, times: int, wait_s: float) -> int:
+        assert wait_s > 1
         played.append(name)
         return doubtful[len(played) - 1]
 
@@ -213,3 +215,10 @@ def test_doubt_is_measured_again_while_it_shrinks(
 
     assert doubtful[0] == retest_rounds.confirm(schedule, 2, 3, retest.Bounds(0.7, 0.0, 0.0))
     assert stages_played == len(played) == len({*played})
+
+
+def test_a_note_says_when_each_test_was_made() -> None:
+    """Without that nobody could tell congestion from a bad node."""
+    text = retest.write([Trial(1, FINE, 9.0, 1.0, 2.0, in_round=7, began_s=0.51234)], True)
+
+    assert [(7, 0.512)] == [(test.in_round, test.began_s) for test in retest.read(0, text).tests]

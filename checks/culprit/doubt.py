@@ -1,0 +1,179 @@
+"""What is in doubt after a search: bad tests that are neither explained nor hiccups, and culprits that could be chance. Pure.
+
+It also says which pairs to measure again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from checks.culprit.explanation import Explanation
+from checks.culprit.likelihood import Odds, passed
+from checks.culprit.matrix import Direction, Kind, Matrix
+from checks.culprit.search import Named
+
+# Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
+CONFIRM_A_PART = 4
+# Judgement: a part that is named after fewer visits, or for a smaller share of bad tests, is measured again.
+FEW_VISITS, RARE, ENOUGH_VISITS = 4, 0.6, 10
+# Judgement: tests within so many seconds belong to one moment. Stages of retests are further apart.
+MOMENT_S = 1.8
+# If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
+MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
+# A pair that was bad this often, and in this share of its tests, is not measured again, nor one that has so many tests.
+ENOUGH_TESTS, PLAIN, MOST_TESTS = 4, 0.9, 40
+# By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
+CHANCE = 3.1
+# Judgement: a node of whose bad partners this share is bad in every test has bad pairs, if there are a few of them.
+FEW_PAIRS, ALWAYS_BAD = 3, 0.8
+
+
+def doubtful_tests(explanation: Explanation, found: Sequence[Named], most_hiccups: float) -> list[int]:
+    """Bad tests that no named part explains, except hiccups: the cell was measured again, and a faulty link is unlikely.
+
+    Of the cells that were measured again some are bad a second time by chance. If there are more of them than the rate of hiccups
+    predicts, they are no hiccups, and nothing is one if the rate itself is too high.
+    """
+    explained = {test for one in found if one.named for test in one.tests}
+    links, fitted = explanation.links, explanation.chance()
+    chance = replace(fitted, hiccup=min(fitted.hiccup, most_hiccups))
+    odds = Odds(chance, explanation.nodes)
+    doubtful, predicted = list[int](), 0.0
+    once, twice = list[list[int]](), list[list[int]]()
+    for pair, rails in links.pairs.items():
+        cells: dict[tuple[tuple[int, int], bool], list[int]] = {}
+        for test in links.bad_tests[pair]:
+            if test not in explained:
+                cells.setdefault((links.rail(test), links.forward(test)), []).append(test)
+        for (rail, forward), tests in cells.items():
+            counts = rails[rail]
+            if not _is_hiccup(odds, counts, forward, float(links.back)):
+                doubtful += tests
+                continue
+            predicted += 1 - (1 - chance.hiccup) ** (counts[1 if forward else 3] - 1)
+            (twice if len(tests) > 1 else once).append(tests)
+    too_often = fitted.hiccup > most_hiccups
+    if too_often or len(twice) > predicted + CHANCE * math.sqrt(predicted) + 1:
+        doubtful += [test for tests in (*twice, *(once if too_often else ())) for test in tests]
+    return sorted(doubtful)
+
+
+def _is_hiccup(odds: Odds, counts: Sequence[int], forward: bool, back: float) -> bool:
+    at = 0 if forward else 2
+    if counts[at + 1] < MEASURED_AGAIN or counts[at] == counts[at + 1]:
+        return False
+    if passed(counts[1] + counts[3], counts[4], back):
+        return True
+    both = odds.of(Kind.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back)
+    one = odds.of(Kind.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
+    return max(both.sure, one.sure) < IMPOSSIBLE
+
+
+def never_good(matrix: Matrix, tests: Sequence[int], bad: Sequence[int]) -> tuple[int, ...]:
+    """Those of the bad tests whose cells had no good test yet."""
+    wrong, cells = set(bad), {(matrix.sources[test], matrix.targets[test]) for test in tests}
+    ends = zip(matrix.sources, matrix.targets, strict=True)
+    good = {cell for test, cell in enumerate(ends) if cell in cells and test not in wrong}
+    return tuple(test for test in tests if (matrix.sources[test], matrix.targets[test]) not in good)
+
+
+def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
+    """All tests of the cells to which these tests belong."""
+    cells = {(matrix.sources[test], matrix.targets[test]) for test in tests}
+    return [
+        test for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)) if cell in cells
+    ]
+
+
+def only_if_certain(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
+    """The same, not named if it may be pairs that are slow for good, or what others did at one time."""
+    return _if_not_pairs(matrix, replace(one, named=one.named and not _in_one_moment(matrix, one, bad)), bad)
+
+
+def _if_not_pairs(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
+    """A node or rank is not named if less than half of its partners are bad, those always, and other pairs as often as its own."""
+    if not one.named or one.suspect.kind not in (Kind.NODE, Kind.RANK):
+        return one
+    mine, wrong = set(one.tests), set(bad)
+    cells = _outcomes(matrix, one.tests, wrong)
+    spoiled = [its for its in cells.values() if its[0]]
+    again = [its for its in spoiled if len(its) > 1]
+    if 2 * len(spoiled) >= len(cells) or sum(all(its) for its in again) < max(
+        FEW_PAIRS, ALWAYS_BAD * len(again)
+    ):
+        return one
+    others = _outcomes(matrix, [test for test in range(len(matrix.values)) if test not in mine], wrong)
+    usual = len(cells) * sum(len(its) > 1 and all(its) for its in others.values()) / max(1, len(others))
+    return replace(one, named=len(spoiled) > usual + CHANCE * math.sqrt(usual) + 1)
+
+
+def _outcomes(
+    matrix: Matrix, tests: Sequence[int], wrong: Collection[int]
+) -> dict[tuple[int, int], list[bool]]:
+    """Which tests of each cell were bad, in the order of time."""
+    cells: dict[tuple[int, int], list[bool]] = {}
+    for test in tests:
+        cells.setdefault((matrix.sources[test], matrix.targets[test]), []).append(test in wrong)
+    return cells
+
+
+def _in_one_moment(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
+    """Whether a link was bad at one time only, and good at another one: what others did to it at that time is as likely."""
+    if not matrix.moments or one.suspect.kind is not Kind.LINK:
+        return False
+    wrong = set(bad)
+    times = sorted(matrix.moments[test] for test in one.tests if test in wrong)
+    return len(times) < len(one.tests) and times[-1] - times[0] < MOMENT_S
+
+
+def unsure_tests(found: Sequence[Named], bad: set[int]) -> list[int]:
+    """Bad tests of parts that are named after few visits, or for a rate that a period of congestion could have caused; of links that
+    were good at times, until they have many tests.
+    """
+    weak = [one for one in found if one.named and (_is_weak_link(one) or _is_weak(one))]
+    return sorted({test for one in weak for test in one.tests if test in bad})
+
+
+def _is_weak(one: Named) -> bool:
+    return one.visits < FEW_VISITS or one.suspect.bad < RARE * one.suspect.tests
+
+
+def _is_weak_link(one: Named) -> bool:
+    suspect = one.suspect
+    return suspect.kind is Kind.LINK and suspect.bad < suspect.tests and one.visits < ENOUGH_VISITS
+
+
+def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Pairs to measure again, in both directions. Pairs that were bad more often come first: they are more
+    likely links than chance.
+    """
+    times = Counter(pair_of(matrix, test) for test in doubtful)
+    if not times:
+        return ()
+    tests = Counter(
+        pair
+        for a, b in zip(matrix.sources, matrix.targets, strict=True)
+        if (pair := (min(a, b), max(a, b))) in times
+    )
+    a_part = 2 * len(times) / max(1, len(matrix.parts))
+    most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.parts) // 4)
+    load: Counter[int] = Counter()
+    chosen = []
+    for one, other in sorted(times, key=lambda pair: (-times[pair], pair)):
+        enough = tests[one, other] >= MOST_TESTS or (
+            times[one, other] >= ENOUGH_TESTS and times[one, other] >= PLAIN * tests[one, other]
+        )
+        if not enough and max(load[one], load[other]) < most:
+            load[one] += 1
+            load[other] += 1
+            chosen += [(one, other), (other, one)]
+    return tuple(chosen)
+
+
+def pair_of(matrix: Matrix, test: int) -> tuple[int, int]:
+    """The two parts of a test, the lower number first."""
+    one, other = matrix.sources[test], matrix.targets[test]
+    return (one, other) if one < other else (other, one)

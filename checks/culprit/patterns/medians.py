@@ -1,0 +1,170 @@
+"""Nodes that are a little slower than the others towards all of their partners, and how slow a node this sweep would show. Pure.
+
+The median over its partners is not moved by bad links, by congestion of a while, or by a bad partner. How far the medians of good
+nodes lie apart is measured, so that nothing depends on a fixed ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from checks.culprit.matrix import Better, Direction, Kind, Matrix, Span, Suspect
+from checks.culprit.noise import MAD_TO_SIGMA, Screened
+
+# Of a normal distribution the median of n values scatters by sqrt(pi / 2) of what their mean does.
+MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)
+# One good node in a thousand sweeps of 256 nodes, in three directions, lies further off than 4.8 standard deviations.
+DEVIATIONS = 4.8
+# The spread of few medians is itself uncertain.
+FEW = 8.0
+# Judgement: healthy nodes of one cluster differ by a few percent for good (cables, slots, clocks).
+LEAST_SLOWNESS = 0.05
+# A node is seen in nine sweeps of ten if it lies this many standard deviations beyond the threshold.
+NINE_OF_TEN = 1.2816
+LEAST_NODES = 4
+MOST_CELLS = 16
+# This many values of a node give its median to a fraction of a percent.
+MOST_VALUES = 512
+
+
+@dataclass(frozen=True)
+class SlowNodes:
+    """Nodes that are slower than the others, and the least slowness that would have been seen in nine sweeps of ten (None: it cannot
+    be told).
+    """
+
+    suspects: tuple[Suspect, ...]
+    seen_from: float | None
+
+
+def slow_nodes(
+    matrix: Matrix,
+    screened: Screened,
+    node_of: Sequence[int],
+    first: Sequence[bool],
+    known: Collection[str],
+    most: float,
+) -> SlowNodes:
+    """The nodes whose medians are low. `known` are named already; if more than the share `most` are slow, none is named."""
+    nodes = max(node_of, default=-1) + 1
+    if matrix.span is Span.INSIDE or nodes < LEAST_NODES or screened.main.usual is None:
+        return SlowNodes((), None)
+    sent, received = _logs(matrix, screened, node_of, nodes, first)
+    both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
+    if any(len(its) < 3 for its in both):
+        return SlowNodes((), None)
+    names = {node: matrix.parts[part].node for part, node in enumerate(node_of)}
+    medians = {
+        way: [median(its) if its else 0.0 for its in column]
+        for way, column in ((Direction.BOTH, both), (Direction.OUT, sent), (Direction.IN, received))
+    }
+    limits = {
+        way: _limit(its, column, nodes)
+        for (way, its), column in zip(medians.items(), (both, sent, received), strict=True)
+    }
+    found = []
+    for node in range(nodes):
+        way = _way(node, medians, limits)
+        if way is not None and names[node] not in known:
+            found.append((node, way, medians[way][node] - limits[way].middle, limits[way]))
+    limit = limits[Direction.BOTH]
+    # The limit of another sweep differs from this one's, the more so the fewer nodes there are.
+    least = (DEVIATIONS + FEW / nodes + NINE_OF_TEN) * limit.spread * (1 + 1 / math.sqrt(nodes))
+    seen_from = 1 - math.exp(-max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS)))
+    if len(found) > max(1.0, most * nodes):
+        return SlowNodes((), seen_from)
+    suspects = tuple(
+        _suspect(matrix, node_of, names[node], node, way, off, limit) for node, way, off, limit in found
+    )
+    return SlowNodes(suspects, seen_from)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    middle: float
+    spread: float
+    least: float
+
+
+def _limit(medians: Sequence[float], logs: Sequence[Sequence[float]], nodes: int) -> _Limit:
+    middle = median(medians)
+    apart = MAD_TO_SIGMA * median(abs(one - middle) for one in medians)
+    scatter = sorted(abs(value - middle) for its in logs for value in its[:64])
+    spread = MAD_TO_SIGMA * scatter[len(scatter) // 2] if scatter else 0.0
+    tests = median(len(its) for its in logs) or 1
+    spread = max(apart, MEDIAN_TO_MEAN * spread / math.sqrt(tests))
+    return _Limit(middle, spread, max((DEVIATIONS + FEW / nodes) * spread, -math.log(1 - LEAST_SLOWNESS)))
+
+
+def _way(
+    node: int, medians: dict[Direction, list[float]], limits: dict[Direction, _Limit]
+) -> Direction | None:
+    """In which direction the node is slow; None if it is not."""
+    off = {way: limits[way].middle - medians[way][node] for way in medians}
+    slow = {way for way in off if off[way] > limits[way].least}
+    if slow >= {Direction.OUT, Direction.IN} or slow == {Direction.BOTH}:
+        return Direction.BOTH
+    one = slow - {Direction.BOTH}
+    if not one:
+        return None
+    (way,) = one
+    other = Direction.IN if way is Direction.OUT else Direction.OUT
+    return way if off[other] < off[way] / 2 else Direction.BOTH
+
+
+def _suspect(
+    matrix: Matrix, node_of: Sequence[int], name: str, node: int, way: Direction, off: float, limit: _Limit
+) -> Suspect:
+    ends = [(node_of[a], node_of[b]) for a, b in zip(matrix.sources, matrix.targets, strict=True)]
+    mine = [
+        test
+        for test, (a, b) in enumerate(ends)
+        if (a == node and way is not Direction.IN) or (b == node and way is not Direction.OUT)
+    ]
+    slow = [test for test in mine if matrix.values[test] is not None]
+    slow.sort(key=lambda test: matrix.values[test] or 0.0, reverse=matrix.better is Better.LOWER)
+    chance = math.erfc(-off / limit.spread / math.sqrt(2)) / 2 if limit.spread else 0.0
+    return Suspect(
+        Kind.NODE,
+        name,
+        (name,),
+        way,
+        1 - min(1.0, chance * 100),
+        0,
+        len(mine),
+        math.exp(off),
+        tuple(slow[:MOST_CELLS]),
+    )
+
+
+def _logs(
+    matrix: Matrix, screened: Screened, node_of: Sequence[int], nodes: int, first: Sequence[bool]
+) -> tuple[list[list[float]], list[list[float]]]:
+    """For each node the logarithms of its cells' values, compared with the usual ones, sending and receiving.
+
+    A cell counts once: its best test, because what was measured again was chosen for being bad.
+    """
+    cells = list(zip(matrix.sources, matrix.targets, strict=True))
+    again: dict[tuple[int, int], float] = {}
+    for test, is_first in enumerate(first):
+        if not is_first:
+            again[cells[test]] = max(again.get(cells[test], -math.inf), _log(matrix, screened, test))
+    sent: list[list[float]] = [[] for _ in range(nodes)]
+    received: list[list[float]] = [[] for _ in range(nodes)]
+    for test, is_first in enumerate(first):
+        source, target = node_of[cells[test][0]], node_of[cells[test][1]]
+        if is_first and min(len(sent[source]), len(received[target])) < MOST_VALUES:
+            log = max(_log(matrix, screened, test), again.get(cells[test], -math.inf))
+            sent[source].append(log)
+            received[target].append(log)
+    return sent, received
+
+
+def _log(matrix: Matrix, screened: Screened, test: int) -> float:
+    value, usual = matrix.values[test], screened.usual(test)
+    if value is None or not 0 < value < math.inf or not usual:
+        return -math.inf
+    return math.log(value / usual) if matrix.better is Better.HIGHER else math.log(usual / value)

@@ -1,0 +1,109 @@
+"""Pairs that are slow for good: many of them, spread over all nodes, are a property of the fabric and no part's fault. Pure.
+
+Flows whose hashes collide share a link of the fabric in every test; the links to another leaf may be oversubscribed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from checks.culprit.matrix import Better, Matrix, SlowPaths, Span
+from checks.culprit.noise import Screened
+
+Pair = tuple[int, int]
+# A cell that was bad in each of so many tests is slow for good. At a rate of one half this happens to one bad cell in eight.
+ALWAYS = 4
+# Judgement: this many pairs, and this share of all, are no longer a matter of broken cables.
+MANY, SHARE = 4, 0.01
+# A part that is bad towards half of its partners explains its pairs itself; so does one to which half of all slow pairs belong.
+HALF = 0.5
+# If so many of the bad cells that were measured again stayed bad, those that were not measured again are slow for good as well.
+STAYED = 0.8
+# A rate that was never measured counts as this share of the usual one; judgement.
+NO_VALUE = 0.1
+
+
+def slow_paths(
+    matrix: Matrix, screened: Screened, bad: Collection[int], first: Sequence[bool]
+) -> SlowPaths | None:
+    """The pairs that are slow for good, if there are too many for broken links; `first[k]`: test k was the first of its cell."""
+    if matrix.span is Span.INSIDE or not bad:
+        return None
+    tests, spoiled = _cells(matrix, bad)
+    always = {cell for cell, some in spoiled.items() if tests[cell] >= ALWAYS and some == tests[cell]}
+    if len(always) < MANY:
+        return None
+    worst = worst_parts(matrix, bad, first)
+    always = {(a, b) for a, b in always if not worst.intersection((a, b))}
+    again = sum(tests[cell] >= ALWAYS for cell in spoiled if not worst.intersection(cell))
+    pairs = {_pair(cell) for cell in always}
+    every = len({_pair(cell) for cell in zip(matrix.sources, matrix.targets, strict=True)})
+    ends = Counter(part for pair in pairs for part in pair)
+    if len(pairs) < max(MANY, SHARE * every) or max(ends.values()) > HALF * len(pairs) + 1:
+        return None
+    if len(always) >= STAYED * again:
+        pairs |= {
+            _pair(cell)
+            for cell in spoiled
+            if tests[cell] < ALWAYS and tests[cell] == spoiled[cell] and not worst.intersection(cell)
+        }
+    mine = tuple(
+        test
+        for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True))
+        if _pair(cell) in pairs
+    )
+    return SlowPaths(
+        len(pairs), every, tuple(test for test in mine if test in bad), cost(matrix, screened, mine), mine
+    )
+
+
+def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
+    """How much longer an exchange of every part with every other takes because of the cells of these tests, as a share.
+
+    The time of a cell is the inverse of its value, compared with the usual one; a test that was good takes no longer.
+    """
+    higher = matrix.better is Better.HIGHER
+    extra: dict[Pair, list[float]] = {}
+    for test in tests:
+        value, usual = matrix.values[test], screened.usual(test)
+        share = NO_VALUE
+        if value is not None and usual and value > 0:
+            share = max(NO_VALUE, value / usual if higher else usual / value)
+        extra.setdefault((matrix.sources[test], matrix.targets[test]), []).append(max(0.0, 1 / share - 1))
+    cells = len(set(zip(matrix.sources, matrix.targets, strict=True)))
+    return sum(sum(its) / len(its) for its in extra.values()) / cells if cells else 0.0
+
+
+def first_tests(matrix: Matrix) -> list[bool]:
+    """Whether each test was the first of its cell."""
+    seen: set[int] = set()
+    wide, found = len(matrix.parts), []
+    for a, b in zip(matrix.sources, matrix.targets, strict=True):
+        cell = a * wide + b
+        found.append(cell not in seen)
+        seen.add(cell)
+    return found
+
+
+def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Mapping[Pair, int]]:
+    """The number of tests of each cell with a bad one, and the number of bad ones."""
+    spoiled = Counter((matrix.sources[test], matrix.targets[test]) for test in bad)
+    every = zip(matrix.sources, matrix.targets, strict=True)
+    return Counter(cell for cell in every if cell in spoiled), spoiled
+
+
+def worst_parts(matrix: Matrix, bad: Collection[int], first: Sequence[bool]) -> set[int]:
+    """The parts that are bad towards half of their partners, sending or receiving."""
+    tests, spoiled = Counter[tuple[int, bool]](), Counter[tuple[int, bool]]()
+    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        if first[test]:
+            is_bad = test in bad
+            for end in ((source, True), (target, False)):
+                tests[end] += 1
+                spoiled[end] += is_bad
+    return {end[0] for end, all_ in tests.items() if spoiled[end] >= HALF * all_}
+
+
+def _pair(cell: Pair) -> Pair:
+    return cell if cell[0] < cell[1] else (cell[1], cell[0])

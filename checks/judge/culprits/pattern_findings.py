@@ -1,0 +1,101 @@
+"""Findings about a matrix as a whole: congestion, slow paths, nodes that are a little slow, what nothing explains. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span
+from checks.judge.culprits import wording
+from checks.judge.culprits.from_report import MatrixSubject, Table
+from checks.model import CLUSTER, Cause, Finding, Level
+
+# If these are bad everywhere it is a fault; with the other matrices it is a busy network.
+FABRIC = {
+    MatrixSubject.DATA: Level.FAIL,
+    MatrixSubject.BANDWIDTH: Level.FAIL,
+    MatrixSubject.PAUSE: Level.FAIL,
+}
+# Bad tests that no part explains. A host may pause once, and on any network segments are sent again and answers are late.
+UNEXPLAINED = {
+    MatrixSubject.DATA: Level.FAIL,
+    MatrixSubject.BANDWIDTH: Level.FAIL,
+    MatrixSubject.PAUSE: Level.WARN,
+}
+# Judgement: on an idle cluster one test in a hundred is bad, and good when it is measured again.
+HICCUPS = 0.05
+# Judgement: above this much more time for an exchange of all with all, what no part explains is not passed over.
+MOST_COST = 0.2
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One matrix of a check, and what was decoded from it."""
+
+    check: str
+    what: MatrixSubject
+    matrix: Matrix
+    decoded: Decoded
+
+
+def unexplained_level(reading: Reading, most_cost: float) -> Level:
+    """Cells that were not good yet are missing evidence. What was good again is judged by what it costs."""
+    result = reading.decoded
+    if reading.what is not MatrixSubject.BANDWIDTH or result.unmeasured or result.cost > most_cost:
+        return UNEXPLAINED[reading.what]
+    return Level.WARN
+
+
+def of_time_and_fabric(reading: Reading, tests: Table, most_cost: float) -> Iterator[Finding]:
+    """Congestion of a while, and pairs that are slow for good: no part is to blame for them."""
+    what, result, matrix = reading.what, reading.decoded, reading.matrix
+    if what is MatrixSubject.DATA or result.answer is Answer.FABRIC:
+        return
+    for one in result.congestion:
+        yield Finding(
+            Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.congestion(matrix, one),
+            wording.cells(matrix, one.tests, tests), wording.CONGESTION_REMEDY,
+        )  # fmt: skip
+    if result.paths is not None:
+        level = Level.FAIL if result.paths.cost > most_cost and what in FABRIC else Level.WARN
+        yield Finding(
+            level, Cause.CONFIGURATION, reading.check, CLUSTER, wording.slow_paths(matrix, result.paths),
+            wording.cells(matrix, result.paths.bad, tests), wording.PATHS_REMEDY,
+        )  # fmt: skip
+
+
+def of_slow_nodes(reading: Reading, tests: Table, wanted: float) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+    """Nodes whose tests are good and slower than those of the others, each with its finding."""
+    if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN:
+        return
+    for one in reading.decoded.slow:
+        level = Level.FAIL if wanted and one.ratio is not None and 1 - one.ratio >= wanted else Level.WARN
+        yield (
+            Finding(
+                level, Cause.HARDWARE, reading.check, one.subject, wording.slow_node(reading.matrix, reading.decoded, one),
+                wording.cells(reading.matrix, one.cells, tests), wording.REMEDIES[Kind.NODE],
+            ),
+            one.nodes,
+        )  # fmt: skip
+
+
+def of_sensitivity(reading: Reading, wanted: float) -> Iterator[Finding]:
+    """Whether the sweep would have shown a node as slow as the policy asks for (0: the policy does not ask)."""
+    if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN or not wanted:
+        return
+    if reading.decoded.seen_from is None or reading.decoded.seen_from > wanted:
+        said = wording.blind(reading.matrix, reading.decoded, wanted)
+        yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, said, "", wording.AGAIN)
+
+
+def many_hiccups(matrix: Matrix, result: Decoded) -> bool:
+    """Whether so many tests were bad once that somebody should investigate."""
+    ends = list(zip(matrix.sources, matrix.targets, strict=True))
+    return len({ends[test] for test in unaccounted(result)}) > HICCUPS * len(set(ends))
+
+
+def unaccounted(result: Decoded) -> list[int]:
+    """The bad tests without those of slow paths, and without those of congestion that were good again."""
+    explained = set(result.paths.bad) if result.paths else set()
+    explained |= {test for one in result.congestion for test in one.tests} - set(result.unmeasured)
+    return [test for test in result.bad if test not in explained]

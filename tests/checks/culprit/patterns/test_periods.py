@@ -1,0 +1,129 @@
+"""What time tells: congestion of a while is nobody's fault, and a node that is bad for some of the time is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Answer, Direction, Kind, Matrix, Tolerance
+from checks.culprit.rounds import round_robin
+from tests.checks.culprit.planted import BAD, GOOD, matrix, named, nodes
+
+HALF = Tolerance(0.5)
+ROUND_S = 0.07
+IsBad = Callable[[int, int, int], bool]
+
+
+def sweep(
+    number: int, is_bad: IsBad, again: int = 0, known: bool = True, leaf: int = 0, seed: int = 5
+) -> Matrix:
+    """All pairs in their rounds; then every cell that was bad `again` times, thirty rounds later; `is_bad(source, target, round)`."""
+    rng = random.Random(seed)
+    tests = [
+        (a, b, at)
+        for at, round_ in enumerate(round_robin(number))
+        for a in range(number)
+        if (b := round_.partner(a)) is not None
+    ]
+    wrong = [(a, b) for a, b, at in tests if is_bad(a, b, at)]
+    last = max(at for _, _, at in tests)
+    tests += [(a, b, last + 30 * (time + 1)) for time in range(again) for a, b in wrong]
+    values = [(BAD if is_bad(a, b, at) else GOOD) * rng.uniform(0.98, 1.02) for a, b, at in tests]
+    parts = nodes(number)
+    if leaf:
+        parts = tuple(replace(part, switches=(f"leaf-{at // leaf}",)) for at, part in enumerate(parts))
+    sources, targets, rounds = ([test[column] for test in tests] for column in range(3))
+    made = replace(matrix(parts, cells=[(0, 1)]), sources=sources, targets=targets, values=values)
+    return replace(made, rounds=rounds, moments=[ROUND_S * at for at in rounds]) if known else made
+
+
+def leaf_congested(first: int, last: int, seed: int = 3) -> IsBad:
+    """Nodes 8 to 15 lose half of what leaves or enters their leaf in these rounds."""
+
+    def is_bad(a: int, b: int, at: int) -> bool:
+        crosses = (8 <= a < 16) != (8 <= b < 16)
+        return first <= at <= last and crosses and random.Random(f"{seed} {a} {b} {at}").random() < 0.5
+
+    return is_bad
+
+
+@pytest.mark.parametrize("leaf", [0, 8])
+def test_congestion_of_a_leaf_is_an_explanation_of_its_own(leaf: int) -> None:
+    """No node is blamed; the rounds and the nodes are said, and the leaf if it is known. What was bad is asked for again."""
+    found = decode(sweep(32, leaf_congested(10, 25), leaf=leaf), HALF)
+
+    assert () == found.suspects
+    (one,) = found.congestion
+    assert 9 <= one.first <= 12 and 23 <= one.last <= 27
+    assert {f"node-{n}" for n in range(8, 16)} == set(one.nodes)
+    assert ("leaf-1" if leaf else "") == one.switch
+    assert set(one.tests) <= set(found.bad) and len(one.tests) >= 0.95 * len(found.bad)
+    assert found.confirm and Answer.UNEXPLAINED is found.answer
+
+
+def test_congestion_that_has_passed_leaves_nothing_to_explain() -> None:
+    """The retests were good; what it cost is a number."""
+    found = decode(sweep(32, leaf_congested(10, 25), again=1), HALF)
+
+    assert (Answer.NOBODY, ()) == (found.answer, found.unmeasured)
+    assert 0 < found.cost < 0.3
+
+
+def test_a_bad_node_under_a_congested_leaf_is_named_alone() -> None:
+    """It is bad before and after as well."""
+    congested = leaf_congested(10, 25)
+    found = decode(sweep(32, lambda a, b, at: 9 in (a, b) or congested(a, b, at), again=1), HALF)
+
+    assert {(Kind.NODE, "node-9", Direction.BOTH)} == named(found)
+
+
+def test_a_leaf_that_is_always_bad_is_no_congestion() -> None:
+    """There is no time at which it was good."""
+    found = decode(sweep(32, lambda a, b, at: (8 <= a < 16) != (8 <= b < 16), again=1, leaf=8), HALF)
+
+    assert ({(Kind.SWITCH, "leaf-1", Direction.BOTH)}, ()) == (named(found), found.congestion)
+
+
+def _sick(*spells: tuple[int, int], node: int = 5) -> IsBad:
+    return lambda a, b, at: node in (a, b) and any(first <= at <= last for first, last in spells)
+
+
+@pytest.mark.parametrize("spells", [((10, 16),), ((3, 6), (20, 24))])
+def test_a_spell_of_one_node_is_that_nodes(spells: tuple[tuple[int, int], ...]) -> None:
+    """It was bad towards everybody whom it met in that time, and nobody else was; no link is blamed."""
+    found = decode(sweep(32, _sick(*spells), again=1), HALF)
+
+    assert {("node-5",)} == {one.nodes for one in found.suspects}
+    assert Kind.NODE is found.suspects[0].kind
+    assert () == found.congestion
+
+
+def test_without_rounds_a_spell_is_a_bad_moment() -> None:
+    """A report of version 0.1.0 does not say when: nobody is blamed for what was good when it was measured again."""
+    known = decode(sweep(32, _sick((10, 16)), again=2), HALF)
+    unknown = decode(sweep(32, _sick((10, 16)), again=2, known=False), HALF)
+
+    assert known.suspects and Answer.NOBODY is unknown.answer
+
+
+def test_retests_that_are_bad_do_not_make_a_spell() -> None:
+    """Eight links of good nodes are measured again in a row of rounds, in which their ends are bad each time."""
+    links = {(n, n + 16) for n in range(8)}
+    found = decode(sweep(32, lambda a, b, at: (min(a, b), max(a, b)) in links, again=3), HALF)
+
+    assert ((), frozenset({Kind.LINK})) == (
+        found.congestion,
+        frozenset(one.kind for one in found.suspects) or frozenset({Kind.LINK}),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hiccups_are_no_periods(seed: int) -> None:
+    """Two tests in a hundred, at random."""
+    found = decode(sweep(32, lambda a, b, at: random.Random(f"{seed} {a} {b} {at}").random() < 0.02), HALF)
+
+    assert ((), ()) == (found.congestion, found.suspects)

@@ -1,0 +1,138 @@
+"""Findings about congestion, slow paths, slow nodes, and about what nothing explains: which of them refuse, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checks.judge.culprits.findings import judge
+from checks.judge.culprits.from_report import COLLECTIVE
+from checks.model import CLUSTER, Finding, Observation, Report, Value
+from checks.policy import CheckPolicy
+from tests.checks.culprit.rows import FAST, tournament
+from tests.sample_reports import FACTS, POLICY
+
+
+def found(report: Report, **options: float) -> list[Finding]:
+    line = CheckPolicy(min_ranks=2, options={"slow_ratio": 0.7, **options})
+    policy = replace(POLICY, checks={**POLICY.checks, COLLECTIVE: line}, max_unfit_fraction=0.25)
+    return list(judge(report, {COLLECTIVE: report.observations}, policy, FACTS))
+
+
+def said(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(one.subject, f"{one.level.value} {one.cause.value}") for one in findings]
+
+
+def colliding(nodes: int, every: int, to: float = 0.5) -> Report:
+    """One pair of so many is slow in each test; no node has more of them than any other."""
+    return tournament(nodes, 1, lambda a, b: {"bandwidth_gbps": FAST * to} if (a + b) % every == 0 else {})
+
+
+def test_paths_that_collide_are_a_warning_with_their_cost() -> None:
+    """No machine is to be replaced; what it costs is said."""
+    (one,) = found(colliding(24, 11))
+
+    assert ((CLUSTER, "WARN CONFIGURATION"), True) == (said([one])[0], "are slow in each test" in one.message)
+    assert "an exchange of all nodes with all takes" in one.message
+    assert one.remedy.startswith("No machine is at fault")
+
+
+def test_paths_that_cost_more_than_the_policy_allows_are_refused() -> None:
+    """The limit is an option."""
+    assert [(CLUSTER, "FAIL CONFIGURATION")] == said(found(colliding(24, 11), most_cost=0.01))
+
+
+def one_slow_node(share: float) -> Report:
+    return tournament(16, 1, lambda a, b: {"bandwidth_gbps": FAST * share} if 5 in (a, b) else {})
+
+
+def test_a_node_a_little_slower_than_the_others_is_a_warning() -> None:
+    """Its tests are within the policy's ratio."""
+    (one,) = found(one_slow_node(0.85))
+
+    assert ("node-5", "WARN HARDWARE") == said([one])[0]
+    assert "below that of the other nodes" in one.message
+
+
+def test_a_policy_that_asks_for_such_nodes_refuses_them() -> None:
+    """detects_slow_node is the slowness from which on a node is refused."""
+    assert [("node-5", "FAIL HARDWARE")] == said(found(one_slow_node(0.85), detects_slow_node=0.12))
+    assert [("node-5", "WARN HARDWARE")] == said(found(one_slow_node(0.85), detects_slow_node=0.3))
+
+
+def test_a_sweep_that_could_not_have_seen_such_a_node_is_missing_evidence() -> None:
+    """And says what it would have seen; without the option nobody asked."""
+    healthy = tournament(16, 1)
+
+    assert [] == found(healthy) == found(healthy, detects_slow_node=0.3)
+    (one,) = found(healthy, detects_slow_node=0.02)
+    assert (CLUSTER, "FAIL EVIDENCE") == said([one])[0]
+    assert "but the policy asks for 2 %" in one.message
+    assert [(CLUSTER, "FAIL EVIDENCE")] == [
+        x for x in said(found(tournament(3, 1), detects_slow_node=0.3)) if "FAIL" in x[1]
+    ]
+
+
+def congested(nodes: tuple[int, ...], first: int, last: int) -> Report:
+    """These nodes were slow towards the others in these rounds, and good when they were measured again."""
+    report = tournament(16, 1, lambda a, b: {"latency_us": 51.0} if (a in nodes) != (b in nodes) else {})
+    return replace(
+        report, observations=tuple(_spoiled(row, nodes, first, last) for row in report.observations)
+    )
+
+
+def _spoiled(row: Observation, nodes: tuple[int, ...], first: int, last: int) -> Observation:
+    mine = int(row.subject.rpartition("-")[2])
+    metrics: Any = row.metrics
+    rates = [
+        rate / 3 if (mine in nodes) != (peer in nodes) and first <= at <= last else rate
+        for peer, rate, at in zip(
+            metrics["peers"], metrics["bandwidth_gbps"], metrics["in_round"], strict=True
+        )
+    ]
+    return replace(row, metrics={**row.metrics, "bandwidth_gbps": tuple(rates)})
+
+
+def test_congestion_that_has_passed_is_a_warning_with_its_rounds_and_nodes() -> None:
+    """No node is blamed for it."""
+    (one,) = found(congested((4, 5, 6), 3, 9))
+
+    assert (CLUSTER, "WARN CONFIGURATION") == said([one])[0]
+    assert "the network was congested in rounds 3 to 9" in one.message
+    assert "node-4, node-5, node-6" in one.message
+
+
+def test_rows_without_rounds_are_judged_as_before() -> None:
+    """Version 0.1.0 did not write them."""
+    report = one_slow_node(0.3)
+    rows = tuple(
+        replace(row, metrics={k: v for k, v in row.metrics.items() if k not in ("in_round", "began_s")})
+        for row in report.observations
+    )
+
+    assert [("node-5", "FAIL HARDWARE")] == said(found(replace(report, observations=rows)))
+
+
+@pytest.mark.parametrize("damaged", [(), (0,), ("a",) * 18, (-1,) * 18, (1 << 40,) * 18, (None,) * 18])
+def test_rounds_that_are_damaged_are_not_used(damaged: tuple[Any, ...]) -> None:
+    """The values are judged nevertheless."""
+    report = one_slow_node(0.3)
+    rounds: Value = damaged
+    rows = tuple(replace(row, metrics={**row.metrics, "in_round": rounds}) for row in report.observations)
+
+    assert [("node-5", "FAIL HARDWARE")] == said(found(replace(report, observations=rows)))
+
+
+def test_a_pair_that_has_not_been_good_yet_is_missing_evidence() -> None:
+    """One bad test, never measured again: nobody knows whether it is a link."""
+    report = tournament(24, 1)
+    rows = list(report.observations)
+    metrics: Any = rows[3].metrics
+    rates = metrics["bandwidth_gbps"]
+    rows[3] = replace(rows[3], metrics={**metrics, "bandwidth_gbps": (*rates[:4], 0.1, *rates[5:])})
+    (one,) = found(replace(report, observations=tuple(rows)))
+
+    assert (CLUSTER, "FAIL EVIDENCE") == said([one])[0]
+    assert "1 of them are of pairs that have not been good yet" in one.message
