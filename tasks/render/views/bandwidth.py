@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from checks.documents.columns import by_check
-from checks.model import Observation, Outcome, Report, Value
+from checks.documents.columns import Rows, by_check
+from checks.model import Outcome, Report, Value
 from tasks.render.views.expectations import Expectations, ExpectedAt, ExpectedCurve, Floor
 
 FAMILIES = ("collective.", "nccl.")
@@ -69,9 +69,8 @@ def sweeps(report: Report) -> tuple[Sweep, ...]:
     """Every collective that was measured at one size or more, by name."""
     found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for check, rows in by_check(report.observations).items():
-        for row in rows if check.startswith(FAMILIES) else ():
-            for size, busbw in _pairs(row) if row.outcome is Outcome.MEASURED else ():
-                found[check][size].append(busbw)
+        for size, busbw in _pairs(rows) if check.startswith(FAMILIES) else ():
+            found[check][size].append(busbw)
     return tuple(_sweep(check, by_size) for check, by_size in sorted(found.items()))
 
 
@@ -120,9 +119,19 @@ def _sweep(check: str, by_size: Mapping[float, list[float]]) -> Sweep:
     return Sweep(check, tuple(samples), len(by_size) - len(shown))
 
 
-def _pairs(row: Observation) -> list[tuple[float, float]]:
-    sizes, speeds = (_numbers(row.metrics.get(name)) for name in ("sizes_bytes", "busbw_gbps"))
-    return [(s, b) for s, b in zip(sizes, speeds, strict=False) if s is not None and b is not None and s > 0]
+def _pairs(rows: Rows) -> Iterator[tuple[float, float]]:
+    """Each size above 0 with a speed that was measured at it."""
+    columns = rows.column("sizes_bytes"), rows.column("busbw_gbps")
+    if not any(name in rows.columns.metrics for name in ("sizes_bytes", "busbw_gbps")):
+        return
+    known: dict[object, list[float | None]] = {}
+    for sizes, speeds, outcome in zip(*columns, rows.columns.outcomes, strict=True):
+        if outcome is Outcome.MEASURED:
+            if sizes not in known:  # thousands of ranks are measured at the same sizes
+                known[sizes] = _numbers(sizes)
+            for size, busbw in zip(known[sizes], _numbers(speeds), strict=False):
+                if size is not None and busbw is not None and size > 0:
+                    yield size, busbw
 
 
 def _numbers(value: Value | None) -> list[float | None]:

@@ -194,7 +194,12 @@ def _measured(report: Report) -> dict[tuple[str, str], set[str]]:
 def _excused(report: Report) -> frozenset[tuple[str, str]]:
     """Check and node where the engine withholds the kernel's log, so that the check may be skipped."""
     found = by_check(report.observations)
-    rows = (row for check in withheld.READERS if check in found for row in found[check])
+    skipped = (
+        found[check]
+        for check in withheld.READERS
+        if check in found and Outcome.SKIPPED in found[check].columns.outcomes
+    )
+    rows = (row for rows in skipped for row in rows)
     return frozenset(
         (row.check, row.subject)
         for row in rows
