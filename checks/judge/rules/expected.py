@@ -33,7 +33,9 @@ NUMBERS, MOST = frozenset((int, float)), 1e300
 class _Mark:
     """One element of a subject that is not as expected: `ratio` to the expected value, or to the roofline."""
 
-    row: Observation
+    rows: Sequence[Observation]
+    place: int
+    subject: str
     index: int
     value: float
     question: Question
@@ -43,9 +45,9 @@ class _Mark:
     above: bool
 
     @property
-    def subject(self) -> str:
-        """The subject of the element."""
-        return self.row.subject
+    def row(self) -> Observation:
+        """The observation, which is made only for marks that are reported."""
+        return self.rows[self.place]
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _by_columns(check: str, rule: Rule, rows: Rows, known: RuleContext) -> _Seen
     marks = [
         mark
         for place in sorted(odd)
-        for mark in _marks(rule, rows[place], [part[place] for part in parts], plan, plan.wanted)
+        for mark in _marks(rule, rows, place, [part[place] for part in parts], plan, plan.wanted)
     ]
     return _Seen(marks, list(rows.columns.subjects) if plan.wanted else [], [plan])
 
@@ -112,7 +114,7 @@ def _one_by_one(
     check: str, rule: Rule, rows: Sequence[Observation], known: RuleContext, blind: Level, seen: _Seen
 ) -> Iterator[Finding]:
     plans: dict[object, _Plan] = {}
-    for row in rows:
+    for place, row in enumerate(rows):
         value, labels = row.metrics.get(rule.metric), row.metrics.get(rule.at)
         items = value if isinstance(value, tuple) else (value,)
         # 1.0 equals 1, but is not a size: the labels of one row must not be used for another.
@@ -126,7 +128,7 @@ def _one_by_one(
             yield not_measured(check, row.subject, fault, blind, row.evidence)
         there = [one for one in plan.wanted if sound or _are_numbers((items[one[0]],))]
         seen.compared += [row.subject] if there else []
-        seen.marks += _marks(rule, row, items, plan, there)
+        seen.marks += _marks(rule, rows, place, items, plan, there)
     seen.plans += plans.values()
 
 
@@ -145,13 +147,21 @@ def _are_numbers(items: Sequence[object]) -> bool:
 
 
 def _marks(
-    rule: Rule, row: Observation, items: Sequence[object], plan: _Plan, there: Sequence[tuple[int, Expected]]
+    rule: Rule,
+    rows: Sequence[Observation],
+    place: int,
+    items: Sequence[object],
+    plan: _Plan,
+    there: Sequence[tuple[int, Expected]],
 ) -> Iterator[_Mark]:
+    subject = rows.columns.subjects[place] if isinstance(rows, Rows) else rows[place].subject
     for index, expected in there:
         value: float = items[index]  # type: ignore[assignment]
         level, ratio, above = _held(rule, value, expected)
         if level is not Level.PASS:
-            yield _Mark(row, index, value, plan.questions[index], expected, level, ratio, above)
+            yield _Mark(
+                rows, place, subject, index, value, plan.questions[index], expected, level, ratio, above
+            )
 
 
 def _held(rule: Rule, value: float, expected: Expected) -> tuple[Level, float, bool]:
