@@ -59,7 +59,7 @@ def test_a_sigterm_and_the_interrupts_after_it_leave_nothing(tmp_path: Path, acc
         assert 128 + signal.SIGTERM == code and nothing_left(cloud)
 
 
-@pytest.mark.long  # a killed gate of two jobs is in test_sagemaker_survives.py, one of another engine in test_gate_adopted.py
+@pytest.mark.long  # a killed gate of another engine: tests/flows/cli/test_gate.py and test_gate_adopted.py
 def test_a_gate_in_one_job_that_was_killed_goes_on(tmp_path: Path, account: Account) -> None:
     """SIGKILL while it trains, and the same command: one job, which is followed to its end."""
     training = ("{python}", "-c", "import time; time.sleep(6)")
@@ -76,6 +76,7 @@ def test_a_gate_in_one_job_that_was_killed_goes_on(tmp_path: Path, account: Acco
         assert "launched" == json.loads(said)["decision"] and nothing_left(cloud)
 
 
+@pytest.mark.long  # too many refusals: test_gate_in_job.py; the starts of a repaired job: test_launcher_contract_faults.py
 def test_a_job_that_is_repaired_and_refused_again_is_ended(tmp_path: Path, account: Account) -> None:
     """Each start counts; the last one allowed ends the job."""
     with account(part="wrong", dials={"repair": "always"}) as cloud:

@@ -283,7 +283,7 @@ def test_two_gates_at_once_on_one_account(tmp_path: Path, account: Account) -> N
         pytest.param("Starting", marks=pytest.mark.long),
         "Training",
         pytest.param("pool", marks=pytest.mark.long),
-        "train",
+        pytest.param("train", marks=pytest.mark.long),  # of another engine: test_gate_pooled.py
     ],
 )
 def test_cancelled_in_each_phase_nothing_is_left(tmp_path: Path, account: Account, phase: str) -> None:
@@ -303,6 +303,7 @@ def test_cancelled_in_each_phase_nothing_is_left(tmp_path: Path, account: Accoun
         assert {job["TrainingJobStatus"] for job in cloud.jobs().values()} <= {"Stopped", "Completed"}
 
 
+@pytest.mark.long  # of another engine: tests/flows/cli/test_gate.py; two submits of one job: test_launcher_contract_faults.py
 def test_a_killed_worker_is_taken_up_again(tmp_path: Path, account: Account) -> None:
     """SIGKILL after CreateTrainingJob, and the same command again: one check job, not two."""
     with account(part="slow") as cloud:
