@@ -84,7 +84,7 @@ def _with_patterns(
     culprits of the rest.
     """
     first, node_of = first_tests(matrix), _nodes(matrix)
-    paths = slow_paths(matrix, screened, set(screened.bad), first)
+    paths = slow_paths(matrix, screened, set(screened.bad), first, node_of)
     of_paths = set(paths.tests if paths else ())
     timed = periods(matrix, [test for test in screened.bad if test not in of_paths], first, node_of)
     part_time = {one.node for one in timed.part_time}
@@ -117,6 +117,7 @@ def _with_patterns(
     if found.answer is not Answer.FABRIC and matrix.better is Better.HIGHER:
         known = {node for one in named for node in one.nodes}
         slow = slow_nodes(matrix, screened, node_of, first, known, tolerance.max_unfit_fraction)
+    more = [*open_, *_few(timed.part_time, theirs), *slow.doubtful]
     answer = Answer.NAMED if is_named else found.answer
     if open_ and answer is Answer.NOBODY:
         answer = Answer.UNEXPLAINED
@@ -124,9 +125,7 @@ def _with_patterns(
         found,
         answer=answer,
         suspects=named,
-        confirm=tuple(
-            dict.fromkeys((*found.confirm, *to_confirm(matrix, [*open_, *_few(timed.part_time, theirs)])))
-        ),
+        confirm=tuple(dict.fromkeys((*found.confirm, *to_confirm(matrix, more)))),
         bad=tuple(screened.bad),
         congestion=timed.congestion,
         paths=paths,

@@ -7,7 +7,7 @@ nodes lie apart is measured, so that nothing depends on a fixed ratio.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -26,6 +26,8 @@ LEAST_SLOWNESS = 0.05
 NINE_OF_TEN = 1.2816
 LEAST_NODES = 4
 MOST_CELLS = 16
+# So many tests of a slow node are measured again, and with retests of fewer cells than this it is judged by its first tests.
+MEASURED_AGAIN, FEW_CELLS = 6, 3
 # This many values of a node give its median to a fraction of a percent.
 MOST_VALUES = 512
 
@@ -33,11 +35,12 @@ MOST_VALUES = 512
 @dataclass(frozen=True)
 class SlowNodes:
     """Nodes that are slower than the others, and the least slowness that would have been seen in nine sweeps of ten (None: it cannot
-    be told).
+    be told). `doubtful` are tests of theirs whose cells should be measured again.
     """
 
     suspects: tuple[Suspect, ...]
     seen_from: float | None
+    doubtful: tuple[int, ...] = ()
 
 
 def slow_nodes(
@@ -52,7 +55,8 @@ def slow_nodes(
     nodes = max(node_of, default=-1) + 1
     if matrix.span is Span.INSIDE or nodes < LEAST_NODES or screened.main.usual is None:
         return SlowNodes((), None)
-    sent, received = _logs(matrix, screened, node_of, nodes, first)
+    again = _again(matrix, screened, first)
+    sent, received = _logs(matrix, screened, node_of, nodes, first, again)
     both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
     if any(len(its) < 3 for its in both):
         return SlowNodes((), None)
@@ -65,21 +69,34 @@ def slow_nodes(
         way: _limit(its, column, nodes)
         for (way, its), column in zip(medians.items(), (both, sent, received), strict=True)
     }
+    limit = limits[Direction.BOTH]
+    if not math.isfinite(limit.middle):
+        return SlowNodes((), None)
     found = []
+    columns = {Direction.BOTH: both, Direction.OUT: sent, Direction.IN: received}
     for node in range(nodes):
         way = _way(node, medians, limits)
-        if way is not None and names[node] not in known:
+        if way is not None and names[node] not in known and _is_steady(columns[way][node], limits[way]):
             found.append((node, way, medians[way][node] - limits[way].middle, limits[way]))
-    limit = limits[Direction.BOTH]
     # The limit of another sweep differs from this one's, the more so the fewer nodes there are.
     least = (DEVIATIONS + FEW / nodes + NINE_OF_TEN) * limit.spread * (1 + 1 / math.sqrt(nodes))
     seen_from = 1 - math.exp(-max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS)))
     if len(found) > max(1.0, most * nodes):
         return SlowNodes((), seen_from)
-    suspects = tuple(
-        _suspect(matrix, node_of, names[node], node, way, off, limit) for node, way, off, limit in found
-    )
-    return SlowNodes(suspects, seen_from)
+    suspects, doubtful = [], list[int]()
+    for node, way, off, limit in found:
+        mine = _tests(matrix, node_of, node, way)
+        cells = {cell for test in mine if (cell := (matrix.sources[test], matrix.targets[test])) in again}
+        if len(cells) >= FEW_CELLS and median(again[cell] for cell in cells) > limit.middle - limit.least / 2:
+            continue
+        suspects.append(_suspect(matrix, names[node], mine, way, off, limit))
+        doubtful += mine[:: max(1, len(mine) // MEASURED_AGAIN)] if len(cells) < FEW_CELLS else ()
+    return SlowNodes(tuple(suspects), seen_from, tuple(doubtful))
+
+
+def _is_steady(logs: Sequence[float], limit: _Limit) -> bool:
+    """Whether the node is slow towards three quarters of its partners: noise with a long tail moves the median alone."""
+    return sorted(logs)[3 * len(logs) // 4] < limit.middle - limit.least / 2
 
 
 @dataclass(frozen=True)
@@ -115,15 +132,19 @@ def _way(
     return way if off[other] < off[way] / 2 else Direction.BOTH
 
 
-def _suspect(
-    matrix: Matrix, node_of: Sequence[int], name: str, node: int, way: Direction, off: float, limit: _Limit
-) -> Suspect:
+def _tests(matrix: Matrix, node_of: Sequence[int], node: int, way: Direction) -> list[int]:
+    """The tests of the node in this direction."""
     ends = [(node_of[a], node_of[b]) for a, b in zip(matrix.sources, matrix.targets, strict=True)]
-    mine = [
+    return [
         test
         for test, (a, b) in enumerate(ends)
         if (a == node and way is not Direction.IN) or (b == node and way is not Direction.OUT)
     ]
+
+
+def _suspect(
+    matrix: Matrix, name: str, mine: Sequence[int], way: Direction, off: float, limit: _Limit
+) -> Suspect:
     slow = [test for test in mine if matrix.values[test] is not None]
     slow.sort(key=lambda test: matrix.values[test] or 0.0, reverse=matrix.better is Better.LOWER)
     chance = math.erfc(-off / limit.spread / math.sqrt(2)) / 2 if limit.spread else 0.0
@@ -140,18 +161,29 @@ def _suspect(
     )
 
 
+def _again(matrix: Matrix, screened: Screened, first: Sequence[bool]) -> dict[tuple[int, int], float]:
+    """The best value, as a logarithm, of each cell that was measured again."""
+    found: dict[tuple[int, int], float] = {}
+    for test, is_first in enumerate(first):
+        if not is_first:
+            cell = matrix.sources[test], matrix.targets[test]
+            found[cell] = max(found.get(cell, -math.inf), _log(matrix, screened, test))
+    return found
+
+
 def _logs(
-    matrix: Matrix, screened: Screened, node_of: Sequence[int], nodes: int, first: Sequence[bool]
+    matrix: Matrix,
+    screened: Screened,
+    node_of: Sequence[int],
+    nodes: int,
+    first: Sequence[bool],
+    again: Mapping[tuple[int, int], float],
 ) -> tuple[list[list[float]], list[list[float]]]:
     """For each node the logarithms of its cells' values, compared with the usual ones, sending and receiving.
 
     A cell counts once: its best test, because what was measured again was chosen for being bad.
     """
     cells = list(zip(matrix.sources, matrix.targets, strict=True))
-    again: dict[tuple[int, int], float] = {}
-    for test, is_first in enumerate(first):
-        if not is_first:
-            again[cells[test]] = max(again.get(cells[test], -math.inf), _log(matrix, screened, test))
     sent: list[list[float]] = [[] for _ in range(nodes)]
     received: list[list[float]] = [[] for _ in range(nodes)]
     for test, is_first in enumerate(first):

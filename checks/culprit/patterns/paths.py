@@ -25,9 +25,11 @@ NO_VALUE = 0.1
 
 
 def slow_paths(
-    matrix: Matrix, screened: Screened, bad: Collection[int], first: Sequence[bool]
+    matrix: Matrix, screened: Screened, bad: Collection[int], first: Sequence[bool], node_of: Sequence[int]
 ) -> SlowPaths | None:
-    """The pairs that are slow for good, if there are too many for broken links; `first[k]`: test k was the first of its cell."""
+    """The pairs that are slow for good, if there are too many for broken links; `first[k]`: test k was the first of its cell, and
+    `node_of` maps parts to nodes.
+    """
     if matrix.span is Span.INSIDE or not bad:
         return None
     tests, spoiled = _cells(matrix, bad)
@@ -39,8 +41,10 @@ def slow_paths(
     again = sum(tests[cell] >= ALWAYS for cell in spoiled if not worst.intersection(cell))
     pairs = {_pair(cell) for cell in always}
     every = len({_pair(cell) for cell in zip(matrix.sources, matrix.targets, strict=True)})
-    ends = Counter(part for pair in pairs for part in pair)
-    if len(pairs) < max(MANY, SHARE * every) or max(ends.values()) > HALF * len(pairs) + 1:
+    # A link between two nodes has a pair on each rail; that is one cable's matter, or one pair of nodes'.
+    of_nodes = {_pair((node_of[a], node_of[b])) for a, b in pairs}
+    ends = Counter(node for pair in of_nodes for node in pair)
+    if len(of_nodes) < MANY or len(pairs) < SHARE * every or max(ends.values()) > HALF * len(of_nodes) + 1:
         return None
     if len(always) >= STAYED * again:
         pairs |= {

@@ -32,6 +32,8 @@ TOGETHER, FEW_NODES, TOGETHER_OF_FEW = 3, 24, 2
 PRIOR = math.log(1 / 200)
 # What congestion explains no longer counts in the rate of all others, so that the next pass sees more of it.
 PASSES = 3
+# Below a probability of 0.95 no node is named.
+SURE_ODDS = math.log(0.95 / 0.05)
 # Fewer rounds than this do not tell a fault that comes and goes from one event.
 LEAST_SWEEP = 12
 # The border of a period is uncertain by a round.
@@ -265,7 +267,7 @@ def _alone(spells: Sequence[Spell], crowds: Sequence[Crowd], nodes: int, rounds:
     found = []
     for node, its in of_node.items():
         odds = sum(spell.odds for spell in its) - chance
-        if odds > 0 and (len(its) > 1 or not _accompanied(its[0], spells)):
+        if odds > SURE_ODDS and (len(its) > 1 or not _accompanied(its[0], spells)):
             found.append(PartTime(node, len(its), odds))
     return tuple(found)
 

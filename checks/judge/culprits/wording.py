@@ -123,7 +123,7 @@ def blind(matrix: Matrix, result: Decoded, wanted: float) -> str:
 
 
 def _costs(share: float) -> str:
-    return f"an exchange of all nodes with all takes {percent(share)} longer because of them"
+    return f"an exchange of all nodes with all takes {100 * share:.3g} % longer because of them"
 
 
 def one_pair(matrix: Matrix, bad: int) -> str:

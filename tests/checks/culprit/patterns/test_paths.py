@@ -8,7 +8,7 @@ import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Answer, Kind, Matrix, Tolerance
-from tests.checks.culprit.planted import all_pairs, matrix, named, nodes
+from tests.checks.culprit.planted import all_pairs, matrix, named, nodes, ranks
 
 HALF = Tolerance(0.5)
 Pairs = set[frozenset[int]]
@@ -77,3 +77,13 @@ def test_pairs_that_were_good_again_are_not_slow_for_good() -> None:
     )  # fmt: skip
 
     assert decode(both, HALF).paths is None
+
+
+def test_a_link_with_a_pair_on_each_rail_is_one_link() -> None:
+    """Eight pairs of ranks are slow, between two nodes of four."""
+    parts = ranks(4, 8)
+    cells = all_pairs(parts)
+    slow = [(a, b) for a, b in cells if {a // 8, b // 8} == {1, 2}]
+    found = decode(matrix(parts, lambda a, b: (a, b) in slow, cells=cells + 3 * slow), HALF)
+
+    assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and found.paths is None
