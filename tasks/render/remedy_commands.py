@@ -31,9 +31,11 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         Action.REBOOT: ("sudo systemctl reboot",),
         Action.INSPECT: (_DEEP,),
     },
+    # A node that was rebooted serves again only when a person says so: with nextstate=RESUME Slurm 22.05 lets a node serve whose
+    # RebootProgram did nothing (seen with it, November 2026).
     "slurm": {
         Action.RESET_GPU: (_DRAIN, f"srun --nodelist={{node}} sudo {_RESET}"),
-        Action.REBOOT: ("scontrol reboot ASAP nextstate=RESUME reason={reason} {node}",),
+        Action.REBOOT: ("scontrol reboot ASAP nextstate=DOWN reason={reason} {node}",),
         Action.REPLACE: (_DRAIN,),
         Action.INSPECT: (_DRAIN, f"srun --nodelist={{node}} --exclusive {_DEEP}"),
         Action.CONTACT: (_DRAIN,),

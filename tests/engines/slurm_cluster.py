@@ -4,10 +4,13 @@ with slurm_cluster(folder, nodes=4) as cluster:
     cluster.run("sinfo")                       # as a user on the login node
     patch.setenv("PATH", cluster.path)         # sbatch, squeue ... of this process are the cluster's
     cluster.kill("n1")                         # its slurmd dies
+
+By hand, until Ctrl-C: python -m tests.engines.slurm_cluster [NODES]
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -18,6 +21,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tasks.launchers.local import network
 from tasks.launchers.local.plan import ENTER
@@ -44,6 +48,8 @@ class SlurmCluster:
     def __init__(self, folder: Path, name: str, addresses: tuple[str, ...]) -> None:
         self.folder, self.name = folder, name
         self.nodes = tuple(f"n{index}" for index in range(len(addresses) - 1))
+        # A file system of 16 MB that the nodes share, and one that they do not see.
+        self.small, self.hidden = folder / "mounts" / "small", folder / "mounts" / "hidden"
         self._addresses = addresses
         self._hosts = folder / "hosts"
         self._environment = {
@@ -137,9 +143,26 @@ class SlurmCluster:
         munge = [f"--{word}={self.folder}/munge.{end}" for word, end in _MUNGE_FILES]
         self._start(login, "ctl", "munged", "--force", "--num-threads=2", *munge)
         self._start(login, "ctl", "slurmctld")
+        self._mount("mounts", "small")
         for node in self.nodes:
             self.start_node(node)
+        self._mount("mounts/hidden")  # too late for the nodes, which have their own mounts by now
         self.until_idle()
+
+    def unmount(self) -> None:
+        """Remove the mounts of this cluster."""
+        for path in (self.hidden, self.small, self.folder / "mounts"):
+            subprocess.run(("umount", "--lazy", str(path)), check=False, capture_output=True, timeout=20)
+
+    def _mount(self, name: str, inner: str = "") -> None:
+        """A private mount, which spreads nowhere; with `inner` another one in it."""
+        for path in (self.folder / name, *([self.folder / name / inner] if inner else [])):
+            path.mkdir(exist_ok=True)
+            mount = ("mount", "-t", "tmpfs", "-o", "size=16m", "none", str(path))
+            subprocess.run(mount, check=True, capture_output=True, timeout=20)
+            subprocess.run(
+                ("mount", "--make-private", str(path)), check=True, capture_output=True, timeout=20
+            )
 
     def _start(self, index: int, host: str, *argv: str) -> None:
         enter = (sys.executable, "-I", ENTER, f"{self.name}-{index}", host, str(self._hosts))
@@ -218,9 +241,33 @@ def slurm_cluster(folder: Path, nodes: int) -> Iterator[SlurmCluster]:
     """A cluster of so many nodes; at the end nothing of it is left, jobs included."""
     name = f"pls{uuid.uuid4().hex[:6]}"
     made = network.create(name, nodes + 1, "10.79.0")
+    cluster = SlurmCluster(folder, name, made.addresses)
     try:
-        cluster = SlurmCluster(folder, name, made.addresses)
         cluster.up()
         yield cluster
     finally:
         network.remove(name)  # with all that runs there
+        cluster.unmount()
+
+
+def main() -> None:
+    """Keep a cluster for a person, and print how to use it."""
+    os.environ["PATH"] += f"{os.pathsep}/usr/sbin{os.pathsep}/sbin"
+    if why := unavailable():
+        raise SystemExit(why)
+    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+    with (
+        TemporaryDirectory(prefix="prelaunch-slurm-") as folder,
+        slurm_cluster(Path(folder), nodes) as cluster,
+    ):
+        print(f"export PATH={folder}/bin:$PATH", flush=True)
+        print(
+            f"The nodes' namespaces are {cluster.name}-0 to {cluster.name}-{nodes - 1}. Ctrl-C ends all.",
+            file=sys.stderr,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()

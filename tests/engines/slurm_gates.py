@@ -25,6 +25,7 @@ def slurm_gate(
     rules.write_text(json.dumps(few_checks.policy_document()))
     python = few_checks.interpreter(folder / "few-python")
     changes = {
+        "ranks_per_node = 2": "ranks_per_node = 1",
         'placement = "in_job"': f'placement = "{placement}"\npython = "{python}"\npoll_seconds = 0.2\ngrace_s = 1.0\n{options}',
         '"../policies/local.toml"': json.dumps(str(rules)),
         "[checks]\n": f'[checks]\nextra = ["{few_checks.ADDS}"]\n',

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.documents.hostlist import expand
+from flows.cli.main import main as command
 from tasks.launchers.slurm.job_states import STATES
 from tests.engines.slurm_cluster import SlurmCluster
+from tests.engines.slurm_gates import SHIPPED
 
 pytestmark = pytest.mark.root
 
@@ -56,3 +59,18 @@ def test_the_table_has_every_state_that_slurm_names(slurm: SlurmCluster) -> None
 
     assert len(names) > 15, said
     assert [] == sorted(names - set(STATES))
+
+
+def test_the_printed_batch_script_is_one_that_slurm_takes(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`prelaunch plan --format shell > job.sbatch; sbatch --test-only job.sbatch`; nothing else is on stdout, and nothing starts."""
+    monkeypatch.chdir(tmp_path)
+    code = command(["plan", str(SHIPPED), "--format", "shell"])
+    script = tmp_path / "job.sbatch"
+    script.write_text(capsys.readouterr().out)
+    said = slurm.run("sbatch", "--test-only", str(script), both=True)
+
+    assert (code, script.read_text()[:12]) == (0, "#!/bin/bash\n")
+    assert "to start at" in said and "on nodes n[0-1]" in said
+    assert slurm.run("squeue", "-h") == ""

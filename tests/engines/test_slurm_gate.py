@@ -68,6 +68,7 @@ def test_pinned_the_training_gets_the_nodes_that_passed(slurm: SlurmCluster, tmp
     assert "jdoe: not yours" in reason  # what somebody drained stays drained
 
 
+@pytest.mark.long
 def test_a_slow_node_is_named_and_nothing_is_trained(slurm: SlurmCluster, tmp_path: Path) -> None:
     """By Slurm's own name for it; no job is left."""
     namespace = f"{slurm.name}-1"

@@ -20,7 +20,7 @@ LARGE = ("sagemaker-p4d", "sagemaker-p5", "sagemaker-p5-injob", "sagemaker-p5en"
 # Of a p5 here only what g5's world has no part for: the other faults are planted there.
 ONLY_P5 = ("an NVLink is down", "PCIe lanes are lost", "an EFA device is missing")
 # Their machines and policies are those of another gate file.
-SAME = ("slurm-cpu",)
+SAME = ("hyperpod-slurm", "slurm-cpu", "slurm-g5", "slurm-p5", "slurm-p5-injob")
 pytestmark = [needs_root, pytest.mark.root, pytest.mark.timeout(900)]
 
 

@@ -15,6 +15,7 @@ from checks.process.cgroup import CgroupError, Limits, read_limits
 
 ROOT = Path("/")
 POOL_TOKEN = "PRELAUNCH_POOL_TOKEN"  # noqa: S105 - the name of a variable
+ENGINE_NODE = "SLURMD_NODENAME"
 # "No limit" as a number larger than any real limit, so that one lower bound serves both. Policies hold 1e18.
 UNLIMITED = 10**18
 
@@ -24,9 +25,14 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
 
     Made of files alone, so it cannot hang. "" stands for what could not be read, and confirms nothing.
     `boot_id` is the host's even in a container, `host` is the container's name there. `pool_token` is there only where the
-    agent found one on this machine.
+    agent found one on this machine, `engine_node` where Slurm started this process (its name for the node), and `instance_id`
+    on EC2.
     """
-    token = os.environ.get(POOL_TOKEN, "")
+    token, named, instance = (
+        os.environ.get(POOL_TOKEN, ""),
+        os.environ.get(ENGINE_NODE, ""),
+        machine.instance_id(root),
+    )
     return {
         "host": platform.node(),
         "boot_id": machine.boot_id(root),
@@ -36,6 +42,8 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
         "driver": machine.driver_version(root),
         "kernel": platform.release(),
         **({"pool_token": token} if token else {}),
+        **({"engine_node": named} if named else {}),
+        **({"instance_id": instance} if instance else {}),
     }
 
 

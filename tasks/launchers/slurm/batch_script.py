@@ -127,9 +127,18 @@ def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
         "nodelist": ",".join(_passed(job)) if options.strength is Placement.PINNED else "",
     }
     yield from (f"--{name}={value}" for name, value in words.items() if value)
-    yield "--requeue" if job.work is Work.GATE and options.requeue else "--no-requeue"
+    # Training on the nodes that passed is of no use on others, and a second start would wait for one that is gone.
+    again = job.work in (Work.CHECK, Work.GATE)
+    if not _resumes(
+        job, options
+    ):  # one of them starts it again: with auto-resume HyperPod does, as the site has set it up
+        yield "--requeue" if again and options.requeue else "--no-requeue"
     if options.exclusive:
         yield "--exclusive"
+
+
+def _resumes(job: JobSpec, options: SlurmOptions) -> bool:
+    return options.auto_resume and job.work is Work.GATE
 
 
 def _passed(job: JobSpec) -> tuple[str, ...]:
@@ -144,7 +153,7 @@ def _passed(job: JobSpec) -> tuple[str, ...]:
 
 def _srun(job: JobSpec, folder: Path, options: SlurmOptions) -> tuple[str, ...]:
     image = (job.image if job.work.trains else "") or options.container_image
-    resume = ("--auto-resume=1",) if options.auto_resume and job.work is Work.GATE else ()
+    resume = ("--auto-resume=1",) if _resumes(job, options) else ()
     if not image:
         return resume
     mounts = ",".join((f"{folder}:{folder}", *options.container_mounts))

@@ -35,9 +35,10 @@ class SlurmOptions:
     all of their memory. `sbatch_file` holds more #SBATCH lines. `python` runs the checks on the nodes, "" is the first
     python3 there. `container_*` need pyxis. `interface` is the network interface of the collectives.
 
-    Where checks and training are one job, `requeue` lets Slurm start it again after it lost a node, and `auto_resume`
-    lets HyperPod replace the node instead. `start_minutes` is how long a job may wait in the queue, `silence_s` how
-    long slurmctld may be silent, `grace_s` how long a command may take to end after SIGTERM (below slurm.conf's KillWait).
+    `requeue` lets Slurm start a job again after it lost a node, unless it trains on nodes that passed before (PINNED).
+    Where checks and training are one job, `auto_resume` lets HyperPod replace the node instead. `start_minutes` is how
+    long a job may wait in the queue, `silence_s` how long slurmctld may be silent, `grace_s` how long a command may take
+    to end after SIGTERM (below slurm.conf's KillWait).
     """
 
     placement: SlurmPlacement = SlurmPlacement.IN_JOB

@@ -41,7 +41,7 @@ def _finding(
         (
             "slurm",
             Action.REBOOT,
-            ("scontrol reboot ASAP nextstate=RESUME reason='prelaunch: gpu.row_remap' node-1",),
+            ("scontrol reboot ASAP nextstate=DOWN reason='prelaunch: gpu.row_remap' node-1",),
         ),
         (
             "hyperpod",

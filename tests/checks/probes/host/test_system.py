@@ -12,6 +12,7 @@ import pytest
 from checks.check import CheckError, Measurement, Skipped, fault_of
 from checks.model import Skip
 from checks.probes.host import kernel_clock, machine, system
+from checks.runner.in_job.confirm import SAME, SAME_IN_POOL
 from tests.checks.local_policy import verdicts
 from tests.checks.proc_trees import GIB, PROC, memory_v2, tree, v2
 from tests.checks.worlds import context
@@ -128,6 +129,22 @@ def test_a_gpu_node_is_known_by_its_uuids(tmp_path: Path) -> None:
     )
     assert found["driver"] == "570.86.15"
     assert found["boot_id"] == "1b32d552-812d-45e9-9772-cc87775ed73f"
+
+
+def test_a_node_of_an_engine_has_the_names_by_which_that_engine_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's own, and EC2's; what confirms a machine does not depend on them."""
+    monkeypatch.setenv("SLURMD_NODENAME", "p5-dy-gpu-3")
+    root = tree(tmp_path, {**IDENTITY, "sys/class/dmi/id/board_asset_tag": "i-0123456789abcdef0\n"})
+    found = system.identity_of_node(root)
+    monkeypatch.delenv("SLURMD_NODENAME")
+
+    assert (found["engine_node"], found["instance_id"]) == ("p5-dy-gpu-3", "i-0123456789abcdef0")
+    assert not {"engine_node", "instance_id"} & set(
+        system.identity_of_node(tree(tmp_path / "other", IDENTITY))
+    )
+    assert not {"engine_node", "instance_id"} & {*SAME, *SAME_IN_POOL}
 
 
 @pytest.mark.parametrize("name", sorted(IDENTITY))

@@ -1,0 +1,107 @@
+"""A gate on a real Slurm cluster loses a node, or is killed itself: each start of a job is gated, and there is one job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.outcome import Decision
+from tests.engines.slurm_cluster import SlurmCluster
+from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
+from tests.survival import few_checks
+
+pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(400)]
+# The first start waits until it is ended; the second one ends at once.
+TWICE = """
+import os, sys, time
+mark = sys.argv[1] + "/" + os.environ["PRELAUNCH_NODE"]
+first = not any(name.startswith("life-") for name in os.listdir(sys.argv[1]))
+time.sleep(2)
+open(sys.argv[1] + "/life-" + os.environ["PRELAUNCH_ATTEMPT"] + "-" + os.environ["PRELAUNCH_NODE"], "w").close()
+time.sleep(300 if first else 0)
+print("trained")
+"""
+
+
+def until(so: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + seconds
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+
+
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    """slurmd is killed while the job trains: Slurm starts it again on other nodes, which check themselves under another token."""
+    marks = tmp_path / "shared" / "marks"
+    marks.mkdir(parents=True)
+    path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", TWICE, str(marks)))
+
+    def lose() -> None:
+        until(lambda: len(list(marks.iterdir())) == 2)
+        slurm.kill("n1")
+        # Slurm waits two minutes before it starts a job again.
+        until(lambda: "BeginTime" in slurm.run("squeue", "-h", "-o", "%r"))
+        (number,) = slurm.run("squeue", "-h", "-o", "%A").split()
+        slurm.run("scontrol", "update", f"jobid={number}", "starttime=now")
+
+    breaker = threading.Thread(target=lose)
+    breaker.start()
+    try:
+        outcome = gate_on_slurm(path)
+        breaker.join()
+    finally:
+        slurm.start_node("n1")
+        slurm.run("scontrol", "update", "nodename=n1", "state=resume", check=False)
+    (job,) = jobs_below(path).values()
+    lives: dict[str, set[str]] = {}
+    for mark in marks.iterdir():
+        _, token, node = mark.name.split("-")
+        lives.setdefault(token, set()).add(node)
+    kept = json.loads((job / "ended.json").read_bytes())
+    report = kept_by(path, outcome, "health_check_metrics.json")
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    first, second = sorted(lives.values(), key=lambda nodes: "n1" not in nodes)
+    assert (first, len(second), "n1" in second) == ({"n0", "n1"}, 2, False)
+    assert (kept["restarts"], kept["exit_code"]) == (1, 0)
+    assert {token: {p.stem for p in (job / "out" / token / "nodes").iterdir()} for token in lives} == lives
+    assert lives[report["attempt"]] == second
+    until(lambda: slurm.processes("n1") == [] and slurm.run("squeue", "-h") == "", 60.0)
+
+
+def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The second command adopts the job of the first: one job checks and trains, once."""
+    wait = "import time; time.sleep(8); print('trained')"
+    path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", wait))
+    argv = (sys.executable, few_checks.__file__, "gate", str(path), "--wait", "finished", "--format", "json")
+    environment = {**os.environ, "PYTHONPATH": str(Path(few_checks.__file__).parents[2])}
+    environment.pop("PREFECT_API_URL", None)
+    with subprocess.Popen(
+        argv, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as first:  # fmt: skip
+        until(lambda: any((job / "out").glob("*/agent/*.json") for job in jobs_below(path).values()))
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    done = subprocess.run(
+        argv, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    (job,) = jobs_below(path).values()
+    said = json.loads(done.stdout)
+
+    assert (done.returncode, said["decision"]) == (0, "launched"), done.stderr
+    assert len(list((job / "out").glob("*/started"))) == 1
+    assert "".join(log.read_text() for log in (job / "logs").iterdir()).count("\ntrained\n") == 2
+    assert slurm.run("squeue", "-h", "-t", "all", "-n", job.name, "-o", "%T") == "COMPLETED\n"

@@ -1,0 +1,276 @@
+"""What happens to real clusters happens to the launcher: what it says of a job, and that there is one job and nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import (
+    JobHandle,
+    JobState,
+    JobStatus,
+    LaunchRejected,
+    PreflightResult,
+    Trouble,
+    Work,
+)
+from tasks.launchers.slurm.launcher import SlurmLauncher
+from tasks.launchers.slurm.options import SlurmOptions
+from tests.engines.slurm_cluster import SlurmCluster
+from tests.tasks.launchers.contract import SAY, WAIT, Bench, until, until_final, until_told
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+ENVIRONMENT = "import os, sys; open(sys.argv[1] + '/' + os.environ['PRELAUNCH_NODE'], 'w').write(repr(dict(os.environ)))"
+
+
+@pytest.fixture
+def bench(slurm: SlurmCluster, tmp_path: Path) -> Bench:
+    """Launchers over one folder, which the nodes share."""
+    options = SlurmOptions(grace_s=1.0, poll_seconds=0.1)
+    return Bench(lambda: SlurmLauncher(tmp_path / "shared", options), tmp_path, 60.0, agent=True)
+
+
+def names(slurm: SlurmCluster) -> list[str]:
+    """The names of all jobs that slurmctld knows and that have not ended."""
+    return slurm.run("squeue", "-h", "-o", "%j").split()
+
+
+def test_two_gates_that_submit_at_the_same_moment_have_one_job(slurm: SlurmCluster, bench: Bench) -> None:
+    """One makes the folder and calls sbatch; the other adopts. Slurm itself would run two jobs of one name."""
+    job, handles = bench.job(WAIT), list[JobHandle]()
+    both = threading.Barrier(2)
+
+    def submit() -> None:
+        launcher = bench.again()
+        plan = launcher.plan(job)
+        both.wait()
+        handles.append(launcher.submit(plan))
+
+    threads = [threading.Thread(target=submit) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(handle.adopted for handle in handles) == [False, True]
+    assert names(slurm) == [job.name]
+
+
+@pytest.mark.long
+def test_a_second_job_of_the_name_does_nothing(slurm: SlurmCluster, bench: Bench) -> None:
+    """A gate that died between its folder and sbatch is taken over; if both called sbatch, the folder has one owner."""
+    launcher, job = bench.again(), bench.job(SAY)
+    launcher.submit(launcher.plan(job))
+    script = bench.folder / "shared" / "jobs" / job.name / "job.sbatch"
+    second = slurm.run("sbatch", "--parsable", "--dependency=", str(script)).strip()
+    status = until_final(launcher, job.name, bench.seconds)
+    deadline = time.monotonic() + 30
+    while slurm.run("squeue", "-h", "-j", second, "-t", "all", "-o", "%T").strip() not in (
+        "FAILED",
+        "COMPLETED",
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+    assert (status.state, len(status.earlier)) == (JobState.SUCCEEDED, 0)
+    assert "belongs to another job" in (script.parent / "slurm.log").read_text()
+    assert launcher.state(job.name) == status
+
+
+@pytest.mark.long
+def test_nothing_of_the_submitters_environment_reaches_a_node(
+    slurm: SlurmCluster, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PATH does, from the node's own login environment, and what the job asked for."""
+    monkeypatch.setenv("PREFECT_API_KEY", "secret-1")
+    monkeypatch.setenv("WHATEVER", "secret-2")
+    monkeypatch.setenv("SBATCH_EXPORT", "ALL")
+    launcher, job = bench.again(), bench.job(ENVIRONMENT)
+    launcher.submit(launcher.plan(job))
+    status = until_final(launcher, job.name, bench.seconds)
+    found = [
+        path.read_text()
+        for path in (bench.folder / "shared" / "jobs" / job.name / "out").iterdir()
+        if path.is_file()
+    ]
+
+    assert (status.state, len(found)) == (JobState.SUCCEEDED, 2)
+    assert all("'PATH'" in text and "'CONTRACT': 'kept'" in text and "secret" not in text for text in found)
+
+
+@pytest.mark.long
+def test_an_operator_cancels_the_job(slurm: SlurmCluster, bench: Bench) -> None:
+    """It was stopped by somebody: no failure of a machine."""
+    launcher, job = bench.again(), bench.job(WAIT)
+    launcher.submit(launcher.plan(job))
+    until_told(bench, launcher, job.name, job.nodes)
+    slurm.run("scancel", f"--name={job.name}")
+    status = until_final(launcher, job.name, bench.seconds)
+
+    assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)
+
+
+def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(slurm: SlurmCluster, bench: Bench) -> None:
+    """Slurm drains the node and holds the job for ever; it is ended, and the reason is SERVICE."""
+    slurm.hook("prolog", "exit 1")
+    launcher, job = bench.again(), replace(bench.job(SAY), work=Work.CHECK)
+    try:
+        launcher.submit(launcher.plan(job))
+        status = until_final(launcher, job.name, bench.seconds)
+        drained = slurm.run("sinfo", "-h", "-R", "-o", "%E")
+    finally:
+        slurm.hook("prolog")
+        for node in slurm.nodes:
+            slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.SERVICE), status
+    assert "Prolog error" in drained
+    assert names(slurm) == []
+
+
+@pytest.mark.long
+def test_a_node_that_is_drained_while_the_job_waits_is_left_alone(slurm: SlurmCluster, bench: Bench) -> None:
+    """The job is pending with Slurm's reason, and runs on the others as soon as it can."""
+    for node in slurm.nodes[1:]:
+        slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=jdoe: fan")
+    launcher, job = bench.again(), bench.job(SAY)
+    try:
+        launcher.submit(launcher.plan(job))
+        pending = until(launcher, job.name, 30.0, lambda status: status.state is JobState.PENDING)
+        slurm.run("scontrol", "update", "nodename=n3", "state=resume")
+        status = until_final(launcher, job.name, bench.seconds)
+        reasons = slurm.run("sinfo", "-h", "-R", "-o", "%N %E")
+    finally:
+        for node in slurm.nodes:
+            slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+    assert (pending.trouble, status.state) == (Trouble.NONE, JobState.SUCCEEDED)
+    assert sorted(status.exit_codes) == ["n0", "n3"]
+    assert "n[1-2] jdoe: fan" in reasons
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (SlurmOptions(auto_resume=True), "auto_resume: this is no HyperPod cluster.*Leave auto_resume out"),
+        (
+            SlurmOptions(container_image="docker://ubuntu:22.04"),
+            "pyxis: srun has no --container-image.*Install pyxis",
+        ),
+    ],
+)
+def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(
+    slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, says: str
+) -> None:
+    """With the remedy; the preflight says the same."""
+    launcher = SlurmLauncher(tmp_path / "shared", options)
+    plan = launcher.plan(Bench(lambda: launcher, tmp_path).job(SAY))
+    with pytest.raises(LaunchRejected, match=says):
+        launcher.submit(plan)
+
+    assert any(check.result is PreflightResult.WRONG for check in launcher.preflight((plan,)))
+    assert not (tmp_path / "shared" / "jobs").exists() and names(slurm) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (SlurmOptions(partition="nope"), "invalid partition specified: nope"),
+        (SlurmOptions(gres="gpu:8"), "Invalid generic resource"),
+    ],
+)
+def test_what_slurm_refuses_is_said_in_its_words(
+    slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, says: str
+) -> None:
+    """Nothing is left of the refused job, and the preflight has found it before."""
+    launcher = SlurmLauncher(tmp_path / "shared", options)
+    plan = launcher.plan(Bench(lambda: launcher, tmp_path).job(SAY))
+    with pytest.raises(LaunchRejected, match=says):
+        launcher.submit(plan)
+
+    wrong = [check for check in launcher.preflight((plan,)) if check.result is PreflightResult.WRONG]
+    assert [says in check.message for check in wrong] == [True]
+    assert launcher.state(plan.job.name).absent
+    assert list((tmp_path / "shared" / "jobs").iterdir()) == []
+
+
+def test_a_folder_that_the_nodes_do_not_see_is_found_before_anything_runs(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    """A file is written here and looked for on a node."""
+    launcher = SlurmLauncher(tmp_path / "shared", SlurmOptions())
+    plan = launcher.plan(Bench(lambda: launcher, tmp_path).job(SAY))
+    seen = {check.subject: check.result for check in launcher.preflight((plan,))}
+    hidden = SlurmLauncher(slurm.hidden, SlurmOptions())
+    plan = hidden.plan(Bench(lambda: hidden, tmp_path).job(SAY))
+    unseen = {check.subject: check.result for check in hidden.preflight((plan,))}
+
+    assert (seen["the shared folder"], unseen["the shared folder"]) == (
+        PreflightResult.OK,
+        PreflightResult.WRONG,
+    )
+    assert list((tmp_path / "shared" / "staging").iterdir()) == []
+
+
+def test_a_full_shared_folder_gives_no_wrong_answer(
+    slurm: SlurmCluster, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that could not write anything has not succeeded, and is over."""
+    monkeypatch.setattr("tasks.launchers.slurm.launcher.SETTLE_S", 1.0)
+    launcher = SlurmLauncher(slurm.small, SlurmOptions(grace_s=1.0, poll_seconds=0.1))
+    job = bench.job(SAY)
+    launcher.submit(launcher.plan(job))
+    filler = slurm.small / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while file.write(b"\0" * 65536):
+                continue
+        except OSError:
+            pass
+    try:
+        status = until_final(launcher, job.name, 90.0)
+    finally:
+        filler.unlink()
+
+    assert status.state is not JobState.SUCCEEDED, status
+
+
+@pytest.mark.long
+def test_a_silent_slurmctld_is_no_end_of_a_job(slurm: SlurmCluster, bench: Bench) -> None:
+    """For a minute its state is UNKNOWN, with the token of the start that was seen; then everything is as before."""
+    launcher, job = bench.again(), bench.job(WAIT)
+    launcher.submit(launcher.plan(job))
+    until_told(bench, launcher, job.name, job.nodes)
+    before = launcher.state(job.name)
+    slurm.kill("slurmctld", signal.SIGSTOP)
+    found = list[JobStatus]()
+    try:
+        begun = time.monotonic()
+        while time.monotonic() - begun < 60:
+            found.append(launcher.state(job.name))
+    finally:
+        slurm.kill("slurmctld", signal.SIGCONT)
+    after = until(launcher, job.name, 60.0, lambda status: status.state is not JobState.UNKNOWN)
+
+    assert {(one.state, one.absent, one.attempt) for one in found} == {
+        (JobState.UNKNOWN, False, before.attempt)
+    }
+    assert (before.state, after.state, after.attempt) == (JobState.RUNNING, JobState.RUNNING, before.attempt)
+
+
+@pytest.mark.long
+def test_slurms_own_time_limit(slurm: SlurmCluster, bench: Bench) -> None:
+    """It stands behind the script's, for a script that hangs."""
+    launcher, job = bench.again(), bench.job(WAIT)
+    launcher.submit(launcher.plan(replace(job, max_runtime_s=3600.0)))
+    until_told(bench, launcher, job.name, job.nodes)
+    slurm.run("scontrol", "update", f"jobname={job.name}", "timelimit=1")
+    status = until_final(launcher, job.name, 180.0)
+
+    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.MAX_RUNTIME)
+    assert "max runtime" in status.detail

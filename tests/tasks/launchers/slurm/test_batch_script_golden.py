@@ -1,0 +1,45 @@
+"""What the shipped gate files submit to Slurm, as it stands in tests/golden/slurm. UPDATE_GOLDEN=1 writes it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.context import open_gate_context
+from tasks.gate.jobs import planned_jobs
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.slurm import batch_script
+
+ROOT = Path(__file__).resolve().parents[4]
+GOLDEN = ROOT / "tests" / "golden" / "slurm"
+GATES = sorted(
+    path
+    for path in (ROOT / "deployments" / "gates").glob("*.toml")
+    if 'launcher = "slurm"' in path.read_text()
+)
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_the_batch_scripts_are_the_golden_ones(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that differs between two jobs; what is the same in all of them is job.sh."""
+    monkeypatch.chdir(tmp_path)
+    setting = open_gate_context(GateRequest(gate_file=str(path)))
+    scripts = [setting.launcher.plan(job).processes[0].script for job in planned_jobs(setting)]
+    assert all(script.endswith(batch_script._body()) for script in scripts)
+    heads = "\n".join(script.removesuffix(batch_script._body()) for script in scripts)
+    heads = heads.replace(str(tmp_path), "/work").replace(str(ROOT), "/prelaunch")
+    golden = GOLDEN / f"{path.stem}.sbatch"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(heads)
+
+    assert heads == golden.read_text()
+
+
+def test_every_golden_script_is_of_a_shipped_gate_file() -> None:
+    """A file that nobody compares says nothing."""
+    assert {path.stem for path in GATES} == {path.stem for path in GOLDEN.iterdir()}
