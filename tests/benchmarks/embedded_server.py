@@ -25,10 +25,10 @@ PARTS = {
     "Python collects garbage during the start": "process.gc.disable = lambda: None",
     "blocks are registered at the start": "os.environ['PREFECT_SERVER_REGISTER_BLOCKS_ON_START'] = 'true'",
     "Prefect's services run": "[os.environ.pop(name) for name in list(os.environ) if '_SERVICES_' in name]",
-    "the interpreter is torn down": "os._exit = sys.exit",
+    "requests are not authenticated": "os.environ.pop('PREFECT_SERVER_API_AUTH_STRING')",
 }
 SERVER = "import os, runpy, sys; from tasks.orchestration.server import process; {part}\n"
-MAIN = "code = process.main(sys.argv[1:]); os._exit(code)"  # as the module itself does
+MAIN = "sys.exit(process.main(sys.argv[1:]))"  # as the module itself does
 
 
 def main() -> int:
