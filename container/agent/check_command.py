@@ -54,7 +54,7 @@ def own_address(hosts: Hosts) -> str:
     """The address at which the peers find this host."""
     if hosts.roster is not None:
         return listed_address(hosts, hosts.node)
-    return address.own(hosts.node, hosts.interface) if len(hosts.names) > 1 else "127.0.0.1"
+    return address.own(hosts.node, hosts.interface, hosts.names[:8]) if len(hosts.names) > 1 else "127.0.0.1"
 
 
 def agent(context: AgentContext, name: str, found: str) -> Member:

@@ -9,7 +9,7 @@ import pytest
 from checks import bundle as bundles
 from checks.exchange import secret_key
 from container.agent.files import inputs
-from container.agent.hosts import roster_source
+from container.agent.hosts import address, roster_source
 from container.agent.hosts.roster_source import Hosts, PlaceUnknown
 from container.agent.settings import Settings, make
 from tests.container.agents import make_bundle
@@ -83,3 +83,29 @@ def test_the_key_of_a_shared_folder_stays_for_the_next_start(tmp_path: Path) -> 
     secret_key.remove(place)
 
     assert place == scratch / secret_key.FILE and secret == secret_key.load(shared / secret_key.FILE, 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "own"),
+    [
+        ({"n1": "10.9.9.1", "n2": "10.9.9.2"}, "10.9.9.1"),
+        ({"n1": "127.0.1.1", "n2": "10.9.9.2"}, "10.9.9.7"),  # Debian's /etc/hosts
+        ({"n1": "", "n0": "", "n2": "10.9.9.2"}, "10.9.9.7"),
+        ({"n1": "127.0.1.1", "n2": ""}, "127.0.1.1"),
+        ({"n1": "127.0.0.1", "n2": "127.0.0.2"}, "127.0.0.1"),  # all nodes on one machine
+    ],
+)
+def test_a_node_gives_its_peers_an_address_that_they_reach(
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, str], own: str
+) -> None:
+    """Its own name may lead to loopback, where a peer would find itself."""
+    monkeypatch.setattr(address, "resolve", lambda name: names.get(name, ""))
+    monkeypatch.setattr(address, "towards", lambda other: "10.9.9.7" if other.startswith("10.") else "")
+
+    assert address.own("n1", "", ("n0", "n1", "n2")) == own
+
+
+def test_the_kernel_says_from_where_it_would_send() -> None:
+    """Nothing is sent; loopback is no answer."""
+    assert [address.towards(other) for other in ("", "127.0.0.1", "::1")] == ["", "", ""]
+    assert address.towards("192.0.2.1") != "127.0.0.1"  # TEST-NET-1 of RFC 5737; "" without a route

@@ -19,16 +19,34 @@ def resolve(name: str) -> str:
     return str(ordered[0][4][0]) if ordered else ""
 
 
-def own(name: str, interface: str) -> str:
+def own(name: str, interface: str, peers: tuple[str, ...] = ()) -> str:
     """The address of this host that its peers use.
 
-    Its name's, but where /etc/hosts says loopback, the interface's: a peer would find itself there.
+    Its name's, but where /etc/hosts says loopback (Debian's 127.0.1.1), the interface's, or the one from which the kernel would
+    send to the first peer whose name resolves: a peer would find itself at a loopback address.
     """
     named = resolve(name)
     if named and not _loopback(named):
         return named
     attached = of_interface(interface)
-    return attached if attached and not _loopback(attached) else named or attached
+    if attached and not _loopback(attached):
+        return attached
+    sending = next(filter(None, (towards(resolve(peer)) for peer in peers if peer != name)), "")
+    return sending or named or attached
+
+
+def towards(other: str) -> str:
+    """The address from which this host would send to that one; "" for loopback and for none. Sends nothing."""
+    if not other or _loopback(other):
+        return ""
+    family = socket.AF_INET6 if ":" in other else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((other, 9))
+        except OSError:
+            return ""
+        found = str(probe.getsockname()[0])
+    return "" if _loopback(found) else found
 
 
 def of_interface(interface: str) -> str:

@@ -44,6 +44,8 @@ NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
 SETTLE_S = 30.0
 # Beyond the time that a command has to end: KillWait, epilogs, and a node that does not answer.
 CANCEL_S = 120.0
+# A job that is held has no node, so nothing has to end.
+HELD_S = 20.0
 
 
 def launcher(options: SlurmOptions, root: Path) -> SlurmLauncher:
@@ -165,7 +167,7 @@ class SlurmLauncher:
             row = row_for(commands.accounted(job_id or 0), job_id) or Row(job_id or 0, "FORGOTTEN")
         if row is not None and row.held:
             # Released by somebody, it would start long after the gate was over.
-            commands.run("scancel", str(row.job_id))
+            submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
             said = f"{row.detail}. Look at the prolog, and at the reason of its nodes: sinfo -R"
             return self._final(name, folder, seen, FinalState(JobState.FAILED, Trouble.SERVICE, said))
         if row is not None and not row.job_state.final and row.state != "FORGOTTEN":
