@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Odds, passed
@@ -21,6 +22,8 @@ CONFIRM_A_PART = 4
 FEW_VISITS, RARE, ENOUGH_VISITS = 4, 0.6, 10
 # Judgement: tests within so many seconds belong to one moment. Stages of retests are further apart.
 MOMENT_S = 1.8
+# Judgement: a link that was good at some time is named if it was bad at so many times, and from this probability on.
+LEAST_MOMENTS, SURE_LINK = 3, 0.95
 # If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
 # A pair that was bad this often, and in this share of its tests, is not measured again, nor one that has so many tests.
@@ -90,7 +93,7 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
 
 def only_if_certain(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
     """The same, not named if it may be pairs that are slow for good, or what others did at one time."""
-    return _if_not_pairs(matrix, replace(one, named=one.named and not _in_one_moment(matrix, one, bad)), bad)
+    return _if_not_pairs(matrix, replace(one, named=one.named and not _may_pass(matrix, one, bad)), bad)
 
 
 def _if_not_pairs(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
@@ -120,13 +123,19 @@ def _outcomes(
     return cells
 
 
-def _in_one_moment(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
-    """Whether a link was bad at one time only, and good at another one: what others did to it at that time is as likely."""
+def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
+    """Whether a link was good at some time, and bad at one or two times only or with another likely explanation.
+
+    Congestion, and an end that is bad for some of the time, spoil links so.
+    """
     if not matrix.moments or one.suspect.kind is not Kind.LINK:
         return False
     wrong = set(bad)
     times = sorted(matrix.moments[test] for test in one.tests if test in wrong)
-    return len(times) < len(one.tests) and times[-1] - times[0] < MOMENT_S
+    if len(times) == len(one.tests):
+        return False
+    moments = 1 + sum(later - before >= MOMENT_S for before, later in pairwise(times))
+    return moments < LEAST_MOMENTS or one.suspect.probability < SURE_LINK
 
 
 def unsure_tests(found: Sequence[Named], bad: set[int]) -> list[int]:

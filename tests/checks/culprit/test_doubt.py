@@ -1,0 +1,44 @@
+"""A link that is good at times is named if it is bad at several times, and not for what others did to it at one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Kind, Matrix, Tolerance
+from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, nodes
+
+HALF = Tolerance(0.5)
+LINK = [(3, 9), (9, 3)]
+
+
+def retested(*stages: tuple[bool, ...]) -> Matrix:
+    """All pairs of 32 nodes in the first second, and one link again in stages two seconds apart; True: its tests were bad."""
+    parts = nodes(32)
+    cells = all_pairs(parts)
+    again = [bad for stage in stages for bad in stage]
+    made = matrix(parts, lambda a, b: (a, b) in LINK, cells=cells + len(again) * LINK)
+    values = [*made.values[: len(cells)], *(BAD if bad else GOOD for bad in again for _ in LINK)]
+    moments = [0.5] * len(cells)
+    moments += [
+        2.0 + 2.5 * at + 0.1 * k for at, stage in enumerate(stages) for k in range(len(stage)) for _ in LINK
+    ]
+    return replace(made, values=values, moments=moments)
+
+
+@pytest.mark.parametrize(
+    ("stages", "named"),
+    [
+        (((True, True, True),), True),  # never good
+        (((True, True, True), (False, False, False)), False),  # bad in a row, good later
+        (((True, False, True), (True, False, True), (False, True, True)), True),
+        (((False, False, False), (False, False, False)), False),
+    ],
+)
+def test_a_link_is_named_for_what_returns(stages: tuple[tuple[bool, ...], ...], named: bool) -> None:
+    """Congestion lasts for a while and has passed then; a bad link returns."""
+    found = decode(retested(*stages), HALF)
+
+    assert named is any(one.kind is Kind.LINK for one in found.suspects)
