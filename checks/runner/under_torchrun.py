@@ -48,6 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     torchrun turns any other exit code into 1 and ends the neighbours: the verdict has to be read from the report.
     """
+    os.environ.update(
+        rank_stage.RESOLVER
+    )  # before the first lookup: these processes never become the training
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     if rank == 0:
         require_writable(arguments.out)

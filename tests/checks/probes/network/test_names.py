@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from dataclasses import replace
+from pathlib import Path
 
-from checks.probes.network.names import Answer, look_up, measurement
-from checks.roster import Member
+import pytest
+
+from checks.probes.network.names import Answer, look_up, measurement, names
+from checks.roster import Member, Roster
+from tests.corpus.case import context, observed
 
 MEMBERS = [Member(f"node-{index}", f"10.1.{index // 250}.{index % 250 + 1}", 1) for index in range(500)]
 
@@ -80,3 +86,30 @@ def test_what_is_wrong_stands_first_in_the_evidence() -> None:
     assert measurement(MEMBERS[:3], list(answers), 4.0).evidence.startswith(
         "node-2 10.1.0.3: the name resolves to"
     )
+
+
+def test_as_many_reverse_lookups_as_ranks_ask_run_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resolver that answers eight at a time and loses the others is seen, though two nodes have two addresses."""
+    free = threading.Semaphore(8)
+
+    def reverse(place: tuple[str, int], _flags: int) -> tuple[str, str]:
+        if place[0].startswith("::ffff:"):
+            if not free.acquire(blocking=False):
+                threading.Event().wait(1.1)  # as if the answer was lost
+                return ("late", "0")
+            threading.Event().wait(0.05)
+            free.release()
+        return ("node", "0")
+
+    monkeypatch.setattr(socket, "getnameinfo", reverse)
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda name, *_, **__: [(0, 0, 0, "", (MEMBERS[0].address, 0))]
+    )
+    made = replace(context(names, tmp_path, nodes=2), roster=Roster(tuple(MEMBERS[:2]), 1, ""))
+    (found,) = observed(names, made)
+
+    assert float(found.metrics["mapped_s"]) > 1.0  # type: ignore[arg-type]
+    assert found.evidence.startswith("The reverse lookup of ::ffff:10.1.0.")
+    assert "the longest of 32 at once" in found.evidence.partition("\n")[0]
