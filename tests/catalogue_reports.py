@@ -89,9 +89,10 @@ def expected_report(
     nodes: int,
     profile: Profile = Profile.STANDARD,
     kernel_log: KernelLog = KernelLog.READABLE,
+    peers: bool = True,
 ) -> Report:
     """As `catalogue_report`, with the rates that the facts expect of the type, where they know any."""
-    report = catalogue_report(instance_type, nodes, profile, kernel_log=kernel_log)
+    report = catalogue_report(instance_type, nodes, profile, peers, kernel_log)
     facts, policy = builtin(), default_policy(instance_type)[1]
     known = RuleContext(facts.instances[instance_type], frozenset(), report.declared, facts)
     rows = tuple(_as_expected(row, policy.checks.get(row.check), known) for row in report.observations)

@@ -5,15 +5,16 @@ A report of a fleet has a million observations. An iteration gives Observations;
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from operator import itemgetter, le
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, TypeVar, overload
 
 from checks.model import ErrorKind, Observation, Outcome, Skip, Value
 from checks.value_types import Range
 
+Found = TypeVar("Found")
 Seconds = Annotated[float, Range(0, 1e9)]
 
 
@@ -49,6 +50,18 @@ class Rows(Sequence[Observation]):
 
     def __init__(self, check: str, columns: Columns) -> None:
         self.check, self.columns = check, columns
+        self._known: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[], Found]) -> Found:
+        """What `make` finds in these rows, which never change. It is called once for each name."""
+        if name not in self._known:
+            self._known[name] = make()
+        found: Found = self._known[name]
+        return found
+
+    def kinds(self, metric: str) -> frozenset[type]:
+        """The types of the metric's values; NoneType if a subject has none."""
+        return self.once(f"kinds of {metric}", lambda: frozenset(map(type, self.column(metric))))
 
     @staticmethod
     def of(check: str, rows: Sequence[Observation]) -> Rows:

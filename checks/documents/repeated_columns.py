@@ -80,7 +80,8 @@ class _Reader:
             if text[end - 1 : end] == "]" and text[start:end] == text[begun:ended]:
                 return value, end
         value, end = self.parse_value(text, start)
-        self.require(value, depth)
+        if max(text.find(opening, start + 1, end) for opening in "[{") >= 0:  # a list of scalars is not deep
+            self.require(value, depth)
         if len(alike) < CANDIDATES:
             alike.append((start, end, value))
         return value, end

@@ -324,11 +324,10 @@ def _unfit(planned: Planned, rows: Rows) -> frozenset[int]:
     columns = rows.columns
     odd = _other_than(columns.outcomes, Outcome.MEASURED) | _other_than(columns.skips, None)
     for name in planned.metrics:
-        column = rows.column(name)
-        if None in column:
-            odd |= {place for place, value in enumerate(column) if value is None}
-    for column in columns.metrics.values():
-        if () in column:
+        if type(None) in rows.kinds(name):
+            odd |= {place for place, value in enumerate(rows.column(name)) if value is None}
+    for name, column in columns.metrics.items():
+        if tuple in rows.kinds(name) and () in column:
             odd |= {place for place, value in enumerate(column) if value == ()}
     return frozenset(odd)
 
@@ -343,7 +342,7 @@ def _with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
     """The indices of the rows with a null in an array that no rule reads."""
     odd: set[int] = set()
     for name, column in rows.columns.metrics.items():
-        kinds = set() if name in ruled else set(map(type, column))
+        kinds = frozenset[type]() if name in ruled else rows.kinds(name)
         if tuple not in kinds:
             continue
         arrays = column if len(kinds) == 1 else (value for value in column if type(value) is tuple)

@@ -92,18 +92,18 @@ def _outliers(
         ratios = of_small_group(ratios, len(ratios) // nodes)
     noise = noise_of(ratios, nodes, known.chance, rule.deviations)
     for subject, median in medians.items():
-        cell = Cell(subject, _label(mine[subject], whole), median, mine[subject][0].evidence)
+        cell = Cell(subject, _label(mine[subject]), median, mine[subject][0].evidence)
         for found in held(check, rule, cell, middle, SUFFIX[rule.over]):
             reach = noise.fail if found.level is Level.FAIL else noise.warn
             if abs(median / middle - 1.0) >= reach:
                 yield found
 
 
-def _label(shares: Sequence[_Share], whole: bool) -> str:
+def _label(shares: Sequence[_Share]) -> str:
     labels = list(dict.fromkeys(share.label for share in shares))
     more = f" and {len(labels) - MOST_NAMED} more" if len(labels) > MOST_NAMED else ""
     ranks = len({share.subject for share in shares})
-    of = f" of {ranks} ranks" if whole and ranks > 1 else ""
+    of = f" of {ranks} ranks" if ranks > 1 else ""
     return f"the median of {len(shares)} values{of} ({', '.join(labels[:MOST_NAMED])}{more})"
 
 

@@ -27,6 +27,10 @@ def suspects(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Seq
     if not isinstance(rows, Rows):
         return rows
     column = rows.column(rule.metric)
+    if (limits := _limits(rule, known)) is not None:
+        found = rows.once(f"span of {rule.metric}", lambda: span(_flat(column) or ()))
+        if found is not None and limits[0] <= found[0] and found[1] <= limits[1]:
+            return ()
     if rule.same:
         return () if _one_value(column) else rows
     fits = _fits(rule, known)
@@ -51,14 +55,20 @@ def _fits(rule: Rule, known: RuleContext) -> Fits | None:
         return _all_equal(rule.equals)
     if rule.uniform:
         return _each_uniform
+    limits = _limits(rule, known)
+    return None if limits is None else _all_between(*limits)
+
+
+def _limits(rule: Rule, known: RuleContext) -> tuple[float, float] | None:
+    """The smallest and the greatest value without a finding; None for a rule that does not set a range for each value."""
+    if rule.equals is not None or rule.uniform or rule.same or rule.min_version:
+        return None
     if rule.fact:
         expected = getattr(known.instance, rule.fact, None)
         if type(expected) is not int:
             return None
-        return _all_between(expected * (1 - rule.tolerance), expected * (1 + rule.tolerance))
-    if rule.over in (Over.SUBJECT, Over.CLUSTER):
-        return _all_between(*edges(rule))
-    return None
+        return expected * (1 - rule.tolerance), expected * (1 + rule.tolerance)
+    return edges(rule) if rule.over in (Over.SUBJECT, Over.CLUSTER) else None
 
 
 def _odd(column: Sequence[Any], fits: Fits) -> Sequence[int]:

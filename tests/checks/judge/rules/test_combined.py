@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.judge.rules.apply import apply
+from checks.judge.rules.combined import judge
 from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
 from checks.policy import CheckPolicy, Over, Rule
@@ -110,10 +111,13 @@ def test_a_rank_is_compared_with_its_own_node_in_all_metrics() -> None:
 
 
 def test_a_node_is_compared_with_the_fleet_in_all_metrics() -> None:
-    """One rank per node: 8 % slower in three metrics at 1.2 % noise."""
-    found = _judged(replace(PEERS, over=Over.FLEET), 80, 1, 0.012, _slow(7, 0.92), metrics=3)
+    """One rank per node: 8 % slower in three metrics at 1.5 % noise."""
+    rows = [replace(row, evidence=f"of {row.subject}") for row in _rows(80, 1, 0.015, _slow(7, 0.92), 1, 3)]
+    (found,) = _found(replace(PEERS, over=Over.FLEET), rows, 80, 1, 3)
 
-    assert {"node-7"} == {node_of(subject) for subject in _named(found)}
+    assert "node-7" == found.subject and "of node-7/rank-7" == found.evidence
+    assert found.message.startswith("the median of 3 values (copy_gbps, triad_gbps, read_gbps) is 0.9")
+    assert "times the median of the nodes" in found.message
 
 
 def test_a_single_value_is_not_judged_twice() -> None:
@@ -213,3 +217,34 @@ def test_ranks_that_lack_half_of_the_values_are_not_compared_by_their_median() -
     found = [f for f in _found(PEERS, rows, 40, 8, 3) if f.cause is Cause.HARDWARE]
 
     assert not [f for f in found if f.message.startswith("the median of")]
+
+
+def _medians(nodes: int, share: float, over: Over = Over.PEERS) -> list[Finding]:
+    """The findings about medians alone: of nodes with 8 ranks and 3 metrics at 2 % noise, the third of which is slower."""
+    rows = [
+        replace(row, evidence=f"of {row.subject}") for row in _rows(nodes, 8, 0.02, _slow(3, share), 1, 3)
+    ]
+    known = RuleContext(declared=Declared("cpu", nodes, 0, 8), chance=CHANCE)
+    return list(judge(CHECK, [(replace(PEERS, over=over, metric=name), rows) for name in METRICS], known))
+
+
+@pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET])
+def test_few_nodes_have_no_medians_to_compare(over: Over) -> None:
+    """Four nodes with 32 ranks: however slow one of them is."""
+    assert [] == _medians(4, 0.5, over)
+
+
+@pytest.mark.parametrize("nodes", [8, 15])
+def test_of_few_nodes_a_median_beyond_the_fail_threshold_is_named(nodes: int) -> None:
+    """As a value of a small group is, whatever the spread; the evidence is that of the node's first rank."""
+    (found,) = (f for f in _medians(nodes, 0.86) if f.subject == "node-3")
+
+    assert (Level.FAIL, "of node-3/rank-24") == (found.level, found.evidence)
+    assert found.message.startswith(
+        "the median of 24 values of 8 ranks (copy_gbps, triad_gbps, read_gbps) is 0.8"
+    )
+
+
+def test_the_ranks_of_a_named_node_are_not_named_too() -> None:
+    """One finding for the node, and none for its eight ranks."""
+    assert ["node-3"] == [found.subject for found in _medians(80, 0.9)]

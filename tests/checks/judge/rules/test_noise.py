@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from statistics import stdev
+from statistics import median, stdev
 
 import pytest
 
 from checks.judge.robust_statistics import qn, scaled_mad
-from checks.judge.rules.noise import Noise, noise_of, student_quantile
+from checks.judge.rules.noise import Noise, noise_of, of_small_group, student_quantile
 
 CHANCE = 1e-6
 
@@ -141,3 +141,35 @@ def test_an_improbable_number_is_no_excess_unless_it_is_improbable_enough() -> N
     assert not noise.is_excess(4, 300, distance)
     assert noise.is_excess(7, 300, distance)
     assert noise.is_excess(1, 300, 100.0)  # which noise never does
+
+
+def test_eight_values_of_five_nodes_are_enough() -> None:
+    """From there on a distance is asked of an outlier; one value or one node less, and none is."""
+    ratios = _normal(8, 0.02)
+
+    assert noise_of(ratios, 5, CHANCE).warn > 0.0
+    assert Noise() == noise_of(ratios[:7], 5, CHANCE) == noise_of(ratios, 4, CHANCE)
+
+
+def test_ratios_of_a_small_group_are_widened_for_the_noise_of_many() -> None:
+    """A median of eight hides a fifth of the noise: 1 + 2.5 / 8."""
+    assert [1.0, 1.13125, 0.86875] == pytest.approx(of_small_group([1.0, 1.1, 0.9], 8))
+    assert [] == of_small_group([], 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_noise_of_many_small_groups_is_that_of_their_values(seed: int) -> None:
+    """200 nodes of 8 ranks: the widened ratios have at least the spread of the values, and not a quarter more."""
+    values = _normal(1600, 0.02, seed)
+    groups = [values[at : at + 8] for at in range(0, 1600, 8)]
+    ratios = [r for group in groups for r in of_small_group([v / median(group) for v in group], 8)]
+
+    assert 0.02 < noise_of(ratios, 200, CHANCE).spread < 0.025
+
+
+@pytest.mark.parametrize(("many", "freedom"), [(12, 6.6), (40, 22.0), (300, 108.0)])
+def test_fewer_values_ask_for_a_greater_distance(many: int, freedom: float) -> None:
+    """As many degrees of freedom as the estimate of the spread has: 55 % of the values for Qn, 36 % for the MAD."""
+    noise = noise_of(_normal(many, 0.02), many, CHANCE)
+
+    assert student_quantile(CHANCE, freedom) == pytest.approx(noise.warn / noise.spread)

@@ -1,0 +1,104 @@
+"""What judging all checks of the shipped policy costs on a large cluster, and what its page costs. Constructed, not measured.
+
+`python tests/benchmarks/shipped_checks.py [--nodes 5000]` makes a report of so many p5.48xlarge with every value as expected, give or
+take 1 %, and without the tests of pairs of nodes (a list of all other nodes per node is quadratic). A process of its own reads and
+judges it. JSON on stdout: CPU seconds until the report is read, until the verdict, and for the HTML page, and the peak RSS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+KIND, SEED = "p5.48xlarge", 20261123
+SPEEDS = ("gbps", "tflops", "per_s", "_us", "_ms")
+
+
+def make(nodes: int, out: Path) -> None:
+    """Write the report. Times and host loads differ, as they do in real reports."""
+    from checks.documents.report import dump
+    from checks.model import Observation, Value
+    from tests.catalogue_reports import expected_report
+
+    chance = random.Random(SEED)
+
+    def noisy(value: Value) -> Value:
+        if isinstance(value, float):
+            return value * (1 - 0.005 * min(2.0, abs(chance.gauss(0.0, 1.0))))
+        items = (
+            [noisy(item) if isinstance(item, float) else item for item in value]
+            if type(value) is tuple
+            else []
+        )
+        return tuple(items) if items else value  # type: ignore[return-value]
+
+    def varied(row: Observation) -> Observation:
+        host: dict[str, Value] = {"host_load": round(chance.uniform(1, 9), 1), "host_taken": 0.02}
+        own = {name: noisy(value) if name.endswith(SPEEDS) else value for name, value in row.metrics.items()}
+        begun, took = round(chance.uniform(1, 60), 3), round(chance.uniform(0.1, 9), 3)
+        return replace(row, metrics={**host, **own}, started_s=begun, seconds=took)
+
+    report = expected_report(KIND, nodes, peers=False)
+    out.write_bytes(dump(replace(report, observations=tuple(map(varied, report.observations)))))
+
+
+def judge(path: Path) -> dict[str, float]:
+    """Read, judge and render in this process."""
+    from checks.documents.report import digest, load
+    from checks.facts.builtin import builtin
+    from checks.judge.verdict import decide
+    from tasks.gate_file.references import default_policy
+    from tasks.render.html import html
+
+    data = path.read_bytes()
+    report = load(data)
+    read = time.process_time()
+    verdict = decide(report, default_policy(KIND)[1], builtin(), report_digest=digest(data))
+    judged, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    html(report, verdict, "shipped")
+    page = time.process_time() - judged
+    return {
+        "read_s": round(read, 2),
+        "judged_s": round(judged, 2),
+        "page_s": round(page, 2),
+        "peak_mb": peak // 1000,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the report, and judge it in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args(argv)
+    if asked.judge:
+        print(json.dumps(judge(asked.judge)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "report.json"
+        make(asked.nodes, out)
+        argv_of_child = (sys.executable, __file__, "--judge", str(out))
+        found = json.loads(subprocess.run(argv_of_child, check=True, capture_output=True, text=True).stdout)
+        print(
+            json.dumps(
+                {"nodes": asked.nodes, "report_mb": out.stat().st_size // 1_000_000, **found}, indent=2
+            )
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
