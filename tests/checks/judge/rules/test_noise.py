@@ -167,7 +167,9 @@ def test_the_noise_of_many_small_groups_is_that_of_their_values(seed: int) -> No
     assert 0.02 < noise_of(ratios, 200, CHANCE).spread < 0.025
 
 
-@pytest.mark.parametrize(("many", "freedom"), [(12, 6.6), (40, 22.0), (300, 108.0)])
+@pytest.mark.parametrize(
+    ("many", "freedom"), [(12, 6.6), (40, 22.0), (100, 55.0), (101, 36.36), (300, 108.0)]
+)
 def test_fewer_values_ask_for_a_greater_distance(many: int, freedom: float) -> None:
     """As many degrees of freedom as the estimate of the spread has: 55 % of the values for Qn, 36 % for the MAD."""
     noise = noise_of(_normal(many, 0.02), many, CHANCE)
