@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import Rows
@@ -75,16 +75,17 @@ def _applied(
             if rule.over in RELATIVE:
                 named.setdefault(finding.subject, set()).add(finding.level)
             yield _resting(finding, rule)
-    yield from (finding for finding in together if not _is_named(finding, named, known))
-
-
-def _is_named(finding: Finding, named: Mapping[str, set[Level]], known: RuleContext) -> bool:
-    """Whether the subject, or half of the node's ranks, have a finding of this level or a worse one already."""
-    named_too = [who for who, levels in named.items() if worst([*levels]).rank >= finding.level.rank]
-    ranks = sum(node_of(who) == finding.subject != who for who in named_too)
-    return finding.subject in named_too or 2 * ranks >= (
-        known.declared.ranks_per_node if known.declared else 2
-    )
+    levels = {who: worst([*found]).rank for who, found in named.items()}
+    ranks: dict[str, list[int]] = {}
+    for who, level in levels.items():
+        if node_of(who) != who:
+            ranks.setdefault(node_of(who), []).append(level)
+    half = (known.declared.ranks_per_node if known.declared else 2) / 2
+    for finding in together:
+        # The subject, or half of the node's ranks, may have a finding of this level or a worse one already.
+        alike = sum(level >= finding.level.rank for level in ranks.get(finding.subject, ()))
+        if levels.get(finding.subject, -1) < finding.level.rank and alike < half:
+            yield finding
 
 
 def _judgeable(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Sequence[Observation]:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import LEAST_NODES, LEAST_VALUES, noise_of, of_small_group
 from checks.judge.rules.prefilter import are_near, suspects
-from checks.judge.rules.relative import Series, of_nodes, series_of
+from checks.judge.rules.relative import Series, of_nodes, reach, series_of
 from checks.judge.rules.values import Cell, RuleContext, held
-from checks.model import Finding, Level, Observation, node_of
+from checks.model import Finding, Observation, node_of
 from checks.policy import Over, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
@@ -94,8 +94,7 @@ def _outliers(
     for subject, median in medians.items():
         cell = Cell(subject, _label(mine[subject]), median, mine[subject][0].evidence)
         for found in held(check, rule, cell, middle, SUFFIX[rule.over]):
-            reach = noise.fail if found.level is Level.FAIL else noise.warn
-            if abs(median / middle - 1.0) >= reach:
+            if abs(median / middle - 1.0) >= reach(rule, noise, found.level, median / middle):
                 yield found
 
 

@@ -30,18 +30,26 @@ MOST_OUTLIERS = 0.25
 # Judgement: noise with heavy tails reaches three times the expected number of values beyond a threshold, and a twentieth of all values
 # beyond a FAIL threshold is no tail.
 TAILS, MANY = 3.0, 0.05
+# Judgement: a value that is twice as far from the median as the threshold is an outlier whatever the spread. Otherwise the spread of a
+# few values, or of two kinds of machines, excuses a part that hardly works.
+FAR = 2.0
+# Judgement: normal noise of this spread takes a value so far in one of a thousand such groups. It is said, and blamed on nobody.
+DOUBTFUL = 0.001
 
 
 @dataclass(frozen=True)
 class Noise:
     """The noise of a group, as a share of its median. `warn` and `fail` are the distances from which a value beyond the WARN or the
-    FAIL threshold is an outlier; 0.0 if the thresholds alone decide.
+    FAIL threshold is an outlier; 0.0 if the thresholds alone decide. `least` is the distance that the rule's own `deviations` demand;
+    `capped`: a value at FAR times the threshold is an outlier whatever the spread, which is not so where a quarter of all are so far.
     """
 
     spread: float = 0.0
     warn: float = 0.0
     fail: float = 0.0
     chance: float = 0.0
+    least: float = 0.0
+    capped: bool = True
 
     def expected(self, values: int, distance: float) -> float:
         """How many of so many values noise alone takes at least so far to one side."""
@@ -65,10 +73,10 @@ def noise_of(ratios: Sequence[float], nodes: int, chance: float, deviations: flo
     """
     least = deviations * scaled_mad(ratios) if deviations and ratios else 0.0
     if len(ratios) < LEAST_VALUES or nodes < LEAST_NODES:
-        return Noise(0.0, least, least)
+        return Noise(0.0, least, least, least=least)
     spread, freedom = _spread(ratios)
     far = max(least, spread * student_quantile(chance, freedom))
-    return Noise(spread, far, far if len(ratios) >= SURE_VALUES else least, chance * len(ratios))
+    return Noise(spread, far, far if len(ratios) >= SURE_VALUES else least, chance * len(ratios), least)
 
 
 def of_small_group(ratios: Sequence[float], size: int) -> list[float]:

@@ -9,12 +9,12 @@ The numbers that a rule compares form one series per label; an object for a sing
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checks.documents.columns import Rows
 from checks.judge.not_measured import not_measured
 from checks.judge.robust_statistics import median_of
-from checks.judge.rules.noise import MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
+from checks.judge.rules.noise import DOUBTFUL, FAR, MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
 from checks.judge.rules.prefilter import are_near, labels_of, parts_of, span
 from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, held
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Unmeasured, node_of
@@ -228,15 +228,26 @@ def _among(
     if not _crosses(rule, values):
         return
     low, high = edges(rule)
+    distant = sum(abs(value / middle - 1.0) >= FAR * _distance(rule, Level.FAIL) for value in values)
+    if distant > MOST_OUTLIERS * len(values):
+        noise = replace(noise, capped=False)
     for place, value in enumerate(values):
         ratio = value / middle
         if not low <= ratio <= high:
             for found in held(check, rule, series.cell(place), middle, suffix):
-                reach = noise.fail if found.level is Level.FAIL else noise.warn
-                if abs(ratio - 1.0) >= reach:
+                if abs(ratio - 1.0) >= reach(rule, noise, found.level, ratio):
                     yield found
                 else:
                     excused.append((found, ratio))
+
+
+def reach(rule: Rule, noise: Noise, level: Level, ratio: float) -> float:
+    """The distance from the median from which a value beyond the threshold of this level is an outlier."""
+    if level is Level.FAIL:
+        line, far = (rule.fail_below if ratio < 1.0 else rule.fail_above), noise.fail
+    else:
+        line, far = (rule.warn_below if ratio < 1.0 else rule.warn_above), noise.warn
+    return far if line is None or not noise.capped else max(noise.least, min(far, FAR * abs(1.0 - line)))
 
 
 def _about_excused(
@@ -257,9 +268,18 @@ def _about_excused(
             worst = max(some, key=lambda one: abs(one[1] - 1.0))[0]
             said = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
             said += f"that none of them is an outlier: {worst.subject}, {worst.message}"
-            grave = Level.WARN if rule.over is Over.FLEET else level
-            yield Finding(grave, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
+            lenient = rule.over is Over.FLEET and rule.deviations > 0
+            yield Finding(
+                Level.WARN if lenient else level, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy
+            )
             return
+    if not failed or rule.deviations:
+        return
+    worst, ratio = max(failed, key=lambda one: abs(one[1] - 1.0))
+    if noise.expected(values, abs(ratio - 1.0)) < DOUBTFUL:
+        said = f"{len(failed)} of {values} values are beyond the FAIL threshold, and whether noise explains that is doubtful: "
+        said += f"{worst.subject}, {worst.message}"
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
 
 
 def _distance(rule: Rule, level: Level) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist
@@ -257,3 +258,46 @@ def test_every_value_that_is_compared_shares_the_chance_of_a_false_name() -> Non
 
     assert 2 * (3 + 6) == values_compared(policy, {CHECK: Rows.of(CHECK, rows)})
     assert 0 == values_compared(policy, {})
+
+
+def _fleet(many: int, noise: float, broken: float, seed: int) -> dict[str, Value]:
+    """So many nodes of one rank with this noise, and the third of them at this share of the usual rate."""
+    chance = random.Random(seed)
+    values = [100.0 * (broken if node == 3 else 1.0) * chance.gauss(1.0, noise) for node in range(many)]
+    return {f"node-{node}/rank-{node}": value for node, value in enumerate(values)}
+
+
+@pytest.mark.parametrize(("many", "noise", "broken"), [(24, 0.05, 0.6), (20, 0.08, 0.3), (20, 0.10, 0.0)])
+def test_no_noise_excuses_a_part_that_hardly_works(many: int, noise: float, broken: float) -> None:
+    """A value twice as far from the others as the FAIL threshold is named, however few or scattered the others are."""
+    rule = Rule("v_gbps", "s", Over.PEERS, warn_below=0.95, fail_below=0.9)
+    for seed in range(20):
+        found = _judged(rule, _fleet(many, noise, broken, seed), nodes=many, ranks=1)
+        assert ("FAIL", "HARDWARE", "node-3/rank-3") in _said(found), seed
+
+
+def test_what_noise_may_explain_beyond_a_fail_threshold_is_never_silent() -> None:
+    """Nobody is blamed for it, and the page says how far it is."""
+    rule = Rule("v_gbps", "s", Over.PEERS, warn_below=0.95, fail_below=0.9)
+    for seed in range(20):
+        found = _judged(rule, _fleet(24, 0.03, 0.82, seed), nodes=24, ranks=1)
+        assert [one for one in _said(found) if one[0] == "FAIL" or one[1:] == ("EVIDENCE", CLUSTER)], seed
+
+
+def test_two_broken_gpus_of_every_node_are_named() -> None:
+    """They widen the spread of all nodes alike."""
+    rule = Rule("v_gbps", "s", Over.NODE, warn_below=0.95, fail_below=0.9)
+    chance = random.Random(5)
+    rows = _ranks(
+        *(tuple(chance.gauss(65.0 if gpu < 2 else 100.0, 3.0) for gpu in range(8)) for _ in range(5))
+    )
+    found = _judged(rule, rows, nodes=5, ranks=8)
+    assert 10 == sum(level == "FAIL" and cause == "HARDWARE" for level, cause, _ in _said(found))
+
+
+def test_a_quarter_of_a_fleet_far_below_is_no_scatter() -> None:
+    """Each of them is named; a rule without `deviations` never only warns of what is beyond its FAIL threshold."""
+    rule = Rule("v_gbps", "s", Over.FLEET, warn_below=0.95, fail_below=0.9)
+    rows: dict[str, Value] = {f"node-{n}": 70.0 if n < 6 else 100.0 + n % 3 for n in range(24)}
+    found = _judged(rule, rows, nodes=24, ranks=1)
+    assert 6 == sum(level == "FAIL" and cause == "HARDWARE" for level, cause, _ in _said(found))
