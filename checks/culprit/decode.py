@@ -84,7 +84,7 @@ def _with_patterns(
     culprits of the rest.
     """
     first, node_of = first_tests(matrix), _nodes(matrix)
-    paths = slow_paths(matrix, screened, set(screened.bad), first, node_of)
+    paths = slow_paths(matrix, screened, tolerance, first, node_of) if tolerance.paths else None
     of_paths = set(paths.tests if paths else ())
     timed = periods(matrix, [test for test in screened.bad if test not in of_paths], first, node_of)
     part_time = {one.node for one in timed.part_time}

@@ -96,13 +96,15 @@ class Tolerance:
     A test is bad if it gave no value, if its value is worse than `ratio` of the usual value (HIGHER: below ratio x usual; LOWER:
     above usual / ratio), or worse than `floor` (None: there is no floor). If more than `max_unfit_fraction` of the nodes (at least
     one) would be named, none is. Of good tests at most the share `most_hiccups` may be bad by chance: a network on which more are
-    does not raise its own tolerance.
+    does not raise its own tolerance. `paths`: many pairs that are bad for good may be a property of the fabric; true of rates and
+    of latency, and of neither wrong data, pauses nor lost segments.
     """
 
     ratio: float
     floor: float | None = None
     max_unfit_fraction: float = 0.25
     most_hiccups: float = 0.05
+    paths: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ Flows whose hashes collide share a link of the fabric in every test; the links t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from statistics import median
 
-from checks.culprit.matrix import Better, Matrix, SlowPaths, Span
+from checks.culprit.matrix import Better, Matrix, SlowPaths, Span, Tolerance
 from checks.culprit.noise import Screened
 
 Pair = tuple[int, int]
@@ -22,17 +24,24 @@ HALF = 0.5
 STAYED = 0.8
 # A rate that was never measured counts as this share of the usual one; judgement.
 NO_VALUE = 0.1
+# Two or three flows that share a link get a half or a third of its rate each. A pair below a fifth is broken, or its ends are.
+LEAST_RATE = 0.2
+# Chance puts so many slow pairs on one of the nodes less often than this.
+BY_CHANCE = 0.001
 
 
 def slow_paths(
-    matrix: Matrix, screened: Screened, bad: Collection[int], first: Sequence[bool], node_of: Sequence[int]
+    matrix: Matrix, screened: Screened, tolerance: Tolerance, first: Sequence[bool], node_of: Sequence[int]
 ) -> SlowPaths | None:
-    """The pairs that are slow for good, if there are too many for broken links; `first[k]`: test k was the first of its cell, and
-    `node_of` maps parts to nodes.
+    """The pairs that are slow for good, if there are too many for broken links, and if they are spread over the nodes as chance
+    spreads them; `first[k]`: test k was the first of its cell, and `node_of` maps parts to nodes.
     """
+    bad = set(screened.bad)
     if matrix.span is Span.INSIDE or not bad:
         return None
     tests, spoiled = _cells(matrix, bad)
+    broken = _broken(matrix, screened, tolerance.floor, spoiled)
+    spoiled = {cell: some for cell, some in spoiled.items() if _pair(cell) not in broken}
     always = {cell for cell, some in spoiled.items() if tests[cell] >= ALWAYS and some == tests[cell]}
     if len(always) < MANY:
         return None
@@ -45,6 +54,8 @@ def slow_paths(
     of_nodes = {_pair((node_of[a], node_of[b])) for a, b in pairs}
     ends = Counter(node for pair in of_nodes for node in pair)
     if len(of_nodes) < MANY or len(pairs) < SHARE * every or max(ends.values()) > HALF * len(of_nodes) + 1:
+        return None
+    if not _by_chance(matrix, ends, len(of_nodes), node_of):
         return None
     if len(always) >= STAYED * again:
         pairs |= {
@@ -95,6 +106,44 @@ def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Ma
     spoiled = Counter((matrix.sources[test], matrix.targets[test]) for test in bad)
     every = zip(matrix.sources, matrix.targets, strict=True)
     return Counter(cell for cell in every if cell in spoiled), spoiled
+
+
+def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Collection[Pair]) -> set[Pair]:
+    """The pairs with a test without a value, and those that typically reach less than the floor or than any shared link gives."""
+    values: dict[Pair, list[tuple[float, float]]] = {}
+    found = set[Pair]()
+    for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        if cell in spoiled:
+            value, usual = matrix.values[test], screened.usual(test)
+            if value is None:
+                found.add(_pair(cell))
+            elif matrix.better is Better.HIGHER:
+                values.setdefault(cell, []).append((value, max(floor or 0.0, LEAST_RATE * (usual or 0.0))))
+    below = (cell for cell, its in values.items() if median(value - least for value, least in its) < 0)
+    return found | {_pair(cell) for cell in below}
+
+
+def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int, node_of: Sequence[int]) -> bool:
+    """Whether chance may have given each node its number of slow pairs, `ends`: a binomial distribution over its partners."""
+    cells = set(zip(matrix.sources, matrix.targets, strict=True))
+    every = {_pair((node_of[a], node_of[b])) for a, b in cells}
+    partners = Counter(node for pair in every for node in pair)
+    share = pairs / len(every)
+    least = min(_tail(partners[node], some, share) for node, some in ends.items())
+    return least * len(partners) >= BY_CHANCE
+
+
+def _tail(trials: int, least: int, share: float) -> float:
+    """The probability of `least` successes or more."""
+    if share >= 1:
+        return 1.0
+    return math.fsum(
+        math.exp(
+            math.lgamma(trials + 1) - math.lgamma(some + 1) - math.lgamma(trials - some + 1)
+            + some * math.log(share) + (trials - some) * math.log1p(-share)
+        )
+        for some in range(least, trials + 1)
+    )  # fmt: skip
 
 
 def worst_parts(matrix: Matrix, bad: Collection[int], first: Sequence[bool]) -> set[int]:

@@ -246,7 +246,7 @@ def tolerance(
     """
     most = policy.max_unfit_fraction
     if what is MatrixSubject.DATA:
-        return Tolerance(0.5, None, most)
+        return Tolerance(0.5, None, most, paths=False)
     if what is MatrixSubject.BANDWIDTH:
         floor = options.get("floor_gbps" if span is Span.BETWEEN else "floor_inside_gbps", 0.0)
         if span is Span.BETWEEN and share_gbps is not None:
@@ -256,8 +256,8 @@ def tolerance(
     if what is MatrixSubject.LATENCY:
         return Tolerance(options.get("late_ratio", 0.1), None, most)
     if what is MatrixSubject.PAUSE:
-        return Tolerance(1e-9, options.get("pause_us", PAUSE_US), most)
-    return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most)
+        return Tolerance(1e-9, options.get("pause_us", PAUSE_US), most, paths=False)
+    return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most, paths=False)
 
 
 def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[Reading, ...]:

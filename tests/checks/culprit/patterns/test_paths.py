@@ -87,3 +87,55 @@ def test_a_link_with_a_pair_on_each_rail_is_one_link() -> None:
     found = decode(matrix(parts, lambda a, b: (a, b) in slow, cells=cells + 3 * slow), HALF)
 
     assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and found.paths is None
+
+
+@pytest.mark.parametrize("value", [None, 0.01, 1.9])
+def test_pairs_that_no_shared_link_explains_are_links(value: float | None) -> None:
+    """Four cables are broken: no value, or less than a fifth of the usual rate; one in each direction is enough."""
+    slow = {(2 * n, 2 * n + 1) for n in range(4)}
+    cells = all_pairs(nodes(24))
+    made = matrix(
+        nodes(24), lambda a, b: (a, b) in slow, cells=cells + 3 * [*slow, *((b, a) for a, b in slow)],
+        value=lambda _: value,
+    )  # fmt: skip
+    found = decode(made, HALF)
+
+    assert found.paths is None
+    assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and 4 == len(found.suspects)
+
+
+def test_pairs_below_the_floor_are_links() -> None:
+    """The policy says what is too slow."""
+    slow = measured({frozenset((2 * n, 2 * n + 1)) for n in range(6)})
+
+    assert decode(slow, HALF).paths is not None
+    found = decode(slow, Tolerance(0.5, floor=4.0))
+    assert found.paths is None
+    assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and 6 == len(found.suspects)
+
+
+@pytest.mark.parametrize("number", [32, 48, 64])
+@pytest.mark.parametrize("sick", [(5, 17), (5, 17, 30)])
+def test_slow_pairs_of_a_few_nodes_are_not_the_fabrics(number: int, sick: tuple[int, ...]) -> None:
+    """Each of these nodes is slow towards 44 % of its partners: chance does not gather pairs so."""
+    rng = random.Random(number)
+    slow = {
+        frozenset((a, b))
+        for a in sick
+        for b in range(number)
+        if a != b and (b in sick or rng.random() < 0.44)
+    }
+    found = decode(measured(slow, number), HALF)
+
+    assert found.paths is None
+    assert {f"node-{n}" for n in sick} <= {one.subject for one in found.suspects} or found.unmeasured
+
+
+@pytest.mark.parametrize("share", [0.05, 0.15])
+@pytest.mark.parametrize("seed", range(5))
+def test_collisions_by_chance_stay_the_fabrics(share: float, seed: int) -> None:
+    """In a cluster of 64 nodes, with any seed."""
+    found = decode(measured(colliding(share, 64, seed), 64), HALF)
+
+    assert (Answer.NOBODY, ()) == (found.answer, found.suspects)
+    assert found.paths is not None

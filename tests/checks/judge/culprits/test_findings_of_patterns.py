@@ -136,3 +136,41 @@ def test_a_pair_that_has_not_been_good_yet_is_missing_evidence() -> None:
 
     assert (CLUSTER, "FAIL EVIDENCE") == said([one])[0]
     assert "1 of them are of pairs that have not been good yet" in one.message
+
+
+FOUR = {(0, 1), (2, 3), (4, 5), (6, 7)}
+LINKS = {(f"node-{a}<->node-{b}", "FAIL HARDWARE") for a, b in FOUR}
+
+
+def four_links(**metrics: float | int | str | None) -> Report:
+    return tournament(24, 1, lambda a, b: metrics if (min(a, b), max(a, b)) in FOUR else {})
+
+
+def test_wrong_data_is_no_property_of_the_fabric() -> None:
+    """Each of the links is named."""
+    assert LINKS == set(said(found(four_links(failures="wrong data", wrong_elements=77))))
+
+
+def test_links_without_an_answer_are_no_property_of_the_fabric() -> None:
+    """Nor are those with a thousandth of the rate."""
+    dead = four_links(
+        failures="no answer", bandwidth_gbps=None, latency_us=None, slowest_us=None, wrong_elements=None
+    )
+
+    assert LINKS == set(said(found(dead, floor_gbps=1.0)))
+    assert LINKS == set(said(found(four_links(bandwidth_gbps=FAST / 1000), floor_gbps=1.0)))
+    assert LINKS == set(said(found(four_links(bandwidth_gbps=FAST / 1000))))
+
+
+def test_pauses_of_links_are_no_property_of_the_fabric() -> None:
+    """Five seconds without an answer, in each test."""
+    assert LINKS == set(said(found(four_links(slowest_us=5e6))))
+
+
+def test_nodes_that_are_slow_towards_some_partners_are_refused() -> None:
+    """Two nodes of 64 lose the rate towards four ninths of their partners."""
+    report = tournament(
+        64, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.3} if {a, b} & {5, 40} and (a + b) % 9 < 4 else {}
+    )
+
+    assert [one for one in found(report) if one.level.value == "FAIL"]
