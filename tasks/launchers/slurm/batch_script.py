@@ -26,11 +26,15 @@ from checks.exchange import secret_key
 from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Plan, Request, Work
 from tasks.launchers.node_code import code_archive, start_script
-from tasks.launchers.slurm.options import SlurmOptions
+from tasks.launchers.slurm.options import FOLDER, SlurmOptions
 
 JOB_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+# What would change srun, a shell on the way to the training, or the gate's agent; the last five are bash's own, and read only.
+RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "PRELAUNCH_")
+RESERVED_NAMES = ("BASH_ENV", "ENV", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS")
+KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 SCRIPT, ARCHIVE, START, ENVIRONMENT = "job.sbatch", "prelaunch.tar.gz", "start.sh", "environment.sh"
 OWN_FILES = (ARCHIVE, START, ENVIRONMENT, secret_key.FILE)
 PASSED = "pass.json"
@@ -45,6 +49,11 @@ def make_plan(job: JobSpec, root: Path, options: SlurmOptions, lines: tuple[str,
     `lines` are the #SBATCH lines of a site's own file.
     """
     _require_possible(job)
+    if not re.fullmatch(FOLDER, str(root)):
+        raise LaunchRejected(
+            f"{job.name}: sbatch cannot be given files below {str(root)!r:.200}. Name another folder in [cluster.options], "
+            "without blanks, quotes, and the characters , : # ; $ ` % and backslash."
+        )
     folder = root / "jobs" / job.name
     script = script_of(job, folder, options, lines)
     files = {
@@ -189,3 +198,8 @@ def _require_possible(job: JobSpec) -> None:
     for name, value in job.environment.items():
         if not re.fullmatch(VARIABLE, name) or "\0" in value:
             raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")
+        if (name.startswith(RESERVED) and name not in KNOBS) or name in RESERVED_NAMES:
+            raise LaunchRejected(
+                f"{job.name}: the variable {name:.80} would tell Slurm, a shell or the gate's agent what to do. "
+                "Take it out of [training.environment]."
+            )

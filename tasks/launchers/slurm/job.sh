@@ -2,6 +2,7 @@
 # nodes, max_runtime_s, grace_s, srun_options and agent (the agent's arguments).
 set -u
 umask 077
+SECONDS=0
 
 # Names of Slurm's jobs are not unique, and two gates may submit at the same moment: the first job that starts has the folder.
 (set -o noclobber && echo "$SLURM_JOB_ID" >"$job/claim") 2>/dev/null
@@ -22,14 +23,16 @@ export PRELAUNCH_OUT="$job/out" PRELAUNCH_EXCHANGE_KEY="$job/in/exchange.key" PR
 export PRELAUNCH_GRACE_S="$grace_s" PRELAUNCH_JOIN_S="$join_s"
 [[ -z "$python" ]] || export PRELAUNCH_PYTHON="$python"
 [[ -z "$interface" ]] || export PRELAUNCH_INTERFACE="$interface"
-# shellcheck disable=SC1091
-. "$job/in/environment.sh"
 
 # --export=ALL, because the job itself has --export=NONE and the step would find no PATH.
 # shellcheck disable=SC2016
-srun --export=ALL --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none \
+set -- "$(type -P srun || echo /usr/bin/srun)" \
+    --export=ALL --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none \
     --input=none --open-mode=append --output="$job/logs/%N.log" "${srun_options[@]}" \
-    /bin/sh -c 'PRELAUNCH_ROOT=$0/nodes/$SLURMD_NODENAME exec /bin/sh "$0/in/start.sh" "$@"' "$job" "${agent[@]}" &
+    /bin/sh -c 'PRELAUNCH_ROOT=$0/nodes/$SLURMD_NODENAME exec /bin/sh "$0/in/start.sh" "$@"' "$job" "${agent[@]}"
+# The training's variables may have the names of this script's own: they are set only where nothing but srun follows.
+# shellcheck disable=SC1091
+(unset srun_options agent && . "$job/in/environment.sh" && exec "$@") & # bash exports no arrays
 step=$!
 
 # Slurm counts whole minutes. At the max runtime the nodes are told first; SIGTERM to srun then kills its tasks.

@@ -154,6 +154,13 @@ def test_auto_resume_is_sruns_and_the_trainings_alone() -> None:
         ({"files": {"exchange.key": b""}}, "a file cannot be named 'exchange.key'"),
         ({"files": {"../x": b""}}, "a file cannot be named"),
         ({"environment": {"a b": "c"}}, "cannot be an environment variable"),
+        ({"environment": {"SLURM_JOB_ID": "4242"}}, "SLURM_JOB_ID would tell Slurm"),
+        ({"environment": {"SBATCH_EXPORT": "ALL"}}, "SBATCH_EXPORT would tell Slurm"),
+        ({"environment": {"SRUN_DEBUG": "3"}}, "SRUN_DEBUG would tell Slurm"),
+        ({"environment": {"BASH_ENV": "/x"}}, "BASH_ENV would tell Slurm"),
+        ({"environment": {"ENV": "/x"}}, "ENV would tell Slurm"),
+        ({"environment": {"UID": "0"}}, "UID would tell Slurm"),
+        ({"environment": {"PRELAUNCH_OUT": "/x"}}, "PRELAUNCH_OUT would tell Slurm"),
         ({"request": {"Spot": True}}, "are for SageMaker"),
     ],
 )
@@ -161,6 +168,23 @@ def test_what_cannot_be_submitted_is_refused(changes: dict[str, object], says: s
     """Before anything is written."""
     with pytest.raises(LaunchRejected, match=says):
         plan(replace(JOB, **changes))  # type: ignore[arg-type]
+
+
+def test_other_names_of_variables_are_the_trainings() -> None:
+    """Also those that begin like ours, and the three that say how long the agent waits, and where it listens."""
+    names = ("SLURMISH", "ENVIRONMENT", "nodes", "PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
+    made = plan(replace(JOB, environment=dict.fromkeys(names, "1")))
+
+    assert made.uploads["/shared/prelaunch/jobs/gate-1-train-1/in/environment.sh"].count(b"export ") == 6
+
+
+@pytest.mark.parametrize(
+    "root", ["/a b", "/a\n#SBATCH --export=ALL", "/a%j", "/a\tb", "/a$b", "/a'b", '/a"b', "/a\\b", "/a#b"]
+)
+def test_a_store_whose_path_sbatch_would_read_wrongly_is_refused(root: str) -> None:
+    """Its folder is on lines of the script without quotes, where % and a blank have a meaning."""
+    with pytest.raises(LaunchRejected, match=r"Name another folder in \[cluster.options\]"):
+        make_plan(JOB, Path(root), SlurmOptions())
 
 
 @pytest.mark.parametrize(

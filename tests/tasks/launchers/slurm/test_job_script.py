@@ -1,0 +1,84 @@
+"""The batch script runs with commands on PATH that only record how they were called: no Slurm is here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.slurm.batch_script import make_plan
+from tasks.launchers.slurm.job_folder import ScriptEnd, SharedJobFolder
+from tasks.launchers.slurm.options import SlurmOptions
+from tests.tasks.launchers.slurm.test_batch_script import JOB
+
+# A stub: it writes its arguments and its environment down, and stays as long as it is told to.
+STUB = """#!/bin/bash
+echo "stub {name} $*" >>{log}
+/usr/bin/env >{log}.{name}
+exec /bin/sleep {seconds}
+"""
+
+
+def calls(folder: Path, environment: dict[str, str], stays_s: float = 0.0) -> tuple[str, SharedJobFolder]:
+    """What the script of a job with that environment calls, and the job's folder."""
+    log, commands, root = folder / "log", folder / "bin", folder / "root"
+    commands.mkdir()
+    for name, seconds in (("srun", stays_s), ("scancel", 0.0)):
+        stub = commands / name
+        stub.write_text(STUB.format(name=name, log=log, seconds=seconds))
+        stub.chmod(0o755)
+    job = replace(JOB, environment=environment, max_runtime_s=1.0 if stays_s else 3600.0)
+    shared = SharedJobFolder(root, job.name)
+    assert shared.stage(make_plan(job, root, SlurmOptions(grace_s=1.0)))
+    subprocess.run(
+        ("/bin/bash", str(shared.path / "job.sbatch")),
+        env={"PATH": f"{commands}{os.pathsep}/usr/bin{os.pathsep}/bin", "SLURM_JOB_ID": "77"},
+        cwd=folder, timeout=60, check=False, capture_output=True,
+    )  # fmt: skip
+    return log.read_text(), shared
+
+
+def test_a_variable_of_the_training_is_no_variable_of_the_script(tmp_path: Path) -> None:
+    """It reaches the step under any name, and neither the number of nodes, nor the agent, nor the folder changes."""
+    own = {
+        "nodes": "1",
+        "job": "/tmp/elsewhere",
+        "srun_options": "--uid=0",
+        "step": "1",
+        "agent": "x",
+        "srun": "/x",
+    }
+    said, shared = calls(tmp_path, {**own, "PATH": "/nowhere", "WANDB_API_KEY": "a 'b' $c"})
+    given = (tmp_path / "log.srun").read_text().splitlines()
+
+    assert "--nodes=2 --ntasks=2 " in said and f"--output={shared.logs}/%N.log" in said
+    assert "--uid" not in said and f"gate --bundle {shared.path}/in/bundle.json" in said
+    assert {
+        *(f"{name}={value}" for name, value in own.items()),
+        "PATH=/nowhere",
+        "WANDB_API_KEY=a 'b' $c",
+    } <= set(given)
+    assert shared.ended() == ScriptEnd(77, 0, overdue=False)
+
+
+def test_no_value_of_a_variable_is_computed(tmp_path: Path) -> None:
+    """Bash runs commands within arithmetic on text."""
+    mark = tmp_path / "mark"
+    text = f"SECONDS[$(touch {mark})]+3"
+    names = ("max_runtime_s", "grace_s", "left", "SECONDS", "code", "overdue")
+    _, shared = calls(tmp_path, dict.fromkeys(names, text))
+
+    assert not mark.exists()
+    assert shared.ended() == ScriptEnd(77, 0, overdue=False)
+
+
+@pytest.mark.timeout(60)
+def test_a_script_ends_its_own_step_at_the_max_runtime(tmp_path: Path) -> None:
+    """With the time that the launcher gave, whatever the training's variables are."""
+    said, shared = calls(tmp_path, {"max_runtime_s": "3600", "grace_s": "600"}, stays_s=30.0)
+
+    assert "stub scancel --signal=TERM 77\n" in said
+    assert shared.ended() == ScriptEnd(77, 143, overdue=True)
