@@ -8,6 +8,8 @@ the first test of each cell counts, and retests that were good.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -36,6 +38,8 @@ PASSES = 3
 SURE_ODDS = math.log(0.95 / 0.05)
 # Fewer rounds than this do not tell a fault that comes and goes from one event.
 LEAST_SWEEP = 12
+# Judgement: what lasts for more than this share of the sweep does not pass, neither congestion nor one event.
+LONGEST = 0.5
 # The border of a period is uncertain by a round.
 MARGIN = 1
 
@@ -52,11 +56,14 @@ class Spell:
 
 @dataclass(frozen=True)
 class PartTime:
-    """A node that was bad for some of the time, alone. `odds` are log odds."""
+    """A node that was bad for some of the time, alone. `odds` are log odds; `is_short`: one spell, that lasted for no more than half
+    of the sweep.
+    """
 
     node: int
     spells: int
     odds: float
+    is_short: bool
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,7 @@ def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: 
     excused: frozenset[int] = frozenset()
     steady: set[int] = set()
     every = _counts(matrix, wrong, first, node_of, nodes)[1]
+    sweep = sorted({at for at, is_first in zip(matrix.rounds, first, strict=True) if is_first})
     for _ in range(PASSES):
         tests, spoiled = _counts(matrix, wrong - excused, first, node_of, nodes)
         shares = [some / all_ for some, all_ in zip(spoiled, tests, strict=True) if all_]
@@ -95,13 +103,15 @@ def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: 
         of_node = _visits(matrix, wrong, first, node_of, wanted, steady, crowds)
         spells = [spell for node in sorted(of_node) for spell in _spells(node, of_node[node], rate)]
         spells = [one for one in spells if one.odds > LEAST_ODDS and _ends(one, of_node[one.node])]
-        crowds = _crowds(spells, together)
+        past = [one for one in spells if one.node not in steady and _is_past(one, of_node[one.node], sweep)]
+        crowds = _crowds(past, together)
         congestion, more = _congestion(matrix, bad, node_of, crowds)
         if more <= excused:
             break
         excused |= more
     rounds = max(matrix.rounds) + 1
-    alone = _alone(spells, crowds, nodes, rounds) if rounds >= LEAST_SWEEP else ()
+    # A crowd that has not passed is no congestion, and tells as little about one of its nodes.
+    alone = _alone(spells, _crowds(spells, together), nodes, rounds, sweep) if rounds >= LEAST_SWEEP else ()
     return Periods(congestion, excused, tuple(one for one in alone if one.node not in steady))
 
 
@@ -133,11 +143,7 @@ def _visits(
     """For each wanted node (round, bad tests, tests), in the order of the rounds, without partners that explain what was bad: those
     that are always bad, and those that are known to have been congested at that time.
     """
-    congested: dict[int, set[int]] = {}
-    for begin, end, nodes in crowds:
-        for at in range(begin, end + 1):
-            congested.setdefault(at, set()).update(nodes)
-    none: set[int] = set()
+    congested = _times_of_nodes(crowds)
     found: dict[int, dict[int, list[int]]] = {node: {} for node in wanted}
     for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
         a, b = node_of[source], node_of[target]
@@ -147,7 +153,7 @@ def _visits(
         if is_bad and not first[test]:
             continue
         at = matrix.rounds[test]
-        now = congested.get(at, none)
+        now = {node for node in (a, b) if _is_within(at, congested.get(node, ()))}
         for node, other in ((a, b), (b, a)):
             if node not in wanted or (other in now and node not in now):
                 continue
@@ -156,6 +162,24 @@ def _visits(
                 counts[0] += is_bad
                 counts[1] += 1
     return {node: [(at, *its[at]) for at in sorted(its)] for node, its in found.items()}  # type: ignore[misc]
+
+
+def _times_of_nodes(crowds: Sequence[Crowd]) -> Mapping[int, Sequence[tuple[int, int]]]:
+    """For each node its crowded times, in order and without overlap."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for begin, end, nodes in sorted(crowds):
+        for node in nodes:
+            its = found.setdefault(node, [])
+            if its and begin <= its[-1][1]:
+                its[-1] = (its[-1][0], max(end, its[-1][1]))
+            else:
+                its.append((begin, end))
+    return found
+
+
+def _is_within(at: int, times: Sequence[tuple[int, int]]) -> bool:
+    place = bisect_right(times, (at, math.inf)) - 1
+    return place >= 0 and at <= times[place][1]
 
 
 def _spells(node: int, visits: Visits, rate: float) -> list[Spell]:
@@ -201,19 +225,33 @@ def _ends(spell: Spell, visits: Visits) -> bool:
     return sum(one[1] == 0 for one in outside) >= LEAST_ROUNDS
 
 
+def _is_past(spell: Spell, visits: Visits, sweep: Sequence[int]) -> bool:
+    """Whether it is shown that the period has ended, and it was not most of the sweep."""
+    after = sum(at > spell.last and not some for at, some, _ in visits)
+    return after >= LEAST_ROUNDS and _is_short(spell, sweep)
+
+
+def _is_short(spell: Spell, sweep: Sequence[int]) -> bool:
+    its = bisect_right(sweep, spell.last) - bisect_left(sweep, spell.first)
+    return its - 2 * MARGIN <= LONGEST * len(sweep)
+
+
 def _crowds(spells: Sequence[Spell], together: int) -> list[Crowd]:
     """The times in which so many nodes were bad, with these nodes."""
-    at: dict[int, set[int]] = {}
+    # The spells of one node do not overlap, so that the number of spells is that of nodes.
+    changes = Counter[int]()
     for spell in spells:
-        for round_ in range(spell.first, spell.last + 1):
-            at.setdefault(round_, set()).add(spell.node)
-    crowded = sorted(round_ for round_, nodes in at.items() if len(nodes) >= together)
+        changes[spell.first] += 1
+        changes[spell.last + 1] -= 1
     times: list[list[int]] = []
-    for round_ in crowded:
-        if times and round_ - times[-1][1] <= 1 + MARGIN:
-            times[-1][1] = round_
-        else:
-            times.append([round_, round_])
+    many, since = 0, 0
+    for at in sorted(changes):
+        if many >= together:
+            if times and since - times[-1][1] <= 1 + MARGIN:
+                times[-1][1] = at - 1
+            else:
+                times.append([since, at - 1])
+        many, since = many + changes[at], at
     found = []
     for first, last in times:
         its = [spell for spell in spells if min(spell.last, last) - max(spell.first, first) >= MARGIN]
@@ -254,7 +292,9 @@ def _congestion(
     return tuple(found), frozenset(excused)
 
 
-def _alone(spells: Sequence[Spell], crowds: Sequence[Crowd], nodes: int, rounds: int) -> tuple[PartTime, ...]:
+def _alone(
+    spells: Sequence[Spell], crowds: Sequence[Crowd], nodes: int, rounds: int, sweep: Sequence[int]
+) -> tuple[PartTime, ...]:
     """Nodes with bad times of their own."""
     chance = math.log(nodes * rounds) - PRIOR
     of_node: dict[int, list[Spell]] = {}
@@ -268,7 +308,8 @@ def _alone(spells: Sequence[Spell], crowds: Sequence[Crowd], nodes: int, rounds:
     for node, its in of_node.items():
         odds = sum(spell.odds for spell in its) - chance
         if odds > SURE_ODDS and (len(its) > 1 or not _accompanied(its[0], spells)):
-            found.append(PartTime(node, len(its), odds))
+            is_short = len(its) == 1 and _is_short(its[0], sweep)
+            found.append(PartTime(node, len(its), odds, is_short))
     return tuple(found)
 
 

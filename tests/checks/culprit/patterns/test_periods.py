@@ -127,3 +127,33 @@ def test_hiccups_are_no_periods(seed: int) -> None:
     found = decode(sweep(32, lambda a, b, at: random.Random(f"{seed} {a} {b} {at}").random() < 0.02), HALF)
 
     assert ((), ()) == (found.congestion, found.suspects)
+
+
+def _nodes_sick(first: int, last: int) -> IsBad:
+    """Nodes 5, 9 and 20 are bad towards all others in these rounds."""
+    return lambda a, b, at: first <= at <= last and bool({a, b} & {5, 9, 20})
+
+
+@pytest.mark.parametrize(("first", "last"), [(19, 999), (4, 28)])
+def test_what_has_not_ended_is_no_congestion(first: int, last: int) -> None:
+    """Three nodes are bad until the end of the sweep, or for most of it."""
+    found = decode(sweep(32, _nodes_sick(first, last)), HALF)
+
+    assert () == found.congestion
+    assert {"node-5", "node-9", "node-20"} == {one.subject for one in found.suspects} or found.unmeasured
+
+
+def test_congestion_at_the_end_of_the_sweep_has_passed_if_the_retests_are_good() -> None:
+    """The retests come later, each in a round of its own."""
+    made = sweep(32, leaf_congested(20, 30), again=4)
+
+    assert decode(made, HALF).congestion
+    assert (Answer.NOBODY, ()) == ((found := decode(made, HALF)).answer, found.suspects)
+
+
+def test_the_work_does_not_grow_with_the_numbers_of_the_rounds() -> None:
+    """Rounds that nobody made cost nothing: a damaged row may have any number."""
+    made = sweep(32, leaf_congested(10, 25))
+    far = replace(made, rounds=[at * 10**12 for at in made.rounds])
+
+    assert decode(far, HALF).bad == decode(made, HALF).bad
