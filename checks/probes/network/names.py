@@ -16,7 +16,8 @@ from checks.model import Scope
 from checks.roster import Member
 
 SIDE_BY_SIDE = 64
-# As many questions at once as the ranks of a job ask: of 32 at once a resolver lost 32 of 40 answers, of few it loses none.
+# As many questions at once as the ranks of this node ask about all nodes, and no more: a resolver that lost 32 of 40 answers when 32
+# were asked at once loses none of few, and a small job is not to be told of what it never does.
 MAPPED, MAPPED_S = 32, 2.0
 NOT_THERE = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
@@ -54,15 +55,16 @@ def names(context: Context) -> Measurement:
     `names` counts the members; `unresolved` those whose name does not exist, `unanswered` those for which the resolver gave
     no answer, `elsewhere` those whose name leads to other addresses than the roster's, `reverse_elsewhere` those whose
     address has a name that leads to other addresses, `shared_addresses` members whose address another one has too.
-    `mapped_s` is the longest of MAPPED reverse lookups at once, of the members' addresses in the form ::ffff:ADDRESS, answered
-    or not: each rank of torch asks for its peers' names by it (c10d, socket.cpp), /etc/hosts does not answer it, and if the
+    `mapped_s` is the longest of up to MAPPED reverse lookups at once, one for each rank of this node and each member, of the
+    members' addresses in the form ::ffff:ADDRESS, answered or not: each rank of torch asks for its peers' names by it (c10d, socket.cpp), /etc/hosts does not answer it, and if the
     resolver is silent every rank waits glibc's 5 s twice. The check waits for MAPPED_S. It asks as the training will, without
     the RES_OPTIONS of the gate's own ranks.
     """
     members = context.roster.members
     lookup_s = min(context.options.get("lookup_s", 5.0), context.timeout_s * 0.8)
     mapped_s = min(MAPPED_S, context.timeout_s * 0.1)
-    asked = [members[index % len(members)] for index in range(MAPPED)]
+    at_once = min(MAPPED, len(members) * max(context.declared.ranks_per_node, 1))
+    asked = [members[index % len(members)] for index in range(at_once)]
     mapped = look_up(asked, ask_mapped, mapped_s)
     took = [answer.seconds if answer is not None else mapped_s for answer in mapped]
     found = measurement(members, look_up(members, ask, lookup_s), lookup_s, max(took))

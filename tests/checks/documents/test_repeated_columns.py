@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.documents.decode import MAX_DEPTH, decode, decode_shared, parse_json
-from checks.documents.repeated_columns import BEGINNING
+from checks.documents.repeated_columns import BEGINNING, parse
 from checks.documents.report import REPORT_BYTES, ReportFile, dump
 from checks.value_types import DecodeError
 from tests.sample_reports import healthy
@@ -123,3 +123,18 @@ def test_lists_of_the_same_text_and_other_types_are_decoded_by_their_own_type() 
 
     assert ["float"] * 2 == [type(value).__name__ for value in read.seconds]
     assert ["int"] * 2 == [type(value).__name__ for value in read.metrics["gflops"]]
+
+
+def test_a_report_that_was_made_to_be_compared_for_ever_is_read_by_the_ordinary_parser() -> None:
+    """One long list, and many short ones that begin alike and end where it might end, each time after a long comparison."""
+    short = "[" + "0.0," * 17 + "0.0]"
+    pairs = [f'"k{number:07}":{short}' for number in range(600)]
+    period = len(pairs[0]) + 1
+    long = "[" + "0.0," * ((300 * period) // 4)
+    long += " " * ((len(short) - len(long) - 4) % period) + "0.0]"
+    text = f'{{"a":{long},{",".join(pairs)}}}'
+
+    assert json.loads(text) == parse_json(text.encode(), REPORT_BYTES, shared=True)
+    scan = json.JSONDecoder().raw_decode
+    assert parse(text, scan, lambda value, depth: None) is None
+    assert parse(f"{{{','.join(pairs)}}}", scan, lambda value, depth: None) is not None

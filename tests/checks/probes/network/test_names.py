@@ -108,8 +108,13 @@ def test_as_many_reverse_lookups_as_ranks_ask_run_at_once(
         socket, "getaddrinfo", lambda name, *_, **__: [(0, 0, 0, "", (MEMBERS[0].address, 0))]
     )
     made = replace(context(names, tmp_path, nodes=2), roster=Roster(tuple(MEMBERS[:2]), 1, ""))
+    few = replace(made, declared=replace(made.declared, ranks_per_node=4))
+    made = replace(made, declared=replace(made.declared, ranks_per_node=16))
+    (healthy,) = observed(names, few)
     (found,) = observed(names, made)
 
+    assert float(healthy.metrics["mapped_s"]) < 1.0  # type: ignore[arg-type]
+    assert "the longest of 8 at once" in healthy.evidence
     assert float(found.metrics["mapped_s"]) > 1.0  # type: ignore[arg-type]
     assert found.evidence.startswith("The reverse lookup of ::ffff:10.1.0.")
     assert "the longest of 32 at once" in found.evidence.partition("\n")[0]
