@@ -55,10 +55,10 @@ def names(context: Context) -> Measurement:
     `names` counts the members; `unresolved` those whose name does not exist, `unanswered` those for which the resolver gave
     no answer, `elsewhere` those whose name leads to other addresses than the roster's, `reverse_elsewhere` those whose
     address has a name that leads to other addresses, `shared_addresses` members whose address another one has too.
-    `mapped_s` is the longest of up to MAPPED reverse lookups at once, one for each rank of this node and each member, of the
-    members' addresses in the form ::ffff:ADDRESS, answered or not: each rank of torch asks for its peers' names by it (c10d, socket.cpp), /etc/hosts does not answer it, and if the
-    resolver is silent every rank waits glibc's 5 s twice. The check waits for MAPPED_S. It asks as the training will, without
-    the RES_OPTIONS of the gate's own ranks.
+    `mapped_s` is the longest of up to MAPPED reverse lookups at once, one for each rank of this node and each member, of
+    the members' addresses in the form ::ffff:ADDRESS, answered or not: each rank of torch asks for its peers' names by it
+    (c10d, socket.cpp), /etc/hosts does not answer it, and if the resolver is silent every rank waits glibc's 5 s twice.
+    The check waits for MAPPED_S. It asks as the training will, without the RES_OPTIONS of the gate's own ranks.
     """
     members = context.roster.members
     lookup_s = min(context.options.get("lookup_s", 5.0), context.timeout_s * 0.8)
