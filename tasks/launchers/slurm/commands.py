@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tasks.launchers.base import EngineUnavailable
@@ -66,15 +66,29 @@ def environment_of(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def jobs_named(name: str) -> tuple[Row, ...]:
-    """Every job of that name that slurmctld knows, ended ones included (slurm.conf, MinJobAge). Raises EngineUnavailable."""
-    return _rows(run("squeue", "--noheader", "--states=all", f"--name={name}", f"--format={SQUEUE_FORMAT}"))
+    """Every job of that name and of our own user that slurmctld knows, ended ones included (slurm.conf, MinJobAge).
+
+    Raises EngineUnavailable.
+    """
+    words = ("--noheader", "--states=all", f"--name={name}", own_user(), f"--format={SQUEUE_FORMAT}")
+    return _rows(run("squeue", *words))
 
 
 def accounted(job_id: int) -> tuple[Row, ...]:
     """What the accounting says of a job that slurmctld has forgotten; () where there is none. Raises EngineUnavailable."""
     words = ("--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", f"--format={SACCT_FORMAT}")
-    said = run("sacct", *words)
+    said = run("sacct", *words, own_user())
     return () if said.code else _rows(said)
+
+
+def end_jobs(job_ids: Iterable[int]) -> Said:
+    """Ask slurmctld to end these jobs of our own user. Raises EngineUnavailable."""
+    return run("scancel", own_user(), *map(str, job_ids))
+
+
+def own_user() -> str:
+    """The option that leaves other users' jobs out: names of jobs are not unique, and an operator may end any job."""
+    return f"--user={os.geteuid()}"
 
 
 def _rows(said: Said) -> tuple[Row, ...]:

@@ -119,6 +119,17 @@ def row_for(rows: Iterable[Row], job_id: int | None) -> Row | None:
     return found[0] if found else None
 
 
+def submitted_row(rows: Iterable[Row], job_id: int | None) -> Row | None:
+    """The row of that job; without a number that of a job that may be ours, first of one that has not ended.
+
+    A job of ours writes its number down when it starts, so one that ended well is an older one of the same name.
+    """
+    if job_id is not None:
+        return row_for(rows, job_id)
+    possible = [row for row in rows if row.job_state is not JobState.SUCCEEDED]
+    return row_for((row for row in possible if not row.job_state.final), None) or row_for(possible, None)
+
+
 def _row(line: str) -> Row:
     parts = line.split("|", 3)
     if len(parts) != 4 or not parts[0].isdecimal() or not parts[1].strip():

@@ -32,7 +32,7 @@ from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, make_plan
 from tasks.launchers.slurm.job_folder import NOBODY, Attempts, FinalState, ScriptEnd, SharedJobFolder
-from tasks.launchers.slurm.job_states import Row, row_for
+from tasks.launchers.slurm.job_states import Row, row_for, submitted_row
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line
 
@@ -40,6 +40,9 @@ __all__ = ["Options", "SlurmLauncher", "launcher"]
 
 Options = SlurmOptions
 NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
+# Neither slurmctld nor the accounting has the job: our own word, which no STATES has.
+FORGOTTEN = "FORGOTTEN"
+BY_ITSELF = ("FAILED", FORGOTTEN)
 # An NFS client may look at a folder as it was 30 s ago (nfs(5), acdirmin).
 SETTLE_S = 30.0
 # Beyond the time that a command has to end: KillWait, epilogs, and a node that does not answer.
@@ -159,32 +162,36 @@ class SlurmLauncher:
 
     def _ask(self, name: str, folder: SharedJobFolder, seen: Attempts) -> JobStatus:
         """What slurmctld says, and where it has forgotten the job what the script and the accounting say. Raises LaunchError."""
-        job_id = folder.job_id()
-        row = row_for(commands.jobs_named(name), job_id)
+        rows = commands.jobs_named(name)
+        job_id = folder.job_id()  # after squeue: a job that ends in between has written its number
+        row = submitted_row(rows, job_id)
         if row is None and job_id is None:
             return _unsubmitted(name, folder)
         if row is None and folder.ended() is None:
-            row = row_for(commands.accounted(job_id or 0), job_id) or Row(job_id or 0, "FORGOTTEN")
+            row = row_for(commands.accounted(job_id or 0), job_id) or Row(job_id or 0, FORGOTTEN)
         if row is not None and row.held:
             # Released by somebody, it would start long after the gate was over.
             submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
             said = f"{row.detail}. Look at the prolog, and at the reason of its nodes: sinfo -R"
             return self._final(name, folder, seen, FinalState(JobState.FAILED, Trouble.SERVICE, said))
-        if row is not None and not row.job_state.final and row.state != "FORGOTTEN":
+        if row is not None and not row.job_state.final and row.state != FORGOTTEN:
+            self._over_since.pop(name, None)
             return JobStatus(
                 row.job_state, row.detail, seen.current, dict(seen.exit_codes), earlier=seen.earlier
             )
         ended = folder.ended()
         if self._settling(name, row, ended, seen):
             said = "the job has ended, and not everything that its nodes wrote is here yet"
+            if row is not None and row.state == FORGOTTEN:
+                said = "slurmctld does not list the job, and its script has recorded no end yet"
             return JobStatus(
                 JobState.RUNNING, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier
             )
         return self._final(name, folder, seen, _end_of(row, ended, seen, folder))
 
     def _settling(self, name: str, row: Row | None, ended: ScriptEnd | None, seen: Attempts) -> bool:
-        """Whether files of a job that ended by itself may still be on their way through the shared file system."""
-        by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state == "FAILED"
+        """Whether files of a job that ended by itself, or that nobody lists, may still be on their way here."""
+        by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in BY_ITSELF
         whole = seen.hosts and len(seen.exit_codes) == len(seen.hosts)
         if ended is not None and (whole or ended.overdue):
             return False
@@ -231,9 +238,9 @@ def _unsubmitted(name: str, folder: SharedJobFolder) -> JobStatus:
 
 def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: SharedJobFolder) -> FinalState:
     """The last state: Slurm's, but where the script ended by itself, the script's."""
-    by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in ("FAILED", "FORGOTTEN")
+    by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in BY_ITSELF
     if ended is None or not by_itself:
-        if row is None or row.state == "FORGOTTEN":
+        if row is None or row.state == FORGOTTEN:
             said = "Slurm no longer knows the job, and its script recorded no end"
             return FinalState(JobState.FAILED, Trouble.ENDED, said)
         return FinalState(row.job_state, row.trouble, _with_words(row.detail, seen, folder))

@@ -18,7 +18,7 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.job_folder import SharedJobFolder
-from tasks.launchers.slurm.job_states import Row, row_for
+from tasks.launchers.slurm.job_states import submitted_row
 
 # Whoever made the folder calls sbatch within moments; without a job by then it is taken to be dead.
 ADOPT_S = 30.0
@@ -27,6 +27,13 @@ AGAIN_S = 5.0
 # slurm_strerror() of Slurm 22.05: limits of an account or QOS, for which waiting is of no use.
 LIMITS = re.compile(
     r"Job violates accounting/QOS policy|Requested time limit is invalid|Job size limit is exceeded"
+)
+# slurm_strerror() of Slurm 22.05 where the answer of slurmctld was lost: it may have taken the job.
+UNANSWERED = re.compile(
+    r"Socket timed out|Unable to contact slurm controller|Zero Bytes were transmitted|Communication connection failure"
+    r"|Communication shutdown failure|Message (send|receive) failure|Connection (refused|reset|timed out)"
+    r"|Transport endpoint is not connected|No route to host|standby mode",
+    re.IGNORECASE,
 )
 NUMBER = re.compile(r"^(\d+)(?:;\S*)?$", re.MULTILINE)
 
@@ -57,7 +64,7 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
             )
         if time.monotonic() - asked > AGAIN_S:
             asked = time.monotonic()
-            commands.run("scancel", *(str(row.job_id) for row in rows))
+            commands.end_jobs(row.job_id for row in rows)
         time.sleep(poll_s)
 
 
@@ -78,10 +85,7 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
         return
 
     def found() -> bool:
-        row = row_for(commands.jobs_named(plan.job.name), None)
-        if row is not None:
-            folder.write_submitted(row.job_id)
-        return row is not None or folder.job_id() is not None
+        return _recorded(plan.job.name, folder) or folder.job_id() is not None
 
     if not _within(ADOPT_S, found):
         _sbatch(plan, folder)
@@ -89,20 +93,29 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
 
 def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
     """Submit, and record the number. Raises LaunchRejected, QuotaExceeded; EngineUnavailable if a job may be there."""
+    name = plan.job.name
     said = commands.run(*plan.processes[0].argv)
     number = NUMBER.search(said.out)
     if said.code == 0 and number is not None:
         folder.write_submitted(int(number[1]))
         return
-    rows: tuple[Row, ...] = commands.jobs_named(plan.job.name)
-    if (row := row_for(rows, None)) is not None:
-        folder.write_submitted(row.job_id)
+    if _recorded(name, folder):
         return
     if said.code == 0:
-        raise EngineUnavailable(f"sbatch took {plan.job.name} and returned no number: {said.words}")
+        raise EngineUnavailable(f"sbatch took {name} and returned no number: {said.words}")
+    if said.code < 0 or UNANSWERED.search(said.err):
+        raise EngineUnavailable(f"whether slurmctld took {name} is not known: {said.words}")
     folder.remove()
     kind = QuotaExceeded if LIMITS.search(said.err) else LaunchRejected
-    raise kind(f"{plan.job.name}: Slurm refused it: {said.words}. Correct [cluster.options].")
+    raise kind(f"{name}: Slurm refused it: {said.words}. Correct [cluster.options].")
+
+
+def _recorded(name: str, folder: SharedJobFolder) -> bool:
+    """Whether slurmctld has the job that belongs to the folder; its number is written down."""
+    row = submitted_row(commands.jobs_named(name), folder.job_id())
+    if row is not None:
+        folder.write_submitted(row.job_id)
+    return row is not None
 
 
 def _within(seconds: float, so: Callable[[], bool]) -> bool:

@@ -1,0 +1,168 @@
+"""What the launcher makes of the answers of Slurm's commands. The answers are written here: no Slurm is asked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import EngineUnavailable, JobState, LaunchError, LaunchRejected, Trouble
+from tasks.launchers.slurm import commands, launcher, submit
+from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.launcher import SlurmLauncher
+from tasks.launchers.slurm.options import SlurmOptions
+from tests.tasks.launchers.slurm.test_batch_script import JOB
+
+NAME = JOB.name
+REFUSED = Said(1, "", "sbatch: error: Batch job submission failed: Invalid account")
+TAKEN = Said(0, "5\n", "")
+DONE = Said(0, "", "")
+
+
+@dataclass
+class Answers:
+    """What each command answers; `asked` is what was called."""
+
+    squeue: str = ""
+    sbatch: Said = TAKEN
+    scancel: Said = DONE
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
+        """In the place of commands.run."""
+        self.asked.append(argv)
+        told = {"squeue": Said(0, self.squeue, ""), "sbatch": self.sbatch, "scancel": self.scancel}
+        return told.get(argv[0], Said(1, "", "accounting storage is disabled"))
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """A job is taken under number 5, and squeue lists nothing."""
+    told = Answers()
+    monkeypatch.setattr(commands, "run", told)
+    monkeypatch.setattr("tasks.launchers.slurm.submit.ADOPT_S", 0.0)
+    return told
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> SlurmLauncher:
+    """A launcher with an empty folder."""
+    return SlurmLauncher(tmp_path, SlurmOptions(poll_seconds=0.1))
+
+
+def folder(slurm: SlurmLauncher) -> Path:
+    """The job's folder."""
+    return slurm.root / "jobs" / NAME
+
+
+def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, slurm: SlurmLauncher) -> None:
+    """Names are not unique between users, and an operator of Slurm may end anybody's job."""
+    slurm.submit(slurm.plan(JOB))
+    slurm.state(NAME)
+    answers.squeue = "5|RUNNING|n1|None\n"
+    with pytest.raises(LaunchError):
+        submit.cancel(NAME, slurm._folder(NAME), 0.2, 0.1)
+    by_user = {argv[0] for argv in answers.asked if f"--user={os.geteuid()}" in argv}
+
+    assert by_user == {"squeue", "sacct", "scancel"}
+    assert {argv[0] for argv in answers.asked} - by_user == {"sbatch"}
+
+
+def test_an_older_job_of_the_name_that_ended_well_is_not_this_one(
+    answers: Answers, slurm: SlurmLauncher
+) -> None:
+    """What Slurm refused would be SUCCEEDED otherwise."""
+    answers.squeue, answers.sbatch = "4001|COMPLETED||None\n", REFUSED
+    with pytest.raises(LaunchRejected, match="Invalid account"):
+        slurm.submit(slurm.plan(JOB))
+
+    assert not folder(slurm).exists()
+    assert slurm.state(NAME).absent
+
+
+def test_a_refused_job_that_another_gate_got_through_is_adopted(
+    answers: Answers, slurm: SlurmLauncher
+) -> None:
+    """The older job of the name does not hide it."""
+    answers.squeue, answers.sbatch = "4001|COMPLETED||None\n4002|FAILED||None\n4003|PENDING||None\n", REFUSED
+    slurm.submit(slurm.plan(JOB))
+
+    assert slurm._folder(NAME).job_id() == 4003
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Said(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"),
+        Said(1, "", "sbatch: error: Unable to contact slurm controller (connect failure)"),
+        Said(-15, "", ""),
+    ],
+)
+def test_a_lost_answer_of_sbatch_is_no_refusal(answers: Answers, slurm: SlurmLauncher, said: Said) -> None:
+    """The job may have been taken: its folder is kept, and the next submit finds the job."""
+    answers.sbatch = said
+    with pytest.raises(EngineUnavailable, match="not known"):
+        slurm.submit(slurm.plan(JOB))
+    assert folder(slurm).exists()
+
+    answers.squeue = "5|PENDING||None\n"
+    assert slurm.submit(slurm.plan(JOB)).adopted
+    assert slurm._folder(NAME).job_id() == 5
+    assert [argv[0] for argv in answers.asked].count("sbatch") == 1
+
+
+def test_a_lost_answer_of_a_job_that_was_taken(answers: Answers, slurm: SlurmLauncher) -> None:
+    """Squeue is asked at once."""
+    answers.sbatch = Said(1, "", "sbatch: error: Socket timed out on send/recv operation")
+    answers.squeue = "7|PENDING||None\n"
+
+    assert not slurm.submit(slurm.plan(JOB)).adopted
+    assert slurm._folder(NAME).job_id() == 7
+
+
+def test_one_answer_without_the_job_ends_nothing(answers: Answers, slurm: SlurmLauncher) -> None:
+    """It may be listed again, and then it runs as before, with its key."""
+    slurm.submit(slurm.plan(JOB))
+    missing = slurm.state(NAME)
+    answers.squeue = "5|RUNNING|n1|None\n"
+
+    assert (missing.state, "does not list the job" in missing.detail) == (JobState.RUNNING, True)
+    assert slurm.state(NAME).detail == "job 5 is RUNNING"
+    assert slurm._folder(NAME).final() is None and (folder(slurm) / "in" / "exchange.key").exists()
+
+
+def test_how_the_script_ended_counts_while_the_folder_settles(
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An NFS client sees the file late."""
+    slurm.submit(slurm.plan(JOB))
+    assert slurm.state(NAME).state is JobState.RUNNING
+    (folder(slurm) / "ended.json").write_text('{"job_id": 5, "exit_code": 0, "overdue": false}')
+    monkeypatch.setattr(launcher, "SETTLE_S", 0.0)
+
+    assert slurm.state(NAME).state is JobState.SUCCEEDED
+
+
+def test_a_job_that_nobody_knows_is_over_at_last(
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And has not succeeded."""
+    monkeypatch.setattr(launcher, "SETTLE_S", 0.0)
+    slurm.submit(slurm.plan(JOB))
+
+    assert (slurm.state(NAME).state, slurm.state(NAME).trouble) == (JobState.FAILED, Trouble.ENDED)
+
+
+def test_a_held_job_that_cannot_be_ended_is_not_over(
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Released by somebody it would still start, so its state is not known until slurmctld has ended it."""
+    monkeypatch.setattr(launcher, "HELD_S", 0.2)
+    slurm.submit(slurm.plan(JOB))
+    answers.squeue = "5|PENDING|(null)|launch_failed_requeued_held\n"
+    answers.scancel = Said(1, "", "scancel: error: Kill job error: slurmctld busy")
+
+    assert slurm.state(NAME).state is JobState.UNKNOWN
+    assert slurm._folder(NAME).final() is None
