@@ -256,13 +256,19 @@ def main() -> None:
     if why := unavailable():
         raise SystemExit(why)
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # also where a shell's & or nohup has SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     with (
         TemporaryDirectory(prefix="prelaunch-slurm-") as folder,
         slurm_cluster(Path(folder), nodes) as cluster,
     ):
         print(f"export PATH={folder}/bin:$PATH", flush=True)
         print(
-            f"The nodes' namespaces are {cluster.name}-0 to {cluster.name}-{nodes - 1}. Ctrl-C ends all.",
+            f"The nodes n0 to n{nodes - 1} are the namespaces {cluster.name}-0 to {cluster.name}-{nodes - 1}. Ctrl-C ends all.",
             file=sys.stderr,
         )
         with contextlib.suppress(KeyboardInterrupt):
