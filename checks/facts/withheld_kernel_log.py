@@ -79,6 +79,6 @@ def said(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) 
     names = ", ".join(measured) or "nothing"
     where = f"{nodes} of {declared.nodes} nodes" if declared.nodes > 1 else "the node"
     return (
-        f"The kernel log of {where} could not be read: this launcher's containers have none. "
+        f"The kernel log of {where} could not be read: this launcher's jobs cannot read it. "
         f"Observed in its place: {names}. {CANNOT_SHOW[part]}"
     )

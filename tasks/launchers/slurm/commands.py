@@ -1,4 +1,4 @@
-"""Slurm's own commands, started without a shell and without the variables that would change what they do or print."""
+"""Slurm's own commands, started without a shell, and with the few variables that they need."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tasks.text.inert import one_line
 # slurmctld is waited for by the commands themselves for MessageTimeout (10 s by default) and a few repetitions of it.
 ANSWER_S = 60.0
 # sbatch reads SBATCH_PARTITION, squeue SQUEUE_STATES ... before anything that we say on lines of a script; a gate that runs
-# inside an allocation has SLURM_JOB_ID. What names the cluster stays.
-SETTINGS = ("SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SCANCEL_", "SINFO_", "SACCT_", "SCONTROL_", "SLURM_")
-CLUSTER = ("SLURM_CONF", "SLURM_CONF_SERVER")
-SECRETS = ("PREFECT_", "PRELAUNCH_")
+# inside an allocation has SLURM_JOB_ID; others are secrets. These find the programs, the cluster, and who we are.
+PASSED = (
+    "PATH", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR",
+    "XDG_RUNTIME_DIR", "KRB5CCNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,7 @@ def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:
 
 def environment_of(own: Mapping[str, str]) -> dict[str, str]:
     """The variables for Slurm's commands."""
-    return {
-        name: value
-        for name, value in own.items()
-        if name in CLUSTER or not name.startswith((*SETTINGS, *SECRETS))
-    }
+    return {name: own[name] for name in PASSED if name in own}
 
 
 def jobs_named(name: str) -> tuple[Row, ...]:

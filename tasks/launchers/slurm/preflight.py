@@ -21,6 +21,9 @@ LOOK_S = 60.0
 # A node is looked at only if one is free at once: preflight must not wait in a queue.
 FREE_S, SEEN_S = 10, 30.0
 HYPERPOD = Path("/opt/sagemaker_cluster")
+# As sbatch does it for a job with --export=NONE: no variable from here, those of the user's profile on the node.
+LOGIN = 'export HOME=~; exec /bin/bash -lc \'exec "$0" "$@"\' "$0" "$@"'
+AS_A_JOB = ("--export=NONE", "/bin/bash", "-c", LOGIN)
 ON_A_NODE = """\
 import importlib.util, os, sys
 print("python", *sys.version_info[:2])
@@ -118,9 +121,8 @@ def _shared(options: SlurmOptions, root: Path) -> Iterator[PreflightCheck]:
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.write_bytes(b"")
         python = options.python or "python3"
-        said = commands.run(
-            *words, "--job-name=prelaunch-preflight", python, "-c", ON_A_NODE, str(mark), timeout_s=SEEN_S
-        )
+        asks = (*AS_A_JOB, python, "-c", ON_A_NODE, str(mark))
+        said = commands.run(*words, "--job-name=prelaunch-preflight", *asks, timeout_s=SEEN_S)
     except OSError as error:
         yield _wrong(
             "the shared folder", f"{root} cannot be written: {error.strerror}", "Name another folder."

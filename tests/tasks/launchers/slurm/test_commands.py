@@ -1,0 +1,56 @@
+"""What Slurm's commands are given of this process's environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.options import SlurmOptions
+from tasks.launchers.slurm.preflight import AS_A_JOB, look
+from tests.tasks.launchers.slurm.test_batch_script import plan
+
+
+def test_a_command_gets_no_secret_and_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds its cluster and its programs."""
+    for name in (
+        "SLACK_BOT_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "PREFECT_API_KEY",
+        "SBATCH_EXPORT",
+        "SLURM_JOB_ID",
+    ):
+        monkeypatch.setenv(name, "not for Slurm")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    said = commands.run(sys.executable, "-c", "import os; print(sorted(os.environ.items()))")
+
+    assert "not for Slurm" not in said.out
+    assert "('SLURM_CONF', '/etc/slurm.conf')" in said.out and "'PATH'" in said.out
+
+
+def test_the_look_at_a_node_takes_no_variable_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Srun passes all of them on if it is told nothing. Its answer is written here: no Slurm is asked."""
+    asked = list[tuple[str, ...]]()
+
+    def run(*argv: str, timeout_s: float = 0.0) -> Said:
+        asked.append(argv)
+        return Said(0, "", "")
+
+    monkeypatch.setattr(commands, "run", run)
+    look((plan(),), SlurmOptions(), tmp_path)
+    (srun,) = [argv for argv in asked if argv[0] == "srun"]
+
+    assert "--export=NONE" in srun
+
+
+def test_python_is_looked_for_as_a_login_of_the_user_finds_it() -> None:
+    """The shell of the look runs here, without srun: arguments arrive as they are, and there is a home."""
+    words = ("a 'b' $c", "")
+    said = commands.run(
+        *AS_A_JOB[1:], "python3", "-c", "import os, sys; print(sys.argv[1:], os.environ['HOME'])", *words
+    )
+
+    assert said.out.splitlines()[-1].startswith(str(list(words)))
