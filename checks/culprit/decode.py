@@ -106,7 +106,7 @@ def _with_patterns(
     else:
         found = _explain(rest, again, tolerance, unseen)
     found = _renumbered(found, kept) if gone else found
-    alone = tuple(_part_time(matrix, screened, node_of, one) for one in timed.part_time)
+    alone = tuple(_part_time(matrix, screened, node_of, first, one) for one in timed.part_time)
     named = tuple(sorted((*found.suspects, *alone), key=lambda one: -one.probability))
     is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
     good = {(matrix.sources[test], matrix.targets[test]) for test in kept} if timed.excused else set()
@@ -115,9 +115,9 @@ def _with_patterns(
     ]
     slow = SlowNodes((), None)
     if found.answer is not Answer.FABRIC and matrix.better is Better.HIGHER:
-        known = {node for one in named for node in one.nodes}
+        known = {node for one in named if not one.passed for node in one.nodes}
         slow = slow_nodes(matrix, screened, node_of, first, known, tolerance.max_unfit_fraction)
-    more = [*open_, *_few(timed.part_time, theirs), *slow.doubtful]
+    more = [*open_, *_few(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
     answer = Answer.NAMED if is_named else found.answer
     if open_ and answer is Answer.NOBODY:
         answer = Answer.UNEXPLAINED
@@ -136,9 +136,21 @@ def _with_patterns(
     )
 
 
-def _few(part_time: Sequence[PartTime], tests: Collection[int]) -> list[int]:
-    """The bad tests of nodes that were bad for one period alone: it is looked whether that returns."""
-    return sorted(tests) if any(one.spells < 2 for one in part_time) else []
+def _few(
+    matrix: Matrix,
+    screened: Screened,
+    first: Sequence[bool],
+    part_time: Sequence[PartTime],
+    tests: Collection[int],
+) -> list[int]:
+    """The bad tests of nodes that were bad for one period alone, of cells that were not good yet: it is looked whether that
+    returns.
+    """
+    if not any(one.spells < 2 for one in part_time):
+        return []
+    cells, bad = list(zip(matrix.sources, matrix.targets, strict=True)), set(screened.bad)
+    good = {cell for test, cell in enumerate(cells) if not first[test] and test not in bad}
+    return [test for test in sorted(tests) if cells[test] not in good]
 
 
 def _nodes(matrix: Matrix) -> list[int]:
@@ -146,7 +158,9 @@ def _nodes(matrix: Matrix) -> list[int]:
     return [at[part.node] for part in matrix.parts]
 
 
-def _part_time(matrix: Matrix, screened: Screened, node_of: Sequence[int], one: PartTime) -> Suspect:
+def _part_time(
+    matrix: Matrix, screened: Screened, node_of: Sequence[int], first: Sequence[bool], one: PartTime
+) -> Suspect:
     """The suspect for a node that was bad for some of the time."""
     bad = set(screened.bad)
     ends = [(node_of[a], node_of[b]) for a, b in zip(matrix.sources, matrix.targets, strict=True)]
@@ -162,9 +176,15 @@ def _part_time(matrix: Matrix, screened: Screened, node_of: Sequence[int], one: 
     name = matrix.parts[node_of.index(one.node)].node
     probability = 1 / (1 + math.exp(-min(700.0, one.odds)))
     ratio = sorted(ratios)[len(ratios) // 2] if ratios else None
+    cells = {(matrix.sources[test], matrix.targets[test]) for test in mine}
+    again = [
+        test for test in tests if not first[test] and (matrix.sources[test], matrix.targets[test]) in cells
+    ]
+    measured = {(matrix.sources[test], matrix.targets[test]) for test in again}
+    passed = one.is_short and measured == cells and not bad.intersection(again)
     return Suspect(
-        Kind.NODE, name, (name,), way, probability, len(mine), len(tests), ratio, tuple(mine[:MOST_CELLS])
-    )
+        Kind.NODE, name, (name,), way, probability, len(mine), len(tests), ratio, tuple(mine[:MOST_CELLS]), passed=passed
+    )  # fmt: skip
 
 
 def _crowded(matrix: Matrix, screened: Screened) -> bool:

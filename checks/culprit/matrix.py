@@ -138,7 +138,7 @@ class Suspect:
     `subject`: a node's or part's name, "a<->b" for a link (names of parts, in their order), "rail 3", a switch's name. `probability`
     is that it is bad, given the matrix and the fitted noise; `bad` of its `tests` were bad; `ratio` is the median of its values
     divided by the usual one (None if no test gave a value). `cells` are tests (indices into the matrix), the worst first, at most
-    16.
+    16. `passed`: it was bad once, for a short time, and good in each test that was made again.
     """
 
     kind: Kind
@@ -151,6 +151,7 @@ class Suspect:
     ratio: float | None
     cells: tuple[int, ...]
     runner_up: RunnerUp | None = None
+    passed: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class CheckFindings:
     @property
     def blamed(self) -> frozenset[int]:
         """The nodes and ranks that got a FAIL: the tests in which they took part are explained. A WARN explains nothing."""
-        found = [s for reading, s in self.suspects.values() if reading.what in CONDEMNS]
+        found = [s for reading, s in self.suspects.values() if _condemns(reading, s)]
         nodes = {node for s in found if s.kind is Kind.NODE for node in s.nodes}
         ranks = {s.subject for s in found if s.kind is Kind.RANK}
         parts = enumerate(self.tests.parts)
@@ -109,6 +109,8 @@ class CheckFindings:
 
     def _take(self, reading: Reading, suspect: Suspect) -> None:
         known, mine = self._explained_by(suspect), (suspect.kind.value, suspect.subject)
+        if not suspect.passed and known is None:
+            self.suspects.pop(mine, None)  # what was bad once and has passed hides nothing
         if known is not None:
             self._add(known, reading, suspect)
             return
@@ -123,18 +125,21 @@ class CheckFindings:
 
     def _explained_now(self, suspect: Suspect) -> list[Key]:
         """Links and ranks that got a finding and belong to the node that is blamed now: it loses segments to every peer."""
-        if suspect.kind is not Kind.NODE or suspect.probability < SURE:
+        if suspect.kind is not Kind.NODE or suspect.probability < SURE or suspect.passed:
             return []
         known = self.suspects.items()
         parts = [(key, s) for key, (_, s) in known if s.kind in (Kind.LINK, Kind.RANK)]
         return [key for key, s in parts if set(suspect.nodes) & set(s.nodes)]
 
     def _is_named(self, nodes: Collection[str]) -> bool:
-        return any(one.kind is Kind.NODE and set(nodes) & set(one.nodes) for _, one in self.suspects.values())
+        known = [one for _, one in self.suspects.values() if one.kind is Kind.NODE and not one.passed]
+        return any(set(nodes) & set(one.nodes) for one in known)
 
     def _explained_by(self, suspect: Suspect) -> Key | None:
         """The suspect that is blamed already and includes this one; None if this one is new."""
         for key, (_, blamed) in self.suspects.items():
+            if blamed.passed and not suspect.passed:
+                continue
             node = blamed.kind is Kind.NODE and set(blamed.nodes) & set(suspect.nodes)
             rank = blamed.kind is Kind.RANK and blamed.subject in suspect.subject.split(LINK)
             if node or rank or key == (suspect.kind.value, suspect.subject):
@@ -203,13 +208,19 @@ class CheckFindings:
         return any(other.node != own.node and other.rail == own.rail for other in self.tests.parts)
 
     def _named(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
-        level = Level.FAIL if reading.what in CONDEMNS else Level.WARN
+        level = Level.FAIL if _condemns(reading, suspect) else Level.WARN
         cause = Cause.HARDWARE if suspect.probability >= SURE else Cause.EVIDENCE
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
         message, subject = wording.suspect(reading.matrix, reading.decoded, suspect, also), suspect.subject
+        remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
         if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither of them is a machine that could be replaced
             message, subject = f"{subject}: {message}", CLUSTER
-        return Finding(level, cause, self.check, subject, message, evidence, wording.REMEDIES[suspect.kind])
+        return Finding(level, cause, self.check, subject, message, evidence, remedy)
+
+
+def _condemns(reading: Reading, suspect: Suspect) -> bool:
+    """Whether the suspect gets a FAIL."""
+    return reading.what in CONDEMNS and not suspect.passed
 
 
 def _is_corrupt(reading: Reading) -> bool:

@@ -29,6 +29,9 @@ PATHS_REMEDY = (
     "No machine is at fault. Check how the fabric spreads flows over its links (ECMP, adaptive routing), and its "
     "oversubscription."
 )
+PASSED_REMEDY = (
+    "Run the gate again, and read this node's log for that time. If it returns, do not train on this node."
+)
 MOST_CELLS = 40
 MOST_NAMES = 4
 
@@ -45,6 +48,8 @@ def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]
     if result.noise.line > 0 and matrix.unit:
         word = "below" if matrix.better is Better.HIGHER else "above"
         said += f" (bad is {word} {number(result.noise.line, matrix.unit)})"
+    if found.passed:
+        said += ", all in one period, and they were good when they were measured again"
     said += f"; probability {percent(found.probability)}"
     if found.runner_up is not None:
         other = found.runner_up

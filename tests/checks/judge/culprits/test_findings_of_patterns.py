@@ -174,3 +174,66 @@ def test_nodes_that_are_slow_towards_some_partners_are_refused() -> None:
     )
 
     assert [one for one in found(report) if one.level.value == "FAIL"]
+
+
+def at_times(
+    report: Report, who: set[int], metric: str, value: float, times: set[int], other: int | None = None
+) -> Report:
+    """The tests of these ranks (with one other, if it is said) had this value in these rounds."""
+
+    def changed(row: Observation) -> Observation:
+        metrics: Any = row.metrics
+        me = int(row.subject.rpartition("-")[2])
+        its = zip(metrics[metric], metrics["peers"], metrics["in_round"], strict=True)
+        values = tuple(
+            value if at in times and who & {me, peer} and (other is None or other in (me, peer)) else old
+            for old, peer, at in its
+        )
+        return replace(row, metrics={**metrics, metric: values})
+
+    return replace(report, observations=tuple(map(changed, report.observations)))
+
+
+def measured_again() -> Report:
+    """All pairs of rank 3 were measured thrice more."""
+    return tournament(16, 1, lambda a, b: {"latency_us": 51.0} if 3 in (a, b) else {})
+
+
+def test_a_node_that_was_slow_once_for_a_short_time_is_a_warning() -> None:
+    """Every retest was good: a machine is not refused for what passed. The finding names it."""
+    (one,) = found(at_times(measured_again(), {3}, "bandwidth_gbps", 0.2, set(range(5, 8))))
+
+    assert [("node-3", "WARN HARDWARE")] == said([one])
+    assert "they were good when they were measured again" in one.message
+    assert one.remedy.startswith("Run the gate again")
+
+
+def test_a_node_that_was_slow_twice_or_again_or_was_not_measured_again_is_refused() -> None:
+    """A fault that returns, and one of which nobody knows whether it has passed."""
+    twice = at_times(measured_again(), {3}, "bandwidth_gbps", 0.2, {1, 2, 3, 9, 10, 11})
+    again = at_times(measured_again(), {3}, "bandwidth_gbps", 0.2, {5, 6, 7, *range(15, 99)})
+    never = at_times(tournament(16, 1), {3}, "bandwidth_gbps", 0.2, {5, 6, 7})
+
+    for report in (twice, again, never):
+        assert ("node-3", "FAIL HARDWARE") in said(found(report))
+
+
+def test_a_warning_of_what_has_passed_hides_no_other_finding_about_the_node() -> None:
+    """Neither lost segments in each test, nor a slowness that the policy asks for."""
+    base = tournament(16, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.8} if 3 in (a, b) else {})
+    short = at_times(base, {3}, "bandwidth_gbps", 0.2, {5, 6, 7})
+
+    assert ("node-3", "FAIL HARDWARE") in said(found(short, detects_slow_node=0.15))
+    losing = at_times(short, {3}, "retransmits", 500, set(range(999)))
+    assert ("node-3", "FAIL HARDWARE") in said(found(losing))
+    one_link = at_times(short, {3}, "retransmits", 500, set(range(999)), other=9)
+    assert ("node-3<->node-9", "FAIL HARDWARE") in said(found(one_link))
+
+
+@pytest.mark.parametrize("metric", ["retransmits", "slowest_us"])
+@pytest.mark.parametrize("who", [{3, 9}, {3, 9, 12}])
+def test_what_lasts_for_most_of_the_sweep_is_no_congestion(metric: str, who: set[int]) -> None:
+    """Both nodes lose segments, or are silent for half a second, from the fourth round on."""
+    findings = found(at_times(tournament(16, 1), who, metric, 5e5, set(range(3, 99))))
+
+    assert {(f"node-{n}", "FAIL HARDWARE") for n in who} == set(said(findings))
