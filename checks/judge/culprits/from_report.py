@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
+from operator import itemgetter
 
 from checks.culprit.matrix import Better, Matrix, Part, Span
 from checks.culprit.test_rows import FINE
@@ -257,14 +259,32 @@ def _matrix(tests: Table, what: MatrixSubject, span: Span, kept: list[int]) -> M
 
 
 def _times(tests: Table, what: MatrixSubject, kept: list[int]) -> tuple[list[int], list[float]]:
-    """The rounds and the moments of these tests; empty if not all of them are known. Data that was wrong is wrong at any time."""
+    """The rounds and the moments of these tests; empty if not all of them are known, the moments also if they contradict the
+    rounds. Data that was wrong is wrong at any time.
+    """
     rounds = [value for k in kept if type(value := tests.rounds[k]) is int and 0 <= value < MOST_ROUNDS]
     moments = [
         float(value) for k in kept if isinstance(value := tests.moments[k], (int, float)) and value >= 0
     ]
     if what is MatrixSubject.DATA or not len(rounds) == len(moments) == len(kept):
         return [], []
-    return rounds, moments
+    return rounds, moments if _agree([tests.mine[k] for k in kept], rounds, moments) else []
+
+
+def _agree(mine: Sequence[int], rounds: Sequence[int], moments: Sequence[float]) -> bool:
+    """Whether each rank's moments grow with its rounds, and are not the same in all of them: a clock that stands or goes back cannot
+    tell when something was bad.
+    """
+    of_rank: dict[int, list[tuple[int, float]]] = {}
+    for rank, at, moment in zip(mine, rounds, moments, strict=True):
+        of_rank.setdefault(rank, []).append((at, moment))
+    for its in of_rank.values():
+        its.sort(key=itemgetter(0))
+        if its[0][0] < its[-1][0] and its[0][1] == its[-1][1]:
+            return False
+        if any(later[1] < before[1] and before[0] < later[0] for before, later in pairwise(its)):
+            return False
+    return True
 
 
 def _value(what: MatrixSubject, value: object) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -237,3 +238,20 @@ def test_what_lasts_for_most_of_the_sweep_is_no_congestion(metric: str, who: set
     findings = found(at_times(tournament(16, 1), who, metric, 5e5, set(range(3, 99))))
 
     assert {(f"node-{n}", "FAIL HARDWARE") for n in who} == set(said(findings))
+
+
+@pytest.mark.parametrize("moment", [lambda at: 0.0, lambda at: 7.5, lambda at: 100.0 - at])
+def test_moments_that_contradict_the_rounds_are_not_used(moment: Callable[[int], float]) -> None:
+    """A link is bad in three tests of four: at one moment that is passed over, and a clock that stands does not tell the moment."""
+    base = tournament(16, 1, lambda a, b: {"latency_us": 51.0} if {a, b} == {2, 5} else {})
+    report = at_times(base, {2}, "bandwidth_gbps", 0.02, set(range(15, 99)), other=5)
+    rows = tuple(
+        replace(
+            row, metrics={**row.metrics, "began_s": tuple(moment(at) for at in rounds if type(at) is int)}
+        )
+        for row in report.observations
+        if isinstance(rounds := row.metrics["in_round"], tuple)
+    )
+
+    assert [(CLUSTER, "WARN EVIDENCE")] == said(found(report))
+    assert [("node-2<->node-5", "FAIL HARDWARE")] == said(found(replace(report, observations=rows)))
