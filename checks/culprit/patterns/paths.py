@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from statistics import median
 
 from checks.culprit.matrix import Better, Matrix, SlowPaths, Span, Tolerance
 from checks.culprit.noise import Screened
@@ -109,18 +108,16 @@ def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Ma
 
 
 def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Collection[Pair]) -> set[Pair]:
-    """The pairs with a test without a value, and those that typically reach less than the floor or than any shared link gives."""
-    values: dict[Pair, list[tuple[float, float]]] = {}
-    found = set[Pair]()
+    """The pairs of which most tests, in one direction, gave no value, or less than the floor or than any shared link gives. A pair
+    that shares a link may hiccup once.
+    """
+    below: dict[Pair, list[bool]] = {}
     for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
         if cell in spoiled:
             value, usual = matrix.values[test], screened.usual(test)
-            if value is None:
-                found.add(_pair(cell))
-            elif matrix.better is Better.HIGHER:
-                values.setdefault(cell, []).append((value, max(floor or 0.0, LEAST_RATE * (usual or 0.0))))
-    below = (cell for cell, its in values.items() if median(value - least for value, least in its) < 0)
-    return found | {_pair(cell) for cell in below}
+            least = max(floor or 0.0, LEAST_RATE * (usual or 0.0)) if matrix.better is Better.HIGHER else 0.0
+            below.setdefault(cell, []).append(value is None or value < least)
+    return {_pair(cell) for cell, its in below.items() if 2 * sum(its) > len(its)}
 
 
 def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int, node_of: Sequence[int]) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -136,6 +138,21 @@ def test_slow_pairs_of_a_few_nodes_are_not_the_fabrics(number: int, sick: tuple[
 def test_collisions_by_chance_stay_the_fabrics(share: float, seed: int) -> None:
     """In a cluster of 64 nodes, with any seed."""
     found = decode(measured(colliding(share, 64, seed), 64), HALF)
+
+    assert (Answer.NOBODY, ()) == (found.answer, found.suspects)
+    assert found.paths is not None
+
+
+@pytest.mark.parametrize("hiccup", [None, 0.5])
+def test_a_pair_of_the_fabric_may_hiccup_once(hiccup: float | None) -> None:
+    """One test in four of some of the pairs gave no value, or next to none: none of them is a broken link."""
+    made = measured(colliding(0.15, 64), 64)
+    values, times = list(made.values), Counter[tuple[int, int]]()
+    for test, cell in enumerate(zip(made.sources, made.targets, strict=True)):
+        times[cell] += 1
+        if times[cell] == 2 and cell[0] < cell[1] and cell[0] % 8 == 0:
+            values[test] = hiccup
+    found = decode(replace(made, values=values), HALF)
 
     assert (Answer.NOBODY, ()) == (found.answer, found.suspects)
     assert found.paths is not None
