@@ -131,6 +131,7 @@ def _with_patterns(
         paths=paths,
         slow=slow.suspects,
         seen_from=slow.seen_from,
+        many_slower=slow.many_slower,
         unmeasured=tuple(sorted({*found.unmeasured, *open_})),
         cost=found.cost + cost(matrix, screened, sorted(timed.excused)),
     )

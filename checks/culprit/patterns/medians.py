@@ -28,6 +28,10 @@ LEAST_NODES = 4
 MOST_CELLS = 16
 # So many tests of a slow node are measured again, and with retests of fewer cells than this it is judged by its first tests.
 MEASURED_AGAIN, FEW_CELLS = 6, 3
+# Judgement: of two groups of tests this share lies on its own side of the middle between their medians.
+APART = 0.9
+# A test without a value counts as this logarithm of a share in the mean of a node.
+LEAST_LOG = math.log(0.05)
 # This many values of a node give its median to a fraction of a percent.
 MOST_VALUES = 512
 
@@ -35,12 +39,14 @@ MOST_VALUES = 512
 @dataclass(frozen=True)
 class SlowNodes:
     """Nodes that are slower than the others, and the least slowness that would have been seen in nine sweeps of ten (None: it cannot
-    be told). `doubtful` are tests of theirs whose cells should be measured again.
+    be told). `doubtful` are tests of theirs whose cells should be measured again. `many_slower`: too many nodes are slower than the
+    others to name them, by this share at most (None: there are not so many).
     """
 
     suspects: tuple[Suspect, ...]
     seen_from: float | None
     doubtful: tuple[int, ...] = ()
+    many_slower: float | None = None
 
 
 def slow_nodes(
@@ -82,7 +88,7 @@ def slow_nodes(
     least = (DEVIATIONS + FEW / nodes + NINE_OF_TEN) * limit.spread * (1 + 1 / math.sqrt(nodes))
     seen_from = 1 - math.exp(-max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS)))
     if len(found) > max(1.0, most * nodes):
-        return SlowNodes((), seen_from)
+        return SlowNodes((), seen_from, many_slower=1 - math.exp(min(off for _, _, off, _ in found)))
     suspects, doubtful = [], list[int]()
     for node, way, off, limit in found:
         mine = _tests(matrix, node_of, node, way)
@@ -91,7 +97,43 @@ def slow_nodes(
             continue
         suspects.append(_suspect(matrix, names[node], mine, way, off, limit))
         doubtful += mine[:: max(1, len(mine) // MEASURED_AGAIN)] if len(cells) < FEW_CELLS else ()
-    return SlowNodes(tuple(suspects), seen_from, tuple(doubtful))
+    slower = _slower_half(matrix, screened, node_of, first, again, both)
+    return SlowNodes(tuple(suspects), seen_from, tuple(doubtful), slower)
+
+
+def _slower_half(
+    matrix: Matrix,
+    screened: Screened,
+    node_of: Sequence[int],
+    first: Sequence[bool],
+    again: Mapping[tuple[int, int], float],
+    logs: Sequence[Sequence[float]],
+) -> float | None:
+    """By which share all other tests are slower than those of a few nodes with each other, if these are half of the nodes at most.
+
+    A test is as slow as the slower of its ends, so that the usual value and nearly all medians are those of the slow nodes.
+    """
+    means = [sum(max(LEAST_LOG, one) for one in its) / len(its) for its in logs]
+    order = sorted(range(len(means)), key=lambda node: -means[node])
+    sizes = range(LEAST_NODES, len(order) // 2 + 1)
+    size = max(sizes, key=lambda at: means[order[at - 1]] - means[order[at]], default=0)
+    fast = set(order[:size])
+    among, others = list[float](), list[float]()
+    for test, is_first in enumerate(first):
+        if is_first:
+            cell = matrix.sources[test], matrix.targets[test]
+            log = max(_log(matrix, screened, test), again.get(cell, -math.inf))
+            (among if fast.issuperset((node_of[cell[0]], node_of[cell[1]])) else others).append(log)
+    if not among or not others:
+        return None
+    high, low = median(among), median(others)
+    if not math.isfinite(high) or high - max(low, LEAST_LOG) < -math.log(1 - LEAST_SLOWNESS):
+        return None
+    middle = (high + max(low, LEAST_LOG)) / 2
+    above, below = sum(one > middle for one in among), sum(one < middle for one in others)
+    if above < APART * len(among) or below < APART * len(others):
+        return None
+    return 1 - math.exp(low - high)
 
 
 def _is_steady(logs: Sequence[float], limit: _Limit) -> bool:

@@ -86,6 +86,10 @@ def of_sensitivity(reading: Reading, wanted: float) -> Iterator[Finding]:
     if reading.decoded.seen_from is None or reading.decoded.seen_from > wanted:
         said = wording.blind(reading.matrix, reading.decoded, wanted)
         yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, said, "", wording.AGAIN)
+    many = reading.decoded.many_slower
+    if many is not None and many >= wanted:
+        said = wording.no_majority(reading.matrix, many, wanted)
+        yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, said, "", wording.MAJORITY_REMEDY)
 
 
 def many_hiccups(matrix: Matrix, result: Decoded) -> bool:

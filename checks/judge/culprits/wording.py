@@ -32,6 +32,10 @@ PATHS_REMEDY = (
 PASSED_REMEDY = (
     "Run the gate again, and read this node's log for that time. If it returns, do not train on this node."
 )
+MAJORITY_REMEDY = (
+    "Compare these nodes with a cluster of the same kind, or set floor_gbps in the policy's options: a test below it is "
+    "bad, whatever is usual."
+)
 MOST_CELLS = 40
 MOST_NAMES = 4
 
@@ -124,6 +128,14 @@ def blind(matrix: Matrix, result: Decoded, wanted: float) -> str:
     return (
         f"{matrix.what} {matrix.span.value}: a node would have been seen from {percent(result.seen_from)} slower than the others on,"
         f" but the policy asks for {percent(wanted)}"
+    )
+
+
+def no_majority(matrix: Matrix, slower: float, wanted: float) -> str:
+    """So many nodes are slower than the others that it cannot be said which of them are at fault."""
+    return (
+        f"{matrix.what} {matrix.span.value}: no majority of the nodes is fast: many are slower than the others, by up to"
+        f" {percent(slower)}, so that none is named; the policy asks for nodes that are {percent(wanted)} slower"
     )
 
 

@@ -81,3 +81,11 @@ def test_a_node_that_is_named_already_is_not_named_twice() -> None:
         {one.subject for one in found.suspects},
         slow_ones(found),
     )
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.08, 0.4])
+@pytest.mark.parametrize("number", [8, 16, 64])
+def test_noise_makes_no_slow_half(spread: float, number: int) -> None:
+    """Of good nodes no group is faster than the others."""
+    for seed in range(20 if number < 64 else 3):
+        assert decode(uneven(number, spread, {}, seed=seed), SHIPPED).many_slower is None

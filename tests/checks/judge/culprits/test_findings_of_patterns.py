@@ -255,3 +255,29 @@ def test_moments_that_contradict_the_rounds_are_not_used(moment: Callable[[int],
 
     assert [(CLUSTER, "WARN EVIDENCE")] == said(found(report))
     assert [("node-2<->node-5", "FAIL HARDWARE")] == said(found(replace(report, observations=rows)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sick"), [(16, 4), (16, 5), (16, 7), (16, 8), (17, 8), (16, 12), (64, 30), (64, 40)]
+)
+def test_if_no_majority_is_fast_the_answer_is_missing_evidence(nodes: int, sick: int) -> None:
+    """A policy that asks for slow nodes gets no GO where they cannot be told from the fast ones, or are too many to be named."""
+    report = tournament(nodes, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.75} if min(a, b) < sick else {})
+    findings = found(report, detects_slow_node=0.2)
+
+    if sick <= nodes / 4:
+        assert {(f"node-{n}", "FAIL HARDWARE") for n in range(sick)} == set(said(findings))
+    else:
+        assert {(CLUSTER, "FAIL EVIDENCE")} == set(
+            said([one for one in findings if one.level.value == "FAIL"])
+        )
+        blind, words = "a node would have been seen from", "no majority of the nodes is fast"
+        assert any(words in one.message or (2 * sick < nodes and blind in one.message) for one in findings)
+
+
+@pytest.mark.parametrize("leaf", [1, 4, 8])
+def test_a_fabric_that_is_faster_within_a_leaf_has_no_slow_half(leaf: int) -> None:
+    """All nodes have as many near partners."""
+    report = tournament(16, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.75} if a // leaf != b // leaf else {})
+
+    assert [] == [one for one in found(report, detects_slow_node=0.2) if "no majority" in one.message]
