@@ -61,6 +61,22 @@ def test_two_gates_that_submit_at_the_same_moment_have_one_job(slurm: SlurmClust
     assert names(slurm) == [job.name]
 
 
+def test_another_users_job_of_the_name_is_left_alone(slurm: SlurmCluster, bench: Bench) -> None:
+    """It is neither this gate's job nor ended with it, although the gate's user may end any job."""
+    launcher, job = bench.again(), bench.job(WAIT)
+    theirs = ("--uid=65534", "--hold", "--chdir=/", "--output=/dev/null", f"--job-name={job.name}")
+    number = slurm.run("sbatch", "--parsable", *theirs, "--wrap", "sleep 300").strip()
+    try:
+        absent = launcher.state(job.name).absent
+        launcher.submit(launcher.plan(job))
+        launcher.cancel(job.name)
+        left = slurm.run("squeue", "-h", "-o", "%A").split()
+    finally:
+        slurm.run("scancel", number)
+
+    assert (absent, left) == (True, [number])
+
+
 @pytest.mark.long
 def test_a_second_job_of_the_name_does_nothing(slurm: SlurmCluster, bench: Bench) -> None:
     """A gate that died between its folder and sbatch is taken over; if both called sbatch, the folder has one owner."""

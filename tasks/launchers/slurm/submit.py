@@ -99,20 +99,27 @@ def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
     if said.code == 0 and number is not None:
         folder.write_submitted(int(number[1]))
         return
-    if _recorded(name, folder):
+    refused = said.code > 0 and not UNANSWERED.search(said.err)
+    if _recorded(name, folder, refused):
         return
     if said.code == 0:
         raise EngineUnavailable(f"sbatch took {name} and returned no number: {said.words}")
-    if said.code < 0 or UNANSWERED.search(said.err):
+    if not refused:
         raise EngineUnavailable(f"whether slurmctld took {name} is not known: {said.words}")
     folder.remove()
     kind = QuotaExceeded if LIMITS.search(said.err) else LaunchRejected
     raise kind(f"{name}: Slurm refused it: {said.words}. Correct [cluster.options].")
 
 
-def _recorded(name: str, folder: SharedJobFolder) -> bool:
-    """Whether slurmctld has the job that belongs to the folder; its number is written down."""
-    row = submitted_row(commands.jobs_named(name), folder.job_id())
+def _recorded(name: str, folder: SharedJobFolder, refused: bool = False) -> bool:
+    """Whether slurmctld has the job that belongs to the folder; its number is written down.
+
+    After a refusal that can only be another gate's, so a job that had ended before it started here is an older one.
+    """
+    rows, job_id = commands.jobs_named(name), folder.job_id()
+    if refused and job_id is None:
+        rows = tuple(row for row in rows if not row.job_state.final)
+    row = submitted_row(rows, job_id)
     if row is not None:
         folder.write_submitted(row.job_id)
     return row is not None

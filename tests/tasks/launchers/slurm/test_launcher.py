@@ -70,15 +70,25 @@ def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, slu
     assert {argv[0] for argv in answers.asked} - by_user == {"sbatch"}
 
 
-def test_an_older_job_of_the_name_that_ended_well_is_not_this_one(
-    answers: Answers, slurm: SlurmLauncher
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "CANCELLED"])
+def test_an_older_job_of_the_name_is_not_the_one_that_slurm_refused(
+    answers: Answers, slurm: SlurmLauncher, state: str
 ) -> None:
-    """What Slurm refused would be SUCCEEDED otherwise."""
-    answers.squeue, answers.sbatch = "4001|COMPLETED||None\n", REFUSED
+    """The refusal is reported, and no end of another job."""
+    answers.squeue, answers.sbatch = f"4001|{state}||None\n", REFUSED
     with pytest.raises(LaunchRejected, match="Invalid account"):
         slurm.submit(slurm.plan(JOB))
 
     assert not folder(slurm).exists()
+
+
+def test_an_older_job_that_ended_well_is_no_success_of_one_that_was_only_prepared(
+    answers: Answers, slurm: SlurmLauncher
+) -> None:
+    """A job of ours that has ended well has written its number into the folder."""
+    slurm._folder(NAME).stage(slurm.plan(JOB))
+    answers.squeue = "4001|COMPLETED||None\n"
+
     assert slurm.state(NAME).absent
 
 
