@@ -156,7 +156,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Congestion:
-    """From round `first` to round `last` several nodes were bad at once, and good before or after. `switch` is the nearest one that
+    """From round `first` to round `last` several nodes were bad at once, and good afterwards. `switch` is the nearest one that
     they share, "" if none is known; `tests` are the bad tests that this explains.
     """
 

@@ -93,14 +93,14 @@ def unexplained(matrix: Matrix, result: Decoded, bad: int) -> str:
 
 
 def congestion(matrix: Matrix, one: Congestion) -> str:
-    """Several nodes were bad at the same time, and good before or after."""
+    """Several nodes were bad at the same time, and good afterwards."""
     where = f"under {one.switch}" if one.switch else f"{', '.join(one.nodes[:MOST_NAMES])}"
     more = (
         f" and {len(one.nodes) - MOST_NAMES} more" if not one.switch and len(one.nodes) > MOST_NAMES else ""
     )
     return (
         f"{matrix.what} {matrix.span.value}: the network was congested in rounds {one.first} to {one.last}: {len(one.tests)} tests of"
-        f" {len(one.nodes)} nodes ({where}{more}) were bad then, and good before or after"
+        f" {len(one.nodes)} nodes ({where}{more}) were bad then, and good afterwards"
     )
 
 
