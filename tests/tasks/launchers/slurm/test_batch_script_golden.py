@@ -31,7 +31,7 @@ def test_the_batch_scripts_are_the_golden_ones(
     scripts = [setting.launcher.plan(job).processes[0].script for job in planned_jobs(setting)]
     assert all(script.endswith(batch_script._body()) for script in scripts)
     heads = "\n".join(script.removesuffix(batch_script._body()) for script in scripts)
-    heads = heads.replace(str(tmp_path), "/work").replace(str(ROOT), "/prelaunch")
+    heads = heads.replace(str(tmp_path), "/shared").replace(str(ROOT), "/prelaunch")
     golden = GOLDEN / f"{path.stem}.sbatch"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)
