@@ -1,7 +1,7 @@
 """What one rank does under torchrun: it runs its checks in order, and each observation is on disk before the next check begins.
 
 A rank always exits with 0 once its file says "end": torchrun would end its neighbours after any other code, and a container's exit
-code is never a verdict. The node's runner reads the files.
+code is never a verdict. The node's runner reads the files. On a node without accelerators rank_parent stands in for torchrun.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The rank checks of one node: runs torchrun under supervision, and reads what the ranks have written so far. It always ends, and
-every observation is kept.
+"""The rank checks of one node: runs torchrun (or `rank_parent` in its place) under supervision, and reads what the ranks have written
+so far. It always ends, and every observation is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checks.documents.decode import decode
-from checks.model import Observation, Scope, rank_subject
+from checks.facts.builtin import builtin
+from checks.facts.instances import Instance
+from checks.model import Declared, Observation, Scope, rank_subject
 from checks.process import own_packages
 from checks.process.isolate import Output, piped
 from checks.process.observe import errored
@@ -84,11 +86,23 @@ AFTER_END_S = 3.0
 RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
 
 
+def may_fork(declared: Declared, instance: Instance | None, environ: Mapping[str, str]) -> bool:
+    """Whether the ranks may be forks of one process that has imported torch, as far as the declaration and the environment show.
+
+    A driver of an accelerator does not survive a fork. If torch's libraries are to have several threads, they start them at import.
+    """
+    threads = environ.get("OMP_NUM_THREADS", "1" if declared.ranks_per_node > 1 else "")  # torchrun's default
+    has_accelerator = declared.gpus_per_node > 0 or (instance is not None and instance.neuron_devices > 0)
+    return threads == "1" and not has_accelerator
+
+
 def torchrun(node_context: NodeContext, command: Sequence[str]) -> tuple[str, ...]:
     """The argv that starts this node's ranks; `command` is a module or script with its arguments."""
     roster, declared = node_context.roster, node_context.bundle.declared
+    instance = builtin().instances.get(declared.instance_type)
+    forks = may_fork(declared, instance, os.environ)
     return (
-        sys.executable, *own_packages.module("torch.distributed.run"),
+        sys.executable, *own_packages.module("checks.runner.rank_parent" if forks else "torch.distributed.run"),
         "--nnodes", str(declared.nodes),
         "--node-rank", str(node_context.node_rank),
         "--nproc-per-node", str(declared.ranks_per_node),
@@ -167,7 +181,8 @@ def _watch(
             kept = len(rows)
             keep(rows)
         if not running:
-            return "" if states else f"{ALL} did not start: torchrun ended with exit code {child.returncode}"
+            how = f"the process that starts the ranks ended with exit code {child.returncode}"
+            return "" if states else f"{ALL} did not start: {how}"
         if node_context.deadline.left_s() <= 0:
             keep(given_up(node_context, states))
             return f"the ranks did not finish before the deadline of {node_context.deadline.seconds:g} s"
@@ -175,7 +190,7 @@ def _watch(
         if silent:
             return silent
         if len(states) == len(ranks) and all(state.ended for state in states.values()):
-            # The agents of torchrun wait minutes for each other at the end. Only the ranks matter.
+            # The agents of torchrun (and the first node's rank_parent) wait for each other at the end. Only the ranks matter.
             ended_at = ended_at or time.monotonic()
             if time.monotonic() - ended_at > AFTER_END_S:
                 return ""
