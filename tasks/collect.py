@@ -149,9 +149,10 @@ def poll_action(
         clock.see(status.state, bool(files), time.monotonic())
         clock.complete = node_reports.all_complete(bundle, files, decoded)
         session.answer_by = clock.answer_by
-        waits = f"{status.state.value} {status.detail}".strip()
         said = (
-            progress_sentence(bundle, seen) if seen.nodes or status.state is not JobState.PENDING else waits
+            progress_sentence(bundle, seen)
+            if seen.nodes or status.state is not JobState.PENDING
+            else status.text
         )
         report_progress(Progress("checks", said, seen.done, seen.total))
         await meter.show(100.0 * seen.done / max(seen.total, 1), said)

@@ -132,7 +132,7 @@ async def follow_start(
     start, token = TrainingStart(session, job), judged.report.attempt
 
     async def look(status: JobStatus) -> None:
-        report_progress(Progress("training", f"{status.state.value} {status.detail}".strip()))
+        report_progress(Progress("training", status.text))
 
     def enough(status: JobStatus) -> bool:
         return bool(starts.next(status)) or (wait == "started" and start.seen(status))
@@ -162,9 +162,7 @@ async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobSt
     limit = setting.gate.checks.network_s + setting.gate.checks.stage_s + GRACE_S
 
     async def look(status: JobStatus) -> None:
-        report_progress(
-            Progress("checks", f"refused; the job is {status.state.value} {status.detail}".strip())
-        )
+        report_progress(Progress("checks", f"the checks refused; state of job {job}: {status.text}"))
 
     def enough(status: JobStatus) -> bool:
         return bool(starts.next(status)) or (last and status.state is JobState.PENDING)

@@ -281,9 +281,7 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
         session.trained = session.trained or status.state is JobState.RUNNING
         waits = status.state is JobState.PENDING and await run_to_end(pool_waits, session)
         kept = pool_cost_now(session) if waits else ""
-        report_progress(
-            Progress("training", " ".join(filter(None, (status.state.value, status.detail, kept))))
-        )
+        report_progress(Progress("training", " ".join(filter(None, (status.text, kept)))))
         if not never_ran(JobEnd(job, status, ran=session.trained)):
             await proof.look(status)
 

@@ -5,6 +5,7 @@ so far. It always ends, and every observation is kept.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -121,6 +122,9 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
     """
     if why_not:
         return why_not
+    if importlib.util.find_spec("torch") is None:
+        install = f"Install it there: {sys.executable} -m pip install torch"
+        return f"{ALL} did not start: {sys.executable} has no module torch. {install}"
     folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()

@@ -28,6 +28,9 @@ from tasks.launchers.base import (
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
 
+# With what a gate would end before anything started; the first one counts.
+REFUSED = {PreflightResult.WRONG: Exit.REJECTED, PreflightResult.NO_CAPACITY: Exit.NO_CAPACITY}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE --set a.b=value --format text|json|shell."""
@@ -57,7 +60,7 @@ def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the requests of the jobs, and what was seen to be wrong; exit code 0, or 2 where something is."""
+    """Print the requests of the jobs, and what was seen to be wrong; exit code 0, 2 where it is, 5 without machines."""
     try:
         request = GateRequest(
             gate_file=typed_path(arguments.file), advanced=Advanced(overrides=arguments.overrides)
@@ -81,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.format == "shell":
         write_stdout("\n".join(map(_shell, requests)))
         for line in lines:
-            if line.result is PreflightResult.WRONG:
+            if line.result in REFUSED:
                 write_stderr(f"prelaunch: {line.text}")
     else:
         write_stdout(
@@ -95,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
                 ]
             )
         )
-    return int(Exit.REJECTED if any(line.result is PreflightResult.WRONG for line in lines) else Exit.GO)
+    found = {line.result for line in lines}
+    return int(next((code for result, code in REFUSED.items() if result in found), Exit.GO))
 
 
 def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:

@@ -1,6 +1,7 @@
 """Submits the jobs of a gate, after the preflight of the first one.
 
-If the preflight finds something wrong the gate is refused. What the preflight could not find out is logged and recorded.
+If the preflight finds something wrong the gate is refused, and if it finds no machines the gate may try again later. What could not be
+found out is logged and recorded.
 
 PreflightFailed     the preflight found something wrong, so nothing was started
 """
@@ -18,6 +19,7 @@ from tasks.launchers.base import (
     JobHandle,
     JobSpec,
     LaunchRejected,
+    NoCapacity,
     PreflightCheck,
     PreflightResult,
 )
@@ -45,12 +47,11 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
 
 
 def run_preflight(session: Session) -> None:
-    """Run the preflight once per gate, before its first job. Raises PreflightFailed, which names every line that is wrong."""
+    """Run the preflight before the first job of a gate. Raises PreflightFailed or NoCapacity, which name every line that says so."""
     if session.preflight_done:
         return
     launcher = session.setting.launcher
     lines = launcher.preflight(tuple(launcher.plan(job) for job in planned_jobs(session.setting)))
-    session.preflight_done = True
     for line in lines:
         if line.result is PreflightResult.UNSEEN:
             LOG.warning("preflight could not check %s", line.text)
@@ -58,10 +59,16 @@ def run_preflight(session: Session) -> None:
                 Progress("preflight", f"preflight could not check {line.subject}: {line.message}")
             )
     _keep(session, lines)
-    wrong = [line for line in lines if line.result is PreflightResult.WRONG]
-    if wrong:
-        said = "; ".join(line.text.rstrip(".") for line in wrong)
+    if said := _texts(lines, PreflightResult.WRONG):
+        session.preflight_done = True
         raise PreflightFailed(f"nothing was started: {said}.")
+    if said := _texts(lines, PreflightResult.NO_CAPACITY):
+        raise NoCapacity(f"nothing was started: {said}.")
+    session.preflight_done = True
+
+
+def _texts(lines: tuple[PreflightCheck, ...], result: PreflightResult) -> str:
+    return "; ".join(line.text.rstrip(".") for line in lines if line.result is result)
 
 
 def _keep(session: Session, lines: tuple[PreflightCheck, ...]) -> None:

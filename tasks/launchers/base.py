@@ -112,6 +112,9 @@ class PreflightResult(Enum):
 
     OK = "ok"
     WRONG = "wrong"
+    NO_CAPACITY = (
+        "no capacity"  # nothing is wrong with the request, and the engine has no machines for it now
+    )
     UNSEEN = "unseen"  # it could not be checked, most often because a permission is missing
 
 
@@ -245,6 +248,11 @@ class JobStatus:
     earlier: tuple[str, ...] = ()
     history: tuple[str, ...] = ()
     absent: bool = False
+
+    @property
+    def text(self) -> str:
+        """The state and the evidence, in one line for people."""
+        return f"{self.state.value}: {self.detail}" if self.detail else self.state.value
 
 
 @dataclass(frozen=True)

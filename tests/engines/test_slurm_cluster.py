@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -64,13 +65,18 @@ def test_the_table_has_every_state_that_slurm_names(slurm: SlurmCluster) -> None
 def test_the_printed_batch_script_is_one_that_slurm_takes(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`prelaunch plan --format shell > job.sbatch; sbatch --test-only job.sbatch`; nothing else is on stdout, and nothing starts."""
+    """`prelaunch plan --format shell > job.sbatch; sbatch --test-only job.sbatch`; nothing else is on stdout, and nothing is left."""
     monkeypatch.chdir(tmp_path)
-    code = command(["plan", str(SHIPPED), "--format", "shell"])
+    gate = tmp_path / "gate.toml"
+    text = SHIPPED.read_text().replace('"../policies', f'"{SHIPPED.parent}/../policies')
+    gate.write_text(
+        text.replace('placement = "in_job"', f'placement = "in_job"\npython = "{sys.executable}"')
+    )
+    code = command(["plan", str(gate), "--format", "shell"])
     script = tmp_path / "job.sbatch"
     script.write_text(capsys.readouterr().out)
     said = slurm.run("sbatch", "--test-only", str(script), both=True)
 
     assert (code, script.read_text()[:12]) == (0, "#!/bin/bash\n")
     assert "to start at" in said and "on nodes n[0-1]" in said
-    assert slurm.run("squeue", "-h") == ""
+    assert slurm.run("squeue", "-h") == "" and set(tmp_path.iterdir()) == {gate, script}

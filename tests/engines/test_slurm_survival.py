@@ -131,10 +131,16 @@ def test_an_operator_cancels_the_job(slurm: SlurmCluster, bench: Bench) -> None:
     assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)
 
 
-def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(slurm: SlurmCluster, bench: Bench) -> None:
-    """Slurm drains the node and holds the job for ever; it is ended, and the reason is SERVICE."""
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(
+    slurm: SlurmCluster, bench: Bench, requeue: bool
+) -> None:
+    """Slurm drains the node, and holds the job for ever, which is then ended, or ends it: the reason is SERVICE."""
     slurm.hook("prolog", "exit 1")
-    launcher, job = bench.again(), replace(bench.job(SAY), work=Work.CHECK)
+    launcher = SlurmLauncher(
+        bench.folder / "shared", SlurmOptions(grace_s=1.0, poll_seconds=0.1, requeue=requeue)
+    )
+    job = replace(bench.job(SAY), work=Work.CHECK)
     try:
         launcher.submit(launcher.plan(job))
         status = until_final(launcher, job.name, bench.seconds)
@@ -145,6 +151,7 @@ def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(slurm: SlurmCluster, b
             slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
 
     assert (status.state, status.trouble) == (JobState.FAILED, Trouble.SERVICE), status
+    assert "sinfo -R" in status.detail
     assert "Prolog error" in drained
     assert names(slurm) == []
 
@@ -215,6 +222,29 @@ def test_what_slurm_refuses_is_said_in_its_words(
     assert list((tmp_path / "shared" / "jobs").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "max_runtime_s", "result", "says"),
+    [
+        (SlurmOptions(partition="closed"), 60.0, PreflightResult.NO_CAPACITY, "its state is DOWN"),
+        (SlurmOptions(), 8000.0, PreflightResult.WRONG, "MaxTime of partition gpu is 120 minutes"),
+        (
+            SlurmOptions(python="/nowhere/python"), 60.0, PreflightResult.WRONG,
+            "the interpreter /nowhere/python was not found on node n",
+        ),
+    ],
+)  # fmt: skip
+def test_what_slurm_would_take_and_never_run_is_found_before(
+    slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, max_runtime_s: float, result: PreflightResult, says: str
+) -> None:  # fmt: skip
+    """One line says it, and none contradicts it."""
+    launcher = SlurmLauncher(tmp_path / "shared", options)
+    job = replace(Bench(lambda: launcher, tmp_path).job(SAY), max_runtime_s=max_runtime_s)
+    found = launcher.preflight((launcher.plan(job),))
+
+    assert [check.result for check in found if says in check.message] == [result]
+    assert {check.result for check in found} == {PreflightResult.OK, result}
+
+
 def test_a_folder_that_the_nodes_do_not_see_is_found_before_anything_runs(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -230,7 +260,7 @@ def test_a_folder_that_the_nodes_do_not_see_is_found_before_anything_runs(
         PreflightResult.OK,
         PreflightResult.WRONG,
     )
-    assert list((tmp_path / "shared" / "staging").iterdir()) == []
+    assert not (tmp_path / "shared").exists() and list(slurm.hidden.iterdir()) == []
 
 
 def test_a_full_shared_folder_gives_no_wrong_answer(

@@ -242,6 +242,24 @@ def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Pa
     assert "unseen" == kept(tmp_path, outcome, "preflight.json")[1]["result"]
 
 
+def test_machines_that_the_preflight_does_not_find_are_waited_for(tmp_path: Path, engine: Engine) -> None:
+    """Nothing is submitted meanwhile, and every attempt looks again; without time to wait it is exit code 5."""
+    engine.lines = (PreflightCheck("partition p5", PreflightResult.NO_CAPACITY, "it is DOWN.", "Wait."),)
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert ("NoCapacity", 5, {}) == (state.name, outcome.code, engine.jobs)
+    assert "nothing was started: partition p5: it is DOWN. Wait" in outcome.reason
+
+    def hook(verb: str, job: str) -> None:
+        if engine.count("preflight") == 4:
+            engine.lines = ()
+
+    engine.hook = hook
+    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 0.1"))
+
+    assert (0, f"{outcome.gate_id}-check-3") == (outcome.code, next(iter(engine.jobs)))
+
+
 def test_an_answer_must_come_while_the_pool_is_kept(tmp_path: Path, engine: Engine) -> None:
     """Keep-alive less ten minutes; both numbers are named before anything starts."""
     engine.keeps_s = 1800.0

@@ -7,18 +7,12 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from checks import bundle as bundles
-from checks.check import CatalogError
-from checks.model import Scope
 from checks.process.environment import CODE
-from checks.value_types import DecodeError
-from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Request, Work
+from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Request
 from tasks.launchers.local.job_folder import NodeCommand
 from tasks.launchers.local.nodes import node_environment
+from tasks.launchers.torch_need import FOR_CHECKS, FOR_TRAINING, has_rank_checks, starts_torchrun
 
-FOR_CHECKS = "PyTorch for the rank checks"
-FOR_TRAINING = "PyTorch for the training, which torchrun starts"
-TORCHRUN = ("{python}", "-m", "torch.distributed.run")
 # It looks for the package and does not import it, which takes seconds.
 LOOK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else 9)"
 ABSENT = 9
@@ -30,10 +24,10 @@ def look(plans: tuple[Plan, ...], python: str) -> tuple[PreflightCheck, ...]:
 
     The training is asked about last, with its own environment, and only if the rank checks have what they need.
     """
-    checks = next((plan for plan in plans if _has_rank_checks(plan)), None)
+    checks = next((plan for plan in plans if has_rank_checks(plan.job)), None)
     if checks is not None and (wrong := _look(FOR_CHECKS, python, checks.processes[0])):
         return (wrong,)
-    training = next((plan for plan in plans if _starts_torchrun(plan)), None)
+    training = next((plan for plan in plans if starts_torchrun(plan.job)), None)
     if training is not None and (wrong := _look(FOR_TRAINING, python, _without_code(training.processes[0]))):
         return (wrong,)
     return ()
@@ -61,23 +55,6 @@ def _look(what: str, python: str, node: Request) -> PreflightCheck | None:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         return _unseen(what, f"{python} ended with exit code {done.returncode}: {last[:200]}")
     return None
-
-
-def _has_rank_checks(plan: Plan) -> bool:
-    if plan.job.work not in (Work.CHECK, Work.GATE):
-        return False
-    try:
-        bundle = bundles.load(plan.job.files["bundle.json"])
-        _, planned = bundles.plan_of(bundle)
-    except (KeyError, DecodeError, CatalogError):
-        return False  # the node says what is wrong with it
-    return any(
-        row.scope is Scope.RANK and row.skip is None and row.check not in bundle.skip for row in planned
-    )
-
-
-def _starts_torchrun(plan: Plan) -> bool:
-    return plan.job.work.trains and plan.job.behind[: len(TORCHRUN)] == TORCHRUN
 
 
 def _without_code(node: Request) -> Request:

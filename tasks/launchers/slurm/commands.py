@@ -78,6 +78,14 @@ def accounted(job_id: int) -> tuple[Row, ...]:
     return () if said.code else _rows(said)
 
 
+def node_reasons(nodes: str) -> tuple[str, ...]:
+    """Why the nodes of a list are drained or down, in Slurm's words; () where none is. Raises EngineUnavailable."""
+    said = run("sinfo", "--noheader", f"--nodes={nodes}", "--format=%E")
+    if said.code:
+        raise EngineUnavailable(f"slurmctld does not answer: {said.words}")
+    return tuple(line.strip() for line in said.out.splitlines() if line.strip() not in ("", "none"))
+
+
 def end_jobs(job_ids: Iterable[int]) -> Said:
     """Ask slurmctld to end these jobs of our own user. Raises EngineUnavailable."""
     return run("scancel", own_user(), *map(str, job_ids))

@@ -69,7 +69,11 @@ WORDS: Mapping[str, str] = {
 # A job that Slurm holds after it could not start it: a prolog failed, or a node did not take it. It waits for an
 # administrator, for ever (src/slurmctld/job_mgr.c; scontrol(1), "release").
 HELD: frozenset[str] = frozenset(("launch failed requeued held", "JobHoldMaxRequeue"))
+# Where the job may not be started again (--no-requeue), slurmctld ends it instead, in the state of an operator's scancel; it is known
+# from the reason that the node has then (src/slurmctld/node_mgr.c, validate_node_specs).
+PROLOG = "Prolog error"
 NO_REASON = ("", "None")
+NO_NODES = ("", "(null)")
 
 
 class UnreadableRow(Exception):
@@ -99,6 +103,11 @@ class Row:
     def trouble(self) -> Trouble:
         """What went wrong; NONE for a job that ended well or still runs."""
         return TROUBLES.get(self.state, Trouble.NONE)
+
+    @property
+    def was_cancelled_with_nodes(self) -> bool:
+        """Whether it was ended after Slurm had given it nodes."""
+        return self.state == "CANCELLED" and self.nodes not in NO_NODES
 
     @property
     def detail(self) -> str:

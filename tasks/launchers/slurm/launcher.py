@@ -32,7 +32,7 @@ from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, make_plan
 from tasks.launchers.slurm.job_folder import NOBODY, Attempts, FinalState, ScriptEnd, SharedJobFolder
-from tasks.launchers.slurm.job_states import Row, row_for, submitted_row
+from tasks.launchers.slurm.job_states import PROLOG, Row, row_for, submitted_row
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line
 
@@ -49,6 +49,8 @@ SETTLE_S = 30.0
 CANCEL_S = 120.0
 # A job that is held has no node, so nothing has to end.
 HELD_S = 20.0
+# slurmctld ends a job whose prolog failed, and drains the node at the next word of its slurmd, a moment later.
+DRAINED_S = 3.0
 
 
 def launcher(options: SlurmOptions, root: Path) -> SlurmLauncher:
@@ -172,8 +174,15 @@ class SlurmLauncher:
         if row is not None and row.held:
             # Released by somebody, it would start long after the gate was over.
             submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
-            said = f"{row.detail}. Look at the prolog, and at the reason of its nodes: sinfo -R"
-            return self._final(name, folder, seen, FinalState(JobState.FAILED, Trouble.SERVICE, said))
+            return self._final(name, folder, seen, _not_started(row))
+        if row is not None and row.was_cancelled_with_nodes and not folder.claim():
+            reasons = commands.node_reasons(row.nodes)
+            if any(reason.startswith(PROLOG) for reason in reasons):
+                return self._final(name, folder, seen, _not_started(row, f" ({PROLOG})"))
+            now = time.monotonic()
+            if now - self._over_since.setdefault(name, now) < DRAINED_S:
+                said = f"{row.detail}, and its script has not run"
+                return JobStatus(JobState.RUNNING, said, seen.current, {}, earlier=seen.earlier)
         if row is not None and not row.job_state.final and row.state != FORGOTTEN:
             self._over_since.pop(name, None)
             return JobStatus(
@@ -234,6 +243,11 @@ def _unsubmitted(name: str, folder: SharedJobFolder) -> JobStatus:
         return JobStatus(JobState.CANCELLED, "cancelled before it was submitted", "", {}, Trouble.STOPPED)
     said = f"{name} was prepared and never submitted. Submit it again."
     return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+
+
+def _not_started(row: Row, why: str = "") -> FinalState:
+    said = f"{row.detail}{why}. Look at the prolog, and at the reason of its nodes: sinfo -R"
+    return FinalState(JobState.FAILED, Trouble.SERVICE, said)
 
 
 def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: SharedJobFolder) -> FinalState:

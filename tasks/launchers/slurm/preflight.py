@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tasks.launchers.base import (
@@ -14,8 +14,11 @@ from tasks.launchers.base import (
     PreflightCheck,
     PreflightResult,
 )
-from tasks.launchers.slurm import commands
+from tasks.launchers.slurm import commands, partition
+from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.options import SlurmOptions
+from tasks.launchers.slurm.submit import NOT_AVAILABLE
+from tasks.launchers.torch_need import FOR_CHECKS, FOR_TRAINING, has_rank_checks, starts_torchrun
 
 LOOK_S = 60.0
 # A node is looked at only if one is free at once: preflight must not wait in a queue.
@@ -24,12 +27,23 @@ HYPERPOD = Path("/opt/sagemaker_cluster")
 # As sbatch does it for a job with --export=NONE: no variable from here, those of the user's profile on the node.
 LOGIN = 'export HOME=~; exec /bin/bash -lc \'exec "$0" "$@"\' "$0" "$@"'
 AS_A_JOB = ("--export=NONE", "/bin/bash", "-c", LOGIN)
+# The arguments are a file, and interpreters in the order in which a node looks for them (start.sh).
 ON_A_NODE = """\
-import importlib.util, os, sys
-print("python", *sys.version_info[:2])
+echo "node ${SLURMD_NODENAME:-$HOSTNAME}"
+if test -e "$1"; then echo "seen True"; else echo "seen False"; fi
+shift
+for python in "$@"; do
+    if type -P "$python" >/dev/null; then
+        echo "python $python"
+        exec "$python" -c '
+import importlib.util, sys
+print("version", *sys.version_info[:2])
 print("torch", importlib.util.find_spec("torch") is not None)
-print("seen", os.path.exists(sys.argv[1]))
+'
+    fi
+done
 """
+PYTHONS = ("python3", "python", "/opt/conda/bin/python3")
 
 
 def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[PreflightCheck, ...]:
@@ -43,9 +57,9 @@ def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[Pr
         return (_unseen("slurmctld", f"it does not answer: {said.words}"),)
     made = [PreflightCheck("slurmctld", PreflightResult.OK, said.words)]
     looks: tuple[Callable[[], Iterator[PreflightCheck]], ...] = (
-        lambda: _requests(plans, root),
-        lambda: _nodes(plans, options),
-        lambda: _shared(options, root),
+        lambda: _requests(plans, options),
+        lambda: _nodes(plans, options) if _can_start(made) else iter(()),
+        lambda: _shared(plans, options, root) if _can_start(made) else iter(()),
         lambda: _plugins(plans, options),
         _reboots,
     )
@@ -66,27 +80,33 @@ def require_supported(plan: Plan, options: SlurmOptions) -> None:
             raise LaunchRejected(f"{plan.job.name}: {check.text}")
 
 
-def _requests(plans: tuple[Plan, ...], root: Path) -> Iterator[PreflightCheck]:
-    """Whether slurmctld would take the batch scripts. Nothing is submitted (sbatch(1), --test-only)."""
+def _can_start(made: list[PreflightCheck]) -> bool:
+    """Whether Slurm takes the job at all: what follows from a refusal is not reported beside it."""
+    return all(check.result in (PreflightResult.OK, PreflightResult.UNSEEN) for check in made)
+
+
+def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
+    """Whether slurmctld would take the batch scripts, and would ever start them. Nothing is submitted (sbatch(1), --test-only)."""
+    known = partition.partitions_of(commands.run("scontrol", "show", "partition", "--oneliner").out)
+    found = dict[PreflightCheck, None]()
     for plan in plans:
-        subject = f"request {plan.job.name}"
-        script = root / "staging" / f"preflight-{uuid.uuid4().hex}.sbatch"
-        try:
-            script.parent.mkdir(parents=True, exist_ok=True)
-            # Its folder is not there yet, and no option of sbatch depends on it.
-            script.write_text(plan.processes[0].script)
-            said = commands.run("sbatch", "--test-only", str(script))
-        except OSError as error:
-            yield _wrong(
-                "the shared folder", f"{root} cannot be written: {error.strerror}", "Name another folder."
+        subject, script = f"request {plan.job.name}", plan.processes[0].script
+        with tempfile.NamedTemporaryFile("w", prefix="prelaunch-", suffix=".sbatch") as file:
+            file.write(script)
+            file.flush()
+            said = commands.run("sbatch", "--test-only", file.name)
+        if NOT_AVAILABLE.search(said.err) and said.code:
+            remedy = (
+                "Wait until it is UP (scontrol show partition), or name another one in [cluster.options]."
             )
-            return
-        finally:
-            script.unlink(missing_ok=True)
-        if said.code:
-            yield _wrong(subject, f"Slurm refuses it: {said.words}", "Correct [cluster.options].")
+            found[PreflightCheck("the partition", PreflightResult.NO_CAPACITY, said.words, remedy)] = None
+        elif said.code:
+            found[_wrong(subject, f"Slurm refuses it: {said.words}", "Correct [cluster.options].")] = None
         else:
-            yield PreflightCheck(subject, PreflightResult.OK, said.words)
+            ok = PreflightCheck(subject, PreflightResult.OK, said.words)
+            obstacles = partition.obstacles(plan.job.name, script, said.words, known, bool(options.qos))
+            found |= dict.fromkeys(tuple(obstacles) or (ok,))
+    yield from found
 
 
 def _nodes(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
@@ -101,9 +121,8 @@ def _nodes(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Preflight
     yield PreflightCheck("free nodes", PreflightResult.OK, f"{free} are idle, {needed} are needed{waits}")
 
 
-def _shared(options: SlurmOptions, root: Path) -> Iterator[PreflightCheck]:
+def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Iterator[PreflightCheck]:
     """Whether a node sees a file that is written here, and has a Python for the checks."""
-    mark = root / "staging" / f"seen-{uuid.uuid4().hex}"
     place = tuple(
         f"--{name}={value}"
         for name, value in (
@@ -117,48 +136,64 @@ def _shared(options: SlurmOptions, root: Path) -> Iterator[PreflightCheck]:
         if value
     )
     words = ("srun", f"--immediate={FREE_S}", "--nodes=1", "--ntasks=1", "--time=1", "--chdir=/", *place)
+    pythons = (options.python,) if options.python else PYTHONS
     try:
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_bytes(b"")
-        python = options.python or "python3"
-        asks = (*AS_A_JOB, python, "-c", ON_A_NODE, str(mark))
-        said = commands.run(*words, "--job-name=prelaunch-preflight", *asks, timeout_s=SEEN_S)
+        # What is not there yet is made below the folder that is, on the same file system.
+        there = next(folder for folder in (root, *root.parents) if folder.is_dir())
+        with tempfile.NamedTemporaryFile(prefix=".prelaunch-seen-", dir=there) as mark:
+            asks = (*AS_A_JOB, "/bin/bash", "-c", ON_A_NODE, "look", mark.name, *pythons)
+            said = commands.run(*words, "--job-name=prelaunch-preflight", *asks, timeout_s=SEEN_S)
     except OSError as error:
         yield _wrong(
             "the shared folder", f"{root} cannot be written: {error.strerror}", "Name another folder."
         )
         return
-    finally:
-        mark.unlink(missing_ok=True)
     told = dict(line.split(" ", 1) for line in said.out.splitlines() if " " in line)
-    if said.code or "seen" not in told:
+    if "seen" not in told:
         yield _unseen("the shared folder", f"no node could be asked: {said.words}")
         return
+    node = told.get("node", "a node")
     if told["seen"] == "True":
-        yield PreflightCheck("the shared folder", PreflightResult.OK, f"a node sees {root}")
+        yield PreflightCheck("the shared folder", PreflightResult.OK, f"node {node} sees {root}")
     else:
         yield _wrong(
             "the shared folder",
-            f"a node does not see {root}",
+            f"node {node} does not see {root}",
             "Set folder in [cluster.options] to a path on a file system that the nodes share.",
         )
-    yield from _python(options, told)
+    if not options.container_image:  # the container has its own
+        yield _python(plans, options, told, said)
 
 
-def _python(options: SlurmOptions, told: dict[str, str]) -> Iterator[PreflightCheck]:
-    if options.container_image:
-        return  # the container has its own
-    version = tuple(int(part) for part in told.get("python", "0 0").split())
-    words = ".".join(map(str, version))
-    if version < (3, 10):
-        yield _wrong(
-            "Python", f"it is {words} on a node, and the checks need 3.10", "Set python in [cluster.options]."
+def _python(
+    plans: tuple[Plan, ...], options: SlurmOptions, told: Mapping[str, str], said: Said
+) -> PreflightCheck:
+    """Whether the node's interpreter is there, is new enough, and has PyTorch where that is needed."""
+    python, node = told.get("python", ""), told.get("node", "a node")
+    if not python:
+        missing = f"the interpreter {options.python}" if options.python else "no Python"
+        return _wrong(
+            "Python",
+            f"{missing} was {'not ' if options.python else ''}found on node {node}",
+            "Set python in [cluster.options] to an interpreter that the nodes have.",
         )
-    elif told.get("torch") != "True":
-        said = f"Python {words} on a node has no module torch, which rank checks and torchrun need"
-        yield _unseen("PyTorch", f"{said}. Set python in [cluster.options] to the training's own")
-    else:
-        yield PreflightCheck("Python", PreflightResult.OK, f"{words} on a node, with torch")
+    try:
+        version = tuple(int(part) for part in told["version"].split())
+    except (KeyError, ValueError):
+        return _unseen("Python", f"{python} on node {node} did not answer: {said.words}")
+    words = f"{python} on node {node} is Python {'.'.join(map(str, version))}"
+    if version < (3, 10):
+        return _wrong("Python", f"{words}, and the checks need 3.10", "Set python in [cluster.options].")
+    if told.get("torch") == "True":
+        return PreflightCheck("Python", PreflightResult.OK, f"{words}, with torch")
+    for subject, needed in ((FOR_CHECKS, has_rank_checks), (FOR_TRAINING, starts_torchrun)):
+        if any(needed(plan.job) and not plan.job.image for plan in plans):
+            return _wrong(
+                subject,
+                f"{words} without the module torch",
+                f"Install it there: {python} -m pip install torch; or set python in [cluster.options] to an interpreter that has it.",
+            )
+    return PreflightCheck("Python", PreflightResult.OK, words)
 
 
 def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:

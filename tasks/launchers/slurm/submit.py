@@ -13,6 +13,7 @@ from tasks.launchers.base import (
     JobHandle,
     LaunchError,
     LaunchRejected,
+    NoCapacity,
     Plan,
     QuotaExceeded,
 )
@@ -28,6 +29,8 @@ AGAIN_S = 5.0
 LIMITS = re.compile(
     r"Job violates accounting/QOS policy|Requested time limit is invalid|Job size limit is exceeded"
 )
+# slurm_strerror() of Slurm 22.05 for a partition whose state is INACTIVE or DRAIN; to a DOWN one it takes jobs.
+NOT_AVAILABLE = re.compile(r"Required partition not available")
 # slurm_strerror() of Slurm 22.05 where the answer of slurmctld was lost: it may have taken the job.
 UNANSWERED = re.compile(
     r"Socket timed out|Unable to contact slurm controller|Zero Bytes were transmitted|Communication connection failure"
@@ -92,7 +95,7 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
 
 
 def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
-    """Submit, and record the number. Raises LaunchRejected, QuotaExceeded; EngineUnavailable if a job may be there."""
+    """Submit, and record the number. Raises LaunchRejected, QuotaExceeded, NoCapacity; EngineUnavailable if a job may be there."""
     name = plan.job.name
     said = commands.run(*plan.processes[0].argv)
     number = NUMBER.search(said.out)
@@ -107,6 +110,8 @@ def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
     if not refused:
         raise EngineUnavailable(f"whether slurmctld took {name} is not known: {said.words}")
     folder.remove()
+    if NOT_AVAILABLE.search(said.err):
+        raise NoCapacity(f"{name}: Slurm refused it: {said.words}. Try later, or name another partition.")
     kind = QuotaExceeded if LIMITS.search(said.err) else LaunchRejected
     raise kind(f"{name}: Slurm refused it: {said.words}. Correct [cluster.options].")
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from checks.model import Observation, Outcome
 from checks.runner import rank_stage
@@ -52,3 +58,13 @@ def test_a_line_cut_in_the_middle_is_no_observation(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
     assert () == state(tmp_path).rows
+
+
+def test_a_missing_torch_is_said_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun would end with code 1, and none of the findings would say why."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    nowhere: Any = SimpleNamespace(scratch=tmp_path)
+    said = rank_stage.run_stage(nowhere, nowhere, "")
+
+    install = f"Install it there: {sys.executable} -m pip install torch"
+    assert said == f"the rank checks did not start: {sys.executable} has no module torch. {install}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import EngineUnavailable, JobState, LaunchError, LaunchRejected, Trouble
+from tasks.launchers.base import EngineUnavailable, JobState, LaunchError, LaunchRejected, NoCapacity, Trouble
 from tasks.launchers.slurm import commands, launcher, submit
 from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.launcher import SlurmLauncher
@@ -28,12 +28,18 @@ class Answers:
     squeue: str = ""
     sbatch: Said = TAKEN
     scancel: Said = DONE
+    sinfo: Said = DONE
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
     def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
         """In the place of commands.run."""
         self.asked.append(argv)
-        told = {"squeue": Said(0, self.squeue, ""), "sbatch": self.sbatch, "scancel": self.scancel}
+        told = {
+            "squeue": Said(0, self.squeue, ""),
+            "sbatch": self.sbatch,
+            "scancel": self.scancel,
+            "sinfo": self.sinfo,
+        }
         return told.get(argv[0], Said(1, "", "accounting storage is disabled"))
 
 
@@ -68,6 +74,17 @@ def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, slu
 
     assert by_user == {"squeue", "sacct", "scancel"}
     assert {argv[0] for argv in answers.asked} - by_user == {"sbatch"}
+
+
+def test_a_partition_that_takes_no_jobs_has_no_machines(answers: Answers, slurm: SlurmLauncher) -> None:
+    """The gate may wait for it, and nothing is left of the job."""
+    answers.sbatch = Said(
+        1, "", "sbatch: error: Batch job submission failed: Required partition not available"
+    )
+    with pytest.raises(NoCapacity, match="Required partition not available"):
+        slurm.submit(slurm.plan(JOB))
+
+    assert not folder(slurm).exists()
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "CANCELLED"])
@@ -176,3 +193,37 @@ def test_a_held_job_that_cannot_be_ended_is_not_over(
 
     assert slurm.state(NAME).state is JobState.UNKNOWN
     assert slurm._folder(NAME).final() is None
+
+
+@pytest.mark.parametrize(
+    ("reasons", "claim", "state", "trouble"),
+    [
+        ("none\nProlog error\n", "", JobState.FAILED, Trouble.SERVICE),
+        ("jdoe: fan\n", "", JobState.CANCELLED, Trouble.STOPPED),
+        ("Prolog error\n", "5", JobState.CANCELLED, Trouble.STOPPED),
+    ],
+)
+def test_a_prolog_that_ends_a_job_is_no_operator(
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, reasons: str, claim: str,
+    state: JobState, trouble: Trouble,
+) -> None:  # fmt: skip
+    """With --no-requeue slurmctld ends the job as scancel does. Its script never ran, and a node of it is drained for that reason."""
+    monkeypatch.setattr(launcher, "DRAINED_S", 0.0)
+    slurm.submit(slurm.plan(JOB))
+    if claim:
+        (folder(slurm) / "claim").write_text(claim)
+    answers.squeue, answers.sinfo = "5|CANCELLED|n[0-1]|None\n", Said(0, reasons, "")
+    status = slurm.state(NAME)
+
+    assert (status.state, status.trouble) == (state, trouble)
+    assert ("sinfo -R" in status.detail) is (trouble is Trouble.SERVICE)
+
+
+def test_the_reason_of_a_node_may_come_a_moment_after_the_end(answers: Answers, slurm: SlurmLauncher) -> None:
+    """Until then the job is not over."""
+    slurm.submit(slurm.plan(JOB))
+    answers.squeue = "5|CANCELLED|n[0-1]|None\n"
+    first = slurm.state(NAME)
+    answers.sinfo = Said(0, "Prolog error\n", "")
+
+    assert (first.state, slurm.state(NAME).trouble) == (JobState.RUNNING, Trouble.SERVICE)

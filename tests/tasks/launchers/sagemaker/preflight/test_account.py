@@ -35,7 +35,7 @@ from tests.tasks.launchers.sagemaker.preflight.accounts import (
 )
 from tests.tasks.store import servers
 
-OK, WRONG, UNSEEN = PreflightResult
+OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, ROLE, answered, asked, looks
 
-OK, WRONG, UNSEEN = PreflightResult
+OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
 
 PLAN_ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-november"
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -1,0 +1,95 @@
+"""What scontrol says of the partitions, and whether a batch script can ever start in one of them. Pure.
+
+Slurm takes a job that its partition would never start, and lets it wait for ever (slurm.conf(5), EnforcePartLimits=NO).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tasks.launchers.base import PreflightCheck, PreflightResult
+
+UP = "UP"
+FIELD = re.compile(r"(\w+)=(\S*)")
+# `sbatch --test-only`: "Job 4 to start at ... on nodes n0 in partition gpu".
+CHOSEN = re.compile(r"\bin partition (\S+)\s*$")
+# sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds
+TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition. `max_minutes` is None where it sets no limit."""
+
+    name: str
+    state: str
+    max_minutes: float | None
+
+
+def partitions_of(text: str) -> Mapping[str, Partition]:
+    """The lines of `scontrol show partition --oneliner` by name; what cannot be read is left out."""
+    rows = (dict(FIELD.findall(line)) for line in text.splitlines())
+    return {
+        row["PartitionName"]: Partition(
+            row["PartitionName"], row["State"], minutes_of(row.get("MaxTime", ""))
+        )
+        for row in rows
+        if row.get("PartitionName") and row.get("State")
+    }
+
+
+def minutes_of(text: str) -> float | None:
+    """A time limit as Slurm writes it; None for UNLIMITED, and for what is none."""
+    found = TIME.fullmatch(text)
+    if found is None:
+        return None
+    days, first, second, third = (int(part or 0) for part in found.groups())
+    if found[1] is not None:
+        return days * 1440.0 + first * 60 + second + third / 60
+    if found[4] is not None:
+        return first * 60.0 + second + third / 60
+    return first + second / 60
+
+
+def option_of(script: str, long: str, short: str) -> str:
+    """The value of an option on the #SBATCH lines of a script, "" if it is on none. The last one counts."""
+    words = rf"^#SBATCH\s+(?:.*\s)?(?:--{long}[=\s]\s*|-{short}\s*)(\S+)"
+    found = re.findall(words, script, re.MULTILINE)
+    return str(found[-1]) if found else ""
+
+
+def obstacles(
+    job: str, script: str, said: str, known: Mapping[str, Partition], qos: bool
+) -> Iterator[PreflightCheck]:
+    """Why the job would wait for ever, although `sbatch --test-only` took its script and `said` where it would run.
+
+    Of several partitions one is enough. With `qos` the limit may be another one (sacctmgr(1), PartitionTimeLimit).
+    """
+    chosen = CHOSEN.search(said)
+    names = option_of(script, "partition", "p") or (chosen[1] if chosen else "")
+    partitions = [known[name] for name in names.split(",") if name in known]
+    minutes = minutes_of(option_of(script, "time", "t"))
+    found = [list(_of(job, minutes, partition, qos)) for partition in partitions]
+    if all(found):
+        yield from (check for checks in found for check in checks)
+
+
+def _of(job: str, minutes: float | None, partition: Partition, qos: bool) -> Iterator[PreflightCheck]:
+    if partition.state != UP:
+        yield PreflightCheck(
+            f"partition {partition.name}",
+            PreflightResult.NO_CAPACITY,
+            f"its state is {partition.state}, and no job starts in it",
+            "Wait until it is UP (scontrol show partition), or name another partition in [cluster.options].",
+        )
+    limit = partition.max_minutes
+    if minutes is not None and limit is not None and minutes > limit:
+        yield PreflightCheck(
+            f"time limit of {job}",
+            PreflightResult.UNSEEN if qos else PreflightResult.WRONG,
+            f"it is {minutes:g} minutes, and MaxTime of partition {partition.name} is {limit:g} minutes: the job would wait for ever"
+            + (", unless the QOS sets a limit of its own" if qos else ""),
+            "Lower max_runtime_minutes in [checks] and [training], or name another partition in [cluster.options].",
+        )

@@ -1,0 +1,229 @@
+"""What the preflight makes of the answers of Slurm's commands. The answers are written here, as Slurm 22.05 gave them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks import bundle as bundles
+from checks.facts.builtin import builtin
+from checks.model import Declared, Profile
+from tasks.gate.jobs import BEHIND
+from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
+from tasks.launchers.slurm import commands, preflight
+from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.options import SlurmOptions
+from tasks.launchers.slurm.partition import minutes_of
+from tests.checks.local_policy import local_policy
+from tests.tasks.launchers.slurm.test_batch_script import JOB, plan
+
+TAKEN = "sbatch: Job 4 to start at 2026-11-23T20:30:19 using 1 processors on nodes n0 in partition"
+PARTITION = (
+    "PartitionName={} AllowGroups=ALL Default={} MaxTime={} MinNodes=0 Nodes=n[0-3] State={} TotalNodes=4\n"
+)
+PARTITIONS = (
+    PARTITION.format("gpu", "YES", "02:00:00", "UP")
+    + PARTITION.format("closed", "NO", "UNLIMITED", "DOWN")
+    + PARTITION.format("long", "NO", "7-00:00:00", "UP")
+)
+SEEN = "node n0\nseen True\npython python3\nversion 3 11\ntorch True\n"
+OK, WRONG, NO_CAPACITY = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.NO_CAPACITY
+HOUR = replace(JOB, max_runtime_s=3600.0)
+DAY = replace(JOB, max_runtime_s=86400.0)
+
+
+def look(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    job: JobSpec = HOUR,
+    options: SlurmOptions | None = None,
+    refused: str = "",
+    chosen: str = "gpu",
+    seen: str = SEEN,
+) -> Mapping[str, PreflightCheck]:
+    """The lines of the preflight by subject."""
+    answers = {
+        "scontrol": Said(0, PARTITIONS, ""),
+        "sbatch": Said(1, "", refused) if refused else Said(0, "", f"{TAKEN} {chosen}"),
+        "sinfo": Said(0, "n0\nn1\n", ""),
+        "srun": Said(0, seen, ""),
+    }
+
+    def run(*argv: str, timeout_s: float = 0.0) -> Said:
+        return answers[argv[0]]
+
+    monkeypatch.setattr(commands, "run", run)
+    made = options or SlurmOptions()
+    checks = preflight.look((plan(job, made),), made, folder)
+    assert len({check.subject for check in checks}) == len(checks)
+    return {check.subject: check for check in checks}
+
+
+def results(found: Mapping[str, PreflightCheck]) -> set[PreflightResult]:
+    """Every result that a line has."""
+    return {check.result for check in found.values()}
+
+
+def test_a_job_that_fits_is_all_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And the look leaves nothing behind, not even the folder that a gate would use."""
+    root = tmp_path / "shared" / "prelaunch"
+
+    assert results(look(monkeypatch, root)) == {OK}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_limit_above_that_of_the_partition_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Slurm takes the job and never starts it."""
+    found = look(monkeypatch, tmp_path, DAY)["time limit of gate-1-train-1"]
+
+    assert found.result is WRONG
+    assert "it is 1442 minutes, and MaxTime of partition gpu is 120 minutes" in found.message
+    assert "Lower max_runtime_minutes" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("options", "result"),
+    [
+        (SlurmOptions(partition="long"), None),
+        (SlurmOptions(partition="gpu,long"), None),
+        (SlurmOptions(partition="gpu,closed"), WRONG),
+        # A QOS may allow more than its partition does (sacctmgr(1), PartitionTimeLimit).
+        (SlurmOptions(qos="big"), PreflightResult.UNSEEN),
+    ],
+)
+def test_whose_time_limit_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: SlurmOptions, result: PreflightResult | None
+) -> None:
+    """That of any partition that is asked for."""
+    chosen = options.partition.partition(",")[0] or "gpu"
+    found = look(monkeypatch, tmp_path, DAY, options, chosen=chosen).get("time limit of gate-1-train-1")
+
+    assert (found.result if found else None) is result
+
+
+def test_the_time_limit_of_a_sites_own_line_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """sbatch takes the last one of a script."""
+    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: Said(0, PARTITIONS, f"{TAKEN} gpu"))
+    told = plan(HOUR, None, ("--time=1-00:00:00",))
+    found = {check.subject for check in preflight.look((told,), SlurmOptions(), tmp_path)}
+
+    assert "time limit of gate-1-train-1" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("90", 90.0), ("90:30", 90.5), ("02:00:00", 120.0), ("1-0", 1440.0), ("1-02:30", 1590.0),
+        ("7-00:00:00", 10080.0), ("UNLIMITED", None), ("", None),
+    ],
+)  # fmt: skip
+def test_times_are_read_as_sbatch_reads_them(text: str, minutes: float | None) -> None:
+    """See sbatch(1), --time."""
+    assert minutes_of(text) == minutes
+
+
+def test_a_partition_that_is_down_has_no_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Slurm takes the job and lets it wait. What follows from that is not reported beside it."""
+    found = look(monkeypatch, tmp_path, options=SlurmOptions(partition="closed"), chosen="closed")
+
+    assert found["partition closed"].result is NO_CAPACITY
+    assert "its state is DOWN" in found["partition closed"].text
+    assert set(found) == {"slurmctld", "partition closed", "RebootProgram"}
+
+
+def test_a_partition_that_takes_no_jobs_has_no_machines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """DRAIN and INACTIVE: here Slurm refuses the job itself."""
+    said = "allocation failure: Required partition not available (inactive or drain)"
+    found = look(monkeypatch, tmp_path, refused=said)
+
+    assert found["the partition"].result is NO_CAPACITY
+
+
+def test_of_a_refused_job_no_line_says_that_it_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A partition that does not exist has no free nodes to count."""
+    found = look(monkeypatch, tmp_path, refused="sbatch: error: invalid partition specified: nope")
+
+    assert found["request gate-1-train-1"].result is WRONG
+    assert set(found) == {"slurmctld", "request gate-1-train-1", "RebootProgram"}
+
+
+def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And the folder, which the node sees, is all right."""
+    options = SlurmOptions(python="/nowhere/python")
+    found = look(monkeypatch, tmp_path, options=options, seen="node n0\nseen True\n")
+
+    assert found["the shared folder"].result is OK
+    assert found["Python"].result is WRONG
+    assert "the interpreter /nowhere/python was not found on node n0" in found["Python"].message
+
+
+def rank_checks() -> JobSpec:
+    """A job whose rank checks need PyTorch."""
+    made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin())
+    return replace(HOUR, files={"bundle.json": bundles.dump(made)})
+
+
+@pytest.mark.parametrize(
+    ("job", "subject"),
+    [
+        (rank_checks(), "PyTorch for the rank checks"),
+        (
+            replace(HOUR, behind=(*BEHIND["torchrun"], "train.py")),
+            "PyTorch for the training, which torchrun starts",
+        ),
+    ],
+    ids=["checks", "training"],
+)
+def test_a_missing_torch_is_wrong_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, job: JobSpec, subject: str
+) -> None:
+    """With the interpreter, the node and the command."""
+    found = look(monkeypatch, tmp_path, job, seen=SEEN.replace("torch True", "torch False"))[subject]
+
+    assert found.result is WRONG
+    assert "python3 on node n0 is Python 3.11 without the module torch" in found.message
+    assert "python3 -m pip install torch" in found.remedy
+
+
+def test_without_rank_checks_and_torchrun_no_torch_is_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nor does the line promise one."""
+    found = look(monkeypatch, tmp_path, seen=SEEN.replace("torch True", "torch False"))["Python"]
+
+    assert (found.result, found.message) == (OK, "python3 on node n0 is Python 3.11")
+
+
+@pytest.mark.parametrize(
+    ("pythons", "says"),
+    [
+        (("/nowhere/python",), ["seen True"]),
+        (("/nowhere/python", sys.executable), ["seen True", f"python {sys.executable}"]),
+    ],
+)
+def test_what_a_node_answers(tmp_path: Path, pythons: tuple[str, ...], says: list[str]) -> None:
+    """The script runs here, without srun: the first interpreter that is there is asked, once."""
+    said = commands.run("/bin/bash", "-c", preflight.ON_A_NODE, "look", str(tmp_path), *pythons)
+    version = "version {} {}".format(*sys.version_info[:2])
+    lines = said.out.splitlines()
+
+    assert lines[1 : 1 + len(says)] == says
+    assert lines[1 + len(says) :][:1] == ([version] if len(says) > 1 else [])
+
+
+def test_a_job_that_only_trains_needs_no_torch_for_checks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its training may be started by anything."""
+    job = replace(rank_checks(), work=Work.CONFIRM, files={**JOB.files, **rank_checks().files})
+    found = look(monkeypatch, tmp_path, job, seen=SEEN.replace("torch True", "torch False"))
+
+    assert results(found) == {OK}
