@@ -27,6 +27,10 @@ from tests.tasks.launchers.contract import SAY, WAIT, Bench, until, until_final,
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 ENVIRONMENT = "import os, sys; open(sys.argv[1] + '/' + os.environ['PRELAUNCH_NODE'], 'w').write(repr(dict(os.environ)))"
 
+# A slurmd whose answer slurmctld refused, because the job has ended, repeats it, and drains its node once more (seen: "Retrying prolog
+# complete RPC", twice, every 15 s).
+SECOND_DRAIN_S = 45.0
+
 
 @pytest.fixture
 def bench(slurm: SlurmCluster, tmp_path: Path) -> Bench:
@@ -131,7 +135,7 @@ def test_an_operator_cancels_the_job(slurm: SlurmCluster, bench: Bench) -> None:
     assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)
 
 
-@pytest.mark.parametrize("requeue", [True, False])
+@pytest.mark.parametrize("requeue", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(
     slurm: SlurmCluster, bench: Bench, requeue: bool
 ) -> None:
@@ -144,20 +148,17 @@ def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(
     try:
         launcher.submit(launcher.plan(job))
         status = until_final(launcher, job.name, bench.seconds)
+        drained = slurm.run("sinfo", "-h", "-R", "-o", "%E")
     finally:
         slurm.hook("prolog")
-        deadline = time.monotonic() + 10
-        # Each node is drained when its own prolog has failed, the last one maybe after the end of the job.
-        while (
-            drained := slurm.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%E").count("Prolog error")
-        ) < 2 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        if not requeue:
+            time.sleep(SECOND_DRAIN_S)
         for node in slurm.nodes:
             slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
 
     assert (status.state, status.trouble) == (JobState.FAILED, Trouble.SERVICE), status
     assert "sinfo -R" in status.detail
-    assert drained == 2
+    assert "Prolog error" in drained
     assert names(slurm) == []
 
 
