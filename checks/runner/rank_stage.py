@@ -102,8 +102,9 @@ def torchrun(node_context: NodeContext, command: Sequence[str]) -> tuple[str, ..
     roster, declared = node_context.roster, node_context.bundle.declared
     instance = builtin().instances.get(declared.instance_type)
     forks = may_fork(declared, instance, os.environ)
+    parent = ("-u", *own_packages.module("checks.runner.rank_parent"))  # torchrun starts its ranks with -u
     return (
-        sys.executable, *own_packages.module("checks.runner.rank_parent" if forks else "torch.distributed.run"),
+        sys.executable, *(parent if forks else own_packages.module("torch.distributed.run")),
         "--nnodes", str(declared.nodes),
         "--node-rank", str(node_context.node_rank),
         "--nproc-per-node", str(declared.ranks_per_node),

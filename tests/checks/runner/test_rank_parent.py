@@ -141,11 +141,17 @@ def test_ranks_are_forked_only_without_accelerators_and_with_one_thread(
     assert forks == rank_stage.may_fork(given, instance, environ)
 
 
-@pytest.mark.parametrize(("gpus", "module"), [(0, "checks.runner.rank_parent"), (2, "torch.distributed.run")])
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        (0, ("-u", *own_packages.module("checks.runner.rank_parent"))),
+        (2, own_packages.module("torch.distributed.run")),
+    ],
+)
 def test_torchrun_itself_starts_the_ranks_of_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, module: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, words: tuple[str, ...]
 ) -> None:
-    """The options are the same."""
+    """The options are the same. torchrun starts ranks with -u, so their parent has it here."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     node_context: Any = SimpleNamespace(
         bundle=SimpleNamespace(declared=declared(gpus)),
@@ -155,9 +161,9 @@ def test_torchrun_itself_starts_the_ranks_of_gpus(
     )
     argv = rank_stage.torchrun(node_context, (*rank_parent.RANK, "BUNDLE", "ROSTER"))
 
-    assert (sys.executable, *own_packages.module(module)) == argv[:3]
+    assert words == argv[1 : len(words) + 1]
     assert vars(rank_parent._parser().parse_args(options(tmp_path))) == vars(
-        rank_parent._parser().parse_args(argv[3:])
+        rank_parent._parser().parse_args(argv[len(words) + 1 :])
     )
 
 
