@@ -8,8 +8,8 @@ taken within: `server_ready_s` from the start of the server, with the import goi
 `server_alone_s` without it.
 
 With `gate`: medians of five gates. `wall_s` and `cpu_s` are of all processes, as the kernel counts them when they have ended. The rest
-are CPU seconds by kind of process. They come from /proc, which is read five times per second; `not_seen_s` is what processes used after
-they were last seen. CPU seconds are comparable on a machine that others use as well, wall time is not.
+are CPU seconds by kind of process. They come from /proc, which is read five times per second; `not_seen_s` is what processes used
+after they were last seen. CPU seconds are comparable on a machine that others use as well, wall time is not.
 """
 
 from __future__ import annotations

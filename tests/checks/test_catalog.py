@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import struct
 import subprocess
 import sys
 from fcntl import ioctl
+from pathlib import Path
 from termios import TIOCSWINSZ
 
 import pytest
 
 from checks.catalog import CATALOG
+from checks.cli import LISTING
 
+ROOT = Path(__file__).resolve().parents[2]
 LIST = (sys.executable, "-m", "checks", "list")
 
 
@@ -22,6 +26,17 @@ def test_a_pipe_gets_a_line_a_check() -> None:
     lines = subprocess.run(LIST, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
 
     assert [check.name for check in CATALOG] == [line.split()[0] for line in lines]
+
+
+def test_a_program_gets_json_and_no_check_is_imported() -> None:
+    """Importing all checks takes several times as long as the rest of the command."""
+    code = "import sys; from checks.cli import main; main(['list', '--format', 'json']); print(*sys.modules)"
+    argv = (sys.executable, "-c", code)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    printed, modules = done.stdout.splitlines()
+
+    assert json.loads(LISTING.read_bytes()) == json.loads(printed)
+    assert [] == [name for name in modules.split() if name.startswith(("checks.probes", "checks.catalog"))]
 
 
 @pytest.mark.parametrize("width", [80, 140])

@@ -1,13 +1,15 @@
-"""The policies that travel with the node checks are those that people edit."""
+"""The policies that travel with the node checks are those that people edit, and the list of checks is that of the catalogue."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from checks.catalog import CATALOG
+from checks.cli import LISTING
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, lacks
@@ -31,6 +33,27 @@ def test_the_json_policies_are_current() -> None:
     copies = {path.name: path.read_bytes() for path in folder.glob("*.json")}
     stale = sorted(name for name in {*texts, *copies} if texts.get(name) != copies.get(name))
     assert not stale, f"not made from deployments/policies: {stale}; UPDATE_GOLDEN=1 writes them again"
+
+
+def test_the_list_of_checks_is_current() -> None:
+    """checks/catalog.json, which `checks list` prints, is the catalogue; UPDATE_GOLDEN=1 writes it."""
+    rows = [
+        {
+            "name": check.name,
+            "scope": check.scope.value,
+            "cost": check.cost,
+            "needs": check.needs,
+            "timeout_s": check.timeout_s,
+            "profiles": [profile.value for profile in check.profiles],
+            "summary": check.summary,
+        }
+        for check in CATALOG
+    ]
+    text = "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        LISTING.write_text(text, encoding="utf-8")
+
+    assert text == LISTING.read_text(encoding="utf-8"), "stale: UPDATE_GOLDEN=1 writes it again"
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
