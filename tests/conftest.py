@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +102,19 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
         file = nodeid.partition("::")[0]
         if file.startswith("tests/engines/"):
             return "tests.engines"  # its tests share one Slurm cluster
-        if _imports_the_world(file):
+        if _says(file, "from tests.world import"):
             return "tests.world"
         if file in READERS:
             return "tests.architecture"
+        if _says(file, "import Late"):
+            return "tests.late"  # one worker imports torch, not all
         return file if file in WHOLE_FILES else nodeid
 
 
 @functools.cache
-def _imports_the_world(file: str) -> bool:
+def _says(file: str, text: str) -> bool:
     path = Path(__file__).parents[1] / file
-    return path.is_file() and "from tests.world import" in path.read_text(encoding="utf-8")
+    return path.is_file() and text in path.read_text(encoding="utf-8")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
@@ -126,6 +130,17 @@ ALONE = (
     "tests/survival/test_under_torchrun.py",
     "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collecting made lives until the end: looking for garbage in it, again and again, was a tenth of the tests' time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

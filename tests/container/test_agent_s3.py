@@ -10,7 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from checks.documents.report import load
 from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run
@@ -21,6 +20,8 @@ BUCKET = "prelaunch-test"
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """An S3 on a port of its own."""
+    from moto.server import ThreadedMotoServer  # half a second that only these tests pay
+
     made = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     made.start()
     host, port = made.get_host_and_port()

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from moto.server import ThreadedMotoServer
-
 BUCKET = "prelaunch-test"
 SECRET = "a-secret-of-the-test"
 SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -31,6 +29,8 @@ def environment(endpoint: str) -> dict[str, str]:
 @contextlib.contextmanager
 def moto() -> Iterator[str]:
     """An S3 on a port of its own: its URL."""
+    from moto.server import ThreadedMotoServer  # half a second that only these tests pay
+
     made = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     made.start()
     host, port = made.get_host_and_port()

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.distributed as dist
 
 from checks.check import RankPlace
 from checks.probes.collectives import operations, sweep
 from tests.checks.worlds import context
+from tests.late import Late
+
+dist = Late("torch.distributed")
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 from checks.check import CheckError
 from checks.facts import rooflines
 from checks.probes.compute import device
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 
 
 @pytest.mark.parametrize(

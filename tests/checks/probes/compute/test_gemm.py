@@ -13,14 +13,15 @@ from checks.probes.compute.device import BF16, FP16, FP32, TF32, Precision
 from tests.checks.local_policy import findings, verdicts
 from tests.checks.worlds import context
 from tests.fakes import compute as fakes
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 Matmul = Callable[[Any, Any], Any]
 
 
 def measured_with(monkeypatch: pytest.MonkeyPatch, broken: Callable[[Matmul], Matmul]) -> dict[str, Any]:
     """The metrics of small products by a replaced torch.matmul."""
-    monkeypatch.setattr(torch, "matmul", broken(torch.matmul))
+    monkeypatch.setattr("torch.matmul", broken(torch.matmul))
     return dict(gemm.measure("cpu", 64, seconds=0.0).metrics)
 
 

@@ -9,8 +9,9 @@ import pytest
 from checks.probes.compute import known_products
 from checks.probes.compute.device import BF16, FP16, FP32, Precision
 from checks.probes.compute.sdc import SIZES
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 FLOAT16_MOST, EXACT = 65504, 1 << 24
 
 

@@ -13,7 +13,6 @@ from tests.checks.local_policy import findings, verdicts
 from tests.checks.worlds import context, run_world
 from tests.fakes import compute as fakes
 
-pytest.importorskip("torch")
 Worlds = Mapping[str, list[Mapping[str, Any]]]
 SCENARIOS = [("overlap", sabotage) for sabotage in ("healthy", "one_element", "identity", "doubled")]
 

@@ -13,8 +13,9 @@ from checks.model import Value
 from checks.probes.compute import sdc
 from tests.checks.local_policy import findings
 from tests.fakes import compute as fakes
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 
 
 def measured(seeds: int = 1) -> Mapping[str, Value]:

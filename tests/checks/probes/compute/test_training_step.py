@@ -16,8 +16,9 @@ from checks.probes.compute.device import BF16, FP32
 from checks.probes.compute.training_step import Run, Shape
 from tests.checks.local_policy import verdicts
 from tests.fakes import compute as fakes
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 SMALL = Shape(2, 16, 32, 2)
 
 

@@ -13,8 +13,9 @@ from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.compute import transfer
 from tests.fakes import compute as fakes
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 
 
 def measured(targets: int = 3) -> Mapping[str, Value]:

@@ -8,13 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from checks.probes.compute import sdc, training_smoke
 from tests.checks.worlds import ROOT
 from tests.installation.hostile import NO_NUMPY
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
 MEASURE = """
 import json, os
 from checks.check import RankPlace
