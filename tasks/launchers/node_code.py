@@ -10,6 +10,7 @@ import functools
 import gzip
 import io
 import tarfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -35,6 +36,24 @@ def code_archive() -> bytes:
 def start_script() -> bytes:
     """start.sh, which unpacks the archive beside it and becomes the agent."""
     return Path(__file__).with_name("start.sh").read_bytes()
+
+
+@functools.cache
+def node_zipapp() -> bytes:
+    """One file that a node's Python runs: checks/, container/agent and the module that images lack, after its entry point.
+
+    Nothing in it is compressed, so that its bytes do not depend on the zlib that is here.
+    """
+    files = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in sources(ROOT)}
+    main = {"__main__.py": Path(__file__).with_name("zipapp_main.py").read_bytes()}
+    data = io.BytesIO()
+    data.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(data, "a", zipfile.ZIP_STORED) as archive:
+        for name, text in sorted((files | vendored() | main).items()):
+            member = zipfile.ZipInfo(name)  # of 1980
+            member.external_attr, member.create_system = 0o644 << 16, 3
+            archive.writestr(member, text)
+    return data.getvalue()
 
 
 def packed(root: Path, beside: Mapping[str, bytes]) -> bytes:

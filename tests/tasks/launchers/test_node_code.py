@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import tarfile
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from checks import catalog
 from checks.facts.builtin import builtin
 from tasks.launchers import node_code
 from tasks.launchers.base import LaunchError
-from tasks.launchers.node_code import code_archive, packed, start_script, vendored
+from tasks.launchers.node_code import code_archive, node_zipapp, packed, start_script, vendored
 
 DIGESTS = """
 import checks, json, sys
@@ -244,3 +246,73 @@ def test_an_installation_without_the_module_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(node_code, "VENDORED", "no-such-distribution")
     with pytest.raises(LaunchError, match="is not installed here"):
         vendored()
+
+
+def test_the_file_for_nodes_is_the_same_each_time() -> None:
+    """The same sources give the same digest, on any day and with any zlib; it holds what the archive holds, and its entry point."""
+    first = node_zipapp()
+    node_code.node_zipapp.cache_clear()
+    with (
+        zipfile.ZipFile(io.BytesIO(first)) as packed_file,
+        tarfile.open(fileobj=io.BytesIO(code_archive())) as archive,
+    ):
+        members = packed_file.infolist()
+        names = set(archive.getnames()) | {"__main__.py"}
+
+    assert node_zipapp() == first and first.startswith(b"#!/usr/bin/env python3\n")
+    assert {member.filename for member in members} == names
+    assert {(member.date_time, member.compress_type) for member in members} == {
+        ((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED)
+    }
+
+
+def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> None:
+    """With Python's own library alone; nothing of it is left, and a node without PyTorch says so."""
+    (tmp_path / "tmp").mkdir()
+    path = tmp_path / "prelaunch.pyz"
+    path.write_bytes(node_zipapp())
+    venv.create(tmp_path / "bare")
+    argv = (str(tmp_path / "bare" / "bin" / "python"), str(path), "check", "--instance-type", "cpu")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PRELAUNCH_ROSTER": "of another gate",
+    }
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    (folder,) = tmp_path.glob("prelaunch-check-*")
+
+    assert done.returncode == 3 and "CANNOT TELL: 1 of 1 nodes" in done.stdout, done.stderr
+    assert "has no module torch. Install it there" in done.stdout
+    assert "--exclude" not in done.stdout
+    assert (folder / "out" / "health_check_metrics.json").is_file() and not (
+        folder / "in" / "exchange.key"
+    ).exists()
+    assert folder.stat().st_mode & 0o077 == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("check",), "unknown instance type None. Give --instance-type, such as cpu."),
+        (("check", "--instance-type", "cpu", "--out", "/proc/nowhere"), "No such file or directory"),
+        (("nonsense",), "invalid choice: 'nonsense'"),
+    ],
+)
+def test_what_the_file_for_nodes_refuses(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    """In a sentence, before anything is checked."""
+    path = tmp_path / "prelaunch.pyz"
+    path.write_bytes(node_zipapp())
+    done = subprocess.run(
+        (sys.executable, "-I", "-S", str(path), *words),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode in (2, 3) and says in done.stderr and "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [path]

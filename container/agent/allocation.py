@@ -1,0 +1,179 @@
+"""The first verdict on the nodes of an allocation that nobody prepared: `srun -N4 python3 prelaunch.pyz check --instance-type T`.
+
+The first node of the step makes a folder that the others see, with the bundle and a key; then every node runs the agent. The first one
+prints the verdict, and the --exclude line for the next srun. Without Slurm it is this machine alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks import cli as checks_cli
+from checks.documents.hostlist import HostListError, expand
+from checks.documents.report import load
+from checks.exchange import secret_key
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
+from checks.process.stderr import say
+from checks.runner import single_node
+from checks.runner.node_context import PlaceError
+from checks.value_types import DecodeError
+from container.agent import cli as agent_cli
+from container.agent.merged_report import NAME
+
+JOIN_S = 60.0
+LOOK_S = 0.1
+KEPT = ("PRELAUNCH_INTERFACE", "PRELAUNCH_PYTHON")
+# As in a gate's batch script (tasks/launchers/slurm/job.sh): two jobs on one node do not meet.
+FIRST_PORT, PORTS, PORTS_PER_JOB = 20000, 3000, 4
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `check`, or one of the commands of `python -m checks`; returns the exit code."""
+    if list(argv[:1]) != ["check"]:
+        return checks_cli.main(list(argv), prog="prelaunch.pyz")
+    arguments = _parser().parse_args(argv[1:])
+    try:
+        return _check(arguments, dict(os.environ))
+    except (PlaceError, HostListError) as error:
+        say(f"prelaunch: {error}")
+        return Exit.REJECTED
+    except OSError as error:
+        say(f"prelaunch: {error.filename or arguments.out}: {error.strerror}")
+        return Exit.CANNOT_TELL
+
+
+def excluded(verdict: Verdict, names: Sequence[str], reported: Sequence[str]) -> tuple[str, ...]:
+    """The nodes that the next srun should do without, of those that are there: what failed, and what cannot be told.
+
+    () if nothing says so, and if it would be all of them: then the cause is not one node. Of a bad link both ends count.
+    """
+    failed = [finding for finding in verdict.findings if finding.level is Level.FAIL]
+    silent = set(names) - set(reported)
+    broken = _nodes(finding.subject for finding in failed if finding.cause is not Cause.EVIDENCE)
+    unknown = _nodes(finding.subject for finding in failed if finding.cause is Cause.EVIDENCE)
+    found = broken | silent | (unknown if unknown < set(names) else set())
+    if verdict.suspect_policy or found >= set(names):
+        return ()
+    return tuple(name for name in names if name in found)
+
+
+def _nodes(subjects: Iterable[str]) -> set[str]:
+    return {node_of(end) for subject in subjects for end in subject.split(LINK)} - {CLUSTER}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="prelaunch.pyz check", description=__doc__)
+    parser.add_argument("--instance-type", help="the instance type of the nodes, such as cpu or p5.48xlarge")
+    parser.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
+    parser.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
+    parser.add_argument(
+        "--out", type=Path, default=Path(), help="a folder that all nodes see, for the reports (default: the current one)"
+    )  # fmt: skip
+    return parser
+
+
+def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    if environment.get("SLURM_LOCALID", "0") != "0":
+        return Exit.GO  # one process per node checks it
+    listed = environment.get("SLURM_STEP_NODELIST", "")
+    names = tuple(expand(listed)) if listed else (socket.gethostname(),)
+    node = environment.get("SLURMD_NODENAME", "") if listed else names[0]
+    start = [environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "STEP_ID", "RESTART_COUNT")]
+    folder = arguments.out.absolute() / f"prelaunch-check-{'-'.join(start) if listed else uuid.uuid4().hex}"
+    bundle = folder / "in" / "bundle.json"
+    first = node == names[0]
+    if first:
+        _prepare(arguments, folder, len(names))
+    elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
+        raise PlaceError(
+            f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
+        )
+    _set_environment(folder, start[0])
+    code = agent_cli.main(
+        ("check", "--root", str(folder / node), "--bundle", str(bundle), "--out", str(folder / "out"))
+    )
+    if not first:
+        return code
+    secret_key.remove(folder / "in" / secret_key.FILE)
+    return _show(folder / "out" / NAME, bundle, names, code)
+
+
+def _prepare(arguments: argparse.Namespace, folder: Path, nodes: int) -> None:
+    """Let the folder appear complete, for its owner alone. Raises PlaceError, OSError."""
+    declared = single_node.declare(arguments.instance_type, nodes, builtin())
+    rules = single_node.read_policy(arguments.policy, declared.instance_type)
+    gate_id = f"check-{uuid.uuid4().hex[:8]}"
+    made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
+    beside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    try:
+        (beside / "in").mkdir(parents=True)
+        beside.chmod(0o700)
+        (beside / "in" / "bundle.json").write_bytes(bundles.dump(made))
+        secret_key.write(beside / "in" / secret_key.FILE, secret_key.make())
+        os.rename(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether we made it: in a folder that everybody may write, somebody else could have been first."""
+    try:
+        return folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _set_environment(folder: Path, job: str) -> None:
+    """The agent's settings; what the user's shell has of another gate is none of them."""
+    for name in [name for name in os.environ if name.startswith("PRELAUNCH_") and name not in KEPT]:
+        del os.environ[name]
+    number = int(job) if job.isdecimal() else os.getpid()
+    os.environ |= {
+        "PRELAUNCH_EXCHANGE_KEY": str(folder / "in" / secret_key.FILE),
+        "PRELAUNCH_SHARED": "1",
+        "PRELAUNCH_JOIN_S": f"{JOIN_S:g}",
+        "PRELAUNCH_PORT": str(FIRST_PORT + PORTS_PER_JOB * (number % PORTS)),
+    }
+
+
+def _show(path: Path, bundle: Path, names: Sequence[str], code: int) -> int:
+    """Print the verdict on the merged report, and the line for the next srun. Returns the exit code."""
+    try:
+        report: Report = load(path.read_bytes())
+        rules = bundles.load(bundle.read_bytes()).policy
+    except FileNotFoundError:
+        return code or Exit.CANNOT_TELL  # the agent has said why
+    except DecodeError as error:
+        say(f"prelaunch: {path}: {error}")
+        return code or Exit.CANNOT_TELL
+    verdict = decide(report, rules, builtin())
+    shown = single_node.show(verdict, "text")
+    print(f"report: {path}")
+    without = excluded(verdict, names, [found.name for found in report.nodes])
+    if without:
+        print(f"--exclude={','.join(without)}")
+    elif shown and len(names) > 1:
+        print("There is no --exclude line: no part of the nodes explains this.")
+    sys.stdout.flush()
+    return shown or code
+
+
+def _within(seconds: float, so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True

@@ -1,0 +1,56 @@
+"""Which nodes the next srun should do without, and what the first look at an allocation needs of Slurm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.facts.builtin import builtin
+from checks.judge.verdict import unreadable
+from checks.model import Cause, Finding, Level, Verdict
+from container.agent import allocation
+from container.agent.allocation import excluded
+from tests.checks.local_policy import local_policy
+
+NAMES = ("n0", "n1", "n2", "n3")
+NOTHING = unreadable("", local_policy(), builtin(), b"")
+
+
+def verdict(*found: tuple[Level, Cause, str], suspect: bool = False) -> Verdict:
+    """A verdict with these findings."""
+    findings = tuple(Finding(level, cause, "a.b", subject, "said") for level, cause, subject in found)
+    return replace(NOTHING, findings=findings, suspect_policy=suspect)
+
+
+HARD = (Level.FAIL, Cause.HARDWARE)
+UNKNOWN = (Level.FAIL, Cause.EVIDENCE)
+
+
+@pytest.mark.parametrize(
+    ("made", "reported", "without"),
+    [
+        (verdict(), NAMES, ()),
+        (verdict((*HARD, "n1/rank-3"), (Level.WARN, Cause.HARDWARE, "n2")), NAMES, ("n1",)),
+        (verdict((Level.FAIL, Cause.CONFIGURATION, "n2")), NAMES, ("n2",)),
+        (verdict((*HARD, "n3<->n1")), NAMES, ("n1", "n3")),
+        (verdict((*HARD, "cluster")), NAMES, ()),
+        # What cannot be told of one node is a reason to do without it, what cannot be told of any is none.
+        (verdict((*UNKNOWN, "n1")), NAMES, ("n1",)),
+        (verdict(*((*UNKNOWN, name) for name in NAMES)), NAMES, ()),
+        (verdict((*HARD, "n1"), *((*UNKNOWN, name) for name in NAMES)), NAMES, ("n1",)),
+        (verdict((*UNKNOWN, "n0")), ("n0", "n1", "n2"), ("n0", "n3")),
+        (verdict(*((*HARD, name) for name in NAMES)), NAMES, ()),
+        (verdict((*HARD, "n1"), suspect=True), NAMES, ()),
+    ],
+)
+def test_the_nodes_to_do_without(made: Verdict, reported: tuple[str, ...], without: tuple[str, ...]) -> None:
+    """Those that failed, those that cannot be told of, and those that are silent; never all of them."""
+    assert excluded(made, NAMES, reported) == without
+
+
+def test_one_process_per_node_checks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """srun -n8 -N4 starts two on each."""
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+
+    assert allocation.main(("check", "--instance-type", "cpu")) == 0
