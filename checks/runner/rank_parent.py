@@ -19,6 +19,7 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,7 +38,7 @@ def main(argv: list[str]) -> int:
     given = _parser().parse_args(argv)
     if given.nproc_per_node > 1:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does the same, and torch reads it at import
-    why = why_not(given.command)
+    why = why_not(given.command, given.nnodes * given.nproc_per_node)
     if why:
         say(f"checks: torchrun starts the ranks, because {why}")
         os.execv(sys.executable, (sys.executable, *own_packages.module(TORCHRUN, *argv)))
@@ -48,15 +49,26 @@ def main(argv: list[str]) -> int:
     return _supervise(given, ranks, release)
 
 
-def why_not(command: Sequence[str]) -> str:
-    """Why the ranks cannot be forks of this process, or "". Imports torch."""
+def why_not(command: Sequence[str], world: int) -> str:
+    """Why the ranks cannot be forks of this process, or "". Imports torch, and what the checks of `world` ranks make it import."""
     if tuple(command[: len(RANK)]) != RANK:
         return f"{' '.join(command[:2])} is not the command of a rank"
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: F401
     except Exception as error:  # noqa: BLE001 - torchrun then says itself what is wrong with this torch
         return f"torch cannot be imported: {type(error).__name__}: {error}"
+    if world > 1 and thread_count() == 1:
+        _import_dynamo()
     return why_not_with(thread_count())
+
+
+def _import_dynamo() -> None:
+    """What DistributedDataParallel imports when it is made: it takes as long as torch, and sets a variable for its own cache."""
+    before = set(os.environ)
+    with contextlib.suppress(Exception):  # training.ddp says what is wrong
+        import_module("torch._dynamo")
+    for name in set(os.environ) - before:
+        del os.environ[name]
 
 
 def why_not_with(threads: int) -> str:

@@ -339,6 +339,21 @@ def test_where_it_cannot_fork_the_process_becomes_torchrun(
     assert f"checks: torchrun starts the ranks, because {reason}" in ended.lines[0]
 
 
+@pytest.mark.parametrize(("ranks", "imported"), [(1, False), (2, True)])
+def test_what_ddp_imports_is_imported_once(tmp_path: Path, ranks: int, imported: bool) -> None:
+    """A single rank has no DistributedDataParallel."""
+    torch = fake_torch(tmp_path)
+    (torch / "torch" / "_dynamo.py").write_text(
+        "import os\nos.write(1, f'dynamo {os.getpid()}\\n'.encode())\n"
+    )
+    body = "import torch\nos.write(1, f'parent {os.getppid()} {hasattr(torch, \"_dynamo\")}\\n'.encode())"
+    ended = run(body, torch, options(tmp_path, ranks))
+
+    [parent] = {line.split()[1] for line in ended.starting("parent")}
+    assert [f"dynamo {parent}"] * imported == ended.starting("dynamo")
+    assert [f"parent {parent} {imported}"] * ranks == ended.starting("parent")
+
+
 def test_it_forks_nothing_but_ranks(tmp_path: Path) -> None:
     """Another command goes to torchrun."""
     argv = [*options(tmp_path)[:-4], "script.py"]
