@@ -1,4 +1,4 @@
-"""Prefect's own UI in Debian's chromium, on a server of the test's own; it asks nobody but that server."""
+"""Prefect's own UI in Debian's chromium, on a server of tests.world; it asks nobody but that server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
-# The browser speaks to the address that the page came from.
-SETTINGS = {"PREFECT_SERVER_UI_API_URL": "/api"}
 WAIT_MS = 20_000
 # A picture of every page is written here where it is set: to look at, and for docs/.
 SHOTS = "PRELAUNCH_SHOTS"

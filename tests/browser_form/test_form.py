@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser_form.pages import (
-    SETTINGS,
     choose,
     chromium,
     field,
@@ -41,7 +40,7 @@ def served(world_cache: Path, gates: Path) -> Iterator[World]:
     """A server whose pages speak to it, and a worker that knows the gate files."""
     with (
         pytest.MonkeyPatch.context() as patch,
-        a_world(world_cache, settings=SETTINGS) as world,
+        a_world(world_cache) as world,
         world.worker(PRELAUNCH_GATES=str(gates)),
     ):
         patch.setenv("PRELAUNCH_GATES", str(gates))

@@ -57,19 +57,17 @@ def starts(world: World, run: str) -> int:
     return sum(state["type"] == "PENDING" and state["name"] == "Pending" for state in states)
 
 
-def test_a_pause_survives_a_restart_of_server_and_worker(
-    tmp_path: Path, new_world: Callable[..., World]
-) -> None:
+def test_a_pause_survives_a_restart_of_server_and_worker(tmp_path: Path, world: World) -> None:
     """The next worker goes on where it was: one gate, one check, one question, one training."""
-    world, path = new_world(), write_gate(tmp_path, on_warn="ask")
-    with world.worker() as first:
-        waits = started(world, path)
+    pool, path = world.pool("restarted"), write_gate(tmp_path, on_warn="ask")
+    with world.worker(pool) as first:
+        waits = started(world, path, pool)
         world.wait(waits, "Suspended")
         first.terminate()
         assert [] == first.started()
     world.server.restart()
 
-    with world.worker():
+    with world.worker(pool):
         assert "ACCEPT" == world.resume(waits, form("launch-anyway"))["status"]
         world.wait(waits, "Launched")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.browser_form.pages import SETTINGS, chromium, field, form_of, shot, start
+from tests.browser_form.pages import chromium, field, form_of, shot, start
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
 from tests.fakes.slack.server import SlackServer, slack_server
 from tests.flows.gates import write_gate
@@ -42,20 +42,18 @@ def _people() -> Iterator[tuple[SlackServer, PagerDuty, str]]:
         yield slack, pagerduty, slack.channel("gates", member=True)
 
 
-def test_a_refusal_from_the_form_reaches_everybody_and_a_go_ends_it(
-    new_world: Callable[..., World], tmp_path: Path
-) -> None:
+def test_a_refusal_from_the_form_reaches_everybody_and_a_go_ends_it(world: World, tmp_path: Path) -> None:
     """One message in its final state with a thread and a picture, one open incident; after a go it is resolved."""
-    world = new_world(settings=SETTINGS)
+    pool = world.pool("form-to-page")
     with _people() as (slack, pagerduty, channel):
         key = pagerduty.service()
         gate = _gate(tmp_path, channel, slack, pagerduty)
         with world.worker(
-            PEOPLE_SLACK_TOKEN=slack.token, PEOPLE_ROUTING_KEY=key, PREFECT_UI_URL=world.ui_url
+            pool, PEOPLE_SLACK_TOKEN=slack.token, PEOPLE_ROUTING_KEY=key, PREFECT_UI_URL=world.ui_url
         ) as worker:
             request = {"gate_file": str(gate)}
             deployment = world.deploy(
-                "flows/gate.py:gate", "form-to-page", parameters={"request": request},
+                "flows/gate.py:gate", "form-to-page", pool=pool, parameters={"request": request},
                 job_variables={"env": {"FAKE_NODE": "wrong"}}, enforce_parameter_schema=False,
             )  # fmt: skip
             with chromium() as browser, form_of(browser, world, deployment) as page:

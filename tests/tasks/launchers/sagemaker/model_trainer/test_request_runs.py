@@ -19,6 +19,8 @@ from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, ROL
 
 # A training image of the team's own: Python, pip and torch, and nothing of ours.
 TRAINING = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training"
+# Two hosts share this machine's cores: the threads of one would wait for those of the other by computing.
+ALONE = {"OMP_NUM_THREADS": "1"}
 GATE = f"""
 name = "tiny"
 [cluster]
@@ -71,7 +73,7 @@ def test_an_unmodified_model_trainer_trains(
         tmp_path,
         machines={"ml.m5.large": 2},
         network="namespaces",
-        images={TRAINING: {"environment": {}, "working_directory": "/"}},
+        images={TRAINING: {"environment": ALONE, "working_directory": "/"}},
     ) as cloud:
         for key, value in cloud.environment.items():
             monkeypatch.setenv(key, value)
