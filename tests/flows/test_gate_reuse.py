@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.flows.driving import Play, gate_it, logs, play
+from tasks.gate.outcome import JudgedReport
+from tasks.judge import find_fresh_pass
+from tests.flows.driving import Play, gate_it, logs, open_session, play, request_of
 from tests.flows.gates import runs, write_gate
 
 __all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
-def test_a_fresh_pass_is_reused(tmp_path: Path) -> None:
-    """The second gate checks nothing, says whose PASS it stands on, and trains."""
+def found(path: Path, *overrides: str) -> JudgedReport | None:
+    """The PASS that the flow of a gate would reuse."""
+    with open_session(request_of(path, *overrides), "another-run") as session:
+        return find_fresh_pass(session, time.time())
+
+
+def test_a_fresh_pass_is_reused_where_it_fits(tmp_path: Path) -> None:
+    """The second gate checks nothing, says whose PASS it stands on, and trains.
+
+    Other checks, or a report that was changed since: there is no PASS, and test_a_refusal_voids_an_older_pass has what follows.
+    """
     path = write_gate(tmp_path, policy="reuse_pass_minutes = 60")
     _, first = gate_it(path)
 
@@ -25,6 +37,13 @@ def test_a_fresh_pass_is_reused(tmp_path: Path) -> None:
     assert runs(tmp_path / "store") == 2
     assert second.judged is not None and second.judged.reused == first.gate_id
     assert logs(tmp_path, "train").count("trained") == 4
+
+    again = found(path)
+    assert again is not None and again.reused == first.gate_id
+    assert found(path, "checks.profile=standard") is None
+    report = tmp_path / "store" / "gates" / first.gate_id / "health_check_metrics.json"
+    report.write_bytes(report.read_bytes() + b"corrupt")
+    assert found(path) is None
 
 
 @pytest.mark.long
@@ -44,28 +63,6 @@ def test_a_pass_of_other_machines_is_checked_again_in_place(tmp_path: Path) -> N
     assert "boot_id was other-" in logs(tmp_path, "train")
     assert list(tmp_path.glob("store/clusters/*/jobs/*-train-*/out/*/verdicts/node-0.json"))
     assert second.judged is not None and second.judged.reused == first.gate_id
-
-
-@pytest.mark.parametrize(
-    ("edit", "override"),
-    [
-        (None, "checks.profile=standard"),
-        (b"corrupt", None),
-    ],
-)
-def test_a_pass_that_does_not_fit_is_not_reused(
-    tmp_path: Path, edit: bytes | None, override: str | None
-) -> None:
-    """Other checks, or a report that was changed since: the nodes are checked."""
-    path = write_gate(tmp_path, policy="reuse_pass_minutes = 60")
-    _, first = gate_it(path)
-    if edit is not None:
-        report = tmp_path / "store" / "gates" / first.gate_id / "health_check_metrics.json"
-        report.write_bytes(report.read_bytes() + edit)
-
-    gate_it(path, *([override] if override else []))
-
-    assert runs(tmp_path / "store") == 4
 
 
 def test_a_refusal_voids_an_older_pass(tmp_path: Path, play: Play) -> None:

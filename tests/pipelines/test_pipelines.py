@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.gates import processes_below, write_gate
 from tests.pipelines.pipeline import ROOT, Played, load, play, prelaunch
 
@@ -21,7 +23,7 @@ WORKFLOW = ROOT / ".github" / "workflows" / "gate-then-train.yml"
 RESULTS = ["junit.xml", "prelaunch.json", "report.html", "summary.md"]
 
 
-def _pipeline(folder: Path, node: str) -> Played:
+def _pipeline(folder: Path, node: str, server: Mapping[str, str]) -> Played:
     """The shipped workflow's job, with its own training step replaced by one that leaves a file."""
     gate = write_gate(folder)
     job = load(WORKFLOW)["jobs"]["train"]
@@ -29,15 +31,19 @@ def _pipeline(folder: Path, node: str) -> Played:
     assert steps[-1]["name"] == "Train"
     steps[-1]["run"] = "touch trained"
     steps[1]["with"] = {**steps[1]["with"], "command": prelaunch()}
-    return play(
-        {"steps": steps}, {"gate-file": str(gate)}, folder, {"FAKE_NODE": node, "PREFECT_API_URL": ""}
-    )
+    return play({"steps": steps}, {"gate-file": str(gate)}, folder, {"FAKE_NODE": node, **server})
 
 
 @pytest.mark.parametrize(("node", "code", "decision"), [("wrong", 1, "refused"), ("healthy", 0, "passed")])
-def test_what_the_gate_refuses_is_not_trained_on(tmp_path: Path, node: str, code: int, decision: str) -> None:
-    """The exit code is the design's, the results are kept either way, the summary is on the step's page."""
-    played = _pipeline(tmp_path, node)
+def test_what_the_gate_refuses_is_not_trained_on(
+    tmp_path: Path, prefect_backend: EmbeddedServer, node: str, code: int, decision: str
+) -> None:
+    """The exit code is the design's, the results are kept either way, the summary is on the step's page.
+
+    The go is on a server of the gate's own, the refusal on one that the pipeline names.
+    """
+    server = prefect_backend.client_environment({}) if code else {"PREFECT_API_URL": ""}
+    played = _pipeline(tmp_path, node, server)
 
     assert (played.code, (tmp_path / "trained").exists()) == (code, code == 0), played.said
     assert played.kept == RESULTS
@@ -100,12 +106,14 @@ def test_a_deployment_without_a_server_is_rejected(tmp_path: Path) -> None:
     assert "Set PREFECT_API_URL" in done.stderr
 
 
-def test_a_cancelled_pipeline_ends_the_gate_and_its_nodes(tmp_path: Path) -> None:
+def test_a_cancelled_pipeline_ends_the_gate_and_its_nodes(
+    tmp_path: Path, prefect_backend: EmbeddedServer
+) -> None:
     """SIGTERM reaches the gate, which ends what it started; the pages say that nothing was judged."""
     gate = write_gate(tmp_path)
     env = {
         **os.environ,
-        "PREFECT_API_URL": "",
+        **prefect_backend.client_environment({}),
         "PRELAUNCH": prelaunch(),
         "FAKE_NODE": "hang",
         "PRELAUNCH_GATE_FILE": str(gate),

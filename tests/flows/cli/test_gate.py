@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.gates import processes_below, runs, write_gate
 
 ROOT = Path(__file__).parents[3]
@@ -46,6 +47,11 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         "FAKE_NODE": "healthy",
         **more,
     }
+
+
+def told(server: EmbeddedServer) -> dict[str, str]:
+    """What names a server that runs already: where a test is not about the gate's own, it starts none."""
+    return server.client_environment({})
 
 
 COMMAND = (sys.executable, "-m", "flows.cli.main")
@@ -108,7 +114,7 @@ def test_a_go_prints_one_document(tmp_path: Path) -> None:
     assert clean(tmp_path)
 
 
-def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path) -> None:
+def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path, prefect_backend: EmbeddedServer) -> None:
     """Exit code 1; JUnit, summary and HTML are written as well."""
     files = [tmp_path / name for name in ("j.xml", "s.md", "h.html")]
     words = [
@@ -117,7 +123,7 @@ def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path) -> None:
         for word in pair
     ]
 
-    code, said, stderr = gate(write_gate(tmp_path), *words, FAKE_NODE="wrong")
+    code, said, stderr = gate(write_gate(tmp_path), *words, FAKE_NODE="wrong", **told(prefect_backend))
 
     assert (code, set(said), said["decision"]) == (1, KEYS, "refused")
     assert said["training"] == {"job_id": None, "state": None}
@@ -200,10 +206,12 @@ def test_a_read_only_store_is_rejected(read_only: Path) -> None:
     assert "embedded" not in stderr
 
 
-def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(tmp_path: Path) -> None:
+def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(
+    tmp_path: Path, prefect_backend: EmbeddedServer
+) -> None:
     """Before any server is started; the first one goes on."""
     path = write_gate(tmp_path)
-    first = start(path, FAKE_NODE="slow", FAKE_SECONDS="6")
+    first = start(path, FAKE_NODE="slow", FAKE_SECONDS="6", **told(prefect_backend))
     until(lambda: runs(tmp_path / "store"), first)
 
     code, said, stderr = gate(path)
@@ -227,12 +235,12 @@ def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(tmp_path: Path
     ],
 )
 def test_a_signal_ends_what_was_started(
-    tmp_path: Path, number: signal.Signals, code: int, stage: str
+    tmp_path: Path, prefect_backend: EmbeddedServer, number: signal.Signals, code: int, stage: str
 ) -> None:
-    """At any time: the document says so, and no job, server or lease is left."""
-    command = start(
-        write_gate(tmp_path, training=SLEEP), FAKE_NODE="hang" if stage == "checks" else "healthy"
-    )
+    """At any time: the document says so, and no job, server or lease is left. In between it has no server of its own."""
+    more = told(prefect_backend) if stage == "checks" else {}
+    part = "hang" if stage == "checks" else "healthy"
+    command = start(write_gate(tmp_path, training=SLEEP), FAKE_NODE=part, **more)
     waits: dict[str, Callable[[], object]] = {
         "early": lambda: (tmp_path / "store" / "leases" / "test.json").exists(),
         "checks": lambda: runs(tmp_path / "store") == 2,

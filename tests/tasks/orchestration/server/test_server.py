@@ -160,8 +160,16 @@ sys.addaudithook(_record)
 """
 
 
-def test_no_outgoing_connection_is_tried(tmp_path: Path, template_dir: Path) -> None:
-    """In client and server, every connection and name look-up of a gate stays on loopback, proxy or not."""
+ONLY_LOOPBACK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+
+
+@pytest.mark.root
+@pytest.mark.needs("unshare", "ip")
+def test_no_outgoing_connection_is_tried_and_none_is_needed(tmp_path: Path) -> None:
+    """In client and server, every connection and name look-up of a gate stays on loopback, proxy or not.
+
+    It runs where there is no other network. What is tried is recorded before the kernel answers, so nothing is missed by that.
+    """
     hook, seen = tmp_path / "hook", tmp_path / "seen"
     hook.mkdir()
     seen.mkdir()
@@ -171,22 +179,12 @@ def test_no_outgoing_connection_is_tried(tmp_path: Path, template_dir: Path) -> 
     environment["PYTHONPATH"] = f"{hook}{os.pathsep}{ROOT}"
 
     # A fresh template folder: migrations are watched as well.
-    subprocess.run(_gate(tmp_path / "state", tmp_path / "template"), env=environment, check=True)
+    gate = (*ONLY_LOOPBACK, *_gate(tmp_path / "state", tmp_path / "template"))
+    subprocess.run(gate, env=environment, check=True, timeout=100)
 
     tried = {path.name: path.read_text() for path in seen.iterdir()}
     assert {name.rsplit(".", 1)[1] for name in tried} == {"near"}, tried
     assert len(tried) == 2, "the hook must have watched both processes"
-
-
-@pytest.mark.root
-@pytest.mark.needs("unshare", "ip")
-def test_works_where_there_is_only_loopback(tmp_path: Path, template_dir: Path) -> None:
-    """A gate on a machine without any network runs, and in the same time."""
-    command = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-
-    gate = subprocess.run((*command, *_gate(tmp_path, template_dir)), env=_clean_environment(), timeout=60)
-
-    assert gate.returncode == 0
 
 
 def test_strangers_on_the_machine_are_kept_out(prefect_backend: EmbeddedServer) -> None:
