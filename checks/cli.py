@@ -122,7 +122,40 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     gating.set_defaults(verb=_gate)
+    _hook_parsers(verbs)
     return parser
+
+
+def _hook_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    prolog = verbs.add_parser("prolog", help="check this node before a job: for Slurm's Prolog")
+    _hook_options(prolog, "fail")
+    health = verbs.add_parser(
+        "healthcheck", help="check this node from time to time: for Slurm's HealthCheckProgram"
+    )
+    _hook_options(health, "pass")
+    health.add_argument("--drain", action="store_true", help="drain this node with scontrol if it fails")
+    health.add_argument("--node", default="", help="Slurm's name of this node (default: its own name)")
+
+
+def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:
+    parser.add_argument("--instance-type", required=True, help="the instance type of this machine")
+    parser.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
+    parser.add_argument(
+        "--deadline-s", type=float, default=30.0, help="how many seconds the checks may take (default 30)"
+    )
+    parser.add_argument(
+        "--cannot-tell",
+        choices=("fail", "pass"),
+        default=otherwise,
+        help=f"how to end where something could not be measured (default {otherwise})",
+    )
+    parser.set_defaults(verb=_hook, drain=False, node="")
+
+
+def _hook(arguments: argparse.Namespace) -> int:
+    from checks.runner import slurm_hooks
+
+    return slurm_hooks.run(arguments)
 
 
 def _seconds(text: str) -> float:

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words",
         nargs=argparse.REMAINDER,
-        metavar="list | run | judge | modules | gate | pack",
+        metavar="list | run | judge | modules | gate | prolog | healthcheck | pack",
         help="the command and its options; `prelaunch node COMMAND --help` shows them",
     )
 

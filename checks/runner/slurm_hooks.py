@@ -1,0 +1,117 @@
+"""Checks one node as Slurm's Prolog or HealthCheckProgram: the quick node checks, within a deadline, and an exit code.
+
+Rank checks are no part of it, because they need the job's PyTorch. Only a health check that the site allows to drain calls scontrol:
+a prolog must not call Slurm (https://slurm.schedmd.com/prolog_epilog.html).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks.catalog import CATALOG
+from checks.documents.report import load
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.model import Cause, Finding, Level, Profile, Scope
+from checks.process.stderr import say
+from checks.process.tree import end_children
+from checks.runner.journal import JournalError
+from checks.runner.single_node import checked, declare, read_policy
+
+# The deadline counts from the start of the checks; then their processes are ended, and the report is judged.
+MARGIN_S = 15.0
+SCONTROL_S = 20.0
+REASON_CHARACTERS = 200
+NO_REASON = ("", "none")
+# slurmd starts a prolog without one (slurm.conf(5)).
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RANKS = frozenset(check.name for check in CATALOG if check.scope is Scope.RANK)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check this node; print one line about it if it is not well, and drain it if that was asked for. Returns the exit code."""
+    os.environ.setdefault("PATH", PATH)
+    passes = arguments.cannot_tell == "pass"
+    signal.signal(signal.SIGALRM, partial(_late, passes))
+    signal.setitimer(signal.ITIMER_REAL, arguments.deadline_s + MARGIN_S)
+    declared = declare(arguments.instance_type, 1, builtin())
+    rules = read_policy(arguments.policy, declared.instance_type)
+    made = bundles.make(
+        f"node-{uuid.uuid4().hex[:8]}", declared, Profile.QUICK, rules, builtin(),
+        deadline_s=arguments.deadline_s, skip=tuple(sorted(RANKS & rules.checks.keys())),
+    )  # fmt: skip
+    try:
+        with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
+            report = load(checked(made, Path(folder)))
+    except (OSError, JournalError) as error:
+        code, said = _untold(f"the checks left no report: {error}", passes)
+    else:
+        code, said = answer_of(decide(report, rules, builtin()).findings, passes)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    if said:
+        print(f"prelaunch: {said}", flush=True)
+    if code and arguments.drain:
+        _drain(
+            arguments.node or os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0],
+            said,
+        )
+    return code
+
+
+def answer_of(findings: Sequence[Finding], passes: bool) -> tuple[Exit, str]:
+    """The exit code, and why in one line that begins with the cause; what cannot be told is no failure if it `passes`. Pure."""
+    failed = [found for found in findings if found.level is Level.FAIL and found.check not in RANKS]
+    broken = next((found for found in failed if found.cause is not Cause.EVIDENCE), None)
+    worst = broken or next(iter(failed), None)
+    if worst is None:
+        return Exit.GO, ""
+    said = f"{worst.check}: {worst.message}"
+    return (Exit.NO_GO, f"{broken.cause.value}: {said}") if broken else _untold(said, passes)
+
+
+def _untold(said: str, passes: bool) -> tuple[Exit, str]:
+    whole = f"{Cause.EVIDENCE.value}: {said}"
+    return (Exit.GO, f"{whole} (the site lets this pass)") if passes else (Exit.CANNOT_TELL, whole)
+
+
+def _late(passes: bool, number: int, frame: object) -> None:
+    code, said = _untold("the checks did not end in time", passes)
+    print(f"prelaunch: {said}", flush=True)
+    end_children(0.0, kill_s=1.0)
+    os._exit(code)
+
+
+def _drain(node: str, said: str) -> None:
+    """Drain the node, unless it has a reason already: that is somebody else's."""
+    asked = _slurm("sinfo", "--noheader", f"--nodes={node}", "--format=%E")
+    reasons = {line.strip() for line in asked.splitlines()} - {*NO_REASON}
+    if reasons:
+        say(f"prelaunch: {node} is left alone, because it has a reason already: {min(reasons)}")
+        return
+    words = "".join(letter if letter.isprintable() else " " for letter in f"prelaunch: {said}")
+    _slurm("scontrol", "update", f"nodename={node}", "state=drain", f"reason={words[:REASON_CHARACTERS]}")
+
+
+def _slurm(*argv: str) -> str:
+    """What the command prints; what goes wrong is said, and nothing more can be done about it here."""
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=SCONTROL_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"prelaunch: {argv[0]}: {error}")
+        return ""
+    if done.returncode:
+        say(f"prelaunch: {argv[0]}: {done.stderr.strip()[:500]}")
+    return done.stdout

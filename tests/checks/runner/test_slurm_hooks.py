@@ -1,0 +1,96 @@
+"""What Slurm's hooks make of the findings about one node, and when they touch Slurm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checks.exit_codes import Exit
+from checks.model import Cause, Finding, Level
+from checks.runner import slurm_hooks
+from checks.runner.slurm_hooks import answer_of
+
+LOCAL = Path(__file__).parents[3] / "checks" / "policies" / "local.json"
+BROKEN = Finding(Level.FAIL, Cause.HARDWARE, "gpu.ecc", "n1", "3 errors")
+UNKNOWN = Finding(Level.FAIL, Cause.EVIDENCE, "gpu.ecc", "n1", "not measured: no nvidia-smi")
+WARNING = Finding(Level.WARN, Cause.HARDWARE, "gpu.ecc", "n1", "1 error")
+OF_RANKS = Finding(Level.FAIL, Cause.EVIDENCE, "compute.gemm", "n1/rank-0", "left out")
+
+
+@pytest.mark.parametrize(
+    ("findings", "passes", "code", "said"),
+    [
+        ((), False, Exit.GO, ""),
+        ((WARNING, OF_RANKS), False, Exit.GO, ""),
+        ((UNKNOWN, BROKEN), False, Exit.NO_GO, "HARDWARE: gpu.ecc: 3 errors"),
+        ((UNKNOWN, BROKEN), True, Exit.NO_GO, "HARDWARE: gpu.ecc: 3 errors"),
+        ((UNKNOWN,), False, Exit.CANNOT_TELL, "EVIDENCE: gpu.ecc: not measured: no nvidia-smi"),
+        (
+            (UNKNOWN,),
+            True,
+            Exit.GO,
+            "EVIDENCE: gpu.ecc: not measured: no nvidia-smi (the site lets this pass)",
+        ),
+    ],
+)
+def test_what_cannot_be_told_fails_unless_the_site_lets_it_pass(
+    findings: tuple[Finding, ...], passes: bool, code: Exit, said: str
+) -> None:
+    """The reason begins with the cause; what is broken outranks it, and no choice lets that pass."""
+    assert answer_of(findings, passes) == (code, said)
+
+
+def broken_policy(folder: Path) -> Path:
+    """A policy that no machine meets: more CPUs than there are."""
+    made = json.loads(LOCAL.read_text())
+    made["checks"]["system.resources"]["rules"] = [
+        {"metric": "cpus", "fail_below": 1e6, "cause": "CONFIGURATION", "source": "a test"}
+    ]
+    path = folder / "broken.json"
+    path.write_text(json.dumps(made))
+    return path
+
+
+def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) -> None:
+    """A process of its own, with the environment that slurmd gives it: no PATH."""
+    argv = (
+        sys.executable,
+        "-m",
+        "checks",
+        "prolog",
+        "--instance-type",
+        "cpu",
+        "--policy",
+        str(broken_policy(tmp_path)),
+    )
+    root = str(LOCAL.parents[2])
+    done = subprocess.run(
+        argv, cwd=root, env={"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.returncode == 1 and done.stdout.startswith(
+        "prelaunch: CONFIGURATION: system.resources: cpus"
+    ), done
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]
+
+
+@pytest.mark.parametrize(("reason", "drains"), [("none", True), ("jdoe: fan", False)])
+def test_a_node_that_somebody_drained_keeps_its_reason(
+    monkeypatch: pytest.MonkeyPatch, reason: str, drains: bool
+) -> None:
+    """scontrol is called for a node without a reason alone."""
+    asked = list[tuple[str, ...]]()
+
+    def slurm(*argv: str) -> str:
+        asked.append(argv)
+        return f"{reason}\n"
+
+    monkeypatch.setattr(slurm_hooks, "_slurm", slurm)
+    slurm_hooks._drain("n1", "HARDWARE: gpu.ecc: 3 errors")
+    words = ("update", "nodename=n1", "state=drain", "reason=prelaunch: HARDWARE: gpu.ecc: 3 errors")
+
+    assert asked[1:] == ([("scontrol", *words)] if drains else [])

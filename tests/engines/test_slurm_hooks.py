@@ -1,0 +1,85 @@
+"""The hooks of a site on a real cluster: a prolog that lets a job run or keeps it from a node, and a health check that may drain."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.checks.runner.test_slurm_hooks import broken_policy
+from tests.engines.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def slurm_again(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The cluster, whose nodes and prolog are as before afterwards."""
+    yield slurm
+    slurm.hook("prolog")
+    slurm.run("scancel", "--user=root", check=False)
+    for node in slurm.nodes:
+        slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+
+def until(so: Callable[[], object], seconds: float = 40.0) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + seconds
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def reason(slurm: SlurmCluster, node: str) -> str:
+    """Why Slurm gives a node no jobs, "none" where it does."""
+    return slurm.run("sinfo", "-h", "-n", node, "-p", "gpu", "-o", "%E").strip()
+
+
+def test_a_prolog_lets_jobs_run_on_nodes_that_pass(slurm_again: SlurmCluster, tmp_path: Path) -> None:
+    """On the node that fails the job is held, and Slurm drains the node; nothing ran there."""
+    slurm, ran = slurm_again, tmp_path / "ran"
+    check = f"cd {ROOT}; exec {sys.executable} -m checks prolog --instance-type cpu"
+    slurm.hook(
+        "prolog", f'[ "$(hostname)" != n1 ] || set -- --policy {broken_policy(tmp_path)}\n{check} "$@"'
+    )
+    words = (
+        "--parsable",
+        "--chdir=/",
+        "--output=/dev/null",
+        "--requeue",
+        "--wrap",
+        f"echo >{ran}-$SLURMD_NODENAME",
+    )
+    good = slurm.run("sbatch", "-w", "n0", *words).strip()
+    bad = slurm.run("sbatch", "-w", "n1", *words).strip()
+
+    def states() -> list[str]:
+        return [
+            slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").strip() for job in (good, bad)
+        ]
+
+    until(lambda: states()[0].startswith("COMPLETED") and "held" in states()[1])
+    until(lambda: reason(slurm, "n1") != "none")
+
+    assert states()[1] == "PENDING launch failed requeued held"
+    assert (reason(slurm, "n0"), reason(slurm, "n1")) == ("none", "Prolog error")
+    assert [path.name for path in tmp_path.glob("ran*")] == ["ran-n0"]
+
+
+def test_a_health_check_drains_where_the_site_allows_it_and_only_there(
+    slurm_again: SlurmCluster, tmp_path: Path
+) -> None:
+    """The reason names the check."""
+    slurm = slurm_again
+    policy = ("--instance-type", "cpu", "--policy", str(broken_policy(tmp_path)))
+    check = ("srun", "-w", "n1", f"--chdir={ROOT}", sys.executable, "-m", "checks", "healthcheck", *policy)
+    slurm.run(*check, check=False)
+    before = reason(slurm, "n1")
+    slurm.run(*check, "--drain", check=False)
+
+    assert before == "none"
+    assert reason(slurm, "n1").startswith("prelaunch: CONFIGURATION: system.resources: cpus is ")
