@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit
 from checks.model import Profile
+from checks.process.collection import without_collection
 from checks.process.stderr import say
 
 if TYPE_CHECKING:
@@ -202,8 +203,9 @@ def _line(row: Mapping[str, object], width: int) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from checks.runner import node_run, single_node, under_torchrun
-    from checks.runner.journal import JournalError
+    with without_collection():
+        from checks.runner import node_run, single_node, under_torchrun
+        from checks.runner.journal import JournalError
 
     try:
         if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -224,10 +226,11 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 
 def _gate(arguments: argparse.Namespace) -> int:
-    from checks.exchange.secret_key import KeyUnavailable, require_removable
-    from checks.runner.in_job import gate
-    from checks.runner.in_job.hold import Refusal
-    from checks.runner.node_context import PlaceError
+    with without_collection():
+        from checks.exchange.secret_key import KeyUnavailable, require_removable
+        from checks.runner.in_job import gate
+        from checks.runner.in_job.hold import Refusal
+        from checks.runner.node_context import PlaceError
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:

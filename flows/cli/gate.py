@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checks.exit_codes import Exit
+from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
 from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.plan import add_gate_arguments, plans_of, reject
@@ -178,10 +179,11 @@ def _server(setting: GateContext, stack: ExitStack) -> EmbeddedServer | None:
 
 async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: LiveProgress) -> bool:
     """Whether somebody cancelled the run; raises what the flow raised, unless it had said how it ended."""
-    from prefect import tags
+    with without_collection():
+        from prefect import tags
 
-    from flows.gate import gate  # 1.5 s, while the server starts
-    from tasks.orchestration.runs import TAG
+        from flows.gate import gate  # 1.5 s, while the server starts
+        from tasks.orchestration.runs import TAG
 
     if server is not None:
         server.wait_ready()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from checks.exit_codes import Exit
+from checks.process.collection import without_collection
 from checks.version import ENGINE
 from flows.cli.output import (
     begin_output,
@@ -95,7 +96,8 @@ def _run(words: list[str]) -> int:
     parser, verbs = _parser()
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in VERBS and words[0] == chosen:
-        module = importlib.import_module(VERBS[chosen][0])
+        with without_collection():
+            module = importlib.import_module(VERBS[chosen][0])
         module.add_arguments(verbs[chosen])
         verbs[chosen].set_defaults(run=module.run)
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from checks.exit_codes import Exit
+from checks.process.collection import without_collection
 from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
 from flows.cli.watch import add_timeout, limit_of
@@ -71,8 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, "gate", UNENDED)
     except (OutputError, ValueError) as error:
         return refuse(arguments, str(error))
-    from tasks.gate.progress import report_progress
-    from tasks.orchestration.follow import FollowError, Unreachable, follow, page_of, start
+    with without_collection():
+        from tasks.gate.progress import report_progress
+        from tasks.orchestration.follow import FollowError, Unreachable, follow, page_of, start
 
     started: list[UUID] = []
     once = arguments.once or f"trigger-{uuid4()}"

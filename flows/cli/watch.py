@@ -7,6 +7,7 @@ import signal
 from uuid import UUID
 
 from checks.exit_codes import Exit
+from checks.process.collection import without_collection
 from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
 from tasks.gate.progress import live_progress
@@ -51,8 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, "gate", UNENDED)
     except (OutputError, ValueError) as error:
         return refuse(arguments, str(error))
-    from tasks.gate.progress import report_progress
-    from tasks.orchestration.follow import FollowError, NoSuchRun, follow
+    with without_collection():
+        from tasks.gate.progress import report_progress
+        from tasks.orchestration.follow import FollowError, NoSuchRun, follow
 
     try:
         with live_progress():
