@@ -248,3 +248,16 @@ def test_of_few_nodes_a_median_beyond_the_fail_threshold_is_named(nodes: int) ->
 def test_the_ranks_of_a_named_node_are_not_named_too() -> None:
     """One finding for the node, and none for its eight ranks."""
     assert ["node-3"] == [found.subject for found in _medians(80, 0.9)]
+
+
+@pytest.mark.parametrize(("ranks_named", "node_named"), [(3, True), (4, False)])
+def test_half_of_its_ranks_stand_for_a_node(ranks_named: int, node_named: bool) -> None:
+    """Three of eight ranks with a finding leave a slow node unnamed, so it gets its own."""
+
+    def speed(node: int, rank: int, metric: int) -> float:
+        if node != 7:
+            return usual(node, rank, metric)
+        return 50.0 if rank < ranks_named else 93.5
+
+    found = _judged(PEERS, 40, 8, 0.02, speed)
+    assert node_named is ("node-7" in _named(found))

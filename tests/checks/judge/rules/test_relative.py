@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from checks.documents.columns import Rows
 from checks.judge.rules.apply import apply
-from checks.judge.rules.relative import values_compared
+from checks.judge.rules.relative import comparisons, values_compared
 from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule, load
@@ -301,3 +301,38 @@ def test_a_quarter_of_a_fleet_far_below_is_no_scatter() -> None:
     rows: dict[str, Value] = {f"node-{n}": 70.0 if n < 6 else 100.0 + n % 3 for n in range(24)}
     found = _judged(rule, rows, nodes=24, ranks=1)
     assert 6 == sum(level == "FAIL" and cause == "HARDWARE" for level, cause, _ in _said(found))
+
+
+def test_a_value_at_twice_the_thresholds_distance_is_named_whatever_the_spread() -> None:
+    """The distance itself counts: half of the median where the threshold is three quarters of it."""
+    rule = Rule("v_gbps", "s", Over.PEERS, fail_below=0.75)
+    scattered = [100.0 * (1 + 0.2 * NormalDist().inv_cdf((at + 0.5) / 41)) for at in range(41)]
+    rows = _ranks(*((min(max(value, 60.0), 140.0),) for value in scattered), (50.0,), (150.0,))
+
+    assert ("FAIL", "HARDWARE", "node-41/rank-41") in _said(_judged(rule, rows, nodes=43, ranks=1))
+
+
+def test_a_single_value_that_noise_does_not_explain_is_never_silent() -> None:
+    """Of 20 values it is too near for an outlier, and normal noise takes one so far less than once in a thousand gates."""
+    rule = Rule("v_gbps", "s", Over.PEERS, warn_below=0.955, fail_below=0.8)
+    values = [100.0 * (1 + 0.01 * NormalDist().inv_cdf((at + 0.5) / 19)) for at in range(19)]
+    (found,) = _judged(rule, _ranks(*((value,) for value in values), (95.0,)), nodes=20, ranks=1)
+
+    assert ("WARN", "EVIDENCE", CLUSTER) == _said([found])[0]
+    assert "1 of 20 values are beyond the WARN threshold" in found.message
+
+
+def test_the_slowest_of_steps_that_take_no_time_is_named() -> None:
+    """A median of zero: whoever takes any time costs all of it."""
+    rule = Rule("step_s", "s", Over.SLOWEST, fail_above=0.1)
+    (found,) = _judged(rule, _ranks((0.0,), (0.0,), (0.0,), (0.7,)), nodes=4, ranks=1)
+
+    assert (Level.FAIL, "node-3/rank-3") == (found.level, found.subject)
+
+
+def test_too_few_to_compare_are_counted_in_the_rules_own_unit() -> None:
+    """A fleet is its nodes; the slowest is one of all ranks."""
+    rules = [Rule("a", "s", Over.FLEET, fail_below=0.9), Rule("b", "s", Over.SLOWEST, fail_above=0.1)]
+
+    assert {"a": "1 to compare, 4 are needed"} == comparisons(rules, nodes=1, subjects=16)
+    assert {"b": "2 to compare, 4 are needed"} == comparisons(rules, nodes=16, subjects=2)
